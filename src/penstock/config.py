@@ -1,0 +1,306 @@
+"""The configuration of an application: typed, checked when it is made, never changed.
+
+Names are Kafka Streams' with underscores for dots (less `_class` at the end), so a
+`streams.properties` file carries over through `StreamsConfig.from_properties`. Durations end in
+`_ms`; a `timedelta` may be given for them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from datetime import timedelta
+from typing import Any
+
+from penstock.errors import ConfigException
+from penstock.handlers import (
+    DEAD_LETTER_QUEUE_TOPIC,
+    DeserializationExceptionHandler,
+    ProcessingExceptionHandler,
+    ProductionExceptionHandler,
+    deserialization_handler,
+    processing_handler,
+    production_handler,
+)
+from penstock.properties import PROPERTY_OF, read_properties, typed_settings
+from penstock.serde import Serde
+from penstock.timestamps import TimestampExtractor, timestamp_extractor
+from penstock.windows import to_ms
+
+REUSE_KTABLE_SOURCE_TOPICS = "reuse.ktable.source.topics"
+MERGE_REPARTITION_TOPICS = "merge.repartition.topics"
+SINGLE_STORE_SELF_JOIN = "single.store.self.join"
+ALL_OPTIMIZATIONS = frozenset(
+    (REUSE_KTABLE_SOURCE_TOPICS, MERGE_REPARTITION_TOPICS, SINGLE_STORE_SELF_JOIN)
+)
+
+_LEGAL_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StreamsConfig:
+    """The settings of one application.
+
+    Handlers and extractors are kept as they were chosen; `deserialization_handler()` and its like
+    make what the task asks. `extra` are settings that penstock does not know: they are for the
+    clients (prefixes `consumer.`, `producer.`, `admin.`, `topic.`) and for user processors.
+    """
+
+    application_id: str
+    #: Where topics are: a path (the embedded log) or "kafka://host:port,...".
+    log: str | None = None
+    client_id: str = ""
+    #: "exactly_once" or "at_least_once".
+    processing_guarantee: str = "exactly_once"
+    #: How often results are published; None: what fits the guarantee, see `commit_interval`.
+    commit_interval_ms: int | None = None
+    num_stream_threads: int = 1
+    #: How long to wait for data of a source partition that has none; -1: not at all.
+    max_task_idle_ms: int = 0
+    task_timeout_ms: int = 300_000
+    poll_ms: int = 100
+    buffered_records_per_partition: int = 1000
+    #: "all", "none", or some of `ALL_OPTIMIZATIONS`; kept as a set.
+    topology_optimization: frozenset[str] = frozenset()
+    processor_wrapper: Any = None
+    ensure_explicit_internal_resource_naming: bool = False
+    upgrade_from: str | None = None
+
+    state_dir: str = "penstock-state"
+    statestore_cache_max_bytes: int = 10 * 1024 * 1024
+    num_standby_replicas: int = 0
+    acceptable_recovery_lag: int = 10_000
+    state_cleanup_delay_ms: int = 600_000
+    #: "rocksdb" (stores on disk), "in_memory", or an object that supplies stores.
+    dsl_store_suppliers: Any = "rocksdb"
+    #: "DEFAULT" or "HEADERS".
+    dsl_store_format: str = "DEFAULT"
+    windowstore_changelog_additional_retention_ms: int = 86_400_000
+    repartition_purge_interval_ms: int = 30_000
+    replication_factor: int = -1
+
+    default_key_serde: Serde[Any] | None = None
+    default_value_serde: Serde[Any] | None = None
+    default_timestamp_extractor: TimestampExtractor | type | str | None = None
+    deserialization_exception_handler: Any = "fail"
+    processing_exception_handler: Any = "fail"
+    production_exception_handler: Any = "fail"
+    errors_dead_letter_queue_topic_name: str | None = None
+
+    #: "host:port" at which other instances reach this one.
+    application_server: str = ""
+    metrics_recording_level: str = "INFO"
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        change = self._change
+        for name in (f.name for f in fields(self) if f.name.endswith("_ms")):
+            value = getattr(self, name)
+            if value is not None or name != "commit_interval_ms":
+                change(name, _duration(name, value))
+        change("processing_guarantee", str(self.processing_guarantee).removesuffix("_v2"))
+        change("topology_optimization", optimizations(self.topology_optimization))
+        change("dsl_store_suppliers", _store_suppliers(self.dsl_store_suppliers))
+        change("dsl_store_format", str(self.dsl_store_format).upper())
+        change("metrics_recording_level", str(self.metrics_recording_level).upper())
+        change("state_dir", os.fspath(self.state_dir))
+        if self.log is not None:
+            change("log", os.fspath(self.log))
+        change("extra", dict(self.extra))
+        self._check()
+
+    def _change(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+
+    def _check(self) -> None:
+        _check_name("application_id", self.application_id)
+        if self.errors_dead_letter_queue_topic_name is not None:
+            _check_name(
+                "errors_dead_letter_queue_topic_name", self.errors_dead_letter_queue_topic_name
+            )
+        _check_choice(self, "processing_guarantee", ("exactly_once", "at_least_once"))
+        _check_choice(self, "dsl_store_format", ("DEFAULT", "HEADERS"))
+        _check_choice(self, "metrics_recording_level", ("INFO", "DEBUG", "TRACE"))
+        _check_least("commit_interval_ms", self.commit_interval, 0)
+        for name, least in _LEAST.items():
+            _check_least(name, getattr(self, name), least)
+        for name in ("default_key_serde", "default_value_serde"):
+            serde = getattr(self, name)
+            if serde is not None and not isinstance(serde, Serde):
+                raise ConfigException(
+                    f"{name} must be a serde, not {type(serde).__name__}: {serde!r}. "
+                    "Serdes.string(), for example."
+                )
+        if self.application_server and not re.fullmatch(r".+:\d+", self.application_server):
+            raise ConfigException(
+                f"application_server must be host:port, not '{self.application_server}'."
+            )
+        # Names that do not exist are found now, not with the first bad record.
+        timestamp_extractor(self.default_timestamp_extractor)
+        for chosen, make in self._handlers():
+            if isinstance(chosen, str) or not (
+                callable(chosen) or hasattr(chosen, "handle_error")
+            ):
+                make(chosen, {})
+
+    def _handlers(self) -> tuple[tuple[Any, Callable[[Any, Mapping[str, Any]], Any]], ...]:
+        return (
+            (self.deserialization_exception_handler, deserialization_handler),
+            (self.processing_exception_handler, processing_handler),
+            (self.production_exception_handler, production_handler),
+        )
+
+    @classmethod
+    def from_properties(
+        cls, properties: Mapping[str, Any] | str | os.PathLike[str], **settings: Any
+    ) -> StreamsConfig:
+        """From Kafka's property names: a mapping, or the path of a `.properties` file.
+
+        Values may be texts, as in a file, or objects. Keyword settings win over properties. What
+        penstock does not know is kept in `extra`.
+        """
+        if not isinstance(properties, Mapping):
+            properties = read_properties(properties)
+        known, extra = typed_settings(properties, {f.name for f in fields(cls)})
+        known["extra"] = extra
+        known |= settings
+        if "application_id" not in known:
+            raise ConfigException(
+                "The configuration has no application.id. It names the application's "
+                "internal topics and its consumer group, and must stay the same."
+            )
+        return cls(**known)
+
+    def with_(self, **settings: Any) -> StreamsConfig:
+        """This configuration with other settings."""
+        return replace(self, **settings)
+
+    @property
+    def commit_interval(self) -> int:
+        """How often results are published: 100 ms when exactly once, otherwise 30 s."""
+        if self.commit_interval_ms is not None:
+            return self.commit_interval_ms
+        return 100 if self.processing_guarantee == "exactly_once" else 30_000
+
+    def app_configs(self) -> dict[str, Any]:
+        """Everything by its property name, and the extra settings: what processors may read."""
+        own = {
+            PROPERTY_OF.get(f.name, f.name.replace("_", ".")): getattr(self, f.name)
+            for f in fields(self)
+            if f.name != "extra"
+        }
+        return {name: value for name, value in own.items() if value is not None} | dict(self.extra)
+
+    def app_configs_with_prefix(self, prefix: str) -> dict[str, Any]:
+        """The settings whose names begin so, without the beginning."""
+        return {
+            name.removeprefix(prefix): value
+            for name, value in self.app_configs().items()
+            if name.startswith(prefix)
+        }
+
+    def timestamp_extractor(self) -> TimestampExtractor:
+        """The default extractor, ready to be called."""
+        return timestamp_extractor(self.default_timestamp_extractor)
+
+    def deserialization_handler(self) -> DeserializationExceptionHandler:
+        """The handler, ready to be asked; one for each task."""
+        return deserialization_handler(
+            self.deserialization_exception_handler, self._handler_configs()
+        )
+
+    def processing_handler(self) -> ProcessingExceptionHandler:
+        """The handler, ready to be asked; one for each task."""
+        return processing_handler(self.processing_exception_handler, self._handler_configs())
+
+    def production_handler(self) -> ProductionExceptionHandler:
+        """The handler, ready to be asked; one for each task."""
+        return production_handler(self.production_exception_handler, self._handler_configs())
+
+    def _handler_configs(self) -> dict[str, Any]:
+        topic = self.errors_dead_letter_queue_topic_name
+        return self.app_configs() | {DEAD_LETTER_QUEUE_TOPIC: topic}
+
+
+_LEAST: Mapping[str, int] = {
+    "num_stream_threads": 1,
+    "max_task_idle_ms": -1,
+    "task_timeout_ms": 0,
+    "poll_ms": 0,
+    "buffered_records_per_partition": 1,
+    "statestore_cache_max_bytes": 0,
+    "num_standby_replicas": 0,
+    "acceptable_recovery_lag": 0,
+    "state_cleanup_delay_ms": 0,
+    "windowstore_changelog_additional_retention_ms": 0,
+    "repartition_purge_interval_ms": 0,
+    "replication_factor": -1,
+}
+
+
+def optimizations(chosen: Any) -> frozenset[str]:
+    """Which optimizations a setting of `topology.optimization` names."""
+    if isinstance(chosen, str):
+        chosen = re.split(r"\s*,\s*", chosen)
+    try:
+        names = frozenset(chosen)
+    except TypeError:
+        names = frozenset((chosen,))
+    unknown = names - ALL_OPTIMIZATIONS - {"all", "none"}
+    if unknown or (len(names) > 1 and names & {"all", "none"}):
+        raise ConfigException(
+            f"topology_optimization cannot be {', '.join(sorted(map(repr, names)))}. "
+            f"It is 'all', 'none', or some of: {', '.join(sorted(ALL_OPTIMIZATIONS))}."
+        )
+    if "all" in names:
+        return ALL_OPTIMIZATIONS
+    return names - {"none"}
+
+
+def _store_suppliers(chosen: Any) -> Any:
+    if not isinstance(chosen, str):
+        return chosen
+    name = chosen.rpartition(".")[2].rpartition("$")[2]
+    known = {
+        "rocksdb": "rocksdb", "rocks_db": "rocksdb", "rocksdbdslstoresuppliers": "rocksdb",
+        "in_memory": "in_memory", "inmemorydslstoresuppliers": "in_memory",
+    }
+    found = known.get(name.lower())
+    if found is None:
+        raise ConfigException(
+            f"dsl_store_suppliers cannot be '{chosen}'. "
+            "It is 'rocksdb', 'in_memory' or an object that supplies stores."
+        )
+    return found
+
+
+def _duration(name: str, value: timedelta | int) -> int:
+    try:
+        return to_ms(value, name)
+    except TypeError as error:
+        raise ConfigException(str(error)) from error
+
+
+def _check_name(setting: str, name: Any) -> None:
+    if not isinstance(name, str) or not _LEGAL_NAME.fullmatch(name) or name in {".", ".."}:
+        raise ConfigException(
+            f"{setting} cannot be {name!r}: it becomes part of topic names. "
+            "It has 1 to 249 letters, digits, dots, underscores or hyphens."
+        )
+
+
+def _check_choice(config: StreamsConfig, setting: str, choices: tuple[str, ...]) -> None:
+    value = getattr(config, setting)
+    if value not in choices:
+        raise ConfigException(f"{setting} cannot be {value!r}. It is one of: {', '.join(choices)}.")
+
+
+def _check_least(setting: str, value: Any, least: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ConfigException(
+            f"{setting} must be an integer, not {type(value).__name__}: {value!r}."
+        )
+    if value < least:
+        raise ConfigException(f"{setting} must be at least {least}, not {value}.")

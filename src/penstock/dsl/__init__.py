@@ -1,0 +1,1 @@
+"""What the user says: builders, streams, tables, groupings, windows and their options."""

@@ -1,0 +1,94 @@
+"""`BranchedKStream`: what `split()` gives, until its branches are all named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from penstock.dsl.functions import key_value_function
+from penstock.dsl.options import Branched
+from penstock.dsl.said import Place
+from penstock.processors.stateless import Branch, PassThrough
+from penstock.topology.plan_nodes import StreamStep
+
+if TYPE_CHECKING:
+    from penstock.dsl.stream import KStream
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class BranchedKStream(Generic[K, V]):
+    """Branches of a stream; a record goes down the first one whose predicate accepts it.
+
+    Finish with `default_branch()` or `no_default_branch()`: both answer the streams by name.
+    """
+
+    def __init__(
+        self, place: Place, name: str | None, stream: Callable[[Place], KStream[K, V]]
+    ) -> None:
+        said = place.said
+        self._place = place
+        self._stream = stream
+        self._name = said.names.given_or_next(name, "KSTREAM-BRANCH-")
+        self._node = StreamStep(name=self._name, operator=Branch((), ()))
+        self._branches: dict[str, KStream[K, V]] = {}
+        said.plan.add(self._node, place.node)
+
+    def branch(
+        self, predicate: Callable[..., Any], branched: Branched[K, V] | str | None = None
+    ) -> BranchedKStream[K, V]:
+        """Records the predicate accepts, unless an earlier branch took them."""
+        function = key_value_function(predicate, step=self._name, what="the predicate")
+        operator = self._node.operator
+        assert isinstance(operator, Branch)
+        self._grow((*operator.predicates, function), branched, len(operator.predicates) + 1)
+        return self
+
+    def default_branch(
+        self, branched: Branched[K, V] | str | None = None
+    ) -> dict[str, KStream[K, V]]:
+        """Everything else; answers all branches by their names."""
+        operator = self._node.operator
+        assert isinstance(operator, Branch)
+        self._grow(operator.predicates, branched, 0)
+        return self._branches
+
+    def no_default_branch(self) -> dict[str, KStream[K, V]]:
+        """What no branch took is dropped; answers all branches by their names."""
+        return self._branches
+
+    def _grow(
+        self,
+        predicates: tuple[Callable[[Any, Any], bool], ...],
+        branched: Branched[K, V] | str | None,
+        number: int,
+    ) -> None:
+        if not isinstance(branched, Branched):
+            branched = Branched(branched)
+        place = self._place
+        said = place.said
+        child = self._name + (branched.name if branched.name is not None else str(number))
+        said.names.processor(child)
+        operator = self._node.operator
+        assert isinstance(operator, Branch)
+        grown = replace(self._node, operator=Branch(predicates, (*operator.children, child)))
+        said.plan.replace(self._node, grown)
+        self._node = grown
+        node = StreamStep(name=child, operator=PassThrough())
+        said.plan.add(node, grown)
+        stream = self._stream(
+            Place(said, node, child, place.key, place.value, place.sources, place.rekeyed)
+        )
+        self._finish(child, stream, branched)
+
+    def _finish(self, child: str, stream: KStream[K, V], branched: Branched[K, V]) -> None:
+        if branched.function is not None:
+            result = branched.function(stream)
+            if result is not None:
+                self._branches[child] = result
+        elif branched.consumer is not None:
+            branched.consumer(stream)
+        else:
+            self._branches[child] = stream

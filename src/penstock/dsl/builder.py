@@ -1,0 +1,192 @@
+"""`StreamsBuilder`: where a topology begins."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+from penstock.config import StreamsConfig
+from penstock.dsl.options import Materialized, as_materialized
+from penstock.dsl.said import AnySerde, Place, Said
+from penstock.dsl.stream import KStream
+from penstock.dsl.table import GlobalKTable, KTable
+from penstock.errors import TopologyException
+from penstock.processors.user import UserProcessor
+from penstock.serdes import Serde
+from penstock.topology.lowering import lower
+from penstock.topology.nodes import GivenStore
+from penstock.topology.offset_reset import AutoOffsetReset
+from penstock.topology.plan import SourceTable
+from penstock.topology.plan_nodes import GlobalStoreSource, LooseStore, StreamSource, TableSource
+from penstock.topology.rules import rules_for
+from penstock.topology.store_specs import KeyValueSpec
+from penstock.topology.topology import Topology
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+TimestampExtractor = Callable[[Any, int], int]
+
+
+class StreamsBuilder:
+    """Says what an application does, step by step; `build()` makes the topology of it.
+
+    `key=` and `value=` are serdes; without them those of the configuration are used.
+    """
+
+    def __init__(self, config: StreamsConfig | None = None) -> None:
+        self._said = Said(config)
+
+    def stream(
+        self,
+        topics: str | Iterable[str] | re.Pattern[str],
+        *,
+        key: Serde[K] | None = None,
+        value: Serde[V] | None = None,
+        timestamp: TimestampExtractor | None = None,
+        offset_reset: AutoOffsetReset | None = None,
+        name: str | None = None,
+    ) -> KStream[K, V]:
+        """A stream of one topic, of several, or of all whose names match a compiled pattern."""
+        said = self._said
+        pattern = topics if isinstance(topics, re.Pattern) else None
+        names: tuple[str, ...] = ()
+        if pattern is None:
+            names = (topics,) if isinstance(topics, str) else tuple(topics)  # type: ignore[arg-type]
+            if not names or not all(isinstance(topic, str) and topic for topic in names):
+                raise TopologyException(f"A stream needs the names of its topics, not {topics!r}.")
+        step = said.names.given_or_next(name, "KSTREAM-SOURCE-")
+        node = StreamSource(
+            name=step, topics=frozenset(names), ordered_topics=names, pattern=pattern, key=key,
+            value=value, timestamp=timestamp, offset_reset=offset_reset,
+        )
+        said.plan.add(node)
+        return KStream(Place(said, node, step, key, value, frozenset((step,))))
+
+    def table(
+        self,
+        topic: str,
+        *,
+        key: Serde[K] | None = None,
+        value: Serde[V] | None = None,
+        timestamp: TimestampExtractor | None = None,
+        offset_reset: AutoOffsetReset | None = None,
+        name: str | None = None,
+        store: Any = None,
+    ) -> KTable[K, V]:
+        """A table of a topic: the newest value of every key; None deletes it."""
+        node, named = self._table_source(
+            topic, key, value, timestamp, offset_reset, name, store, is_global=False
+        )
+        said = self._said
+        said.plan.tables[node.name] = SourceTable(node.name, node.store.name, named)
+        place = Place(
+            said, node, node.name, node.key, node.value, frozenset((node.source,))
+        )
+        return KTable(place, node.name, node.store.name if named else None)
+
+    def global_table(
+        self,
+        topic: str,
+        *,
+        key: Serde[K] | None = None,
+        value: Serde[V] | None = None,
+        timestamp: TimestampExtractor | None = None,
+        name: str | None = None,
+        store: Any = None,
+    ) -> GlobalKTable[K, V]:
+        """A table of which every task has all rows."""
+        node, named = self._table_source(
+            topic, key, value, timestamp, None, name, store, is_global=True
+        )
+        return GlobalKTable(node.store.name, named)
+
+    def add_state_store(self, builder: Any) -> StreamsBuilder:
+        """A store to be connected to processors by its name."""
+        self._said.plan.add(LooseStore(name=f"store {builder.name}", store=GivenStore(builder)))
+        return self
+
+    def add_global_store(
+        self,
+        builder: Any,
+        topic: str,
+        supplier: Callable[[], Any],
+        *,
+        key: AnySerde = None,
+        value: AnySerde = None,
+        timestamp: TimestampExtractor | None = None,
+        name: str | None = None,
+    ) -> StreamsBuilder:
+        """A store that every task may read, fed from a topic by a processor of its own."""
+        said = self._said
+        source = said.names.suffixed_or_next(name, "-source", "KSTREAM-SOURCE-")
+        step = said.names.given_or_next(name, "KTABLE-SOURCE-")
+        UserProcessor.checked(supplier, step=step)
+        node = GlobalStoreSource(
+            name=step, source=source, topic=topic,
+            store=GivenStore(builder.with_logging_disabled()), supplier=supplier, key=key,
+            value=value, timestamp=timestamp,
+        )
+        said.plan.add(node)
+        return self
+
+    def build(self, config: StreamsConfig | None = None) -> Topology:
+        """The topology of all that was said, optimized as the configuration asks for.
+
+        It can be built again after more was said.
+        """
+        said = self._said
+        config = config if config is not None else said.config
+        if said.config is not None and said.config.ensure_explicit_internal_resource_naming:
+            self._refuse_generated_names()
+        optimizations = frozenset() if config is None else config.topology_optimization
+        plan = said.plan
+        for rule in rules_for(optimizations, said.names):
+            plan = rule(plan)
+        return lower(plan, said.internal_topics, config)
+
+    def _table_source(
+        self,
+        topic: str,
+        key: AnySerde,
+        value: AnySerde,
+        timestamp: TimestampExtractor | None,
+        offset_reset: AutoOffsetReset | None,
+        name: str | None,
+        store: Any,
+        *,
+        is_global: bool,
+    ) -> tuple[TableSource, bool]:
+        said = self._said
+        if not isinstance(topic, str) or not topic:
+            raise TopologyException(f"A table needs the name of its topic, not {topic!r}.")
+        wanted = as_materialized(store, step=name or f"table of {topic}") or Materialized()
+        key = key if key is not None else wanted.key
+        value = value if value is not None else wanted.value
+        materialized, named = said.named_store(wanted, f"{topic}-")
+        materialized = materialized.with_serdes(key, value)
+        spec = KeyValueSpec(materialized)
+        if is_global and spec.is_versioned:
+            raise TopologyException(
+                f"GlobalTables cannot be versioned; the store {spec.name} of topic {topic} is."
+            )
+        if is_global:
+            spec = spec.without_logging()
+        source = said.names.suffixed_or_next(name, "-source", "KSTREAM-SOURCE-")
+        step = said.names.given_or_next(name, "KTABLE-SOURCE-")
+        node = TableSource(
+            name=step, table=step, source=source, topic=topic, store=spec, key=key, value=value,
+            timestamp=timestamp, offset_reset=offset_reset, is_global=is_global,
+            is_versioned=spec.is_versioned,
+        )
+        said.plan.add(node)
+        return node, named
+
+    def _refuse_generated_names(self) -> None:
+        generated = self._said.plan.generated_names
+        if generated:
+            raise TopologyException(
+                "ensure_explicit_internal_resource_naming is set, but these names were generated: "
+                f"{', '.join(generated)}. Name the steps and stores that they belong to."
+            )

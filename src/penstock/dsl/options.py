@@ -1,0 +1,235 @@
+"""The option objects that stay objects: how to store, branch, print and hold back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from enum import Enum
+from typing import Any, Generic, Literal, TypeVar
+
+from penstock.serdes import Serde
+from penstock.stores.dsl_suppliers import BuiltInDslStoreSuppliers, DslStoreSuppliers
+from penstock.topology.naming import check_name
+from penstock.windows import to_ms
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class StoreType(Enum):
+    """Which built-in stores a table is kept in."""
+
+    ROCKS_DB = "rocksDB"
+    IN_MEMORY = "in_memory"
+
+    @property
+    def suppliers(self) -> DslStoreSuppliers:
+        """The suppliers behind the name; ROCKS_DB stands for the persistent ones."""
+        return (
+            BuiltInDslStoreSuppliers.IN_MEMORY if self is StoreType.IN_MEMORY
+            else BuiltInDslStoreSuppliers.ROCKS_DB
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Materialized(Generic[K, V]):
+    """How a table is kept: its store's name, serdes, cache, changelog and retention.
+
+    A table whose store has a name can be queried. `supplier` (of `Stores`) chooses the kind of
+    store and brings the name along.
+    """
+
+    name: str | None = field(default=None, kw_only=False)
+    key: Serde[K] | None = None
+    value: Serde[V] | None = None
+    caching: bool = True
+    logging: bool = True
+    log_config: Mapping[str, str] = field(default_factory=dict)
+    retention: timedelta | int | None = None
+    supplier: Any = None
+    store_type: StoreType | DslStoreSuppliers | None = None
+
+    def __post_init__(self) -> None:
+        if self.supplier is not None and self.store_type is not None:
+            raise ValueError("A store takes either a supplier or a store_type, not both.")
+        if self.name is not None:
+            check_name(self.name)
+        if self.retention is not None and to_ms(self.retention) < 0:
+            raise ValueError(f"The retention of a store must not be negative: {self.retention}.")
+
+    @property
+    def store_name(self) -> str | None:
+        """The name the user gave, directly or with the supplier."""
+        return self.supplier.name if self.supplier is not None else self.name
+
+    @property
+    def suppliers(self) -> DslStoreSuppliers | None:
+        """What `store_type` chose; None leaves it to the configuration."""
+        if isinstance(self.store_type, StoreType):
+            return self.store_type.suppliers
+        return self.store_type
+
+    def with_serdes(self, key: Any, value: Any) -> Materialized[Any, Any]:
+        """The same with serdes for those that are not given."""
+        return replace(
+            self, key=self.key if self.key is not None else key,
+            value=self.value if self.value is not None else value,
+        )
+
+
+#: What `store=` takes: a name, a supplier of `Stores`, or a `Materialized`.
+StoreOption = "str | Materialized[Any, Any] | Any | None"
+
+
+def as_materialized(store: Any, *, step: str) -> Materialized[Any, Any] | None:
+    """`store=` as a `Materialized`, or None if the user said nothing."""
+    if store is None or isinstance(store, Materialized):
+        return store
+    if isinstance(store, str):
+        return Materialized(store)
+    if hasattr(store, "name"):
+        return Materialized(supplier=store)
+    raise TypeError(
+        f"{step}: store= takes a name, a supplier or a Materialized, not {type(store).__name__}."
+    )
+
+
+@dataclass(frozen=True)
+class Branched(Generic[K, V]):
+    """A branch of `split()`: its name, and what to do with its stream.
+
+    With `function` the result of the function is in the returned dictionary instead of the
+    branch; with `consumer` the branch is handed over and not in the dictionary.
+    """
+
+    name: str | None = None
+    function: Callable[[Any], Any] | None = None
+    consumer: Callable[[Any], object] | None = None
+
+    def __post_init__(self) -> None:
+        if self.function is not None and self.consumer is not None:
+            raise ValueError("A branch takes either a function or a consumer, not both.")
+        if self.name is not None:
+            check_name(self.name)
+
+
+@dataclass(frozen=True)
+class Printed(Generic[K, V]):
+    """How `print` shows records: `[label]: key, value`, or what `mapper` makes of them.
+
+    Lines are shown once their batch is committed: on standard output, or appended to `file`.
+    """
+
+    label: str | None = None
+    mapper: Callable[[K, V], Any] | None = None
+    file: str | None = None
+    name: str | None = None
+
+    @classmethod
+    def to_sys_out(cls, label: str | None = None) -> Printed[Any, Any]:
+        """Print to standard output."""
+        return cls(label=label)
+
+    @classmethod
+    def to_file(cls, file: str, label: str | None = None) -> Printed[Any, Any]:
+        """Append to a file."""
+        if not file.strip():
+            raise ValueError("The file to print to needs a name.")
+        return cls(label=label, file=file)
+
+
+@dataclass(frozen=True)
+class BufferConfig:
+    """How much `suppress` may hold back, and what happens when that is full."""
+
+    record_limit: int | None = None
+    byte_limit: int | None = None
+    when_full: Literal["emit_early", "shut_down"] = "emit_early"
+    logging: bool = True
+    log_config: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def unbounded(cls) -> BufferConfig:
+        """No limit but memory."""
+        return cls(when_full="shut_down")
+
+    @classmethod
+    def max_records(cls, limit: int) -> BufferConfig:
+        """At most this many keys."""
+        return cls(record_limit=limit)
+
+    @classmethod
+    def max_bytes(cls, limit: int) -> BufferConfig:
+        """At most this many bytes."""
+        return cls(byte_limit=limit)
+
+    def with_max_records(self, limit: int) -> BufferConfig:
+        """The same with a limit of keys."""
+        return replace(self, record_limit=limit)
+
+    def with_max_bytes(self, limit: int) -> BufferConfig:
+        """The same with a limit of bytes."""
+        return replace(self, byte_limit=limit)
+
+    def with_no_bound(self) -> BufferConfig:
+        """The same without limits."""
+        return replace(self, record_limit=None, byte_limit=None, when_full="shut_down")
+
+    def emit_early_when_full(self) -> BufferConfig:
+        """When full, let the oldest rows go."""
+        return replace(self, when_full="emit_early")
+
+    def shut_down_when_full(self) -> BufferConfig:
+        """When full, stop with an error."""
+        return replace(self, when_full="shut_down")
+
+    def with_logging_enabled(self, config: Mapping[str, str] | None = None) -> BufferConfig:
+        """Keep the buffer's changelog with this topic configuration."""
+        return replace(self, logging=True, log_config=dict(config or {}))
+
+    def with_logging_disabled(self) -> BufferConfig:
+        """Keep no changelog: what is held back is lost in a crash."""
+        return replace(self, logging=False, log_config={})
+
+    @property
+    def is_strict(self) -> bool:
+        """Nothing leaves the buffer early."""
+        return self.when_full == "shut_down"
+
+
+@dataclass(frozen=True)
+class Suppressed:
+    """When `suppress` lets a row go."""
+
+    #: None: when the row's window has closed.
+    time_limit_ms: int | None
+    buffer: BufferConfig
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.time_limit_ms is None and not self.buffer.is_strict:
+            raise ValueError(
+                "Until a window closes nothing may leave the buffer early: "
+                "use BufferConfig.unbounded() or shut_down_when_full()."
+            )
+        if self.name is not None:
+            check_name(self.name)
+
+    @classmethod
+    def until_window_closes(
+        cls, buffer: BufferConfig | None = None, *, name: str | None = None
+    ) -> Suppressed:
+        """Only the final result of every window."""
+        return cls(None, buffer or BufferConfig.unbounded(), name)
+
+    @classmethod
+    def until_time_limit(
+        cls, limit: timedelta | int, buffer: BufferConfig | None = None, *, name: str | None = None
+    ) -> Suppressed:
+        """A row goes this long after its first update since it last went."""
+        return cls(to_ms(limit), buffer or BufferConfig.unbounded(), name)
+
+    def with_name(self, name: str) -> Suppressed:
+        """The same under a name."""
+        return replace(self, name=name)

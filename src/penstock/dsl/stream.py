@@ -1,0 +1,300 @@
+"""`KStream`: a stream of independent records, and what can be said of it one record at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from penstock.dsl.branched import BranchedKStream
+from penstock.dsl.functions import key_value_function, plain_function, value_function
+from penstock.dsl.grouped import KGroupedStream
+from penstock.dsl.options import Materialized, Printed, as_materialized
+from penstock.dsl.said import AnySerde, Place
+from penstock.dsl.stream_joins import StreamJoins
+from penstock.dsl.stream_processing import StreamProcessing
+from penstock.processors.stateless import (
+    Filter,
+    FlatMap,
+    FlatMapValues,
+    Foreach,
+    Map,
+    MapValues,
+    PassThrough,
+    Peek,
+    Print,
+    SelectKey,
+    key_and_value,
+)
+from penstock.serdes import Serde
+from penstock.topology.naming import check_name
+from penstock.topology.nodes import Partitioner, TopicNameExtractor
+from penstock.topology.plan import SourceTable
+from penstock.topology.plan_nodes import StreamSink, StreamStep, ToTable
+from penstock.topology.store_specs import KeyValueSpec
+
+if TYPE_CHECKING:
+    from penstock.dsl.table import KTable
+
+K = TypeVar("K")
+V = TypeVar("V")
+K2 = TypeVar("K2")
+V2 = TypeVar("V2")
+
+
+class KStream(StreamJoins[K, V], StreamProcessing[K, V], Generic[K, V]):
+    """A stream of records with keys of type K and values of type V.
+
+    Every method adds a step and answers the stream that comes out of it; this one stays as it is
+    and can be used again. `name=` names the step. Functions take (key, value), or only the value
+    where they have one parameter.
+    """
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+
+    # ---- one record at a time ----------------------------------------------------------------
+
+    def filter(self, predicate: Callable[..., Any], *, name: str | None = None) -> KStream[K, V]:
+        """Only the records for which the predicate is true."""
+        return self._filtered(predicate, name, negate=False)
+
+    def filter_not(
+        self, predicate: Callable[..., Any], *, name: str | None = None
+    ) -> KStream[K, V]:
+        """Only the records for which the predicate is false."""
+        return self._filtered(predicate, name, negate=True)
+
+    def select_key(
+        self, selector: Callable[..., K2], *, name: str | None = None
+    ) -> KStream[K2, V]:
+        """Every record with a new key; grouping or joining it will repartition."""
+        step = self._next(name, "KSTREAM-KEY-SELECT-")
+        function = key_value_function(selector, step=step, what="the key selector")
+        return self._step(step, SelectKey(function), key_changed=True, value=self._place.value)
+
+    def map_values(
+        self, mapper: Callable[..., V2], *, name: str | None = None
+    ) -> KStream[K, V2]:
+        """Every record with a new value."""
+        step = self._next(name, "KSTREAM-MAPVALUES-")
+        with_key = value_function(mapper, step=step, what="the mapper")
+        return self._step(
+            step, MapValues(mapper, with_key), value_changed=True, key=self._place.key
+        )
+
+    def map(
+        self, mapper: Callable[..., tuple[K2, V2]], *, name: str | None = None
+    ) -> KStream[K2, V2]:
+        """Every record with a new key and value, given as a pair."""
+        step = self._next(name, "KSTREAM-MAP-")
+        function = key_value_function(mapper, step=step, what="the mapper")
+        return self._step(step, Map(function), key_changed=True)
+
+    def flat_map(
+        self, mapper: Callable[..., Iterable[tuple[K2, V2]]], *, name: str | None = None
+    ) -> KStream[K2, V2]:
+        """For every record, any number of records, given as pairs."""
+        step = self._next(name, "KSTREAM-FLATMAP-")
+        function = key_value_function(mapper, step=step, what="the mapper")
+        return self._step(step, FlatMap(function), key_changed=True)
+
+    def flat_map_values(
+        self, mapper: Callable[..., Iterable[V2]], *, name: str | None = None
+    ) -> KStream[K, V2]:
+        """For every record, any number of records with the same key."""
+        step = self._next(name, "KSTREAM-FLATMAPVALUES-")
+        with_key = value_function(mapper, step=step, what="the mapper")
+        return self._step(
+            step, FlatMapValues(mapper, with_key), value_changed=True, key=self._place.key
+        )
+
+    def peek(self, action: Callable[[K, V], object], *, name: str | None = None) -> KStream[K, V]:
+        """Call an action for every record and pass the record on."""
+        step = self._next(name, "KSTREAM-PEEK-")
+        plain_function(action, 2, step=step, what="the action")
+        return self._same_types(step, Peek(action))
+
+    def foreach(self, action: Callable[[K, V], object], *, name: str | None = None) -> None:
+        """Call an action for every record; nothing comes out."""
+        step = self._next(name, "KSTREAM-FOREACH-")
+        plain_function(action, 2, step=step, what="the action")
+        self._same_types(step, Foreach(action))
+
+    def print(self, printed: Printed[K, V] | None = None) -> None:
+        """Show every record, by default as `[step]: key, value` on standard output."""
+        printed = printed if printed is not None else Printed()
+        step = self._next(printed.name, "KSTREAM-PRINTER-")
+        label = printed.label if printed.label is not None else self._place.name
+        mapper = printed.mapper if printed.mapper is not None else key_and_value
+        self._same_types(step, Print(label, mapper, printed.file))
+
+    def split(self, *, name: str | None = None) -> BranchedKStream[K, V]:
+        """Send every record down the first branch whose predicate accepts it."""
+        return BranchedKStream(self._place, name, KStream)
+
+    def merge(self, other: KStream[K, V], *, name: str | None = None) -> KStream[K, V]:
+        """The records of both streams."""
+        here, there = self._place, other._place
+        step = self._next(name, "KSTREAM-MERGE-")
+        node = StreamStep(name=step, operator=PassThrough(), merges=True)
+        here.said.plan.add(node, here.node, there.node)
+        return KStream(
+            Place(
+                here.said, node, step, None, None, here.sources | there.sources,
+                here.rekeyed or there.rekeyed,
+            )
+        )
+
+    # ---- through and to topics ---------------------------------------------------------------
+
+    def repartition(
+        self,
+        *,
+        name: str | None = None,
+        key: Serde[K] | None = None,
+        value: Serde[V] | None = None,
+        partitions: int | None = None,
+        partitioner: Partitioner | None = None,
+    ) -> KStream[K, V]:
+        """Send the records through a topic of their own, partitioned by their present key."""
+        here = self._place
+        if partitions is not None and partitions < 1:
+            raise ValueError(f"A repartition needs at least one partition, not {partitions}.")
+        given = None if name is None else check_name(name)
+        base = given if given is not None else here.said.names.processor("KSTREAM-REPARTITION-")
+        value_serde = value if value is not None else here.value
+        node = here.said.repartition(
+            base, key, value_serde, given=given is not None, implied=False,
+            partitioner=partitioner, partitions=partitions,
+        )
+        here.said.plan.add(node, here.node)
+        key_serde = key if key is not None else here.key
+        return KStream(
+            Place(here.said, node, node.name, key_serde, value_serde, frozenset((node.name,)))
+        )
+
+    def to(
+        self,
+        topic: str | TopicNameExtractor,
+        *,
+        key: Serde[K] | None = None,
+        value: Serde[V] | None = None,
+        partitioner: Partitioner | None = None,
+        name: str | None = None,
+    ) -> None:
+        """Write the records to a topic, or to the topic a function (key, value, context) names."""
+        here = self._place
+        step = self._next(name, "KSTREAM-SINK-")
+        if not isinstance(topic, str):
+            plain_function(topic, 3, step=step, what="the function that names the topic")
+        node = StreamSink(
+            name=step, topic=topic, key=key if key is not None else here.key,
+            value=value if value is not None else here.value, partitioner=partitioner,
+        )
+        here.said.plan.add(node, here.node)
+
+    def to_table(
+        self,
+        *,
+        name: str | None = None,
+        store: Any = None,
+        key: Serde[K] | None = None,
+        value: Serde[V] | None = None,
+    ) -> KTable[K, V]:
+        """The stream read as a table: a record is the newest value of its key, None deletes it."""
+        from penstock.dsl.table import KTable
+
+        here = self._place
+        step = self._next(name, "KSTREAM-TOTABLE-")
+        wanted = as_materialized(store, step=step)
+        if wanted is None:
+            wanted = Materialized(key=here.key, value=here.value)
+        materialized, named = here.said.named_store(
+            wanted.with_serdes(key, value), "KSTREAM-TOTABLE-"
+        )
+        known = materialized.with_serdes(here.key, here.value)
+        parent, sources = here.node, here.sources
+        if here.rekeyed:
+            hop = here.said.repartition(
+                step, known.key, known.value, given=name is not None
+            )
+            here.said.plan.add(hop, here.node)
+            parent, sources = hop, frozenset((hop.name,))
+        spec = KeyValueSpec(materialized)
+        node = ToTable(name=step, table=step, store=spec, is_versioned=spec.is_versioned)
+        here.said.plan.add(node, parent)
+        here.said.plan.tables[step] = SourceTable(step, spec.name, named)
+        place = Place(here.said, node, step, known.key, known.value, sources)
+        return KTable(place, step, spec.name if named else None)
+
+    # ---- grouping ----------------------------------------------------------------------------
+
+    def group_by_key(
+        self,
+        *,
+        name: str | None = None,
+        key: Serde[K] | None = None,
+        value: Serde[V] | None = None,
+    ) -> KGroupedStream[K, V]:
+        """The records grouped by their key.
+
+        Without any option the serdes of the stream are kept; with one, only what is given counts.
+        """
+        here = self._place
+        if name is None and key is None and value is None:
+            key, value = here.key, here.value
+        place = Place(here.said, here.node, here.name, key, value, here.sources, here.rekeyed)
+        return KGroupedStream(place, None if name is None else check_name(name))
+
+    def group_by(
+        self,
+        selector: Callable[..., K2],
+        *,
+        name: str | None = None,
+        key: Serde[K2] | None = None,
+        value: Serde[V] | None = None,
+    ) -> KGroupedStream[K2, V]:
+        """The records grouped by a new key."""
+        here = self._place
+        if name is None and key is None and value is None:
+            value = here.value
+        step = self._next(name, "KSTREAM-KEY-SELECT-")
+        function = key_value_function(selector, step=step, what="the key selector")
+        node = StreamStep(name=step, operator=SelectKey(function), key_changed=True)
+        here.said.plan.add(node, here.node)
+        place = Place(here.said, node, step, key, value, here.sources, rekeyed=True)
+        return KGroupedStream(place, name)
+
+    # ---- inside ------------------------------------------------------------------------------
+
+    def _next(self, name: str | None, prefix: str) -> str:
+        return self._place.said.names.given_or_next(name, prefix)
+
+    def _filtered(
+        self, predicate: Callable[..., Any], name: str | None, *, negate: bool
+    ) -> KStream[K, V]:
+        step = self._next(name, "KSTREAM-FILTER-")
+        function = key_value_function(predicate, step=step, what="the predicate")
+        return self._same_types(step, Filter(function, negate))
+
+    def _same_types(self, step: str, operator: Any) -> KStream[K, V]:
+        return self._step(step, operator, key=self._place.key, value=self._place.value)
+
+    def _step(
+        self,
+        step: str,
+        operator: Any,
+        *,
+        key: AnySerde = None,
+        value: AnySerde = None,
+        key_changed: bool = False,
+        value_changed: bool = False,
+    ) -> KStream[Any, Any]:
+        here = self._place
+        node = StreamStep(
+            name=step, operator=operator, key_changed=key_changed, value_changed=value_changed
+        )
+        here.said.plan.add(node, here.node)
+        return KStream(
+            Place(here.said, node, step, key, value, here.sources, here.rekeyed or key_changed)
+        )

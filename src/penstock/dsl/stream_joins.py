@@ -1,0 +1,349 @@
+"""Joins of a stream: with a stream over a window, with a table, with a global table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+
+from penstock.dsl.functions import joiner_function, key_value_function
+from penstock.dsl.options import StoreType
+from penstock.dsl.said import AnySerde, Place
+from penstock.errors import StreamsException
+from penstock.serdes import Serde
+from penstock.topology.naming import check_name
+from penstock.topology.plan_nodes import (
+    JoinWindow,
+    Repartition,
+    StreamGlobalJoin,
+    StreamJoin,
+    StreamTableJoin,
+)
+from penstock.topology.store_specs import BufferSpec, JoinStoreOptions, JoinWindowSpec, SharedJoinSpec
+from penstock.windows import JoinWindows, to_ms
+
+if TYPE_CHECKING:
+    from penstock.dsl.stream import KStream
+    from penstock.dsl.table import GlobalKTable, KTable
+    from penstock.stores.dsl_suppliers import DslStoreSuppliers
+
+K = TypeVar("K")
+V = TypeVar("V")
+V2 = TypeVar("V2")
+VR = TypeVar("VR")
+GK = TypeVar("GK")
+
+
+class StreamJoins(Generic[K, V]):
+    """The part of `KStream` that joins.
+
+    `join(stream, joiner, windows)` pairs records of equal keys whose times are close;
+    `join(table, joiner)` looks every record's key up in a table;
+    `join(global_table, key_selector, joiner)` looks up a key made from the record.
+    A joiner takes (left, right) or (key, left, right).
+    """
+
+    _place: Place
+    _hop: Repartition | None = None
+
+    @overload
+    def join(
+        self, other: KStream[K, V2], joiner: Callable[..., VR], windows: JoinWindows, /, *,
+        key: Serde[K] | None = None, value: Serde[V] | None = None,
+        other_value: Serde[V2] | None = None, name: str | None = None,
+        store_name: str | None = None, this_store: Any = None, other_store: Any = None,
+        dsl_store_suppliers: StoreType | DslStoreSuppliers | None = None, logging: bool = True,
+    ) -> KStream[K, VR]: ...
+    @overload
+    def join(
+        self, other: KTable[K, V2], joiner: Callable[..., VR], /, *,
+        key: Serde[K] | None = None, value: Serde[V] | None = None,
+        other_value: Serde[V2] | None = None, name: str | None = None,
+        grace: timedelta | int | None = None,
+    ) -> KStream[K, VR]: ...
+    @overload
+    def join(
+        self, other: GlobalKTable[GK, V2], key_selector: Callable[..., GK],
+        joiner: Callable[..., VR], /, *, name: str | None = None,
+    ) -> KStream[K, VR]: ...
+    def join(self, other: Any, *args: Any, **options: Any) -> KStream[Any, Any]:
+        """Only records that have a partner."""
+        return self._joined("inner", other, args, options)
+
+    @overload
+    def left_join(
+        self, other: KStream[K, V2], joiner: Callable[..., VR], windows: JoinWindows, /, *,
+        key: Serde[K] | None = None, value: Serde[V] | None = None,
+        other_value: Serde[V2] | None = None, name: str | None = None,
+        store_name: str | None = None, this_store: Any = None, other_store: Any = None,
+        dsl_store_suppliers: StoreType | DslStoreSuppliers | None = None, logging: bool = True,
+    ) -> KStream[K, VR]: ...
+    @overload
+    def left_join(
+        self, other: KTable[K, V2], joiner: Callable[..., VR], /, *,
+        key: Serde[K] | None = None, value: Serde[V] | None = None,
+        other_value: Serde[V2] | None = None, name: str | None = None,
+        grace: timedelta | int | None = None,
+    ) -> KStream[K, VR]: ...
+    @overload
+    def left_join(
+        self, other: GlobalKTable[GK, V2], key_selector: Callable[..., GK],
+        joiner: Callable[..., VR], /, *, name: str | None = None,
+    ) -> KStream[K, VR]: ...
+    def left_join(self, other: Any, *args: Any, **options: Any) -> KStream[Any, Any]:
+        """All records of this stream; the other side is None where there is no partner."""
+        return self._joined("left", other, args, options)
+
+    def outer_join(
+        self, other: KStream[K, V2], joiner: Callable[..., VR], windows: JoinWindows, /,
+        **options: Any,
+    ) -> KStream[K, VR]:
+        """All records of both streams; either side may be None. Options as for `join`."""
+        return self._joined("outer", other, (joiner, windows), options)
+
+    def _joined(
+        self, kind: str, other: Any, args: tuple[Any, ...], options: dict[str, Any]
+    ) -> KStream[Any, Any]:
+        from penstock.dsl.stream import KStream
+        from penstock.dsl.table import GlobalKTable, KTable
+
+        if isinstance(other, KStream):
+            return self._join_stream(kind, other, *_arguments(kind, "stream", args, 2), **options)
+        if kind != "outer" and isinstance(other, GlobalKTable):
+            arguments = _arguments(kind, "global table", args, 2)
+            return self._join_global(kind, other, *arguments, **options)
+        if kind != "outer" and isinstance(other, KTable):
+            return self._join_table(kind, other, *_arguments(kind, "table", args, 1), **options)
+        raise TypeError(
+            f"A stream's {kind} join takes a KStream{'' if kind == 'outer' else ', KTable or GlobalKTable'}"
+            f", not {type(other).__name__}."
+        )
+
+    # ---- with a stream -----------------------------------------------------------------------
+
+    def _join_stream(
+        self,
+        kind: str,
+        other: KStream[Any, Any],
+        joiner: Callable[..., Any],
+        windows: JoinWindows,
+        *,
+        key: AnySerde = None,
+        value: AnySerde = None,
+        other_value: AnySerde = None,
+        name: str | None = None,
+        store_name: str | None = None,
+        this_store: Any = None,
+        other_store: Any = None,
+        dsl_store_suppliers: StoreType | DslStoreSuppliers | None = None,
+        logging: bool = True,
+    ) -> KStream[Any, Any]:
+        from penstock.dsl.stream import KStream
+
+        if not isinstance(windows, JoinWindows):
+            raise TypeError(
+                f"A join of two streams needs JoinWindows as its third argument, not {windows!r}: "
+                "for example JoinWindows.of(timedelta(minutes=5))."
+            )
+        if name is not None:
+            check_name(name)
+        said = self._place.said
+        left: KStream[Any, Any] = self._together("-left", name, key, value)
+        right = other._together("-right", name, key, other_value)
+        sources = said.copartition(left._place.sources, right._place.sources)
+        if isinstance(dsl_store_suppliers, StoreType):
+            dsl_store_suppliers = dsl_store_suppliers.suppliers
+        options = JoinStoreOptions(
+            key, value, other_value, store_name, this_store, other_store, dsl_store_suppliers,
+            logging,
+        )
+        node = _add_stream_join(kind, left._place, right._place, joiner, windows, name, options)
+        return KStream(Place(said, node, node.name, key, None, sources))
+
+    def _together(
+        self, suffix: str, name: str | None, key: AnySerde, value: AnySerde
+    ) -> KStream[Any, Any]:
+        """This stream with equal keys in one partition: itself, or behind a hop."""
+        here = self._place
+        if not here.rekeyed:
+            return self  # type: ignore[return-value]
+        given = None if name is None else name + suffix
+        return self._hopped(given, key, value)
+
+    def _hopped(self, given: str | None, key: AnySerde, value: AnySerde) -> KStream[Any, Any]:
+        from penstock.dsl.stream import KStream
+
+        here = self._place
+        key_serde = key if key is not None else here.key
+        value_serde = value if value is not None else here.value
+        topic = given if given is not None else here.name
+        hop = here.said.repartition(topic, key_serde, value_serde, given=given is not None)
+        if self._hop is None or here.name != topic:
+            self._hop = hop
+            here.said.plan.add(hop, here.node)
+        return KStream(
+            Place(here.said, self._hop, hop.name, key_serde, value_serde, frozenset((hop.name,)))
+        )
+
+    # ---- with tables -------------------------------------------------------------------------
+
+    def _join_table(
+        self,
+        kind: str,
+        table: KTable[Any, Any],
+        joiner: Callable[..., Any],
+        *,
+        key: AnySerde = None,
+        value: AnySerde = None,
+        other_value: AnySerde = None,
+        name: str | None = None,
+        grace: timedelta | int | None = None,
+    ) -> KStream[Any, Any]:
+        from penstock.dsl.stream import KStream
+
+        if name is not None:
+            check_name(name)
+        rekeyed = self._place.rekeyed
+        stream = self._hopped(name, key, value) if rekeyed else self
+        here = stream._place
+        said = here.said
+        sources = said.copartition(here.sources, table._place.sources)
+        prefix = "KSTREAM-LEFTJOIN-" if kind == "left" else "KSTREAM-JOIN-"
+        step = said.names.given_or_next(name, prefix)
+        key_serde = key if key is not None else here.key
+        grace_ms = None if grace is None else to_ms(grace)
+        buffer = None
+        if grace_ms is not None:
+            if table._place.node.versioned is False:
+                raise ValueError(
+                    f"{step}: KTable must be versioned to use a grace period in a stream table "
+                    "join. Keep it in Stores.persistent_versioned_key_value_store."
+                )
+            buffer = BufferSpec.for_join(
+                step, key_serde, value if value is not None else here.value, grace_ms
+            )
+            if name is None:
+                said.plan.generated_names.append(f"store {buffer.name}")
+        node = StreamTableJoin(
+            name=step, table=table._id, left=kind == "left", joiner=joiner,
+            with_key=joiner_function(joiner, step=step), join_grace_ms=grace_ms, buffer=buffer,
+        )
+        said.reads(table._id)
+        said.plan.add(node, here.node)
+        return KStream(Place(said, node, step, key_serde, None, sources))
+
+    def _join_global(
+        self,
+        kind: str,
+        table: GlobalKTable[Any, Any],
+        key_selector: Callable[..., Any],
+        joiner: Callable[..., Any],
+        *,
+        name: str | None = None,
+    ) -> KStream[Any, Any]:
+        from penstock.dsl.stream import KStream
+
+        here = self._place
+        step = here.said.names.given_or_next(name, "KSTREAM-LEFTJOIN-")
+        node = StreamGlobalJoin(
+            name=step, store_name=table._store, left=kind == "left",
+            key_selector=key_value_function(key_selector, step=step, what="the key selector"),
+            joiner=joiner, with_key=joiner_function(joiner, step=step),
+        )
+        here.said.plan.add(node, here.node)
+        return KStream(
+            Place(here.said, node, step, here.key, None, here.sources, here.rekeyed)
+        )
+
+
+def _arguments(kind: str, what: str, args: tuple[Any, ...], count: int) -> tuple[Any, ...]:
+    if len(args) != count:
+        shapes = {
+            "stream": "(stream, joiner, windows)", "table": "(table, joiner)",
+            "global table": "(global_table, key_selector, joiner)",
+        }
+        raise TypeError(
+            f"A {kind} join with a {what} takes {shapes[what]}; "
+            f"{len(args)} argument{'s' if len(args) != 1 else ''} after the {what} were given."
+        )
+    return args
+
+
+def _add_stream_join(
+    kind: str,
+    left: Place,
+    right: Place,
+    joiner: Callable[..., Any],
+    windows: JoinWindows,
+    name: str | None,
+    options: JoinStoreOptions,
+) -> StreamJoin:
+    """Number and name the nodes and stores of a join as Kafka does, and add them."""
+    said = left.said
+    names = said.names
+    outer = kind == "outer"
+    this_suffix = "-outer-this-join" if outer else "-this-join"
+    other_suffix = "-other-join" if kind == "inner" else "-outer-other-join"
+    this_window = names.suffixed_or_next(name, "-this-windowed", "KSTREAM-WINDOWED-")
+    other_window = names.suffixed_or_next(name, "-other-windowed", "KSTREAM-WINDOWED-")
+    this_number = names.processor("KSTREAM-OUTERTHIS-" if outer else "KSTREAM-JOINTHIS-")
+    other_number = names.processor(
+        "KSTREAM-JOINOTHER-" if kind == "inner" else "KSTREAM-OUTEROTHER-"
+    )
+    merge = names.suffixed_or_next(name, "-merge", "KSTREAM-MERGE-")
+    _check_join_stores(options, windows)
+    base = options.store_name
+    this_spec = JoinWindowSpec(
+        f"{this_number if base is None else base + this_suffix}-store", windows, options, "this"
+    )
+    other_spec = JoinWindowSpec(
+        f"{other_number if base is None else base + other_suffix}-store", windows, options, "other"
+    )
+    shared = None
+    if kind != "inner":
+        shared = SharedJoinSpec.named_after(this_number, windows, options, outer=outer)
+    if base is None:
+        for spec in (this_spec, other_spec, shared):
+            if spec is not None:
+                said.plan.generated_names.append(f"store {spec.name}")
+    this_node = JoinWindow(name=this_window, store=this_spec)
+    other_node = JoinWindow(name=other_window, store=other_spec)
+    said.plan.add(this_node, left.node)
+    said.plan.add(other_node, right.node)
+    node = StreamJoin(
+        name=merge,
+        this_name=this_number if name is None else name + this_suffix,
+        other_name=other_number if name is None else name + other_suffix,
+        this_window=this_window, other_window=other_window, kind=kind, joiner=joiner,
+        with_key=joiner_function(joiner, step=merge), windows=windows, this_store=this_spec,
+        other_store=other_spec, shared_store=shared,
+        value_serdes=(options.key, options.value, options.other_value),
+    )
+    said.plan.add(node, left.node, right.node)
+    return node
+
+
+def _check_join_stores(options: JoinStoreOptions, windows: JoinWindows) -> None:
+    this_store, other_store = options.this_store, options.other_store
+    if this_store is not None and other_store is not None and this_store.name == other_store.name:
+        raise StreamsException(
+            f"Both stores of the join are named {this_store.name!r}; give them different names."
+        )
+    for supplier in (this_store, other_store):
+        if supplier is None:
+            continue
+        if not supplier.retain_duplicates:
+            raise StreamsException(
+                f"The store {supplier.name!r} of a stream join must be made with "
+                "retain_duplicates=True."
+            )
+        retention_ms = windows.size + windows.grace_ms
+        if supplier.retention_ms != retention_ms or supplier.window_size_ms != windows.size:
+            raise StreamsException(
+                f"The store {supplier.name!r} does not fit the windows of the join: it has a "
+                f"retention of {supplier.retention_ms} ms and a window size of "
+                f"{supplier.window_size_ms} ms; they must be {retention_ms} and {windows.size}."
+            )
+
+

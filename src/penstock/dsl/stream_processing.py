@@ -1,0 +1,64 @@
+"""Processors of the user on a stream: `process` and `process_values`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from penstock.dsl.said import AnySerde, Place
+from penstock.processors.user import UserProcessor
+from penstock.topology.naming import check_name
+from penstock.topology.plan_nodes import ProcessStep
+
+if TYPE_CHECKING:
+    from penstock.dsl.stream import KStream
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class StreamProcessing(Generic[K, V]):
+    """The part of `KStream` that runs processors of the user."""
+
+    _place: Place
+
+    def process(
+        self, supplier: Callable[[], Any], *stores: str, name: str | None = None
+    ) -> KStream[Any, Any]:
+        """Run a processor; it may forward records with any key, so a grouping repartitions.
+
+        `supplier` makes a new processor at every call (a class will do) and may bring stores along
+        as its `stores`. `stores` names stores that were added to the builder.
+        """
+        return self._processed(supplier, stores, name, fixed_key=False)
+
+    def process_values(
+        self, supplier: Callable[[], Any], *stores: str, name: str | None = None
+    ) -> KStream[K, Any]:
+        """Run a processor that cannot change keys."""
+        return self._processed(supplier, stores, name, fixed_key=True)
+
+    def _processed(
+        self, supplier: Callable[[], Any], stores: tuple[str, ...], name: str | None,
+        *, fixed_key: bool,
+    ) -> KStream[Any, Any]:
+        from penstock.dsl.stream import KStream
+
+        here = self._place
+        if name is None:
+            prefix = "KSTREAM-PROCESSVALUES-" if fixed_key else "KSTREAM-PROCESSOR-"
+            name = here.said.names.processor(prefix)
+        else:
+            check_name(name)
+        UserProcessor.checked(supplier, step=name)
+        for store in stores:
+            if not isinstance(store, str):
+                raise TypeError(
+                    f"{name}: stores are connected by their names, not by {type(store).__name__}; "
+                    "a processor that brings its own stores has them as `stores`."
+                )
+        node = ProcessStep(name=name, supplier=supplier, fixed_key=fixed_key, stores=stores)
+        here.said.plan.add(node, here.node)
+        key: AnySerde = here.key if fixed_key else None
+        rekeyed = here.rekeyed if fixed_key else True
+        return KStream(Place(here.said, node, name, key, None, here.sources, rekeyed))

@@ -1,0 +1,148 @@
+"""Joins of two tables: on their keys, or on a foreign key in the left one's rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+
+from penstock.dsl.foreign_key import add_foreign_key_join
+from penstock.dsl.functions import joiner_function, key_value_function
+from penstock.dsl.options import Materialized, as_materialized
+from penstock.dsl.said import Place
+from penstock.errors import TopologyException
+from penstock.topology.nodes import Partitioner
+from penstock.topology.plan import JoinedTable
+from penstock.topology.plan_nodes import TableJoin
+from penstock.topology.store_specs import KeyValueSpec
+
+if TYPE_CHECKING:
+    from penstock.dsl.table import KTable
+
+K = TypeVar("K")
+V = TypeVar("V")
+K2 = TypeVar("K2")
+V2 = TypeVar("V2")
+VR = TypeVar("VR")
+
+
+class TableJoins(Generic[K, V]):
+    """The part of `KTable` that joins.
+
+    `join(table, joiner)` joins rows of equal keys; `join(table, foreign_key, joiner)` joins every
+    row with the row of the other table whose key `foreign_key` finds in it.
+    """
+
+    _place: Place
+    _id: str
+
+    @overload
+    def join(
+        self, other: KTable[K, V2], joiner: Callable[[V, V2], VR], /, *,
+        name: str | None = None, store: Any = None,
+    ) -> KTable[K, VR]: ...
+    @overload
+    def join(
+        self, other: KTable[K2, V2], foreign_key: Callable[..., K2],
+        joiner: Callable[[V, V2], VR], /, *, name: str | None = None, store: Any = None,
+        partitioner: Partitioner | None = None, other_partitioner: Partitioner | None = None,
+    ) -> KTable[K, VR]: ...
+    def join(self, other: Any, *args: Any, **options: Any) -> KTable[Any, Any]:
+        """Rows that both tables have."""
+        return self._joined("inner", other, args, options)
+
+    @overload
+    def left_join(
+        self, other: KTable[K, V2], joiner: Callable[[V, V2 | None], VR], /, *,
+        name: str | None = None, store: Any = None,
+    ) -> KTable[K, VR]: ...
+    @overload
+    def left_join(
+        self, other: KTable[K2, V2], foreign_key: Callable[..., K2],
+        joiner: Callable[[V, V2 | None], VR], /, *, name: str | None = None, store: Any = None,
+        partitioner: Partitioner | None = None, other_partitioner: Partitioner | None = None,
+    ) -> KTable[K, VR]: ...
+    def left_join(self, other: Any, *args: Any, **options: Any) -> KTable[Any, Any]:
+        """All rows of this table; the other value is None where there is none."""
+        return self._joined("left", other, args, options)
+
+    def outer_join(
+        self, other: KTable[K, V2], joiner: Callable[[V | None, V2 | None], VR], /, *,
+        name: str | None = None, store: Any = None,
+    ) -> KTable[K, VR]:
+        """All rows of both tables; either value may be None."""
+        return self._joined("outer", other, (joiner,), {"name": name, "store": store})
+
+    def _joined(
+        self, kind: str, other: Any, args: tuple[Any, ...], options: dict[str, Any]
+    ) -> KTable[Any, Any]:
+        from penstock.dsl.table import KTable
+
+        if not isinstance(other, KTable):
+            raise TypeError(f"A table's {kind} join takes a KTable, not {type(other).__name__}.")
+        if len(args) == 1:
+            return self._join_on_key(kind, other, args[0], **options)
+        if len(args) == 2:
+            step = options.get("name") or f"{kind} join"
+            foreign_key = key_value_function(args[0], step=step, what="the foreign-key function")
+            if joiner_function(args[1], step=step):
+                raise TopologyException(
+                    f"{step}: the joiner of two tables takes (left, right); it has no key."
+                )
+            left = self
+            assert isinstance(left, KTable)
+            return add_foreign_key_join(
+                left, other, foreign_key, args[1], left_join=kind == "left", **options
+            )
+        raise TypeError(
+            f"A table's {kind} join takes (table, joiner) or (table, foreign_key, joiner); "
+            f"{len(args)} arguments after the table were given."
+        )
+
+    def _join_on_key(
+        self,
+        kind: str,
+        other: KTable[Any, Any],
+        joiner: Callable[..., Any],
+        *,
+        name: str | None = None,
+        store: Any = None,
+    ) -> KTable[Any, Any]:
+        from penstock.dsl.table import KTable
+
+        here, there = self._place, other._place
+        said = here.said
+        wanted = as_materialized(store, step=name or f"{kind} join")
+        materialized: Materialized[Any, Any] | None = None
+        if wanted is not None:
+            materialized, _ = said.named_store(wanted, "KTABLE-MERGE-")
+        merge = said.names.given_or_next(name, "KTABLE-MERGE-")
+        if joiner_function(joiner, step=merge):
+            raise TopologyException(
+                f"{merge}: the joiner of two tables takes (left, right); it has no key."
+            )
+        sources = said.copartition(here.sources, there.sources)
+        if kind != "inner":
+            said.wants_old_values(self._id)
+        if kind == "outer":
+            said.wants_old_values(other._id)
+        spec = None
+        key, value = here.key, None
+        if materialized is not None:
+            spec = KeyValueSpec(materialized.with_serdes(here.key, None))
+            key, value = spec.key, spec.value
+        said.reads(self._id)
+        said.reads(other._id)
+        this_name = said.names.suffixed_or_next(name, "-join-this", "KTABLE-JOINTHIS-")
+        other_name = said.names.suffixed_or_next(name, "-join-other", "KTABLE-JOINOTHER-")
+        node = TableJoin(
+            name=merge, table=merge, this_name=this_name, other_name=other_name,
+            this_table=self._id, other_table=other._id, kind=kind, joiner=joiner, store=spec,
+            is_versioned=spec is not None and spec.is_versioned,
+        )
+        said.plan.add(node, here.node)
+        said.plan.add(node, there.node)
+        store_name = None if spec is None else spec.name
+        said.plan.tables[merge] = JoinedTable(
+            merge, (this_name, other_name), (self._id, other._id), store_name
+        )
+        return KTable(Place(said, node, merge, key, value, sources), merge, store_name)

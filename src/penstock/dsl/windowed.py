@@ -1,0 +1,215 @@
+"""Grouped streams in windows: `TimeWindowedKStream` and `SessionWindowedKStream`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from penstock.dsl.functions import plain_function
+from penstock.dsl.grouped import STREAM_AGGREGATE, STREAM_REDUCE, Grouping, add_aggregation
+from penstock.dsl.options import Materialized, as_materialized
+from penstock.processors.aggregates import add_counts, count_up, merging, nothing, reducing, zero
+from penstock.processors.session_aggregates import SessionAggregate
+from penstock.processors.sliding_aggregates import SlidingAggregate
+from penstock.processors.window_aggregates import WindowAggregate
+from penstock.serdes import Serdes
+from penstock.topology.store_specs import SessionSpec, SlidingSpec, WindowSpec
+from penstock.windowed_serdes import WindowedSerdes
+from penstock.windows import (
+    EmitStrategy,
+    SessionWindows,
+    SlidingWindows,
+    UnlimitedWindows,
+    Windowed,
+    Windows,
+)
+
+if TYPE_CHECKING:
+    from penstock.dsl.table import KTable
+
+K = TypeVar("K")
+V = TypeVar("V")
+VA = TypeVar("VA")
+
+
+class TimeWindowedKStream(Generic[K, V]):
+    """A grouped stream in tumbling, hopping, sliding or unlimited windows.
+
+    Results have `Windowed` keys. By default every update of a window is sent downstream;
+    `emit_strategy(EmitStrategy.on_window_close())` sends only final results.
+    """
+
+    def __init__(
+        self,
+        grouping: Grouping,
+        windows: Windows | SlidingWindows,
+        emit: EmitStrategy | None = None,
+    ) -> None:
+        self._grouping = grouping
+        self._windows = windows
+        self._emit = emit or EmitStrategy.on_window_update()
+
+    def emit_strategy(self, strategy: EmitStrategy) -> TimeWindowedKStream[K, V]:
+        """When results are sent downstream."""
+        if isinstance(self._windows, UnlimitedWindows) and strategy is EmitStrategy.ON_WINDOW_CLOSE:
+            raise ValueError("Unlimited windows never close: they cannot emit on window close.")
+        self._emit = strategy
+        return self
+
+    def count(self, *, name: str | None = None, store: Any = None) -> KTable[Windowed[K], int]:
+        """How many records each key has had in each window."""
+        place = self._grouping.place
+        wanted = as_materialized(store, step=name or "count")
+        if wanted is not None and wanted.store_name is None:
+            place.said.names.store(STREAM_AGGREGATE)
+        return self._aggregated(
+            STREAM_AGGREGATE, name, wanted, zero, count_up, Serdes.long()
+        )
+
+    def reduce(
+        self, reducer: Callable[[V, V], V], *, name: str | None = None, store: Any = None
+    ) -> KTable[Windowed[K], V]:
+        """The values of each key and window folded together."""
+        step = name or "reduce"
+        plain_function(reducer, 2, step=step, what="the reducer")
+        wanted = as_materialized(store, step=step)
+        value = self._grouping.place.value
+        return self._aggregated(STREAM_REDUCE, name, wanted, nothing, reducing(reducer), value)
+
+    def aggregate(
+        self,
+        initializer: Callable[[], VA],
+        aggregator: Callable[[K, V, VA], VA],
+        *,
+        name: str | None = None,
+        store: Any = None,
+    ) -> KTable[Windowed[K], VA]:
+        """The records of each key and window folded into an aggregate."""
+        step = name or "aggregate"
+        plain_function(initializer, 0, step=step, what="the initializer")
+        plain_function(aggregator, 3, step=step, what="the aggregator")
+        wanted = as_materialized(store, step=step)
+        return self._aggregated(STREAM_AGGREGATE, name, wanted, initializer, aggregator, None)
+
+    def _aggregated(
+        self,
+        prefix: str,
+        name: str | None,
+        wanted: Materialized[Any, Any] | None,
+        initializer: Callable[[], Any],
+        aggregator: Callable[[Any, Any, Any], Any],
+        value: Any,
+    ) -> KTable[Any, Any]:
+        place = self._grouping.place
+        materialized, named = place.said.named_store(wanted or Materialized(), prefix)
+        materialized = materialized.with_serdes(place.key, value)
+        step = place.said.names.given_or_next(name, prefix)
+        spec, operator, size_ms = window_parts(
+            self._windows, materialized, self._emit, initializer, aggregator
+        )
+        key = None
+        if spec.key is not None:
+            key = WindowedSerdes.time_windowed(spec.key, size_ms)
+        return add_aggregation(
+            self._grouping, step, operator, spec, named, key, spec.value,
+            grace_ms=self._windows.grace_period_ms,
+        )
+
+
+def window_parts(
+    windows: Windows | SlidingWindows,
+    materialized: Materialized[Any, Any],
+    emit: EmitStrategy,
+    initializer: Callable[[], Any],
+    aggregator: Callable[[Any, Any, Any], Any],
+) -> tuple[Any, Any, int]:
+    """The store, the operator and the window size of an aggregation in time or sliding windows."""
+    final = emit is EmitStrategy.ON_WINDOW_CLOSE
+    if isinstance(windows, SlidingWindows):
+        sliding = SlidingSpec(materialized, windows, emit)
+        return (
+            sliding,
+            SlidingAggregate(sliding.name, windows, initializer, aggregator, emit_final=final),
+            windows.time_difference_ms,
+        )
+    spec = WindowSpec(materialized, windows, emit)
+    operator = WindowAggregate(spec.name, windows, initializer, aggregator, emit_final=final)
+    return spec, operator, windows.size
+
+
+class SessionWindowedKStream(Generic[K, V]):
+    """A grouped stream in sessions: windows that end when a key is silent for long enough."""
+
+    def __init__(self, grouping: Grouping, windows: SessionWindows) -> None:
+        self._grouping = grouping
+        self._windows = windows
+        self._emit = EmitStrategy.on_window_update()
+
+    def emit_strategy(self, strategy: EmitStrategy) -> SessionWindowedKStream[K, V]:
+        """When results are sent downstream."""
+        self._emit = strategy
+        return self
+
+    def count(self, *, name: str | None = None, store: Any = None) -> KTable[Windowed[K], int]:
+        """How many records each session has had."""
+        place = self._grouping.place
+        wanted = as_materialized(store, step=name or "count")
+        if wanted is not None and wanted.store_name is None:
+            place.said.names.store(STREAM_AGGREGATE)
+        return self._aggregated(
+            STREAM_AGGREGATE, name, wanted, (zero, count_up, add_counts), Serdes.long()
+        )
+
+    def reduce(
+        self, reducer: Callable[[V, V], V], *, name: str | None = None, store: Any = None
+    ) -> KTable[Windowed[K], V]:
+        """The values of each session folded together."""
+        step = name or "reduce"
+        plain_function(reducer, 2, step=step, what="the reducer")
+        aggregator = reducing(reducer)
+        functions = (nothing, aggregator, merging(aggregator))
+        wanted = as_materialized(store, step=step)
+        return self._aggregated(
+            STREAM_REDUCE, name, wanted, functions, self._grouping.place.value
+        )
+
+    def aggregate(
+        self,
+        initializer: Callable[[], VA],
+        aggregator: Callable[[K, V, VA], VA],
+        merger: Callable[[K, VA, VA], VA],
+        *,
+        name: str | None = None,
+        store: Any = None,
+    ) -> KTable[Windowed[K], VA]:
+        """The records of each session folded into an aggregate; `merger` joins two sessions."""
+        step = name or "aggregate"
+        plain_function(initializer, 0, step=step, what="the initializer")
+        plain_function(aggregator, 3, step=step, what="the aggregator")
+        plain_function(merger, 3, step=step, what="the merger")
+        wanted = as_materialized(store, step=step)
+        return self._aggregated(
+            STREAM_AGGREGATE, name, wanted, (initializer, aggregator, merger), None
+        )
+
+    def _aggregated(
+        self,
+        prefix: str,
+        name: str | None,
+        wanted: Materialized[Any, Any] | None,
+        functions: tuple[Any, Any, Any],
+        value: Any,
+    ) -> KTable[Any, Any]:
+        place = self._grouping.place
+        materialized, named = place.said.named_store(wanted or Materialized(), prefix)
+        materialized = materialized.with_serdes(place.key, value)
+        step = place.said.names.given_or_next(name, prefix)
+        spec = SessionSpec(materialized, self._windows, self._emit)
+        operator = SessionAggregate(
+            spec.name, self._windows, *functions, emit_final=self._emit is EmitStrategy.ON_WINDOW_CLOSE
+        )
+        key = None if spec.key is None else WindowedSerdes.session_windowed(spec.key)
+        return add_aggregation(
+            self._grouping, step, operator, spec, named, key, spec.value,
+            grace_ms=self._windows.grace_ms + self._windows.gap_ms,
+        )

@@ -1,0 +1,37 @@
+"""Which partition a key belongs to: Kafka's own choice (F7)."""
+
+from __future__ import annotations
+
+_MASK = 0xFFFFFFFF
+_M = 0x5BD1E995
+_SEED = 0x9747B28C
+
+
+def murmur2(data: bytes) -> int:
+    """Kafka's 32-bit murmur2 of the bytes, unsigned."""
+    length = len(data)
+    value = _SEED ^ length
+    whole = length & ~3
+    for word in memoryview(data[:whole]).cast("I") if _LITTLE else _words(data, whole):
+        mixed = (word * _M) & _MASK
+        mixed ^= mixed >> 24
+        value = ((value * _M) ^ (mixed * _M)) & _MASK
+    rest = length & 3
+    if rest:
+        value ^= int.from_bytes(data[whole:], "little")
+        value = (value * _M) & _MASK
+    value ^= value >> 13
+    value = (value * _M) & _MASK
+    return value ^ (value >> 15)
+
+
+def partition_of(key: bytes, partitions: int) -> int:
+    """The partition of a key's bytes among this many."""
+    return (murmur2(key) & 0x7FFFFFFF) % partitions
+
+
+def _words(data: bytes, whole: int) -> list[int]:
+    return [int.from_bytes(data[at : at + 4], "little") for at in range(0, whole, 4)]
+
+
+_LITTLE = memoryview(b"\x01\x00\x00\x00").cast("I")[0] == 1

@@ -1,0 +1,238 @@
+"""Aggregations without windows: of a grouped stream, and of a grouped table.
+
+A result's timestamp is the largest of the records in it. An aggregator that answers None deletes
+the row, and the next record begins again. The functions at the end are count and reduce said as
+an initializer and an aggregator, for the windowed operators, which know only these two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.errors import StreamsException
+from penstock.processors.base import Forward, NodeContext
+from penstock.processors.forwarding import row_writer
+from penstock.processors.table_store import StoreGetter, TableStore
+from penstock.record import Headers
+
+#: The value that an aggregation begins with.
+Initializer = Callable[[], Any]
+#: The next aggregate from key, value and the aggregate so far.
+Aggregator = Callable[[Any, Any, Any], Any]
+#: One value from two.
+Reducer = Callable[[Any, Any], Any]
+#: One aggregate of two sessions of a key.
+Merger = Callable[[Any, Any, Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamAggregate:
+    """An aggregate for each key. Null keys and null values are dropped.
+
+    The old value sent with the first update of a key is the initial value, not null.
+    """
+
+    store_name: str
+    initializer: Initializer
+    aggregator: Aggregator
+    send_old: bool = False
+
+    def attach(self, node: NodeContext, forward: Forward) -> Forward:
+        initializer, aggregator = self.initializer, self.aggregator
+        drop = node.drop
+        store = node.store(self.store_name)
+        load = TableStore(store).get
+        write = row_writer(store, forward, self.send_old)
+
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            if key is None or value is None:
+                drop("null key or value")
+                return
+            row = load(key)
+            if row is None:
+                old = initializer()
+            else:
+                old, old_timestamp = row
+                timestamp = old_timestamp if old_timestamp > timestamp else timestamp
+            write(key, aggregator(key, value, old), old, timestamp, headers)
+
+        return process
+
+    def getter_supplier(self) -> StoreGetter:
+        """How others read this table."""
+        return StoreGetter(self.store_name)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamReduce:
+    """The values of each key reduced to one; the first is taken as it is.
+
+    Null keys and null values are dropped.
+    """
+
+    store_name: str
+    reducer: Reducer
+    send_old: bool = False
+
+    def attach(self, node: NodeContext, forward: Forward) -> Forward:
+        reducer = self.reducer
+        drop = node.drop
+        store = node.store(self.store_name)
+        load = TableStore(store).get
+        write = row_writer(store, forward, self.send_old)
+
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            if key is None or value is None:
+                drop("null key or value")
+                return
+            row = load(key)
+            if row is None:
+                write(key, value, None, timestamp, headers)
+                return
+            old, old_timestamp = row
+            timestamp = old_timestamp if old_timestamp > timestamp else timestamp
+            write(key, reducer(old, value), old, timestamp, headers)
+
+        return process
+
+    def getter_supplier(self) -> StoreGetter:
+        """How others read this table."""
+        return StoreGetter(self.store_name)
+
+
+@dataclass(frozen=True, slots=True)
+class TableAggregate:
+    """An aggregate for each group of a table's rows: the old value is taken out, the new one in.
+
+    Nothing is taken out of a group that does not exist; a change that only takes out then sends
+    a deletion of it.
+    """
+
+    store_name: str
+    initializer: Initializer
+    adder: Aggregator
+    subtractor: Aggregator
+    send_old: bool = False
+
+    def attach(self, node: NodeContext, forward: Forward) -> Forward:
+        initializer, adder, subtractor = self.initializer, self.adder, self.subtractor
+        store_name = self.store_name
+        store = node.store(store_name)
+        load = TableStore(store).get
+        write = row_writer(store, forward, self.send_old)
+
+        def process(key: Any, change: Any, timestamp: int, headers: Headers) -> None:
+            if key is None:
+                raise StreamsException(
+                    "Record key for KTable aggregate operator with state "
+                    f"{store_name} should not be null."
+                )
+            new_value, old_value, _ = change
+            row = load(key)
+            old, old_timestamp = (None, timestamp) if row is None else row
+            aggregate = old
+            result_timestamp = timestamp
+            if old_value is not None and old is not None:
+                aggregate = subtractor(key, old_value, old)
+                result_timestamp = max(timestamp, old_timestamp)
+            if new_value is not None:
+                if aggregate is None:
+                    aggregate = initializer()
+                aggregate = adder(key, new_value, aggregate)
+                result_timestamp = max(timestamp, old_timestamp)
+            write(key, aggregate, old, result_timestamp, headers)
+
+        return process
+
+    def getter_supplier(self) -> StoreGetter:
+        """How others read this table."""
+        return StoreGetter(self.store_name)
+
+
+@dataclass(frozen=True, slots=True)
+class TableReduce:
+    """The rows of each group of a table reduced to one value; the first is taken as it is."""
+
+    store_name: str
+    adder: Reducer
+    subtractor: Reducer
+    send_old: bool = False
+
+    def attach(self, node: NodeContext, forward: Forward) -> Forward:
+        adder, subtractor = self.adder, self.subtractor
+        store_name = self.store_name
+        store = node.store(store_name)
+        load = TableStore(store).get
+        write = row_writer(store, forward, self.send_old)
+
+        def process(key: Any, change: Any, timestamp: int, headers: Headers) -> None:
+            if key is None:
+                raise StreamsException(
+                    "Record key for KTable reduce operator with state "
+                    f"{store_name} should not be null."
+                )
+            new_value, old_value, _ = change
+            row = load(key)
+            old, old_timestamp = (None, timestamp) if row is None else row
+            aggregate = old
+            result_timestamp = timestamp
+            if old_value is not None and old is not None:
+                aggregate = subtractor(old, old_value)
+                result_timestamp = max(timestamp, old_timestamp)
+            if new_value is not None:
+                if aggregate is None:
+                    aggregate = new_value
+                else:
+                    aggregate = adder(aggregate, new_value)
+                    result_timestamp = max(timestamp, old_timestamp)
+            write(key, aggregate, old, result_timestamp, headers)
+
+        return process
+
+    def getter_supplier(self) -> StoreGetter:
+        """How others read this table."""
+        return StoreGetter(self.store_name)
+
+
+def zero() -> int:
+    """What a count begins with."""
+    return 0
+
+
+def count_up(key: Any, value: Any, count: int) -> int:
+    """The aggregator of a count; in a table, its adder."""
+    return count + 1
+
+
+def count_down(key: Any, value: Any, count: int) -> int:
+    """The subtractor of a table's count."""
+    return count - 1
+
+
+def add_counts(key: Any, one: int, other: int) -> int:
+    """The merger of a count over sessions."""
+    return one + other
+
+
+def nothing() -> None:
+    """What a windowed reduce begins with."""
+
+
+def reducing(reducer: Reducer) -> Aggregator:
+    """A reducer as an aggregator that begins with nothing."""
+
+    def aggregate(key: Any, value: Any, reduced: Any) -> Any:
+        return value if reduced is None else reducer(reduced, value)
+
+    return aggregate
+
+
+def merging(aggregator: Aggregator) -> Merger:
+    """An aggregator that `reducing` made, as the merger of sessions."""
+
+    def merge(key: Any, one: Any, other: Any) -> Any:
+        return aggregator(key, other, one)
+
+    return merge

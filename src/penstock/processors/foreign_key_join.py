@@ -1,0 +1,292 @@
+"""Foreign-key joins of two tables.
+
+    left table                       right table
+        |                                |
+    SubscriptionSend              ForeignTableJoin
+        | registration topic             |
+    SubscriptionReceive  -- store -------+
+        |                                |
+    SubscriptionJoin                     |
+        +------ response topic ----------+
+                      |
+                 ResponseJoin -> the result's table
+
+The left side registers each row under its foreign key on the right side, which answers now and
+whenever the right row changes. An answer carries the hash of the left value that it was asked for;
+the left side drops answers to a value that has changed since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.errors import StreamsException
+from penstock.processors.base import Forward, NodeContext, ValueGetterSupplier
+from penstock.processors.foreign_key_wire import (
+    RESPONSE_VERSION,
+    SUBSCRIPTION_VERSION,
+    CombinedKey,
+    CombinedKeyCodec,
+    Instruction,
+    Subscription,
+    SubscriptionResponse,
+    hash128,
+)
+from penstock.processors.joining import Joiner, oriented
+from penstock.record import Change, Headers
+from penstock.serde import Serde
+
+_DELETE_SILENTLY = int(Instruction.DELETE_KEY_NO_PROPAGATE)
+_DELETE = int(Instruction.DELETE_KEY_AND_PROPAGATE)
+_ANSWER_ALWAYS = int(Instruction.PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE)
+_ANSWER_IF_FOUND = int(Instruction.PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE)
+
+_OUT_OF_ORDER = "out-of-order update of a versioned table in a foreign-key join"
+_NULL_FOREIGN_KEY = "null foreign key"
+
+
+def response_partition(
+    topic: str, key: Any, response: SubscriptionResponse, partitions: int
+) -> set[int] | None:
+    """The partitioner of the response topic: back to where the subscription came from."""
+    return None if response.partition is None else {response.partition}
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionSend:
+    """Turns an update of the left table into subscriptions, keyed by foreign key.
+
+    Needs old values: a row that has changed its foreign key is taken off the old one first.
+    `foreign_key` is called as (key, value). The serdes are never None.
+    """
+
+    foreign_key: Callable[[Any, Any], Any]
+    foreign_key_serde: Serde[Any]
+    value_serde: Serde[Any]
+    left: bool = False
+    versioned: bool = False
+
+    def attach(self, node: NodeContext, forward: Forward) -> Forward:
+        """The function that processes an update in this task."""
+        current, to_bytes, drop = node.current, self.value_serde.serialize, node.drop
+        instructions = self._left_instructions() if self.left else self._inner_instructions(drop)
+        versioned = self.versioned
+
+        def process(key: Any, change: Change, timestamp: int, headers: Headers) -> None:
+            new, old, is_latest = change
+            if versioned and not is_latest:
+                drop(_OUT_OF_ORDER)
+                return
+            hashed = None
+            for foreign_key, instruction in instructions(key, new, old):
+                if hashed is None and new is not None:
+                    hashed = hash128(to_bytes(new))
+                forward(
+                    foreign_key, Subscription(hashed, instruction, key, current.partition),
+                    timestamp, headers,
+                )
+
+        return process
+
+    def _changes(self) -> Callable[[Any, Any], bool]:
+        """Whether two foreign keys differ: by their bytes."""
+        to_bytes = self.foreign_key_serde.serialize
+
+        def changed(new: Any, old: Any) -> bool:
+            return new is None or bool(to_bytes(new) != to_bytes(old))
+
+        return changed
+
+    def _left_instructions(self) -> Callable[[Any, Any, Any], tuple[tuple[Any, int], ...]]:
+        extract, changed = self.foreign_key, self._changes()
+
+        def instructions(key: Any, new: Any, old: Any) -> tuple[tuple[Any, int], ...]:
+            if old is None and new is None:
+                return ()
+            old_key = None if old is None else extract(key, old)
+            new_key = None if new is None else extract(key, new)
+            # Every update gets an answer. Under a null foreign key nothing is registered.
+            if old_key is not None and changed(new_key, old_key):
+                return (old_key, _DELETE_SILENTLY), (new_key, _ANSWER_ALWAYS)
+            return ((new_key, _ANSWER_ALWAYS),)
+
+        return instructions
+
+    def _inner_instructions(
+        self, drop: Callable[[str], None]
+    ) -> Callable[[Any, Any, Any], tuple[tuple[Any, int], ...]]:
+        extract, changed = self.foreign_key, self._changes()
+
+        def instructions(key: Any, new: Any, old: Any) -> tuple[tuple[Any, int], ...]:
+            old_key = None if old is None else extract(key, old)
+            if new is None:
+                return () if old_key is None else ((old_key, _DELETE),)
+            new_key = extract(key, new)
+            if new_key is None:
+                drop(_NULL_FOREIGN_KEY)
+                return () if old_key is None else ((old_key, _DELETE),)
+            if old_key is not None and changed(new_key, old_key):
+                # An earlier result has to be taken back if the new key finds no row.
+                return (old_key, _DELETE_SILENTLY), (new_key, _ANSWER_ALWAYS)
+            return ((new_key, _ANSWER_IF_FOUND),)
+
+        return instructions
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionReceive:
+    """Keeps the subscriptions of the right side's store up to date.
+
+    Forwards a `CombinedKey` and a `Change` of (subscription, timestamp). The store is a timestamped
+    one of bytes keys and `Subscription` values, without a cache.
+    """
+
+    store_name: str
+    keys: CombinedKeyCodec
+
+    def attach(self, node: NodeContext, forward: Forward) -> Forward:
+        """The function that processes a subscription in this task."""
+        save, drop = node.store(self.store_name).save, node.drop
+        to_bytes = self.keys.to_bytes
+
+        def process(
+            key: Any, subscription: Subscription, timestamp: int, headers: Headers
+        ) -> None:
+            _, instruction, primary_key, _, version = subscription
+            if key is None and instruction != _ANSWER_ALWAYS:
+                drop(_NULL_FOREIGN_KEY)
+                return
+            if version > SUBSCRIPTION_VERSION:
+                raise StreamsException("SubscriptionWrapper is of an incompatible version.")
+            if key is not None:
+                deleted = instruction in (_DELETE, _DELETE_SILENTLY)
+                save(to_bytes(key, primary_key), None if deleted else subscription, timestamp)
+            forward(
+                CombinedKey(key, primary_key), Change((subscription, timestamp), None),
+                timestamp, headers,
+            )
+
+        return process
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionJoin:
+    """Answers a subscription from the right table's row."""
+
+    foreign_table: ValueGetterSupplier
+
+    def attach(self, node: NodeContext, forward: Forward) -> Forward:
+        """The function that processes a subscription in this task."""
+        get, count = self.foreign_table.attach_getter(node).get, node.count
+
+        def process(key: CombinedKey, change: Change, timestamp: int, headers: Headers) -> None:
+            foreign_key, primary_key = key
+            (hashed, instruction, _, partition, _), asked_at = change.new
+            if instruction == _DELETE_SILENTLY:
+                return
+            row = None if foreign_key is None else get(foreign_key)
+            value = None
+            if instruction != _DELETE:
+                if row is not None:
+                    count("matched")
+                    value = row[0]
+                else:
+                    count("unmatched-left")
+                    if instruction == _ANSWER_IF_FOUND:
+                        return
+            if row is not None and row[1] > asked_at:
+                asked_at = row[1]
+            forward(
+                primary_key, SubscriptionResponse(hashed, value, partition), asked_at, headers
+            )
+
+        return process
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignTableJoin:
+    """Answers, at an update of the right table, everyone who has subscribed to its key."""
+
+    store_name: str
+    keys: CombinedKeyCodec
+    versioned: bool = False
+
+    def attach(self, node: NodeContext, forward: Forward) -> Forward:
+        """The function that processes an update in this task."""
+        scan = node.store(self.store_name).range
+        prefix_of, primary_key_of = self.keys.prefix, self.keys.primary_key.deserialize
+        drop, count, versioned = node.drop, node.count, self.versioned
+
+        def process(key: Any, change: Change, timestamp: int, headers: Headers) -> None:
+            if key is None:
+                drop("null key in a foreign-key join")
+                return
+            if versioned and not change.is_latest:
+                drop(_OUT_OF_ORDER)
+                return
+            prefix = prefix_of(key)
+            size = len(prefix)
+            answered = 0
+            for raw_key, row in scan(prefix, _after(prefix)):
+                # The end of a range belongs to it.
+                if raw_key[:size] != prefix:
+                    continue
+                answered += 1
+                subscription: Subscription = row[0]
+                forward(
+                    primary_key_of(raw_key[size:]),
+                    SubscriptionResponse(subscription.hash, change.new, subscription.partition),
+                    timestamp, headers,
+                )
+            if answered:
+                count("matched", answered)
+            else:
+                count("unmatched-right")
+
+        return process
+
+
+def _after(prefix: bytes) -> bytes:
+    """The smallest bytes behind everything that begins so.
+
+    There always are some: a prefix begins with a length, which is never all ones.
+    """
+    kept = prefix.rstrip(b"\xff")
+    return kept[:-1] + bytes((kept[-1] + 1,)) + bytes(len(prefix) - len(kept))
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseJoin:
+    """Joins an answer with the left row, if that still is the row that had asked."""
+
+    left_table: ValueGetterSupplier
+    value_serde: Serde[Any]
+    joiner: Joiner
+    left: bool = False
+    with_key: bool = False
+
+    def attach(self, node: NodeContext, forward: Forward) -> Forward:
+        """The function that processes an answer in this task."""
+        get, drop = self.left_table.attach_getter(node).get, node.drop
+        to_bytes, left = self.value_serde.serialize, self.left
+        combine = oriented(self.joiner, with_key=self.with_key)
+
+        def process(
+            key: Any, response: SubscriptionResponse, timestamp: int, headers: Headers
+        ) -> None:
+            hashed, foreign_value, _, version = response
+            if version != RESPONSE_VERSION:
+                raise StreamsException("SubscriptionResponseWrapper is of an incompatible version.")
+            row = get(key)
+            if hashed != (None if row is None else hash128(to_bytes(row[0]))):
+                drop("answer to a left value that has changed since, in a foreign-key join")
+                return
+            if foreign_value is None and (not left or row is None):
+                result = None
+            else:
+                result = combine(key, None if row is None else row[0], foreign_value)
+            forward(key, result, timestamp, headers)
+
+        return process

@@ -1,0 +1,138 @@
+"""Aggregations over fixed windows: tumbling, hopping, unlimited and the user's own.
+
+A record goes into each of its windows that is still open, in the order of their starts. A window
+is open while its end is after the node's own stream time less the grace. Null keys are dropped
+and do not move that time; null values reach the aggregator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.processors.aggregates import Aggregator, Initializer
+from penstock.processors.base import Forward, NodeContext
+from penstock.processors.emit_final import (
+    ClosedRange,
+    closed_window_emitter,
+    never_emit,
+    observed_time,
+)
+from penstock.processors.forwarding import window_writer
+from penstock.processors.table_store import WindowGetter
+from penstock.record import Headers
+from penstock.windows import TimeWindows, Window, Windows
+
+
+@dataclass(frozen=True, slots=True)
+class WindowAggregate:
+    """An aggregate for each key and window; `emit_final` sends it once, when the window closes."""
+
+    store_name: str
+    windows: Windows
+    initializer: Initializer
+    aggregator: Aggregator
+    send_old: bool = False
+    emit_final: bool = False
+
+    def __post_init__(self) -> None:
+        if self.emit_final and not isinstance(self.windows, TimeWindows):
+            raise ValueError(
+                "ON_WINDOW_CLOSE strategy is only supported for TimeWindows and SlidingWindows "
+                f"for TimeWindowedKStream, not for {type(self.windows).__name__}."
+            )
+
+    def attach(self, node: NodeContext, forward: Forward) -> Forward:
+        initializer, aggregator = self.initializer, self.aggregator
+        drop = node.drop
+        store = node.store(self.store_name)
+        load = store.load
+        write = window_writer(store, forward, self.send_old, self.emit_final)
+        emit_closed = self._emitter(node, store, forward)
+        windows_of = windows_by_time(self.windows)
+        grace = self.windows.grace_period_ms
+        observed = observed_time(node)
+        emit_final = self.emit_final
+
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            if key is None:
+                drop("null key")
+                return
+            stream_time = observed.time
+            if timestamp > stream_time:
+                observed.time = stream_time = timestamp
+            close_time = stream_time - grace
+            for window in windows_of(timestamp):
+                start, end = window
+                if end <= close_time:
+                    drop("expired window")
+                    continue
+                row = load(key, start)
+                result_timestamp = timestamp
+                if row is None:
+                    old = initializer()
+                else:
+                    old, old_timestamp = row
+                    if old_timestamp > timestamp:
+                        result_timestamp = old_timestamp
+                new = aggregator(key, value, old)
+                write(key, window, (new, old), result_timestamp, headers)
+            if emit_final:
+                emit_closed(close_time, headers)
+
+        return process
+
+    def _emitter(
+        self, node: NodeContext, store: Any, forward: Forward
+    ) -> Callable[[int, Headers], None]:
+        if not self.emit_final:
+            return never_emit
+        return closed_window_emitter(node, store, forward, _closed_windows(self.windows))
+
+    def getter_supplier(self) -> WindowGetter:
+        """How others read this table."""
+        return WindowGetter(self.store_name)
+
+
+def windows_by_time(windows: Windows) -> Callable[[int], Iterable[Window]]:
+    """The windows of a timestamp, by start. Neighbouring records share the objects."""
+    if type(windows) is not TimeWindows:
+        windows_for = windows.windows_for
+        return lambda timestamp: windows_for(timestamp).values()
+    size, advance = windows.size_ms, windows.advance_ms
+    reach = size - advance
+    known_first = known_last = -1
+    known: tuple[Window, ...] = ()
+
+    def windows_of(timestamp: int) -> tuple[Window, ...]:
+        nonlocal known, known_first, known_last
+        last = timestamp - timestamp % advance
+        first = timestamp - reach
+        first = first - first % advance if first > 0 else 0
+        if first != known_first or last != known_last:
+            starts = range(first, last + 1, advance)
+            known = tuple([Window(start, start + size) for start in starts])
+            known_first, known_last = first, last
+        return known
+
+    return windows_of
+
+
+def _closed_windows(windows: Windows) -> ClosedRange:
+    size = windows.size
+    windows_for = windows.windows_for
+
+    def closed(last_close_time: int, close_time: int) -> tuple[int, int] | None:
+        last = close_time - size
+        if last < 0:
+            return None
+        if last_close_time == -1:
+            return 0, last
+        # A window that ended at the last close time was sent then: its end is exclusive.
+        first = max(0, last_close_time - size) + 1
+        if windows_for(last) == windows_for(first - 1):
+            return None
+        return first, last
+
+    return closed

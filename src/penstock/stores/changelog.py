@@ -1,0 +1,86 @@
+"""The changelog layer: what is written to a store is also appended to its changelog topic.
+
+A write is logged after it was made, whether or not the store took it: Kafka Streams logs writes
+that its store refuses as expired, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from penstock.record import NO_HEADERS
+from penstock.stores.base import StoreContext
+from penstock.stores.formats import Format
+from penstock.stores.rows import LruRows, Row, Rows
+
+
+class LoggedRows:
+    """A store whose writes go to its changelog."""
+
+    def __init__(
+        self, rows: Rows, store: str, context: StoreContext, value_format: Format,
+        changelog_key: Callable[[bytes], bytes] | None,
+    ) -> None:
+        self.get = rows.get
+        self._rows = rows
+        self._context = context
+        self._store = store
+        self.put = self._logging_put(rows, value_format, changelog_key)
+        self._log_deletion = self._deletion_logger(value_format, changelog_key)
+
+    get: Callable[[bytes], bytes | None]
+    put: Callable[[bytes, bytes | None], None]
+
+    def remove(self, row: bytes) -> None:
+        """Delete a session and log the deletion."""
+        self._rows.remove(row)
+        self._log_deletion(row)
+
+    def scan(self, span: Any, reverse: bool) -> Iterator[Row]:
+        """The rows of a span."""
+        return self._rows.scan(span, reverse)
+
+    def watch_evictions(self, rows: LruRows) -> None:
+        """Log a deletion for every key that the store lets go by itself."""
+        rows.on_evict = self._log_eviction
+
+    def _logging_put(
+        self, rows: Rows, value_format: Format, changelog_key: Callable[[bytes], bytes] | None
+    ) -> Callable[[bytes, bytes | None], None]:
+        write = rows.put
+        log_change = self._context.log_change
+        current = self._context.current
+        store = self._store
+        to_log = value_format.to_log
+
+        def put(row: bytes, stored: bytes | None) -> None:
+            write(row, stored)
+            value, timestamp, headers = to_log(stored, current)
+            log_change(store, row, value, timestamp, headers)
+
+        def put_keyed(row: bytes, stored: bytes | None) -> None:
+            write(row, stored)
+            value, timestamp, headers = to_log(stored, current)
+            log_change(store, changelog_key(row), value, timestamp, headers)  # type: ignore[misc]
+
+        return put if changelog_key is None else put_keyed
+
+    def _deletion_logger(
+        self, value_format: Format, changelog_key: Callable[[bytes], bytes] | None
+    ) -> Callable[[bytes], None]:
+        log_change = self._context.log_change
+        current = self._context.current
+        store = self._store
+        to_log = value_format.to_log
+
+        def log_deletion(row: bytes) -> None:
+            key = row if changelog_key is None else changelog_key(row)
+            _, timestamp, headers = to_log(None, current)
+            log_change(store, key, None, timestamp, headers)
+
+        return log_deletion
+
+    def _log_eviction(self, row: bytes) -> None:
+        context = self._context
+        context.log_change(self._store, row, None, context.current.timestamp, NO_HEADERS)

@@ -1,0 +1,319 @@
+"""Key-value stores: plain, with timestamps, with timestamps and headers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from struct import Struct
+from typing import Any, Generic, TypeVar
+
+from penstock.record import NO_HEADERS, Headers, RecordContext, ValueAndTimestamp, as_headers
+from penstock.serdes import Serde
+from penstock.stores.base import FlushListener, StoreContext
+from penstock.stores.facade import StoreOptions, TypedStore
+from penstock.stores.formats import (
+    HEADERS,
+    PLAIN,
+    TIMESTAMPED,
+    Format,
+    adapter,
+    read_headers,
+    write_headers,
+)
+from penstock.stores.inner import successor
+from penstock.stores.iterators import StoreIterator
+from penstock.stores.overlay import Overlay
+from penstock.stores.rows import KeyRange, KeyValueRows, LruRows
+from penstock.stores.suppliers import KeyValueSupplier
+from penstock.stores.values import ValueTimestampHeaders
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+_LONG = Struct(">q")
+_pack_long = _LONG.pack
+_long_at = _LONG.unpack_from
+
+
+class KeyValueStore(TypedStore, Generic[K, V]):
+    """Rows by key, in the order of the keys' bytes.
+
+    `V` is what this kind of store takes and gives; subclasses wrap values in something.
+    """
+
+    _format: Format = PLAIN
+
+    def __init__(self, supplier: KeyValueSupplier, options: StoreOptions) -> None:
+        super().__init__(supplier.name, supplier.persistent, options)
+        self._supplier = supplier
+
+    def init(self, context: StoreContext) -> None:
+        """Open the store in a task."""
+        self._init_serdes(context)
+        supplier = self._supplier
+        overlay = Overlay(self._options.open_inner(self.name))
+        wanted = self._format
+        convert = adapter(wanted, supplier.format) if supplier.persistent else None
+        kept: KeyValueRows
+        if supplier.max_entries is not None:
+            kept = LruRows(overlay, supplier.max_entries)
+        else:
+            kept = KeyValueRows(overlay, convert)
+        self._open(context, kept, (wanted, wanted if convert is None else supplier.format))
+        self._bind()
+
+    def get(self, key: K) -> V | None:
+        """The value of a key, None if there is none."""
+        stored = self._rows.get(self._key(key))
+        return None if stored is None else self._decode(stored)
+
+    def put(self, key: K, value: V | None) -> None:
+        """Write a value; None deletes the key."""
+        self._rows.put(self._key(key), None if value is None else self._encode(value))
+
+    def put_if_absent(self, key: K, value: V | None) -> V | None:
+        """Write a value unless the key has one; the one it had."""
+        row = self._key(key)
+        rows = self._rows
+        stored = rows.get(row)
+        if stored is None:
+            rows.put(row, None if value is None else self._encode(value))
+            return None
+        existing: V = self._decode(stored)
+        return existing
+
+    def put_all(self, entries: Iterable[tuple[K, V | None]]) -> None:
+        """Write several values; no key may be None, or nothing is written."""
+        rows = [
+            (self._key(key), None if value is None else self._encode(value))
+            for key, value in entries
+        ]
+        for row, stored in rows:
+            self._rows.put(row, stored)
+
+    def delete(self, key: K) -> V | None:
+        """Delete a key; the value it had."""
+        row = self._key(key)
+        stored = self._rows.get(row)
+        self._rows.put(row, None)
+        return None if stored is None else self._decode(stored)
+
+    def range(self, start: K | None, end: K | None) -> StoreIterator[K, V]:
+        """The rows from one key to another, both included; None is open."""
+        return self._scan(self._key_range(start, end), False)
+
+    def reverse_range(self, start: K | None, end: K | None) -> StoreIterator[K, V]:
+        """The same from the last to the first."""
+        return self._scan(self._key_range(start, end), True)
+
+    def all(self) -> StoreIterator[K, V]:
+        """All rows in order."""
+        return self._scan(KeyRange(None, None), False)
+
+    def reverse_all(self) -> StoreIterator[K, V]:
+        """All rows from the last to the first."""
+        return self._scan(KeyRange(None, None), True)
+
+    def prefix_scan(
+        self, prefix: Any, serializer: Serde[Any] | Callable[[Any], bytes] | None = None
+    ) -> StoreIterator[K, V]:
+        """The rows whose key bytes begin with those of the prefix.
+
+        The serializer (a serde or a function, by default the key serde) writes the prefix.
+        """
+        if prefix is None:
+            raise TypeError(f"The prefix for store '{self.name}' is None.")
+        serialize = self._serialize_key
+        if serializer is not None:
+            serialize = serializer.serialize if isinstance(serializer, Serde) else serializer
+        start = serialize(prefix)
+        return self._scan(KeyRange(start, successor(start)), False)
+
+    @property
+    def approximate_num_entries(self) -> int:
+        """How many rows there are, without what is still in the cache."""
+        kept = self._kept
+        if kept is None:
+            self._refuse(None)
+        return kept.overlay.count()
+
+    def __getitem__(self, key: K) -> V:
+        value = self.get(key)
+        if value is None:
+            raise KeyError(key)
+        return value
+
+    def __contains__(self, key: object) -> bool:
+        return self._rows.get(self._key(key)) is not None
+
+    def __iter__(self) -> Iterator[K]:
+        return (key for key, _ in self.all())
+
+    @property
+    def plain(self) -> Any:
+        """The store as operators use it, without headers."""
+        return self
+
+    def _bind(self) -> None:
+        """Make what operators call for every record, with everything bound."""
+
+    def _encode(self, value: Any) -> bytes | None:
+        return self._serialize_value(value)
+
+    def _decode(self, stored: bytes) -> Any:
+        return self._deserialize_value(stored)
+
+    def _key_range(self, start: K | None, end: K | None) -> KeyRange:
+        low = None if start is None else self._serialize_key(start)
+        high = None if end is None else self._serialize_key(end) + b"\x00"
+        if low is not None and high is not None and low >= high:
+            return KeyRange(b"", b"")
+        return KeyRange(low, high)
+
+    def _scan(self, span: KeyRange, reverse: bool) -> StoreIterator[K, V]:
+        rows = self._rows.scan(span, reverse)
+        key_of, decode = self._deserialize_key, self._decode
+        return StoreIterator((key_of(row), decode(stored)) for row, stored in rows)
+
+    def _row_listener(
+        self, listener: FlushListener
+    ) -> Callable[[bytes, bytes | None, bytes | None, RecordContext], None]:
+        key_of, split = self._deserialize_key, self._split
+
+        def hear(row: bytes, new: bytes | None, old: bytes | None, context: RecordContext) -> None:
+            value, timestamp = (None, None) if new is None else split(new)
+            listener(
+                key_of(row), value, None if old is None else split(old)[0],
+                context.timestamp if timestamp is None else timestamp, context.headers,
+            )
+
+        return hear
+
+    def _split(self, stored: bytes) -> tuple[Any, int | None]:
+        """(plain value, its own timestamp if the store keeps one)."""
+        return self._deserialize_value(stored), None
+
+
+class TimestampedKeyValueStore(KeyValueStore[K, ValueAndTimestamp[V]]):
+    """Values with the time of the record that wrote them."""
+
+    _format = TIMESTAMPED
+
+    #: (value, timestamp) of a key, None if there is none; for operators.
+    load: Callable[[Any], tuple[Any, int] | None]
+    #: Writes (key, value, timestamp); a value of None deletes. For operators.
+    save: Callable[[Any, Any, int], None]
+
+    def _bind(self) -> None:
+        get, put = self._rows.get, self._rows.put
+        serialize_key, serialize = self._serialize_key, self._serialize_value
+        deserialize = self._deserialize_value
+        long_at, pack_long = _long_at, _pack_long
+
+        def load(key: Any) -> tuple[Any, int] | None:
+            stored = get(serialize_key(key))
+            if stored is None:
+                return None
+            value = deserialize(stored[8:])
+            return None if value is None else (value, long_at(stored, 0)[0])
+
+        def save(key: Any, value: Any, timestamp: int) -> None:
+            put(
+                serialize_key(key),
+                None if value is None else pack_long(timestamp) + serialize(value),
+            )
+
+        self.load = load
+        self.save = save
+
+    def _encode(self, value: ValueAndTimestamp[V]) -> bytes | None:
+        if value.value is None:
+            return None
+        return _pack_long(value.timestamp) + self._serialize_value(value.value)
+
+    def _decode(self, stored: bytes) -> ValueAndTimestamp[V] | None:
+        value = self._deserialize_value(stored[8:])
+        return None if value is None else ValueAndTimestamp(value, _long_at(stored, 0)[0])
+
+    def _split(self, stored: bytes) -> tuple[Any, int | None]:
+        return self._deserialize_value(stored[8:]), _long_at(stored, 0)[0]
+
+
+class TimestampedKeyValueStoreWithHeaders(KeyValueStore[K, ValueTimestampHeaders[V]]):
+    """Values with the time and the headers of the record that wrote them.
+
+    Operators (`load`, `save`, `plain`) write no headers.
+    """
+
+    _format = HEADERS
+
+    load: Callable[[Any], tuple[Any, int] | None]
+    save: Callable[[Any, Any, int], None]
+
+    @property
+    def plain(self) -> Any:
+        """The store as operators use it: values with timestamps, no headers."""
+        return self._plain
+
+    def _bind(self) -> None:
+        get, put = self._rows.get, self._rows.put
+        serialize_key, serialize = self._serialize_key, self._serialize_value
+        split = self._split
+        no_headers = write_headers(NO_HEADERS)
+
+        def load(key: Any) -> tuple[Any, int] | None:
+            stored = get(serialize_key(key))
+            if stored is None:
+                return None
+            value, timestamp = split(stored)
+            return None if value is None else (value, timestamp)
+
+        def save(key: Any, value: Any, timestamp: int) -> None:
+            stored = None
+            if value is not None:
+                stored = no_headers + _pack_long(timestamp) + serialize(value)
+            put(serialize_key(key), stored)
+
+        self.load = load
+        self.save = save
+        self._plain = PlainKeyValueView(self)
+
+    def _encode(self, value: ValueTimestampHeaders[V]) -> bytes | None:
+        if value.value is None:
+            return None
+        headers: Headers = as_headers(value.headers)
+        raw = self._serialize_value(value.value)
+        return write_headers(headers) + _pack_long(value.timestamp) + raw
+
+    def _decode(self, stored: bytes) -> ValueTimestampHeaders[V] | None:
+        headers, at = read_headers(stored)
+        value = self._deserialize_value(stored[at + 8 :])
+        if value is None:
+            return None
+        return ValueTimestampHeaders(value, _long_at(stored, at)[0], headers)
+
+    def _split(self, stored: bytes) -> tuple[Any, int]:
+        _, at = read_headers(stored)
+        return self._deserialize_value(stored[at + 8 :]), _long_at(stored, at)[0]
+
+
+class PlainKeyValueView(TimestampedKeyValueStore[K, V]):
+    """A store with headers, seen as one with timestamps only: what is written has no headers."""
+
+    def __init__(self, store: TimestampedKeyValueStoreWithHeaders[K, V]) -> None:
+        super().__init__(store._supplier, store._options)
+        self._store = store
+        self._rows = store._rows
+        self._kept = store._kept
+        self._serialize_key = store._serialize_key
+        self._deserialize_key = store._deserialize_key
+        self._serialize_value = store._serialize_value
+        self.load = store.load
+        self.save = store.save
+        self.set_flush_listener = store.set_flush_listener  # type: ignore[method-assign]
+
+    def _encode(self, value: ValueAndTimestamp[V]) -> bytes | None:
+        return self._store._encode(ValueTimestampHeaders(value.value, value.timestamp))
+
+    def _decode(self, stored: bytes) -> ValueAndTimestamp[V] | None:
+        value = self._store._decode(stored)
+        return None if value is None else ValueAndTimestamp(value.value, value.timestamp)

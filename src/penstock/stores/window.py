@@ -1,0 +1,354 @@
+"""Window stores: plain, with timestamps, with timestamps and headers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from struct import Struct
+from typing import Any, Generic, TypeVar
+
+from penstock.record import NO_HEADERS, Headers, RecordContext, ValueAndTimestamp, as_headers
+from penstock.stores.base import FlushListener, StoreContext
+from penstock.stores.facade import StoreOptions, TypedStore
+from penstock.stores.formats import (
+    HEADERS,
+    PLAIN,
+    TIMESTAMPED,
+    Format,
+    adapter,
+    read_headers,
+    write_headers,
+)
+from penstock.stores.iterators import StoreIterator
+from penstock.stores.layouts import MAX_TIME, KeyFirst, Layout, Span, TimeFirstWindow
+from penstock.stores.overlay import Overlay
+from penstock.stores.rows import Retention, TimedRows
+from penstock.stores.suppliers import MIN_SEGMENT_MS, WindowSupplier
+from penstock.stores.values import ValueTimestampHeaders
+from penstock.windows import Window, Windowed, instant_ms
+
+K = TypeVar("K")
+V = TypeVar("V")
+Instant = int | datetime
+
+_LONG = Struct(">q")
+_pack_long = _LONG.pack
+_long_at = _LONG.unpack_from
+
+
+class WindowStore(TypedStore, Generic[K, V]):
+    """Values by key and start of their window.
+
+    Where duplicates are kept each row gets the next sequence number. Numbers go on from batch to
+    batch (`clocks`), so a row never takes the place of an earlier one.
+    """
+
+    _format: Format = PLAIN
+
+    def __init__(self, supplier: WindowSupplier, options: StoreOptions) -> None:
+        super().__init__(supplier.name, supplier.persistent, options)
+        self._supplier = supplier
+        self.window_size_ms = supplier.window_size_ms
+        self.retention_ms = supplier.retention_ms
+        self._layout = _layout(supplier)
+        self._sequence = 0
+        self._last_put = 0
+
+    def init(self, context: StoreContext) -> None:
+        """Open the store in a task."""
+        self._init_serdes(context)
+        supplier = self._supplier
+        wanted = self._format
+        convert = adapter(wanted, supplier.format) if supplier.persistent else None
+        retention = Retention(
+            supplier.retention_ms,
+            supplier.segment_interval_ms if supplier.persistent else None,
+            # Kafka's time-ordered store shows one millisecond more than the others.
+            edge=0 if supplier.time_ordered else 1,
+            retain_duplicates=supplier.retain_duplicates,
+        )
+        open_inner = self._options.open_inner
+        index = None
+        if supplier.indexed or not supplier.persistent:
+            by_key = KeyFirst(max(supplier.retention_ms // 2, MIN_SEGMENT_MS), sessions=False)
+            index = (by_key, Overlay(open_inner(f"{self.name}.index")))
+        kept = TimedRows(
+            self._layout, Overlay(open_inner(self.name)), retention,
+            drop=context.drop, convert=convert, index=index,
+        )
+        self._open(context, kept, (wanted, wanted if convert is None else supplier.format))
+        self._bind()
+
+    def put(self, key: K, value: V | None, window_start: Instant) -> None:
+        """Write the value of a window; None deletes it."""
+        stored = None if value is None else self._encode(value)
+        start = window_start if type(window_start) is int else instant_ms(window_start)
+        self._rows.put(self._new_row(self._key(key), start, stored is not None), stored)
+
+    def fetch(self, *question: Any) -> Any:
+        """Windows of a key or of a range of keys; all bounds are included, None is an open key.
+
+        `fetch(key, start)`: the value of one window, None if there is none.
+        `fetch(key, start_from, start_to)`: iterator of (start, value).
+        `fetch(key_from, key_to, start_from, start_to)`: iterator of (Windowed, value).
+        """
+        if len(question) == 2:
+            return self._fetch_one(*question)
+        return self._fetch(question, False)
+
+    def backward_fetch(self, *question: Any) -> Any:
+        """Like `fetch` with three or four arguments, in the opposite order."""
+        return self._fetch(question, True)
+
+    def fetch_all(
+        self, start_from: Instant, start_to: Instant
+    ) -> StoreIterator[Windowed[K], V]:
+        """All windows that start in a stretch of time."""
+        span = Span(None, None, instant_ms(start_from), instant_ms(start_to))
+        return self._windowed(span, False)
+
+    def backward_fetch_all(
+        self, start_from: Instant, start_to: Instant
+    ) -> StoreIterator[Windowed[K], V]:
+        """The same in the opposite order."""
+        span = Span(None, None, instant_ms(start_from), instant_ms(start_to))
+        return self._windowed(span, True)
+
+    def all(self) -> StoreIterator[Windowed[K], V]:
+        """All windows."""
+        return self._windowed(Span(None, None, 0, MAX_TIME), False)
+
+    def backward_all(self) -> StoreIterator[Windowed[K], V]:
+        """All windows in the opposite order."""
+        return self._windowed(Span(None, None, 0, MAX_TIME), True)
+
+    def clocks(self) -> dict[str, int]:
+        """The observed stream time and the sequence numbers."""
+        clocks = super().clocks()
+        if self._supplier.retain_duplicates:
+            clocks |= {"sequence": self._sequence, "last_put": self._last_put}
+        return clocks
+
+    def set_clocks(self, clocks: Mapping[str, int]) -> None:
+        """Go on from an earlier batch."""
+        super().set_clocks(clocks)
+        self._sequence = clocks.get("sequence", self._sequence)
+        self._last_put = clocks.get("last_put", self._last_put)
+
+    def restore(self, key: bytes, value: bytes | None, timestamp: int, headers: Headers) -> None:
+        """Take one record of the changelog; new rows get numbers after its."""
+        super().restore(key, value, timestamp, headers)
+        if self._supplier.retain_duplicates:
+            self._sequence = max(self._sequence, int.from_bytes(key[-4:], "big"))
+
+    @property
+    def plain(self) -> Any:
+        """The store as operators use it, without headers."""
+        return self
+
+    def _bind(self) -> None:
+        """Make what operators call for every record, with everything bound."""
+
+    def _encode(self, value: Any) -> bytes | None:
+        return self._serialize_value(value)
+
+    def _decode(self, stored: bytes) -> Any:
+        return self._deserialize_value(stored)
+
+    def _split(self, stored: bytes) -> tuple[Any, int | None]:
+        """(plain value, its own timestamp if the store keeps one)."""
+        return self._deserialize_value(stored), None
+
+    def _new_row(self, key: bytes, start: int, exists: bool) -> bytes:
+        if self._supplier.retain_duplicates:
+            self._sequence = (self._sequence + 1) & 0x7FFFFFFF
+            if exists:
+                self._last_put = self._sequence
+        return self._layout.encode(key, start, self._sequence)
+
+    def _fetch_one(self, key: K, start: Instant) -> V | None:
+        raw = self._key(key)
+        start = instant_ms(start)
+        if self._supplier.retain_duplicates and not self.persistent:
+            # In memory only a key without a sequence number would be found.
+            return None
+        stored = self._rows.get(self._layout.encode(raw, start, self._last_put))
+        return None if stored is None else self._decode(stored)
+
+    def _fetch(self, question: tuple[Any, ...], reverse: bool) -> Any:
+        if len(question) == 3:
+            key = self._key(question[0])
+            span = Span(key, key, instant_ms(question[1]), instant_ms(question[2]))
+            decode = self._decode
+            time = self._layout.time
+            rows = self._rows.scan(span, reverse)
+            return StoreIterator((time(row), decode(stored)) for row, stored in rows)
+        if len(question) != 4:
+            raise TypeError(
+                f"A window store is asked with a key and one or two times, or with two keys and "
+                f"two times, not with {len(question)} arguments."
+            )
+        serialize = self._serialize_key
+        low, high = (None if key is None else serialize(key) for key in question[:2])
+        times = instant_ms(question[2]), instant_ms(question[3])
+        if low is not None and high is not None and low > high:
+            return StoreIterator(iter(()))
+        return self._windowed(Span(low, high, *times), reverse)
+
+    def _windowed(self, span: Span, reverse: bool) -> StoreIterator[Windowed[K], V]:
+        rows = self._rows.scan(span, reverse)
+        decode, windowed = self._decode, self._windowed_key
+        return StoreIterator((windowed(row), decode(stored)) for row, stored in rows)
+
+    def _windowed_key(self, row: bytes) -> Windowed[K]:
+        key, start, _ = self._layout.decode(row)
+        end = min(start + self.window_size_ms, MAX_TIME)
+        return Windowed(self._deserialize_key(key), Window(start, end))
+
+    def _row_listener(
+        self, listener: FlushListener
+    ) -> Callable[[bytes, bytes | None, bytes | None, RecordContext], None]:
+        windowed, split = self._windowed_key, self._split
+
+        def hear(row: bytes, new: bytes | None, old: bytes | None, context: RecordContext) -> None:
+            value, timestamp = (None, None) if new is None else split(new)
+            listener(
+                windowed(row), value, None if old is None else split(old)[0],
+                context.timestamp if timestamp is None else timestamp, context.headers,
+            )
+
+        return hear
+
+
+def _layout(supplier: WindowSupplier) -> Layout:
+    if not supplier.persistent:
+        return TimeFirstWindow(sequenced=supplier.retain_duplicates)
+    if supplier.time_ordered:
+        return TimeFirstWindow(sequenced=True)
+    return KeyFirst(supplier.segment_interval_ms, sessions=False)
+
+
+class TimestampedWindowStore(WindowStore[K, ValueAndTimestamp[V]]):
+    """Values with the time of the record that wrote them."""
+
+    _format = TIMESTAMPED
+
+    #: (value, timestamp) of (key, start), None if there is none; for operators.
+    load: Callable[[Any, int], tuple[Any, int] | None]
+    #: Writes (key, value, timestamp, start); a value of None deletes. For operators.
+    save: Callable[[Any, Any, int, int], None]
+
+    def _bind(self) -> None:
+        get, put = self._rows.get, self._rows.put
+        serialize_key, serialize = self._serialize_key, self._serialize_value
+        deserialize = self._deserialize_value
+        encode = self._layout.encode
+        long_at, pack_long = _long_at, _pack_long
+
+        def load(key: Any, start: int) -> tuple[Any, int] | None:
+            stored = get(encode(serialize_key(key), start, 0))
+            if stored is None:
+                return None
+            value = deserialize(stored[8:])
+            return None if value is None else (value, long_at(stored, 0)[0])
+
+        def save(key: Any, value: Any, timestamp: int, start: int) -> None:
+            put(
+                encode(serialize_key(key), start, 0),
+                None if value is None else pack_long(timestamp) + serialize(value),
+            )
+
+        self.load = load
+        self.save = save
+
+    def _encode(self, value: ValueAndTimestamp[V]) -> bytes | None:
+        if value.value is None:
+            return None
+        return _pack_long(value.timestamp) + self._serialize_value(value.value)
+
+    def _decode(self, stored: bytes) -> ValueAndTimestamp[V] | None:
+        value = self._deserialize_value(stored[8:])
+        return None if value is None else ValueAndTimestamp(value, _long_at(stored, 0)[0])
+
+    def _split(self, stored: bytes) -> tuple[Any, int | None]:
+        return self._deserialize_value(stored[8:]), _long_at(stored, 0)[0]
+
+
+class TimestampedWindowStoreWithHeaders(WindowStore[K, ValueTimestampHeaders[V]]):
+    """Values with the time and the headers of the record that wrote them.
+
+    Operators (`load`, `save`, `plain`) write no headers.
+    """
+
+    _format = HEADERS
+
+    load: Callable[[Any, int], tuple[Any, int] | None]
+    save: Callable[[Any, Any, int, int], None]
+
+    @property
+    def plain(self) -> Any:
+        """The store as operators use it: values with timestamps, no headers."""
+        return self._plain
+
+    def _bind(self) -> None:
+        get, put = self._rows.get, self._rows.put
+        serialize_key, serialize = self._serialize_key, self._serialize_value
+        encode, split = self._layout.encode, self._split
+        no_headers = write_headers(NO_HEADERS)
+
+        def load(key: Any, start: int) -> tuple[Any, int] | None:
+            stored = get(encode(serialize_key(key), start, 0))
+            if stored is None:
+                return None
+            value, timestamp = split(stored)
+            return None if value is None else (value, timestamp)
+
+        def save(key: Any, value: Any, timestamp: int, start: int) -> None:
+            stored = None
+            if value is not None:
+                stored = no_headers + _pack_long(timestamp) + serialize(value)
+            put(encode(serialize_key(key), start, 0), stored)
+
+        self.load = load
+        self.save = save
+        self._plain = PlainWindowView(self)
+
+    def _encode(self, value: ValueTimestampHeaders[V]) -> bytes | None:
+        if value.value is None:
+            return None
+        raw = self._serialize_value(value.value)
+        return write_headers(as_headers(value.headers)) + _pack_long(value.timestamp) + raw
+
+    def _decode(self, stored: bytes) -> ValueTimestampHeaders[V] | None:
+        headers, at = read_headers(stored)
+        value = self._deserialize_value(stored[at + 8 :])
+        if value is None:
+            return None
+        return ValueTimestampHeaders(value, _long_at(stored, at)[0], headers)
+
+    def _split(self, stored: bytes) -> tuple[Any, int]:
+        _, at = read_headers(stored)
+        return self._deserialize_value(stored[at + 8 :]), _long_at(stored, at)[0]
+
+
+class PlainWindowView(TimestampedWindowStore[K, V]):
+    """A store with headers, seen as one with timestamps only: what is written has no headers."""
+
+    def __init__(self, store: TimestampedWindowStoreWithHeaders[K, V]) -> None:
+        super().__init__(store._supplier, store._options)
+        self._store = store
+        self._rows = store._rows
+        self._kept = store._kept
+        self._serialize_key = store._serialize_key
+        self._deserialize_key = store._deserialize_key
+        self._serialize_value = store._serialize_value
+        self.load = store.load
+        self.save = store.save
+        self.set_flush_listener = store.set_flush_listener  # type: ignore[method-assign]
+
+    def _encode(self, value: ValueAndTimestamp[V]) -> bytes | None:
+        return self._store._encode(ValueTimestampHeaders(value.value, value.timestamp))
+
+    def _decode(self, stored: bytes) -> ValueAndTimestamp[V] | None:
+        value = self._store._decode(stored)
+        return None if value is None else ValueAndTimestamp(value.value, value.timestamp)

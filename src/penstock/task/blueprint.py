@@ -1,0 +1,107 @@
+"""What a task runs: the part of a topology it is made of, with the configuration applied.
+
+Made once for each sub-topology and shared by its tasks; frozen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.config import StreamsConfig
+from penstock.processors.base import Operator
+from penstock.serdes import Serde
+from penstock.topology.deferred import Defaults, resolved
+from penstock.topology.java_order import hash_order
+from penstock.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode, StoreSpec
+from penstock.topology.topology import Topology
+
+
+@dataclass(frozen=True)
+class StorePlan:
+    """A store of the task: its builder and the topic its changes are logged to, if any."""
+
+    name: str
+    spec: StoreSpec
+    #: The topic of its changelog; None if it is not logged.
+    changelog: str | None
+    #: The topic it is restored from: the changelog, or the topic it is fed from.
+    restored_from: str | None
+
+
+@dataclass(frozen=True)
+class Blueprint:
+    """Nodes in the order of the topology, their children, and their stores."""
+
+    config: StreamsConfig
+    nodes: tuple[Node, ...]
+    children: dict[str, tuple[str, ...]]
+    #: Stores in the order in which the nodes first use them: the order of flushing caches.
+    stores: tuple[StorePlan, ...]
+    connected: dict[str, tuple[str, ...]]
+    global_stores: frozenset[str]
+    internal_topics: frozenset[str]
+
+    @classmethod
+    def of(
+        cls, topology: Topology, config: StreamsConfig, groups: Iterable[int] | None = None
+    ) -> Blueprint:
+        """The part of a topology that stands in these groups; by default all that makes tasks."""
+        wanted = None if groups is None else set(groups)
+        names = {
+            name for group in topology.groups()
+            if (not group.is_global if wanted is None else group.id in wanted)
+            for name in group.nodes
+        }
+        nodes = tuple(node for node in topology.nodes if node.name in names)
+        children: dict[str, list[str]] = {node.name: [] for node in nodes}
+        for node in nodes:
+            for parent in node.parents:
+                if node.name not in children[parent]:
+                    children[parent].append(node.name)
+        connected = {node.name: topology.stores_of(node.name) for node in nodes}
+        return cls(
+            config, nodes, {name: tuple(below) for name, below in children.items()},
+            _stores(topology, config, nodes), connected, frozenset(topology.global_stores),
+            frozenset(topology.internal_topics),
+        )
+
+    def topic(self, name: str) -> str:
+        """The real name of a topic: internal ones have the application id in front."""
+        return f"{self.config.application_id}-{name}" if name in self.internal_topics else name
+
+    @property
+    def sources(self) -> tuple[SourceNode, ...]:
+        """The nodes that read topics."""
+        return tuple(node for node in self.nodes if isinstance(node, SourceNode))
+
+    def operator(self, node: ProcessorNode) -> Operator:
+        """The operator of a node, with default serdes filled in."""
+        operator: Operator = resolved(node.operator, Defaults(self.config))
+        return operator
+
+    def serdes(self, node: SourceNode | SinkNode) -> tuple[Serde[Any], Serde[Any]]:
+        """Key and value serdes of a source or sink, with defaults filled in."""
+        defaults = Defaults(self.config)
+        return (
+            defaults.key(resolved(node.key, defaults)),
+            defaults.value(resolved(node.value, defaults)),
+        )
+
+
+def _stores(
+    topology: Topology, config: StreamsConfig, nodes: tuple[Node, ...]
+) -> tuple[StorePlan, ...]:
+    plans: dict[str, StorePlan] = {}
+    for node in nodes:
+        for name in hash_order(topology.stores_of(node.name)):
+            spec = topology.stores.get(name)
+            if spec is None or name in plans:
+                continue
+            changelog = None
+            if spec.logging_enabled and name not in topology.source_changelogs:
+                changelog = f"{config.application_id}-{name}-changelog"
+            restored_from = topology.source_changelogs.get(name, changelog)
+            plans[name] = StorePlan(name, spec, changelog, restored_from)
+    return tuple(plans.values())

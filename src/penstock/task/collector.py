@@ -1,0 +1,198 @@
+"""What leaves a task: records for topics, serialized and given their partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from penstock.errors import StreamsException
+from penstock.handlers import ProducedRecord, SerializationExceptionOrigin
+from penstock.partitioning import partition_of
+from penstock.processors.base import Forward
+from penstock.record import Current, Headers, RecordContext
+from penstock.serdes import Serde
+from penstock.task.failures import Failures
+from penstock.task.result import Output
+from penstock.topology.nodes import Partitioner, SinkNode
+from penstock.windowed_serdes import WindowedSerde
+
+
+class Collector:
+    """Collects the outputs of a task in the order in which they were written.
+
+    `partitions_of` knows how many partitions a topic has; a topic it does not know is refused.
+    """
+
+    def __init__(self, current: Current, partitions_of: Callable[[str], int | None]) -> None:
+        self.outputs: list[Output] = []
+        self.null_keys_sent = 0
+        self._current = current
+        self._partitions_of = partitions_of
+
+    def send_raw(self, record: ProducedRecord) -> None:
+        """A record that is bytes already (dead letter queues)."""
+        partition = record.partition
+        if partition is None:
+            partition = self._default_partition(record.topic, record.key)
+        self.outputs.append(
+            Output(
+                record.topic, partition, record.key, record.value, record.timestamp, record.headers
+            )
+        )
+
+    def attach_sink(
+        self, node: SinkNode, topic: str | None, serdes: tuple[Serde[Any], Serde[Any]],
+        failures: Failures, drop: Callable[[str], None],
+    ) -> Forward:
+        """The function of a sink. `topic` is None if it is chosen for each record."""
+        key_serde, value_serde = serdes
+        if topic is not None:
+            key_serde, value_serde = (
+                key_serde.for_topic(topic, True), value_serde.for_topic(topic, False)
+            )
+        encode = _encoder(node.name, key_serde, value_serde, failures)
+        partitions = self._partitioning(node, key_serde, drop)
+        choose: Any = node.topic if topic is None else None
+        current, outputs = self._current, self.outputs
+
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            target = topic
+            if target is None:
+                target = choose(
+                    key, value,
+                    RecordContext(
+                        current.topic, current.partition, current.offset, timestamp, headers,
+                        current.raw_key, current.raw_value,
+                    ),
+                )
+                if not isinstance(target, str):
+                    raise ValueError(
+                        f"{node.name}: the function that names the topic answered {target!r}."
+                    )
+            for partition in partitions(target, key, value):
+                encoded = encode(target, key, value, timestamp, headers)
+                if encoded is None:
+                    return
+                raw_key, raw_value = encoded
+                if partition is None:
+                    partition = self._default_partition(target, raw_key)
+                current.raw_key = current.raw_value = None
+                outputs.append(Output(target, partition, raw_key, raw_value, timestamp, headers))
+
+        if topic is not None and node.partitioner is None and not isinstance(
+            key_serde, WindowedSerde
+        ):
+            return self._plain_sink(node.name, topic, key_serde, value_serde, failures)
+        return process
+
+    def _plain_sink(
+        self, name: str, topic: str, key_serde: Serde[Any], value_serde: Serde[Any],
+        failures: Failures,
+    ) -> Forward:
+        """The common case: a fixed topic, partitioned by the bytes of the key."""
+        write_key, write_value = key_serde.serialize, value_serde.serialize
+        encode = _encoder(name, key_serde, value_serde, failures)
+        current, append = self._current, self.outputs.append
+        default_partition = self._default_partition
+        single = self._partitions_of(topic) == 1
+
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            try:
+                raw_key = None if key is None else write_key(key)
+                raw_value = None if value is None else write_value(value)
+            except Exception:
+                encoded = encode(topic, key, value, timestamp, headers)
+                if encoded is None:
+                    return
+                raw_key, raw_value = encoded
+            current.raw_key = current.raw_value = None
+            partition = 0 if single else default_partition(topic, raw_key)
+            append(Output(topic, partition, raw_key, raw_value, timestamp, headers))
+
+        return process
+
+    def _partitioning(
+        self, node: SinkNode, key_serde: Serde[Any], drop: Callable[[str], None]
+    ) -> Callable[[str, Any, Any], Iterable[int | None]]:
+        """Where a record goes; [None] leaves it to the bytes of its key, [] drops it."""
+        partitioner = node.partitioner
+        if partitioner is None and isinstance(key_serde, WindowedSerde):
+            inner = key_serde.inner.serialize
+
+            def by_inner_key(topic: str, key: Any, value: Any) -> Iterable[int | None]:
+                if key is None:
+                    return (None,)
+                return (partition_of(inner(key.key), self._count(topic)),)
+
+            return by_inner_key
+        if partitioner is None:
+            return lambda topic, key, value: (None,)
+        return self._chosen(node.name, partitioner, drop)
+
+    def _chosen(
+        self, name: str, partitioner: Partitioner, drop: Callable[[str], None]
+    ) -> Callable[[str, Any, Any], Iterable[int | None]]:
+        def chosen(topic: str, key: Any, value: Any) -> Iterable[int | None]:
+            count = self._count(topic)
+            answer = partitioner(topic, key, value, count)
+            if answer is None:
+                return (None,)
+            partitions = (answer,) if isinstance(answer, int) else tuple(answer)
+            if not partitions:
+                drop("the partitioner chose no partition")
+            for partition in partitions:
+                if not 0 <= partition < count:
+                    raise StreamsException(
+                        f"{name}: the partitioner chose partition {partition} of topic {topic}, "
+                        f"which has {count}."
+                    )
+            return partitions
+
+        return chosen
+
+    def _count(self, topic: str) -> int:
+        count = self._partitions_of(topic)
+        if not count:
+            raise StreamsException(
+                f"Could not get partition information for topic {topic}. "
+                "This can happen if the topic does not exist."
+            )
+        return count
+
+    def _default_partition(self, topic: str, raw_key: bytes | None) -> int:
+        count = self._count(topic)
+        if raw_key is None:
+            self.null_keys_sent += 1
+            return (self.null_keys_sent - 1) % count
+        return partition_of(raw_key, count) if count > 1 else 0
+
+
+def _encoder(
+    name: str, key_serde: Serde[Any], value_serde: Serde[Any], failures: Failures
+) -> Callable[..., tuple[bytes | None, bytes | None] | None]:
+    """Serializes both halves; None if one cannot be and the handler gives the record up."""
+    halves = (
+        (SerializationExceptionOrigin.KEY, key_serde.serialize, key_serde),
+        (SerializationExceptionOrigin.VALUE, value_serde.serialize, value_serde),
+    )
+
+    def encode(
+        topic: str, key: Any, value: Any, timestamp: int, headers: Headers
+    ) -> tuple[bytes | None, bytes | None] | None:
+        encoded: list[bytes | None] = []
+        for (origin, write, serde), half in zip(halves, (key, value), strict=True):
+            try:
+                encoded.append(None if half is None else write(half))
+            except TypeError as error:
+                raise StreamsException(
+                    f"{name}: the {origin.value} serde {serde!r} for topic {topic} does not fit "
+                    f"a {origin.value} of type {type(half).__name__}. Give {origin.value}= to the "
+                    f"step that writes, or set default_{origin.value}_serde."
+                ) from error
+            except Exception as error:
+                record = ProducedRecord(topic, None, timestamp, key, value, headers)
+                failures.not_serialized(name, record, error, origin)
+                return None
+        return encoded[0], encoded[1]
+
+    return encode

@@ -1,0 +1,141 @@
+"""Errors inside a task: the handlers are asked, and their answer is carried out (D10, F13)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from penstock.config import StreamsConfig
+from penstock.errors import ProcessingFailedException, StreamsException
+from penstock.handlers import (
+    ErrorHandlerContext,
+    ProducedRecord,
+    Response,
+    Result,
+    SerializationExceptionOrigin,
+)
+from penstock.record import Current, Headers, Record, TaskId
+from penstock.timestamps import ConsumedRecord
+
+log = logging.getLogger(__name__)
+
+
+class NodeFailed(StreamsException):
+    """A node failed and its handler said so; passes up through its parents unasked."""
+
+    def __init__(self, node: str, cause: BaseException) -> None:
+        super().__init__(f"{node} failed: {cause}")
+        self.node = node
+        self.cause = cause
+
+
+class Failures:
+    """Asks the configured handlers on behalf of a task.
+
+    `write` sends a record of a dead letter queue, `drop` counts the record that was given up.
+    """
+
+    def __init__(
+        self, config: StreamsConfig, task_id: TaskId, current: Current,
+        write: Callable[[ProducedRecord], None], drop: Callable[[str], None],
+    ) -> None:
+        self._deserialization = config.deserialization_handler()
+        self._processing = config.processing_handler()
+        self._production = config.production_handler()
+        self._task_id = task_id
+        self._current = current
+        self._write = write
+        self._drop = drop
+
+    def not_deserialized(self, node: str, raw: ConsumedRecord, error: Exception) -> None:
+        """Bytes that cannot be read: raises, or the record is skipped."""
+        context = ErrorHandlerContext(
+            raw.topic, raw.partition, raw.offset, raw.headers, node, self._task_id, raw.timestamp,
+            raw.key, raw.value,
+        )
+        response = self._ask(
+            node, error, lambda: self._deserialization.handle_error(context, raw, error)
+        )
+        if response.result is Result.FAIL:
+            raise ProcessingFailedException(
+                f"A record of topic {raw.topic}, partition {raw.partition}, offset {raw.offset} "
+                f"cannot be deserialized: {error} To skip such records set "
+                "deserialization_exception_handler='continue'.",
+                task_id=str(self._task_id), processor=node, topic=raw.topic,
+                partition=raw.partition, offset=raw.offset, key=raw.key,
+            ) from error
+        log.warning(
+            "Skipping a record that cannot be deserialized: topic %s, partition %d, offset %d.",
+            raw.topic, raw.partition, raw.offset,
+        )
+        self._drop("deserialization error")
+
+    def not_processed(
+        self, node: str, error: Exception, record: Record[Any, Any] | None
+    ) -> None:
+        """A processor raised: raises `NodeFailed`, or the record ends in this node."""
+        response = self._ask(
+            node, error,
+            lambda: self._processing.handle_error(self._context(node), record, error),
+        )
+        if response.result is Result.FAIL:
+            raise NodeFailed(node, error) from error
+        self._drop("processing error")
+
+    def not_serialized(
+        self, node: str, record: ProducedRecord, error: Exception,
+        origin: SerializationExceptionOrigin,
+    ) -> None:
+        """A result that cannot be written: raises, or it is given up."""
+        response = self._ask(
+            node, error,
+            lambda: self._production.handle_serialization_error(
+                self._context(node), record, error, origin
+            ),
+        )
+        if response.result is not Result.RESUME:
+            raise StreamsException(
+                f"{node}: the {origin.value} of a record for topic {record.topic} cannot be "
+                f"serialized: {error}"
+            ) from error
+        log.warning("Skipping a record for topic %s that cannot be serialized.", record.topic)
+        self._drop("serialization error")
+
+    def not_sent(self, node: str, record: ProducedRecord, error: Exception) -> None:
+        """A result that the log would refuse: raises, or it is given up."""
+        response = self._ask(
+            node, error,
+            lambda: self._production.handle_error(self._context(node), record, error),
+        )
+        if response.result is not Result.RESUME:
+            raise StreamsException(
+                f"{node}: a record for topic {record.topic} cannot be sent: {error}"
+            ) from error
+        self._drop("production error")
+
+    def _ask(
+        self, node: str, error: Exception, handler: Callable[[], Response]
+    ) -> Response:
+        try:
+            response = handler()
+            if not isinstance(response, Response):
+                raise TypeError(f"An exception handler must answer a Response, not {response!r}.")
+        except Exception as broken:
+            log.error("The exception handler itself failed on: %s", error)
+            raise NodeFailed(node, broken) from broken
+        for record in response.dead_letter_queue_records:
+            self._write(record)
+        return response
+
+    def _context(self, node: str) -> ErrorHandlerContext:
+        current = self._current
+        return ErrorHandlerContext(
+            current.topic, current.partition, current.offset, current.headers, node,
+            self._task_id, current.timestamp, current.raw_key, current.raw_value,
+        )
+
+
+def record_of(key: Any, value: Any, timestamp: int, headers: Headers) -> Record[Any, Any]:
+    """A record for a handler to see, whatever its timestamp."""
+    return Record(key, value, max(timestamp, 0), headers)

@@ -1,0 +1,88 @@
+"""Global tables and stores: fed from their topics, read by every task (J10)."""
+
+from __future__ import annotations
+
+import logging
+
+from penstock.config import StreamsConfig
+from penstock.record import TaskId
+from penstock.task.assembly import assemble
+from penstock.task.blueprint import Blueprint
+from penstock.task.collector import Collector
+from penstock.task.failures import Failures, NodeFailed
+from penstock.task.queue import RawRecord
+from penstock.task.result import TaskState
+from penstock.task.runtime import Environment, Runtime
+from penstock.topology.topology import Topology
+
+log = logging.getLogger(__name__)
+
+GLOBAL_TASK = TaskId(-1, -1)
+
+
+class GlobalState:
+    """The stores of all global tables of a topology and what feeds them.
+
+    A record that cannot be deserialized is skipped; timestamps are the records' own. What a
+    processor raises goes up: there is no handler here, as in Kafka Streams.
+    """
+
+    def __init__(self, topology: Topology, config: StreamsConfig) -> None:
+        groups = [group.id for group in topology.groups() if group.is_global]
+        blueprint = Blueprint.of(topology, config, groups)
+        self.runtime = Runtime(config, GLOBAL_TASK, Environment(), TaskState(), {})
+        runtime = self.runtime
+        for name, store in topology.global_stores.items():
+            builder = store.store.resolve(config).with_logging_disabled()
+            runtime.stores[name] = builder.build()
+            runtime.stores[name].init(runtime)
+        self.stores = runtime.stores
+        collector = Collector(runtime.current, runtime.environment.partitions_of)
+        failures = Failures(config, GLOBAL_TASK, runtime.current, collector.send_raw, runtime.drop)
+        sources = assemble(blueprint, runtime, collector, failures)
+        for _, action in runtime.starts:
+            action()
+        runtime.starting = False
+        self._sources = {
+            source.topics[0]: (source.name, sources[source.name], blueprint.serdes(source))
+            for source in blueprint.sources
+        }
+
+    @property
+    def topics(self) -> frozenset[str]:
+        """The topics the global stores are fed from."""
+        return frozenset(self._sources)
+
+    def update(self, record: RawRecord) -> None:
+        """Take one record of one of the topics."""
+        _, forward, (key_serde, value_serde) = self._sources[record.topic]
+        try:
+            key = None if record.key is None else key_serde.deserialize(record.key)
+            value = None if record.value is None else value_serde.deserialize(record.value)
+        except Exception as error:
+            log.warning(
+                "Skipping a record of global topic %s that cannot be deserialized: partition %d, "
+                "offset %d: %s", record.topic, record.partition, record.offset, error,
+            )
+            self.runtime.drop("deserialization error")
+            return
+        current = self.runtime.current
+        current.topic, current.partition, current.offset = (
+            record.topic, record.partition, record.offset
+        )
+        current.timestamp, current.headers = record.timestamp, record.headers
+        current.raw_key, current.raw_value = record.key, record.value
+        try:
+            forward(key, value, record.timestamp, record.headers)
+        except NodeFailed as failure:
+            raise failure.cause from None
+        for store in self.stores.values():
+            store.commit()
+            store.advance()
+
+    def close(self) -> None:
+        """Close processors and stores."""
+        for action in self.runtime.closings:
+            action()
+        for store in self.stores.values():
+            store.close()

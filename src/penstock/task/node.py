@@ -1,0 +1,231 @@
+"""A node of a running task: what its operator, and a processor of the user in it, may ask for."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from penstock.errors import StreamsException
+from penstock.processors.api import Cancellable, PunctuationType
+from penstock.processors.base import Clock, Forward
+from penstock.record import Current, Headers, RecordMetadata, TaskId
+from penstock.windows import instant_ms, to_ms
+
+if TYPE_CHECKING:
+    from penstock.serdes import Serde
+    from penstock.task.runtime import Runtime
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class TaskNode:
+    """Implements `NodeContext` for one node."""
+
+    def __init__(self, name: str, runtime: Runtime, stores: tuple[str, ...]) -> None:
+        self.name = name
+        self.current: Current = runtime.current
+        self.runtime = runtime
+        self._stores = stores
+        #: Filled in when the children are attached: forwards to one child each.
+        self.children: dict[str, Forward] = {}
+        self._schedules_made = 0
+        self._drops = f"{name}/dropped"
+
+    @property
+    def stream_time(self) -> int:
+        return self.runtime.stream_time
+
+    @property
+    def system_time(self) -> int:
+        return self.runtime.system_time
+
+    def store(self, name: str) -> Any:
+        """The store as operators use it: without headers in its values."""
+        store = self.find_store(name)
+        return getattr(store, "plain", store)
+
+    def find_store(self, name: str) -> Any:
+        """A global store, or one that is connected to this node."""
+        runtime = self.runtime
+        if name in runtime.global_stores:
+            return runtime.global_stores[name]
+        if name not in self._stores:
+            known = ", ".join(repr(each) for each in self._stores) or "none"
+            raise StreamsException(
+                f"Processor {self.name} has no access to StateStore {name} as the store is not "
+                f"connected to the processor. Connected stores: {known}. Name the store in "
+                "process(), process_values() or transform_values(), connect it with "
+                "connect_processor_and_state_stores(), or let the supplier bring it as `stores`."
+            )
+        return runtime.stores[name]
+
+    def drop(self, reason: str) -> None:
+        log.debug("%s: a record is dropped: %s", self.name, reason)
+        self.runtime.dropped += 1
+
+    def count(self, counter: str, amount: int = 1) -> None:
+        counters = self.runtime.counters
+        name = f"{self.name}/{counter}"
+        counters[name] = counters.get(name, 0) + amount
+
+    def print_line(self, line: str, file: str | None = None) -> None:
+        self.runtime.printed.append((file, line))
+
+    def forward_to(self, child: str) -> Forward:
+        try:
+            return self.children[child]
+        except KeyError:
+            known = ", ".join(self.children) or "none"
+            raise StreamsException(
+                f"Unknown downstream node: {child} either does not exist or is not connected to "
+                f"{self.name}. Children: {known}."
+            ) from None
+
+    def at_start(self, action: Callable[[], object]) -> None:
+        self.runtime.starts.append((self.name, action))
+
+    def at_close(self, action: Callable[[], object]) -> None:
+        self.runtime.closings.append(action)
+
+    def user_context(self, forward: Forward) -> UserContext:
+        return UserContext(self, forward)
+
+    def clock(self, name: str) -> Clock:
+        return self.runtime.clock(name)
+
+    def schedule(
+        self, interval_ms: int, type: PunctuationType, punctuator: Callable[[int], object],
+        start: int | None,
+    ) -> Cancellable:
+        """Make the next schedule of this node."""
+        runtime = self.runtime
+        schedules, now = (
+            (runtime.stream_schedules, runtime.stream_time)
+            if type is PunctuationType.STREAM_TIME
+            else (runtime.wall_schedules, runtime.system_time)
+        )
+        self._schedules_made += 1
+        return schedules.add(self.name, self._schedules_made, interval_ms, punctuator, now, start)
+
+
+class UserContext:
+    """Implements `ProcessorContext`: what a processor of the user sees."""
+
+    def __init__(self, node: TaskNode, forward: Forward) -> None:
+        self._node = node
+        self._runtime = node.runtime
+        self._forward = forward
+
+    @property
+    def application_id(self) -> str:
+        return self._runtime.config.application_id
+
+    @property
+    def task_id(self) -> TaskId:
+        return self._runtime.task_id
+
+    @property
+    def record_metadata(self) -> RecordMetadata | None:
+        if self._runtime.starting:
+            return None
+        current = self._runtime.current
+        return RecordMetadata(current.topic, current.partition, current.offset)
+
+    @property
+    def current_stream_time_ms(self) -> int:
+        return self._runtime.stream_time
+
+    @property
+    def current_system_time_ms(self) -> int:
+        return self._runtime.system_time
+
+    @property
+    def key_serde(self) -> Serde[Any] | None:
+        return self._runtime.config.default_key_serde
+
+    @property
+    def value_serde(self) -> Serde[Any] | None:
+        return self._runtime.config.default_value_serde
+
+    @property
+    def state_dir(self) -> str:
+        return self._runtime.state_dir
+
+    def get_state_store(self, name: str) -> Any:
+        store = self._node.find_store(name)
+        if name in self._runtime.global_stores:
+            return ReadOnlyStore(store)
+        return store
+
+    def forward(self, record: Any, child: str | None = None) -> None:
+        send = self._forward if child is None else self._node.forward_to(child)
+        send(record.key, record.value, record.timestamp, record.headers)
+
+    def schedule(
+        self,
+        interval: timedelta | int,
+        type: PunctuationType,
+        punctuator: Callable[[int], object],
+        *,
+        start: datetime | int | None = None,
+    ) -> Cancellable:
+        interval_ms = to_ms(interval)
+        if interval_ms < 1:
+            raise ValueError("The minimum supported scheduling interval is 1 millisecond.")
+        first = None if start is None else instant_ms(start)
+        if first is not None and first < 0:
+            raise ValueError(f"A schedule cannot start before the epoch: {start}.")
+        return self._node.schedule(interval_ms, type, punctuator, first)
+
+    def commit(self) -> None:
+        self._runtime.commit_requested = True
+
+    def resource(self, name: str, factory: Callable[[], T]) -> T:
+        resources = self._runtime.resources
+        if name not in resources:
+            resources[name] = factory()
+        found: T = resources[name]
+        return found
+
+    def metrics(self) -> Mapping[str, float]:
+        return self._runtime.all_counters()
+
+    def app_configs(self) -> Mapping[str, Any]:
+        return self._runtime.config.app_configs()
+
+    def app_configs_with_prefix(self, prefix: str) -> Mapping[str, Any]:
+        return self._runtime.config.app_configs_with_prefix(prefix)
+
+
+_WRITES = frozenset(
+    ("put", "put_if_absent", "put_all", "delete", "remove", "save", "restore", "advance", "commit",
+     "close", "init")
+)
+
+
+class ReadOnlyStore:
+    """A global store as a processor sees it: to be read, not written."""
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _WRITES:
+            raise StreamsException(
+                f"Global store is read only: {name} is not allowed on store {self._store.name!r}."
+            )
+        return getattr(self._store, name)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._store[key]
+
+    def __contains__(self, key: Any) -> bool:
+        return key in self._store
+
+
+def no_children(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+    """What a node without children forwards to."""

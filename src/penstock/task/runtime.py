@@ -1,0 +1,105 @@
+"""What the nodes and stores of one task share while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock.config import StreamsConfig
+from penstock.processors.api import PunctuationType
+from penstock.processors.base import Clock
+from penstock.record import Current, Headers, TaskId
+from penstock.stores.cache import RecordCache
+from penstock.stores.inner import OpenInner, memory
+from penstock.task.punctuation import Schedules
+from penstock.task.result import LoggedChange, TaskState
+
+
+def one_partition(topic: str) -> int:
+    """Every topic has one partition, as under Kafka's test driver."""
+    return 1
+
+
+@dataclass
+class Environment:
+    """What a task is given from outside; it asks for nothing else."""
+
+    #: How many partitions a topic has, None if there is no such topic.
+    partitions_of: Callable[[str], int | None] = one_partition
+    #: Where the rows of a store rest.
+    open_inner: OpenInner = memory
+    global_stores: dict[str, Any] = field(default_factory=dict)
+    #: Things that live as long as the worker.
+    resources: dict[str, Any] = field(default_factory=dict)
+    #: The wall clock of the batch.
+    now: int = 0
+    state_dir: str = ""
+
+
+class Runtime:
+    """The mutable middle of a task: clocks, counters, schedules, the changelog being written.
+
+    It is the `StoreContext` of the task's stores. Written by the task and its nodes only.
+    """
+
+    def __init__(
+        self, config: StreamsConfig, task_id: TaskId, environment: Environment, state: TaskState,
+        changelogs: dict[str, str | None],
+    ) -> None:
+        self.config = config
+        self.task_id = task_id
+        self.application_id = config.application_id
+        self.environment = environment
+        self.global_stores = environment.global_stores
+        self.resources = environment.resources
+        self.state_dir = environment.state_dir
+        self.current = Current()
+        self.cache = RecordCache(config.statestore_cache_max_bytes // config.num_stream_threads)
+        self.default_key_serde = config.default_key_serde
+        self.default_value_serde = config.default_value_serde
+        self.stores: dict[str, Any] = {}
+        self.stream_time = state.stream_time
+        self.system_time = environment.now
+        self.stream_schedules = Schedules(PunctuationType.STREAM_TIME, state.stream_schedules)
+        self.wall_schedules = Schedules(PunctuationType.WALL_CLOCK_TIME, state.wall_schedules)
+        self.dropped = 0
+        self.counters: dict[str, int] = {}
+        self.printed: list[tuple[str | None, str]] = []
+        self.changelog: list[LoggedChange] = []
+        self.commit_requested = False
+        #: True while processors are set up: there is no record yet.
+        self.starting = True
+        self.starts: list[tuple[str, Callable[[], object]]] = []
+        self.closings: list[Callable[[], object]] = []
+        self._clocks = {name: Clock(time) for name, time in state.clocks.items()}
+        self._changelogs = changelogs
+
+    def clock(self, name: str) -> Clock:
+        """A clock that outlives the batch."""
+        return self._clocks.setdefault(name, Clock())
+
+    def clocks(self) -> dict[str, int]:
+        """All clocks and what they show."""
+        return {name: clock.time for name, clock in self._clocks.items()}
+
+    def all_counters(self) -> dict[str, int]:
+        """The nodes' counters and how many records were dropped."""
+        return {**self.counters, "dropped-records-total": self.dropped}
+
+    # ---- for stores --------------------------------------------------------------------------
+
+    def changelog_topic(self, store: str) -> str:
+        """The topic a store's changes go to, or would go to."""
+        return self._changelogs.get(store) or f"{self.application_id}-{store}-changelog"
+
+    def log_change(
+        self, store: str, key: bytes, value: bytes | None, timestamp: int, headers: Headers
+    ) -> None:
+        """Append to a store's changelog, if it has one."""
+        if self._changelogs.get(store) is not None:
+            self.changelog.append(LoggedChange(store, key, value, timestamp, headers))
+
+    def drop(self, reason: str) -> None:
+        """Count a dropped record."""
+        self.dropped += 1

@@ -1,0 +1,300 @@
+"""`Task`: takes records in the order of their times and pushes each one through its nodes.
+
+A task changes nothing outside of itself. What it wants to happen is in the `TaskResult` that
+`commit` answers; once that has been carried out, `advance` makes it part of the task's stores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from penstock.errors import ConfigException, ProcessingFailedException, StreamsException
+from penstock.record import NO_HEADERS, RecordContext, TaskId
+from penstock.stores.time_ordered_buffer import ChangeBuffer, GraceBuffer
+from penstock.task.assembly import assemble
+from penstock.task.blueprint import Blueprint
+from penstock.task.collector import Collector
+from penstock.task.failures import Failures, NodeFailed
+from penstock.task.heap import TimeHeap
+from penstock.task.punctuation import Schedule
+from penstock.task.queue import Head, RawRecord, RecordQueue
+from penstock.task.result import TaskResult, TaskState
+from penstock.task.runtime import Environment, Runtime
+from penstock.topology.java_order import hash_order
+
+Partition = tuple[str, int]
+
+
+class Task:
+    """One sub-topology over one partition (or, as under Kafka's test driver, all of them).
+
+    Invariants: a queue is in `_waiting` if and only if it has a first record; the offset a result
+    names is that of the first record which was not processed.
+    """
+
+    def __init__(
+        self,
+        blueprint: Blueprint,
+        task_id: TaskId,
+        environment: Environment | None = None,
+        state: TaskState | None = None,
+    ) -> None:
+        environment = environment if environment is not None else Environment()
+        state = state if state is not None else TaskState()
+        self.blueprint = blueprint
+        self.task_id = task_id
+        changelogs = {store.name: store.changelog for store in blueprint.stores}
+        self.runtime = Runtime(blueprint.config, task_id, environment, state, changelogs)
+        self._collector = Collector(self.runtime.current, environment.partitions_of)
+        self._collector.null_keys_sent = state.null_keys_sent
+        self._failures = Failures(
+            blueprint.config, task_id, self.runtime.current, self._collector.send_raw,
+            self.runtime.drop,
+        )
+        self._partition_times = dict(state.partition_times)
+        self._queues: dict[Partition, RecordQueue] = {}
+        self._waiting: TimeHeap[RecordQueue] = TimeHeap()
+        self._offsets: dict[Partition, int] = {}
+        #: When an empty queue has been waited for long enough (max.task.idle.ms).
+        self._deadlines: dict[Partition, int] = {}
+        self._started = False
+        self._open_stores(state)
+
+    # ---- life --------------------------------------------------------------------------------
+
+    def _open_stores(self, state: TaskState) -> None:
+        runtime = self.runtime
+        for plan in self.blueprint.stores:
+            builder = plan.spec.resolve(self.blueprint.config)
+            if plan.changelog is None and builder.logging_enabled:
+                builder = builder.with_logging_disabled()
+            store = (
+                builder.build(runtime.environment.open_inner)
+                if hasattr(builder, "supplier") else builder.build()
+            )
+            runtime.stores[plan.name] = store
+            store.init(runtime)
+            if plan.name in state.store_clocks:
+                store.set_clocks(state.store_clocks[plan.name])
+
+    def start(self) -> None:
+        """Attach the nodes and set up the processors; stores must have been restored."""
+        runtime = self.runtime
+        self._sources = assemble(self.blueprint, runtime, self._collector, self._failures)
+        actions: dict[str, list[Callable[[], object]]] = {}
+        for name, action in runtime.starts:
+            actions.setdefault(name, []).append(action)
+        current = runtime.current
+        for node in self.blueprint.nodes:
+            for action in actions.get(node.name, ()):
+                current.set_context(
+                    RecordContext(None, -1, -1, runtime.system_time, NO_HEADERS)
+                )
+                action()
+        runtime.starting = False
+        self._started = True
+        self._check_source_serdes()
+
+    def _check_source_serdes(self) -> None:
+        self._serdes = {}
+        for source in self.blueprint.sources:
+            try:
+                self._serdes[source.name] = self.blueprint.serdes(source)
+            except ConfigException as error:
+                raise StreamsException(
+                    f"Failed to initialize serdes for source node {source.name}: {error}"
+                ) from error
+
+    def subscribe(self, source: str, topic: str, partition: int) -> None:
+        """Make a queue for a partition that one of the sources reads."""
+        node = next(each for each in self.blueprint.sources if each.name == source)
+        extract = node.timestamp
+        if extract is None:
+            extract = self.blueprint.config.timestamp_extractor()
+        serdes = self._serdes[source]
+        bound = (serdes[0].for_topic(topic, True), serdes[1].for_topic(topic, False))
+        queue = RecordQueue(
+            topic, partition, source, bound, extract, self._sources[source], self._failures,
+            self.runtime.drop,
+        )
+        queue.partition_time = self._partition_times.get((topic, partition), -1)
+        self._queues[topic, partition] = queue
+
+    def close(self) -> None:
+        """Close processors, then stores."""
+        for action in self.runtime.closings:
+            action()
+        for store in self.runtime.stores.values():
+            store.close()
+
+    # ---- records -----------------------------------------------------------------------------
+
+    def add_records(self, partition: Partition, records: Iterable[RawRecord]) -> None:
+        """Put records at the end of their partition's queue."""
+        queue = self._queues[partition]
+        was_empty = queue.head is None
+        queue.add(records)
+        if was_empty and queue.head is not None:
+            self._waiting.add(queue)
+
+    @property
+    def has_records(self) -> bool:
+        """Whether any record waits."""
+        return bool(self._waiting.items)
+
+    def may_process(self, wall: int) -> bool:
+        """Whether a record may be taken now, or an empty queue is still waited for."""
+        idle_ms = self.blueprint.config.max_task_idle_ms
+        if idle_ms < 0:
+            return True
+        if idle_ms == 0:
+            return True
+        for partition, queue in self._queues.items():
+            if queue.head is not None:
+                self._deadlines.pop(partition, None)
+            elif wall < self._deadlines.setdefault(partition, wall + idle_ms):
+                return False
+        return True
+
+    def process_next(self, wall: int) -> None:
+        """Take the record with the smallest time and push it through the nodes."""
+        queue = self._waiting.take()
+        head = queue.take()
+        if queue.head is not None:
+            self._waiting.add(queue)
+        runtime = self.runtime
+        if head.timestamp > runtime.stream_time:
+            runtime.stream_time = head.timestamp
+        if not head.corrupted:
+            runtime.system_time = wall
+            self._process(queue, head)
+        self._offsets[queue.topic, queue.partition] = queue.next_offset
+
+    def _process(self, queue: RecordQueue, head: Head) -> None:
+        raw = head.raw
+        current = self.runtime.current
+        current.topic = raw.topic
+        current.partition = raw.partition
+        current.offset = raw.offset
+        current.timestamp = head.timestamp
+        current.headers = raw.headers
+        current.raw_key = raw.key
+        current.raw_value = raw.value
+        try:
+            queue.forward(head.key, head.value, head.timestamp, raw.headers)
+        except NodeFailed as failure:
+            raise self._failed(failure.node, failure.cause, raw, head.key) from failure.cause
+        except StreamsException:
+            raise
+        except Exception as error:
+            raise self._failed(queue._name, error, raw, head.key) from error
+
+    def _failed(
+        self, node: str, cause: BaseException, raw: RawRecord, key: Any
+    ) -> ProcessingFailedException:
+        return ProcessingFailedException(
+            f"Exception caught in process. taskId={self.task_id}, processor={node}, "
+            f"topic={raw.topic}, partition={raw.partition}, offset={raw.offset}, key={key!r}: "
+            f"{type(cause).__name__}: {cause}",
+            task_id=str(self.task_id), processor=node, topic=raw.topic, partition=raw.partition,
+            offset=raw.offset, key=key,
+        )
+
+    # ---- clocks ------------------------------------------------------------------------------
+
+    def punctuate_stream_time(self) -> None:
+        """Fire what is due by stream time."""
+        runtime = self.runtime
+        due = runtime.stream_schedules.next_due
+        if due is not None and runtime.stream_time >= 0 and due <= runtime.stream_time:
+            runtime.stream_schedules.fire(runtime.stream_time, self._punctuate)
+
+    def punctuate_wall_clock(self, now: int) -> None:
+        """Fire what is due by the wall clock."""
+        runtime = self.runtime
+        runtime.system_time = max(runtime.system_time, now)
+        runtime.wall_schedules.fire(now, self._punctuate)
+
+    def _punctuate(self, schedule: Schedule, now: int) -> None:
+        self.runtime.current.set_context(RecordContext(None, -1, -1, now, NO_HEADERS))
+        try:
+            schedule.punctuator(now)
+        except NodeFailed as failure:
+            raise self._punctuation_failed(schedule, now, failure.cause) from failure.cause
+        except Exception as error:
+            try:
+                self._failures.not_processed(schedule.node, error, None)
+            except NodeFailed as failure:
+                raise self._punctuation_failed(schedule, now, failure.cause) from failure.cause
+
+    def _punctuation_failed(
+        self, schedule: Schedule, now: int, cause: BaseException
+    ) -> ProcessingFailedException:
+        return ProcessingFailedException(
+            f"Exception caught while punctuating processor {schedule.node} of task "
+            f"{self.task_id} at time {now}: {type(cause).__name__}: {cause}",
+            task_id=str(self.task_id), processor=schedule.node,
+        )
+
+    # ---- commit ------------------------------------------------------------------------------
+
+    def commit(self) -> TaskResult:
+        """Let the caches go and hand over all that the task wants to happen."""
+        runtime = self.runtime
+        self._flush()
+        for (topic, partition), queue in self._queues.items():
+            self._partition_times[topic, partition] = queue.partition_time
+        outputs, changelog = list(self._collector.outputs), list(runtime.changelog)
+        result = TaskResult(
+            self.task_id, outputs, changelog, dict(self._offsets), self._state(),
+            runtime.wall_schedules.next_due, list(runtime.printed), runtime.all_counters(),
+            runtime.commit_requested,
+        )
+        self._collector.outputs.clear()
+        runtime.changelog.clear()
+        runtime.printed.clear()
+        runtime.commit_requested = False
+        self._offsets.clear()
+        return result
+
+    def _flush(self) -> None:
+        """Buffers come last: a cache that is let go may still fill them."""
+        stores = self.runtime.stores.values()
+        try:
+            for store in stores:
+                if not isinstance(store, ChangeBuffer | GraceBuffer):
+                    store.commit()
+            for store in stores:
+                if isinstance(store, ChangeBuffer | GraceBuffer):
+                    store.commit()
+        except NodeFailed as failure:
+            raise ProcessingFailedException(
+                f"Exception caught while committing task {self.task_id}, processor="
+                f"{failure.node}: {type(failure.cause).__name__}: {failure.cause}",
+                task_id=str(self.task_id), processor=failure.node,
+            ) from failure.cause
+
+    def _state(self) -> TaskState:
+        runtime = self.runtime
+        return TaskState(
+            runtime.stream_time, dict(self._partition_times), runtime.clocks(),
+            {name: dict(store.clocks()) for name, store in runtime.stores.items()
+             if hasattr(store, "clocks")},
+            runtime.stream_schedules.states(), runtime.wall_schedules.states(),
+            self._collector.null_keys_sent,
+        )
+
+    def advance(self) -> None:
+        """Make what was committed part of the stores."""
+        for store in self.runtime.stores.values():
+            if hasattr(store, "advance"):
+                store.advance()
+
+
+def partition_order(partitions: Iterable[Partition]) -> list[Partition]:
+    """Source partitions in the order in which Kafka goes through them."""
+    by_topic: dict[str, list[int]] = {}
+    for topic, number in partitions:
+        by_topic.setdefault(topic, []).append(number)
+    return [(topic, n) for topic in hash_order(by_topic) for n in sorted(by_topic[topic])]

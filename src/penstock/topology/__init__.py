@@ -1,0 +1,1 @@
+"""What will run: plan nodes, naming, rules, lowering, sub-topologies, the description."""

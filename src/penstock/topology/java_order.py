@@ -1,0 +1,127 @@
+"""The orders in which Java's hash sets and tree sets give their elements.
+
+Kafka's description of a topology lists stores, topics and neighbours in the order of such sets,
+and tools compare the text; so the order is reproduced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+_MASK = 0xFFFFFFFF
+
+
+def string_hash(text: str) -> int:
+    """`String.hashCode`, as an unsigned 32-bit number."""
+    value = 0
+    for unit in memoryview(text.encode("utf-16-le")).cast("H"):
+        value = (31 * value + unit) & _MASK
+    return value
+
+
+def hash_order(names: Iterable[str]) -> list[str]:
+    """The names in the order a `HashSet` (or the keys of a `HashMap`) filled with them has.
+
+    The table starts with 16 buckets and doubles beyond three quarters; a bucket keeps the order
+    of insertion (growing splits buckets but keeps their order).
+    """
+    distinct = list(dict.fromkeys(names))
+    buckets = 16
+    while len(distinct) > buckets * 3 // 4:
+        buckets *= 2
+
+    def bucket(name: str) -> int:
+        value = string_hash(name)
+        return (value ^ (value >> 16)) & (buckets - 1)
+
+    return sorted(distinct, key=bucket)
+
+
+class _TreeNode:
+    __slots__ = ("item", "left", "parent", "red", "right")
+
+    def __init__(self, item: Any, parent: _TreeNode | None) -> None:
+        self.item = item
+        self.parent = parent
+        self.left: _TreeNode | None = None
+        self.right: _TreeNode | None = None
+        self.red = True
+
+
+def tree_walk(root: _TreeNode | None) -> Iterator[Any]:
+    """The elements of a tree set in order."""
+    if root is not None:
+        yield from tree_walk(root.left)
+        yield root.item
+        yield from tree_walk(root.right)
+
+
+def tree_insert(
+    root: _TreeNode | None, item: Any, compare: Callable[[Any, Any], int]
+) -> _TreeNode:
+    """Add to a `TreeSet` (a red-black tree) and answer its root.
+
+    The shape of the tree matters because Kafka changes what elements are compared by after they
+    have been added.
+    """
+    if root is None:
+        node = _TreeNode(item, None)
+        node.red = False
+        return node
+    here = root
+    while True:
+        order = compare(item, here.item)
+        if order == 0:
+            return root
+        child = here.left if order < 0 else here.right
+        if child is None:
+            break
+        here = child
+    node = _TreeNode(item, here)
+    if order < 0:
+        here.left = node
+    else:
+        here.right = node
+    return _rebalanced(root, node)
+
+
+def _rebalanced(root: _TreeNode, node: _TreeNode) -> _TreeNode:
+    while node.parent is not None and node.parent.red and node.parent.parent is not None:
+        parent, grand = node.parent, node.parent.parent
+        on_left = parent is grand.left
+        uncle = grand.right if on_left else grand.left
+        if uncle is not None and uncle.red:
+            parent.red = uncle.red = False
+            grand.red = True
+            node = grand
+            continue
+        if node is (parent.right if on_left else parent.left):
+            root = _rotated(root, parent, left=on_left)
+            node, parent = parent, node
+        parent.red = False
+        grand.red = True
+        root = _rotated(root, grand, left=not on_left)
+    root.red = False
+    return root
+
+
+def _rotated(root: _TreeNode, pivot: _TreeNode, *, left: bool) -> _TreeNode:
+    riser = pivot.right if left else pivot.left
+    assert riser is not None
+    inner = riser.left if left else riser.right
+    if left:
+        pivot.right, riser.left = inner, pivot
+    else:
+        pivot.left, riser.right = inner, pivot
+    if inner is not None:
+        inner.parent = pivot
+    riser.parent = pivot.parent
+    if pivot.parent is None:
+        root = riser
+    elif pivot.parent.left is pivot:
+        pivot.parent.left = riser
+    else:
+        pivot.parent.right = riser
+    pivot.parent = riser
+    return root

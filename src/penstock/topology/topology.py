@@ -1,0 +1,408 @@
+"""`Topology`: nodes and stores, added one by one and checked as they are added.
+
+This is both the Processor API's front door (P1-P6) and what the DSL is lowered to. It is the truth
+about what will run; everything derived from it (sub-topologies, tasks, the description) is computed
+from its nodes when asked for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.config import StreamsConfig
+from penstock.errors import TopologyException
+from penstock.topology.offset_reset import AutoOffsetReset
+from penstock.processors.base import Operator
+from penstock.processors.user import UserProcessor, brought_stores
+from penstock.serde import Serde, as_serde
+from penstock.stores.builder import StoreBuilder
+from penstock.topology.describe import TopologyDescription, describe
+from penstock.topology.nodes import (
+    GivenStore,
+    GlobalStore,
+    InternalTopic,
+    Node,
+    Partitioner,
+    ProcessorNode,
+    SinkNode,
+    SourceNode,
+    StoreSpec,
+    TopicNameExtractor,
+)
+
+#: A serde, or for a source its deserializing and for a sink its serializing function.
+SerdeLike = Serde[Any] | Callable[[Any], Any] | None
+
+
+@dataclass(frozen=True)
+class NodeGroup:
+    """A connected part of the topology: a sub-topology, or a global store's two nodes."""
+
+    id: int
+    nodes: tuple[str, ...]
+    is_global: bool
+
+
+class Topology:
+    """The nodes of an application, in the order in which they were added.
+
+    Invariants: a node's parents were added before it; names are unique; a topic is read by one
+    source; a store's name belongs to one store, local or global.
+    """
+
+    def __init__(self, config: StreamsConfig | None = None) -> None:
+        self.config = config
+        self._nodes: dict[str, Node] = {}
+        self._stores: dict[str, StoreSpec] = {}
+        self._users: dict[str, list[str]] = {}
+        self._connected: dict[str, list[str]] = {}
+        self._global_stores: dict[str, GlobalStore] = {}
+        self._internal_topics: dict[str, InternalTopic] = {}
+        self._copartitioned: list[frozenset[str]] = []
+        self._source_changelogs: dict[str, str] = {}
+        self._united = _UnionFind()
+
+    # ---- the Processor API -------------------------------------------------------------------
+
+    def add_source(
+        self,
+        name: str,
+        *topics: str,
+        pattern: str | re.Pattern[str] | None = None,
+        offset_reset: AutoOffsetReset | None = None,
+        timestamp_extractor: Callable[[Any, int], int] | None = None,
+        key_deserializer: SerdeLike = None,
+        value_deserializer: SerdeLike = None,
+    ) -> Topology:
+        """Read topics, or all topics whose names match a pattern."""
+        self.add_node(
+            SourceNode(
+                name, tuple(topics), re.compile(pattern) if pattern is not None else None,
+                as_serde(key_deserializer, reads=True), as_serde(value_deserializer, reads=True),
+                timestamp_extractor, offset_reset,
+            )
+        )
+        return self
+
+    def add_processor(self, name: str, supplier: Callable[[], Any], *parents: str) -> Topology:
+        """Run a processor of the supplier for every record of the parents."""
+        operator = UserProcessor.checked(supplier, step=name)
+        self.add_node(ProcessorNode(name, operator, parents))
+        for builder in brought_stores(supplier):
+            self.add_state_store(builder, name)
+        return self
+
+    def add_sink(
+        self,
+        name: str,
+        topic: str | TopicNameExtractor,
+        *parents: str,
+        key_serializer: SerdeLike = None,
+        value_serializer: SerdeLike = None,
+        partitioner: Partitioner | None = None,
+    ) -> Topology:
+        """Write the records of the parents to a topic, fixed or chosen for each record."""
+        self.add_node(
+            SinkNode(
+                name, topic, parents, as_serde(key_serializer, reads=False),
+                as_serde(value_serializer, reads=False), partitioner,
+            )
+        )
+        return self
+
+    def add_state_store(self, store: StoreBuilder | StoreSpec, *processors: str) -> Topology:
+        """Add a store and connect it to processors that are there already."""
+        spec: StoreSpec = store if hasattr(store, "resolve") else GivenStore(store)
+        known = self._stores.get(spec.name)
+        if known is not None and not _same_store(known, spec):
+            raise TopologyException(
+                f"A different StateStore has already been added with the name {spec.name}. "
+                "Give one of the two another name, or add the same builder twice."
+            )
+        if spec.name in self._global_stores:
+            raise TopologyException(
+                f"A different GlobalStateStore has already been added with the name {spec.name}."
+            )
+        self._stores[spec.name] = spec
+        for processor in processors:
+            self._connect(processor, spec.name)
+        return self
+
+    def connect_processor_and_state_stores(self, processor: str, *stores: str) -> Topology:
+        """Let a processor use stores."""
+        if not stores:
+            raise TopologyException(f"No stores are named to connect to processor {processor}.")
+        if isinstance(self._nodes.get(processor), SourceNode | SinkNode):
+            raise TopologyException(
+                f"State stores cannot be connected to sources or sinks; {processor} is one."
+            )
+        for store in stores:
+            self._connect(processor, store)
+        return self
+
+    def add_read_only_state_store(
+        self,
+        store: StoreBuilder,
+        source: str,
+        topic: str,
+        processor: str,
+        supplier: Callable[[], Any],
+        *,
+        timestamp_extractor: Callable[[Any, int], int] | None = None,
+        key_deserializer: SerdeLike = None,
+        value_deserializer: SerdeLike = None,
+    ) -> Topology:
+        """A store that is fed from a topic, which serves as its changelog (KIP-813)."""
+        self.add_source(
+            source, topic, offset_reset=AutoOffsetReset.earliest(),
+            timestamp_extractor=timestamp_extractor, key_deserializer=key_deserializer,
+            value_deserializer=value_deserializer,
+        )
+        self.add_processor(processor, supplier, source)
+        self.add_state_store(store.with_logging_disabled(), processor)
+        self.use_source_as_changelog(store.name, topic)
+        return self
+
+    def add_global_store(
+        self,
+        store: StoreBuilder,
+        source: str,
+        topic: str,
+        processor: str,
+        supplier: Callable[[], Any],
+        *,
+        timestamp_extractor: Callable[[Any, int], int] | None = None,
+        key_deserializer: SerdeLike = None,
+        value_deserializer: SerdeLike = None,
+    ) -> Topology:
+        """A store that every task may read, fed from all partitions of a topic."""
+        source_node = SourceNode(
+            source, (topic,), None, as_serde(key_deserializer, reads=True),
+            as_serde(value_deserializer, reads=True), timestamp_extractor,
+        )
+        operator = UserProcessor.checked(supplier, step=processor)
+        self.add_global_nodes(
+            source_node, ProcessorNode(processor, operator, (source,)), GivenStore(store)
+        )
+        return self
+
+    def describe(self) -> TopologyDescription:
+        """What stands in the topology; `str()` of it is Kafka's own text."""
+        return describe(self)
+
+    # ---- what the DSL's lowering adds --------------------------------------------------------
+
+    def add_node(self, node: Node) -> None:
+        """Add a checked node."""
+        self._check_new_name(node.name)
+        if isinstance(node, SourceNode):
+            self._check_source(node)
+        else:
+            self._check_parents(node)
+        self._nodes[node.name] = node
+        self._united.add(node.name)
+        for parent in node.parents:
+            self._united.unite(node.name, parent)
+
+    def add_global_nodes(
+        self, source: SourceNode, processor: ProcessorNode, store: StoreSpec
+    ) -> None:
+        """Add a global store with the two nodes that feed it."""
+        if source.name == processor.name:
+            raise TopologyException("The source and the processor of a global store share a name.")
+        self._check_new_name(processor.name)
+        for kind, names in (("StateStore", self._stores), ("GlobalStateStore", self._global_stores)):
+            if store.name in names:
+                raise TopologyException(
+                    f"A different {kind} has already been added with the name {store.name}."
+                )
+        self.add_node(source)
+        self.add_node(processor)
+        self._connected[processor.name] = [store.name]
+        self._global_stores[store.name] = GlobalStore(store, source, processor, source.topics[0])
+        self.use_source_as_changelog(store.name, source.topics[0])
+
+    def add_internal_topic(self, topic: InternalTopic) -> None:
+        """Name a topic that the application makes for itself."""
+        self._internal_topics[topic.name] = topic
+
+    def copartition(self, sources: Iterable[str]) -> None:
+        """The topics of these sources must have the same number of partitions."""
+        self._copartitioned.append(frozenset(sources))
+
+    def use_source_as_changelog(self, store: str, topic: str) -> None:
+        """A store that is restored from the topic it is fed from."""
+        if store in self._source_changelogs:
+            raise TopologyException(f"Source store {store} is already added.")
+        self._source_changelogs[store] = topic
+
+    # ---- reading -----------------------------------------------------------------------------
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """All nodes in the order they were added."""
+        return tuple(self._nodes.values())
+
+    @property
+    def stores(self) -> dict[str, StoreSpec]:
+        """The local stores by name."""
+        return dict(self._stores)
+
+    @property
+    def global_stores(self) -> dict[str, GlobalStore]:
+        """The global stores by name."""
+        return dict(self._global_stores)
+
+    @property
+    def internal_topics(self) -> dict[str, InternalTopic]:
+        """Repartition and foreign-key topics by the name they have without the application id."""
+        return dict(self._internal_topics)
+
+    @property
+    def copartition_groups(self) -> tuple[frozenset[str], ...]:
+        """Names of sources whose topics must have equal numbers of partitions."""
+        return tuple(self._copartitioned)
+
+    @property
+    def source_changelogs(self) -> dict[str, str]:
+        """Stores whose changelog is the topic they are fed from."""
+        return dict(self._source_changelogs)
+
+    def node(self, name: str) -> Node:
+        """The node of that name."""
+        return self._nodes[name]
+
+    def stores_of(self, processor: str) -> tuple[str, ...]:
+        """The stores a processor is connected to, in the order of connecting."""
+        return tuple(self._connected.get(processor, ()))
+
+    def groups(self) -> tuple[NodeGroup, ...]:
+        """Connected components over nodes and shared stores, numbered by their first node (F9)."""
+        members: dict[str, list[str]] = {}
+        for name in self._nodes:
+            members.setdefault(self._united.root(name), []).append(name)
+        sources = {store.source.name for store in self._global_stores.values()}
+        return tuple(
+            NodeGroup(number, tuple(names), not sources.isdisjoint(names))
+            for number, names in enumerate(members.values())
+        )
+
+    # ---- checks ------------------------------------------------------------------------------
+
+    def _check_new_name(self, name: str) -> None:
+        if not isinstance(name, str) or not name:
+            raise TypeError(f"The name of a node must be a text, not {name!r}.")
+        if name in self._nodes:
+            raise TopologyException(
+                f"Processor {name} is already added. Every step needs a name of its own."
+            )
+
+    def _check_source(self, node: SourceNode) -> None:
+        if bool(node.topics) == (node.pattern is not None):
+            raise TopologyException(f"Source {node.name} needs either topics or a pattern.")
+        taken = [
+            (topic, other) for other in self._nodes.values() if isinstance(other, SourceNode)
+            for topic in other.topics
+        ]
+        for topic in node.topics:
+            if not isinstance(topic, str):
+                raise TypeError(f"Source {node.name}: a topic's name must be a text, not {topic!r}.")
+            for other_topic, other in taken:
+                if topic == other_topic:
+                    raise TopologyException(
+                        f"Topic {topic} has already been registered by another source, "
+                        f"{other.name}; {node.name} cannot read it too."
+                    )
+            for other_node in self._nodes.values():
+                if _matches(other_node, topic):
+                    raise TopologyException(
+                        f"Topic {topic} of {node.name} matches a pattern already registered by "
+                        f"another source, {other_node.name}."
+                    )
+        if node.pattern is not None:
+            for topic, other in taken:
+                if node.pattern.fullmatch(topic):
+                    raise TopologyException(
+                        f"Pattern {node.pattern.pattern} of {node.name} matches topic {topic}, "
+                        f"which has already been registered by another source, {other.name}."
+                    )
+
+    def _check_parents(self, node: ProcessorNode | SinkNode) -> None:
+        if not node.parents:
+            raise TopologyException(f"{node.name} has no parents; name at least one.")
+        for parent in node.parents:
+            known = self._nodes.get(parent)
+            if known is None:
+                hint = " (it names itself)" if parent == node.name else ""
+                raise TopologyException(
+                    f"Parent node {parent} of {node.name} is unknown{hint}. "
+                    f"Nodes: {', '.join(self._nodes) or 'none'}."
+                )
+            if isinstance(known, SinkNode):
+                raise TopologyException(
+                    f"Sink {parent} cannot be used as a parent of {node.name}: it forwards nothing."
+                )
+
+    def _connect(self, processor: str, store: str) -> None:
+        if store in self._global_stores:
+            raise TopologyException(
+                f"Global StateStore {store} can be used by a processor without being connected; "
+                f"do not name it for {processor}."
+            )
+        if store not in self._stores:
+            raise TopologyException(
+                f"StateStore {store} of {processor} is not added yet. "
+                f"Stores: {', '.join(self._stores) or 'none'}."
+            )
+        if processor not in self._nodes:
+            raise TopologyException(f"Processor {processor} is not added yet.")
+        if not isinstance(self._nodes[processor], ProcessorNode):
+            raise TopologyException(
+                f"StateStore {store} cannot be connected to {processor}: it is no processor."
+            )
+        users = self._users.setdefault(store, [])
+        if users:
+            self._united.unite(users[0], processor)
+        users.append(processor)
+        connected = self._connected.setdefault(processor, [])
+        if store not in connected:
+            connected.append(store)
+
+
+def _matches(node: Node, topic: str) -> bool:
+    return (
+        isinstance(node, SourceNode)
+        and node.pattern is not None
+        and node.pattern.fullmatch(topic) is not None
+    )
+
+
+def _same_store(left: StoreSpec, right: StoreSpec) -> bool:
+    if left is right:
+        return True
+    return (
+        isinstance(left, GivenStore) and isinstance(right, GivenStore)
+        and left.builder is right.builder
+    )
+
+
+class _UnionFind:
+    """Which nodes are connected; a node is represented by the root of its group."""
+
+    def __init__(self) -> None:
+        self._parent: dict[str, str] = {}
+
+    def add(self, name: str) -> None:
+        self._parent.setdefault(name, name)
+
+    def root(self, name: str) -> str:
+        while self._parent[name] != name:
+            self._parent[name] = self._parent[self._parent[name]]
+            name = self._parent[name]
+        return name
+
+    def unite(self, left: str, right: str) -> None:
+        self._parent[self.root(right)] = self.root(left)

@@ -1,0 +1,45 @@
+"""Reads case files: one JSON object on each line, plain or gzipped."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+Case = dict[str, Any]
+
+#: The cases that are kept with the tests.
+KEPT = Path(__file__).resolve().parent / "cases"
+
+
+class BadCase(Exception):
+    """The case itself is wrong: a word that is not in the vocabulary, a step that is not there."""
+
+
+def case_files(paths: Iterable[Path]) -> list[Path]:
+    """The case files that the paths name; a folder stands for all of its files."""
+    found: list[Path] = []
+    for path in paths:
+        if path.is_dir():
+            found.extend(sorted(p for p in path.rglob("*") if _is_case_file(p)))
+        elif path.exists():
+            found.append(path)
+        else:
+            raise FileNotFoundError(f"No such file or folder: {path}.")
+    return found
+
+
+def read_cases(path: Path) -> Iterator[Case]:
+    """The cases of one file, in order."""
+    with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else open(
+        path, encoding="utf-8"
+    ) as lines:
+        for line in lines:
+            if line.strip():
+                yield json.loads(line)
+
+
+def _is_case_file(path: Path) -> bool:
+    return path.name.endswith((".jsonl", ".jsonl.gz"))

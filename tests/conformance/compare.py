@@ -1,0 +1,167 @@
+"""Says what differs between what penstock answered and what Kafka Streams did (SPEC section 9)."""
+
+from __future__ import annotations
+
+import json
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+from conformance.cases import Case
+from conformance.runner import Answer
+from penstock import errors
+
+#: Cases in which penstock differs on purpose, with the reason. They are counted by themselves.
+DELIBERATE: dict[str, str] = {}
+
+#: What each `--only` choice compares, in order of weight.
+PARTS: dict[str, tuple[str, ...]] = {
+    "outputs": ("error", "output"),
+    "stores": ("stores", "queries", "internal_stores"),
+    "describe": ("describe",),
+}
+EVERYTHING = (
+    "error", "output", "stores", "queries", "observed", "printed", "dropped", "branches",
+    "internal_stores", "internal_topics", "describe",
+)
+
+#: Headers of a dead letter queue that hold names and words of the implementation's own: what is
+#: compared is that they are there.
+_OWN_WORDS = {
+    "__streams.errors.exception", "__streams.errors.message", "__streams.errors.stacktrace"
+}
+
+_JAVA_NAMES: tuple[tuple[type[BaseException], frozenset[str]], ...] = (
+    (errors.TopologyException, frozenset({"TopologyException"})),
+    (errors.ConfigException, frozenset({"ConfigException"})),
+    (errors.UnknownStateStoreException, frozenset({"UnknownStateStoreException"})),
+    (errors.InvalidStateStoreException, frozenset({"InvalidStateStoreException"})),
+    (errors.ProcessorStateException, frozenset({"ProcessorStateException"})),
+    (errors.StreamsException, frozenset({"StreamsException", "SerializationException"})),
+    (TypeError, frozenset({"NullPointerException", "ClassCastException"})),
+    (ValueError, frozenset({"IllegalArgumentException", "NumberFormatException"})),
+    (KeyError, frozenset({"IllegalArgumentException", "NoSuchElementException"})),
+    (IndexError, frozenset({"ArrayIndexOutOfBoundsException", "IndexOutOfBoundsException"})),
+    (NotImplementedError, frozenset({"UnsupportedOperationException"})),
+    (RuntimeError, frozenset({"RuntimeException", "IllegalStateException"})),
+)
+
+
+def first_difference(case: Case, answer: Answer, parts: tuple[str, ...] = EVERYTHING) -> str | None:
+    """One line (or a few) on the first thing that differs, None if nothing does."""
+    expect = case["expect"]
+    wrong = _error_difference(expect.get("error"), answer)
+    if wrong is not None and ("error" in parts or answer.exception is not None):
+        return wrong
+    for part in parts:
+        if part == "error":
+            continue
+        difference = _COMPARERS.get(part, _plain)(expect.get(part), answer.found.get(part), part)
+        if difference is not None:
+            return difference
+    return None
+
+
+def java_names(error: BaseException) -> frozenset[str]:
+    """The names of the Java classes that this Python exception stands for."""
+    for python_type, names in _JAVA_NAMES:
+        if isinstance(error, python_type):
+            return names
+    return frozenset({type(error).__name__})
+
+
+def last_lines(error: BaseException, count: int = 6) -> str:
+    """The end of the traceback of the innermost cause, indented."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    lines = "".join(traceback.format_exception(error, chain=False)).rstrip().splitlines()
+    return "\n".join(f"      {line}" for line in lines[-count:])
+
+
+def _error_difference(expected: dict[str, Any] | None, answer: Answer) -> str | None:
+    error = answer.exception
+    if expected is None:
+        if error is None:
+            return None
+        return (
+            f"error: unexpected {type(error).__name__} at {answer.at}: {error}\n"
+            f"{last_lines(error)}"
+        )
+    wanted = f"{expected['type']} at {expected['at']}"
+    if error is None:
+        return f"error: expected {wanted} ({expected.get('message')}), but nothing was raised"
+    if expected["type"] in java_names(error) and expected["at"] == answer.at:
+        return None
+    return (
+        f"error: expected {wanted} ({expected.get('message')}), "
+        f"got {type(error).__name__} at {answer.at}: {error}\n{last_lines(error)}"
+    )
+
+
+def _plain(expected: Any, got: Any, part: str) -> str | None:
+    if _same(expected, got):
+        return None
+    if isinstance(expected, dict) and isinstance(got, dict):
+        for key in sorted({*expected, *got}):
+            if not _same(expected.get(key), got.get(key)):
+                return _plain(expected.get(key), got.get(key), f"{part}[{key}]")
+    if isinstance(expected, list) and isinstance(got, list):
+        for i, (want, have) in enumerate(zip(expected, got, strict=False)):
+            if not _same(want, have):
+                return f"{part}[{i}]: expected {_show(want)}, got {_show(have)}"
+        longer, word = (expected, "missing") if len(expected) > len(got) else (got, "too many")
+        at = min(len(expected), len(got))
+        return f"{part}: {abs(len(expected) - len(got))} {word}, from [{at}] {_show(longer[at])}"
+    return f"{part}: expected {_show(expected)}, got {_show(got)}"
+
+
+def _output(expected: Any, got: Any, part: str) -> str | None:
+    return _plain(_masked(expected or {}), _masked(got or {}), part)
+
+
+def _observed(expected: Any, got: Any, part: str) -> str | None:
+    return _plain(expected or {}, got or {}, part)
+
+
+def _describe(expected: Any, got: Any, part: str) -> str | None:
+    if expected == got or expected is None:
+        return None
+    return _plain(expected.splitlines(), (got or "").splitlines(), part)
+
+
+def _dropped(expected: Any, got: Any, part: str) -> str | None:
+    return None if expected is None else _plain(expected, got, part)
+
+
+_COMPARERS: dict[str, Callable[[Any, Any, str], str | None]] = {
+    "output": _output,
+    "observed": _observed,
+    "describe": _describe,
+    "dropped": _dropped,
+}
+
+
+def _masked(output: dict[str, Any]) -> dict[str, Any]:
+    return {
+        topic: [
+            {**record, "headers": [_masked_header(*header) for header in record["headers"]]}
+            if "headers" in record
+            else record
+            for record in records
+        ]
+        for topic, records in output.items()
+        if records
+    }
+
+
+def _masked_header(name: str, value: str | None) -> list[str | None]:
+    return [name, "(own words)"] if name in _OWN_WORDS else [name, value]
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Equality of JSON, where `true` is not 1."""
+    return a == b and _show(a) == _show(b)
+
+
+def _show(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, sort_keys=True)

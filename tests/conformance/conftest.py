@@ -1,0 +1,10 @@
+"""Makes `conformance` importable as a package, whatever pytest's import mode is."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+TESTS = str(Path(__file__).resolve().parents[1])
+if TESTS not in sys.path:
+    sys.path.insert(0, TESTS)

@@ -1,0 +1,181 @@
+"""Runs one case under penstock's TopologyTestDriver and collects what Kafka Streams was asked
+for too: everything under `expect` (SPEC section 7)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from conformance.cases import BadCase, Case
+from conformance.dump import dump_store, is_listed, query_store
+from conformance.interpreter import Interpreter
+from conformance.options import configuration
+from conformance.wire import decode, encode
+from penstock import StreamsBuilder
+from penstock.testing import TopologyTestDriver
+
+_APPLICATION = "oracle-"
+_EXTRACTOR = re.compile(r"extractor class: [^)]*\)")
+
+
+@dataclass
+class Answer:
+    """What came out of a case; `exception` is what ended it, if something did."""
+
+    found: dict[str, Any] = field(default_factory=dict)
+    exception: BaseException | None = None
+    #: The index of the event at which it ended, or "build", "stores", "close".
+    at: int | str = "build"
+
+
+def run_case(case: Case) -> Answer:
+    """Run a case. Whatever it raises is part of the answer."""
+    answer = Answer({"output": {}, "internal_topics": {}})
+    try:
+        Run(case, answer).run()
+    except BadCase:
+        raise
+    except Exception as error:  # the case's own failure is what is compared
+        answer.exception = error
+    return answer
+
+
+class Run:
+    """One run of one case."""
+
+    def __init__(self, case: Case, answer: Answer) -> None:
+        self.case = case
+        self.answer = answer
+        self.found = answer.found
+
+    def run(self) -> None:
+        """Build, feed the events, read the stores."""
+        config = configuration(self.case)
+        with_config = self.case.get("topology_config")
+        builder = StreamsBuilder(config) if with_config else StreamsBuilder()
+        steps = Interpreter(builder)
+        topology = self._build(builder, steps, config)
+        self.found["describe"] = _EXTRACTOR.sub(
+            "extractor class: function)", str(topology.describe())
+        )
+        driver = TopologyTestDriver(
+            topology, config, initial_wall_clock=self.case.get("wall", 0)
+        )
+        try:
+            if steps.branches:
+                self.found["branches"] = steps.branches
+            self._feed(driver, steps)
+            self.answer.at = "stores"
+            self._read_stores(driver, steps)
+        finally:
+            self.found["dropped"] = int(driver.metrics().get("dropped-records-total", 0))
+            self._close(driver)
+        if steps.prints:
+            self.found["printed"] = {
+                name: [line for file, line in driver.printed_lines if file == f"print-{name}"]
+                for name in steps.prints
+            }
+
+    def _build(self, builder: StreamsBuilder, steps: Interpreter, config: Any) -> Any:
+        for step in self.case.get("topology", ()):
+            if not step["op"].startswith("papi_"):
+                steps.step(step)
+        topology = builder.build(config)
+        for step in self.case.get("topology", ()):
+            if step["op"].startswith("papi_"):
+                steps.processor_api(topology, step)
+        return topology
+
+    def _close(self, driver: TopologyTestDriver) -> None:
+        if self.answer.at == "stores":
+            self.answer.at = "close"
+            driver.close()
+            return
+        try:
+            driver.close()
+        except Exception:  # the run has failed already; that failure is the answer
+            return
+
+    # ---- events ----
+
+    def _feed(self, driver: TopologyTestDriver, steps: Interpreter) -> None:
+        try:
+            for index, event in enumerate(self.case.get("input", ())):
+                self.answer.at = index
+                try:
+                    self._event(driver, event)
+                finally:
+                    self._drain(driver, index)
+        finally:
+            if steps.observed:
+                self.found["observed"] = steps.observed
+
+    def _event(self, driver: TopologyTestDriver, event: dict[str, Any]) -> None:
+        if "wall" in event:
+            driver.advance_wall_clock_time(event["wall"])
+            return
+        topic = event.get("topic", "")
+        headers = [
+            (name, None if value is None else value.encode())
+            for name, value in event.get("headers", ())
+        ]
+        driver.pipe(
+            topic, self._bytes(event, "key"), self._bytes(event, "value"),
+            event.get("ts", 0), headers,
+        )
+
+    def _bytes(self, event: dict[str, Any], what: str) -> bytes | None:
+        if f"{what}_hex" in event:
+            return bytes.fromhex(event[f"{what}_hex"])
+        return encode(self._topic_serde(event.get("topic", ""), what), event.get(what))
+
+    def _topic_serde(self, topic: str, what: str) -> Any:
+        return self.case.get("topics", {}).get(topic, {}).get(what, "string")
+
+    def _drain(self, driver: TopologyTestDriver, at: int) -> None:
+        for topic in sorted(driver.produced_topic_names()):
+            records = driver.read_raw(topic)
+            if topic.startswith(_APPLICATION):
+                counts = self.found["internal_topics"]
+                if records:
+                    counts[topic] = counts.get(topic, 0) + len(records)
+                continue
+            out = self.found["output"].setdefault(topic, [])
+            for record in records:
+                shown = {
+                    "key": decode(self._topic_serde(topic, "key"), record.key),
+                    "value": decode(self._topic_serde(topic, "value"), record.value),
+                    "ts": record.timestamp,
+                    "at": at,
+                }
+                if record.headers:
+                    shown["headers"] = [
+                        [name, None if value is None else bytes(value).decode(errors="replace")]
+                        for name, value in record.headers
+                    ]
+                out.append(shown)
+
+    # ---- stores ----
+
+    def _read_stores(self, driver: TopologyTestDriver, steps: Interpreter) -> None:
+        cached = int(self.case.get("config", {}).get("statestore.cache.max.bytes", 0)) > 0
+        keys = [e["key"] for e in self.case.get("input", ()) if e.get("key") is not None]
+        all_stores = driver.get_all_state_stores()
+        named: dict[str, Any] = {}
+        others: dict[str, Any] = {}
+        for name in sorted(all_stores):
+            if not is_listed(name):
+                continue
+            own = name in steps.named_stores
+            shown = dump_store(all_stores[name], keys, cached=cached, named=own)
+            if shown is not None:
+                (named if own else others)[name] = shown
+        if named:
+            self.found["stores"] = named
+        if others:
+            self.found["internal_stores"] = others
+        if "queries" in self.case:
+            self.found["queries"] = [
+                query_store(all_stores[query["store"]], query) for query in self.case["queries"]
+            ]

@@ -1,0 +1,120 @@
+"""Serdes by name (SPEC section 2), and the bytes of events and outputs.
+
+The serdes that go into a topology are penstock's own where it has them; what a case pipes and
+reads is encoded and decoded here, apart from penstock, so that an error in both directions of a
+serde does not go unnoticed.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any
+
+from conformance.cases import BadCase
+from conformance.values import JsonScalar, canonical, from_json_text, json_of
+from penstock import Serde, Serdes, WindowedSerdes, errors
+
+_LONG = struct.Struct(">q")
+_LARGEST = 2**63 - 1
+
+
+def serde(spec: Any) -> Serde[Any]:
+    """The serde that a spec names, for use in a topology."""
+    if isinstance(spec, dict):
+        inner = serde(spec.get("inner"))
+        if spec.get("windowed") == "time":
+            return WindowedSerdes.time_windowed(inner, int(spec.get("size", 0)))
+        if spec.get("windowed") == "session":
+            return WindowedSerdes.session_windowed(inner)
+        raise BadCase(f"Unknown serde {spec!r}.")
+    if spec == "string":
+        return Serdes.string()
+    if spec == "long":
+        return Serdes.long()
+    if spec == "bytes":
+        return Serdes.bytes()
+    if spec == "json":
+        return Serde.of(_write_json, _read_json)
+    if spec == "picky_string":
+        return Serde.of(_write_picky, _read_string)
+    raise BadCase(f"Unknown serde {spec!r}.")
+
+
+def encode(spec: Any, value: Any) -> bytes | None:
+    """The bytes of an event's key or value."""
+    if value is None:
+        return None
+    if spec == "json":
+        return canonical(value).encode()
+    if spec == "long" and type(value) is int:
+        return _LONG.pack(value)
+    if spec in ("string", "picky_string") and isinstance(value, str):
+        return value.encode()
+    raise BadCase(f"{value!r} does not fit the serde {spec!r} of its topic.")
+
+
+def decode(spec: Any, data: bytes | None) -> Any:
+    """An output's key or value as JSON; bytes that do not fit are shown in hexadecimal."""
+    if data is None:
+        return None
+    data = bytes(data)
+    try:
+        return _decode(spec, data)
+    except ValueError:
+        return {"hex": data.hex()}
+
+
+def _decode(spec: Any, data: bytes) -> Any:
+    if isinstance(spec, dict):
+        return _decode_windowed(spec, data)
+    if spec in ("string", "picky_string"):
+        return data.decode(errors="replace")
+    if spec == "long":
+        if len(data) != 8:
+            raise ValueError
+        return _LONG.unpack(data)[0]
+    if spec == "json":
+        return json_of(from_json_text(data))
+    if spec == "bytes":
+        return {"hex": data.hex()}
+    raise BadCase(f"Unknown serde {spec!r}.")
+
+
+def _decode_windowed(spec: dict[str, Any], data: bytes) -> Any:
+    session = spec["windowed"] == "session"
+    tail = 16 if session else 8
+    if len(data) < tail:
+        raise ValueError
+    key = _decode(spec["inner"], data[:-tail])
+    start = _LONG.unpack(data[-8:])[0]
+    if session:
+        return {"key": key, "start": start, "end": _LONG.unpack(data[-16:-8])[0]}
+    end = start + int(spec.get("size", 0))
+    return {"key": key, "start": start, "end": min(end, _LARGEST)}
+
+
+def _write_json(value: Any) -> bytes | None:
+    if isinstance(value, JsonScalar) and value.value is None:
+        return None
+    if isinstance(value, (dict, list, bool, float, JsonScalar)):
+        return canonical(value).encode()
+    raise TypeError(f"The json serde got {type(value).__name__}.")
+
+
+def _read_json(data: bytes) -> Any:
+    try:
+        return from_json_text(bytes(data))
+    except ValueError as error:
+        raise errors.SerializationException("Not JSON.") from error
+
+
+def _write_picky(value: Any) -> bytes:
+    if not isinstance(value, str):
+        raise TypeError(f"The picky serde got {type(value).__name__}.")
+    if "!!" in value:
+        raise errors.SerializationException("picky")
+    return value.encode()
+
+
+_read_string: Callable[[bytes], str] = lambda data: bytes(data).decode(errors="replace")  # noqa: E731
