@@ -249,6 +249,9 @@ class JoinWindows(Windows):
     before_ms: int
     after_ms: int
     grace_ms: int = 0
+    #: A left or outer join sends unmatched records at once instead of when their window closes,
+    #: as Kafka's deprecated `JoinWindows.of` did.
+    eager: bool = False
 
     def __post_init__(self) -> None:
         if self.before_ms + self.after_ms < 0:

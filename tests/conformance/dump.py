@@ -66,7 +66,7 @@ def dump_store(store: Any, keys: list[Any], *, cached: bool, named: bool) -> Any
         elif "window" in kind:
             entries = [_window_row(key, stored) for key, stored in store.all()]
             if kind == "window" and not named:
-                kind, entries = _as_join_store(entries)
+                kind, entries = _as_join_store(entries, store.persistent)
         else:
             found = store.find_sessions(None, None, 0, _LARGEST)
             entries = [_session_row(key, stored) for key, stored in found]
@@ -177,6 +177,8 @@ def _row(key: Any, stored: Any) -> dict[str, Any]:
 
 
 def _window_row(key: Windowed[Any], stored: Any) -> dict[str, Any]:
+    if key.window.end <= key.window.start:
+        raise ValueError("Kafka Streams has no empty windows.")
     return {"key": json_of(key.key), "start": key.window.start, **_value_part(stored)}
 
 
@@ -188,10 +190,14 @@ def _session_row(key: Windowed[Any], stored: Any) -> dict[str, Any]:
     }
 
 
-def _as_join_store(entries: list[dict[str, Any]]) -> tuple[str, list[dict[str, Any]]]:
+def _as_join_store(
+    entries: list[dict[str, Any]], persistent: bool
+) -> tuple[str, list[dict[str, Any]]]:
     """Kafka Streams shows the plain window stores of its joins as stores with timestamps and
-    headers, where the timestamp is unknown."""
-    return "timestamped_window_headers", [{**entry, "ts": -1} for entry in entries]
+    headers. Their timestamp is unknown on disk, and that of the window in memory."""
+    return "timestamped_window_headers", [
+        {**entry, "ts": -1 if persistent else entry["start"]} for entry in entries
+    ]
 
 
 def _is_known(value: Any) -> bool:

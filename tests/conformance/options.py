@@ -4,6 +4,7 @@ and the configuration of a case."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from conformance.cases import BadCase, Case
@@ -71,7 +72,8 @@ def join_windows(spec: Spec) -> JoinWindows:
     """The windows of a join; the bound that is not negative is set first."""
     diff = spec.get("diff", 0)
     if spec.get("legacy"):
-        made = JoinWindows.of(diff, grace=spec.get("grace", max(_DAY_MS - 2 * diff, 0)))
+        grace = spec.get("grace", max(_DAY_MS - 2 * diff, 0))
+        made = JoinWindows(diff, diff, grace, eager=True)
     else:
         made = JoinWindows.of(diff, grace=spec.get("grace", 0))
     after_first = spec.get("before", 0) < 0

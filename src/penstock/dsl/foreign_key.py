@@ -107,12 +107,12 @@ def _add_registration(
     parts.add(sender, left.node)
     wrapper = Deferred(lambda defaults: subscription_serde(defaults.key(left.key)))
     sink = StreamSink(
-        name=parts.next("-subscription-registration-sink", "KSTREAM-SINK-"), topic=topic,
+        name=parts.next("-subscription-registration-sink", "KTABLE-SINK-"), topic=topic,
         key=right.key, value=wrapper, partitioner=_single(partitioner),
     )
     parts.add(sink, sender)
     source = StreamSource(
-        name=parts.next("-subscription-registration-source", "KSTREAM-SOURCE-"),
+        name=parts.next("-subscription-registration-source", "KTABLE-SOURCE-"),
         topics=frozenset((topic,)), ordered_topics=(topic,), key=right.key, value=wrapper,
     )
     parts.add(source, sink)
@@ -166,14 +166,14 @@ def _add_response(
     said.internal_topics.append(InternalTopic(topic))
     wrapper = Deferred(lambda defaults: response_serde(defaults.value(right.value)))
     sink = StreamSink(
-        name=parts.next("-subscription-response-sink", "KSTREAM-SINK-"), topic=topic,
+        name=parts.next("-subscription-response-sink", "KTABLE-SINK-"), topic=topic,
         key=left.key, value=wrapper,
         partitioner=response_partition if partitioner is None else _single(partitioner),
     )
     parts.add(sink, answer)
     parts.add(sink, foreign)
     source = StreamSource(
-        name=parts.next("-subscription-response-source", "KSTREAM-SOURCE-"),
+        name=parts.next("-subscription-response-source", "KTABLE-SOURCE-"),
         topics=frozenset((topic,)), ordered_topics=(topic,), key=left.key, value=wrapper,
     )
     parts.add(source, sink)

@@ -301,7 +301,7 @@ def _add_stream_join(
         f"{other_number if base is None else base + other_suffix}-store", windows, options, "other"
     )
     shared = None
-    if kind != "inner":
+    if kind != "inner" and not windows.eager:
         shared = SharedJoinSpec.named_after(this_number, windows, options, outer=outer)
     if base is None:
         for spec in (this_spec, other_spec, shared):

@@ -60,7 +60,8 @@ class TimeWindowedKStream(Generic[K, V]):
         """How many records each key has had in each window."""
         place = self._grouping.place
         wanted = as_materialized(store, step=name or "count")
-        if wanted is not None and wanted.store_name is None:
+        unnamed = wanted is not None and wanted.store_name is None
+        if unnamed and not isinstance(self._windows, SlidingWindows):
             place.said.names.store(STREAM_AGGREGATE)
         return self._aggregated(
             STREAM_AGGREGATE, name, wanted, zero, count_up, Serdes.long()

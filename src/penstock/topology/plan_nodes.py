@@ -140,19 +140,15 @@ class StreamStep(PlanNode):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ProcessStep(PlanNode):
-    """A processor of the user (`process`, `process_values`) and its stores."""
+    """A processor of the user (`process`, `process_values`) and its stores.
+
+    Nothing is known of what it does to keys and values, so rules neither move a repartition up to
+    it nor keep one below it.
+    """
 
     supplier: Callable[[], Any]
     fixed_key: bool
     stores: tuple[str, ...] = ()
-
-    @property
-    def changes_key(self) -> bool:
-        return not self.fixed_key
-
-    @property
-    def changes_value(self) -> bool:
-        return True
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
