@@ -126,7 +126,7 @@ def _observed(expected: Any, got: Any, part: str) -> str | None:
 def _describe(expected: Any, got: Any, part: str) -> str | None:
     if expected == got or expected is None:
         return None
-    return _plain(expected.splitlines(), (got or "").splitlines(), part)
+    return _plain(expected.split("\n"), (got or "").split("\n"), part)
 
 
 def _dropped(expected: Any, got: Any, part: str) -> str | None:

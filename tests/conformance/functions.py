@@ -117,7 +117,7 @@ def long_argument(spec: dict[str, Any], name: str, default: int = 0) -> int:
 def compare(a: Any, b: Any) -> int:
     """Longs by number, anything else by the code units of its text."""
     if is_long(a) and is_long(b):
-        return (a > b) - (a < b)
+        return int(a > b) - int(a < b)
     x, y = code_units(text(a)), code_units(text(b))
     return (x > y) - (x < y)
 

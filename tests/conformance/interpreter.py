@@ -342,7 +342,7 @@ class Interpreter:
     def processor_api(self, topology: Topology, step: Step) -> None:
         """Take one step of the Processor API, on the topology that the DSL gave."""
         op, name, parents = step["op"], step.get("name", ""), step.get("parents", ())
-        half = {what: serde(step[what]) for what in ("key", "value") if step.get(what)}
+        half: dict[str, Any] = self._options(step, "key", "value")
         if op == "papi_source":
             extractor = timestamp_extractor(step["ts"]) if "ts" in step else None
             readers = {f"{what}_deserializer": given for what, given in half.items()}
@@ -382,7 +382,7 @@ def _joiner(step: Step) -> Callable[..., Any]:
     return function if step.get("with_key") else lambda left, right: function(None, left, right)
 
 
-def _branched(branch: Step, made: dict[str, Any]) -> Branched:
+def _branched(branch: Step, made: dict[str, Any]) -> Branched[Any, Any]:
     options = {"name": branch["name"]} if "name" in branch else {}
     if "consume_to" in branch:
         return Branched(consumer=lambda stream: stream.to(branch["consume_to"]), **options)

@@ -4,7 +4,6 @@ and the configuration of a case."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from conformance.cases import BadCase, Case
@@ -44,7 +43,8 @@ def timestamp_extractor(spec: Any) -> Callable[[Any, int], int]:
     """An extractor of (record, the partition's time so far)."""
     own = own_timestamp(spec)
     if own is None:
-        return _KAFKAS_EXTRACTORS[name_of(spec)]()
+        kafkas: Callable[[Any, int], int] = _KAFKAS_EXTRACTORS[name_of(spec)]()
+        return kafkas
     return lambda record, partition_time: own(record.value, partition_time)
 
 
@@ -126,7 +126,7 @@ def store_type(kind: str) -> StoreType:
     return StoreType.IN_MEMORY if kind == "in_memory" else StoreType.ROCKS_DB
 
 
-def materialized(spec: Spec) -> Materialized:
+def materialized(spec: Spec) -> Materialized[Any, Any]:
     """How an operator keeps its result."""
     options: dict[str, Any] = {what: serde(spec[what]) for what in ("key", "value") if what in spec}
     if "supplier" in spec:
@@ -146,7 +146,7 @@ def materialized(spec: Spec) -> Materialized:
 
 def store_builder(spec: Spec) -> Any:
     """A store that is added by itself."""
-    builders = {
+    builders: dict[Any, Any] = {
         "kv": Stores.key_value_store_builder,
         "timestamped_kv": Stores.timestamped_key_value_store_builder,
         "versioned": Stores.versioned_key_value_store_builder,

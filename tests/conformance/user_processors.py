@@ -268,7 +268,7 @@ def count_up(store: Any, key: Any) -> int:
 
 def stored_value(store: Any, key: Any) -> Any:
     """The plain value of a key in a plain, timestamped or versioned store."""
-    stored = None if key is None else store.get(key)
+    stored: Any = None if key is None else store.get(key)
     return stored.value if hasattr(stored, "timestamp") else stored
 
 

@@ -8,7 +8,6 @@ serde does not go unnoticed.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
 from typing import Any
 
 from conformance.cases import BadCase
@@ -94,7 +93,7 @@ def _decode_windowed(spec: dict[str, Any], data: bytes) -> Any:
     return {"key": key, "start": start, "end": min(end, _LARGEST)}
 
 
-def _write_json(value: Any) -> bytes | None:
+def _write_json(value: Any) -> Any:
     if isinstance(value, JsonScalar) and value.value is None:
         return None
     if isinstance(value, (dict, list, bool, float, JsonScalar)):
@@ -117,4 +116,5 @@ def _write_picky(value: Any) -> bytes:
     return value.encode()
 
 
-_read_string: Callable[[bytes], str] = lambda data: bytes(data).decode(errors="replace")  # noqa: E731
+def _read_string(data: bytes) -> str:
+    return bytes(data).decode(errors="replace")

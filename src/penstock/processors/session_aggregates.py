@@ -31,7 +31,9 @@ class SessionAggregate:
     """An aggregate for each session; `emit_final` sends it once, when the session closes.
 
     A result's timestamp is the session's end. Updates that are sent at once carry no headers;
-    those of a cache or of closed sessions carry the headers of the record that caused them.
+    those of closed sessions carry the headers of the record that closed them. What a cache sends
+    carries the headers that the store keeps beside the aggregate, which are none, or if it keeps
+    none those of the record that wrote it.
     """
 
     store_name: str
@@ -88,9 +90,11 @@ class SessionAggregate:
     def _sender(self, store: Any, forward: Forward) -> Callable[[Any, Any, Any], None]:
         """Sends one update at once (session, new, old), unless a cache or the close will."""
         send_old = self.send_old
+        has_headers = store.has_headers
 
         def flushed(session: Any, new: Any, old: Any, timestamp: int, headers: Headers) -> None:
-            forward(session, change_of((new, old, True)), session.window.end, headers)
+            sent = NO_HEADERS if has_headers else headers
+            forward(session, change_of((new, old, True)), session.window.end, sent)
 
         def send(session: Any, new: Any, old: Any) -> None:
             sent_old = old if send_old else None

@@ -28,12 +28,12 @@ class StreamJoinWindow:
 
     def attach(self, node: NodeContext, forward: Forward) -> Forward:
         """The function that processes a record in this task."""
-        put = node.store(self.store_name).put
+        keep = node.store(self.store_name).keep
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             forward(key, value, timestamp, headers)
             if key is not None:
-                put(key, value, timestamp)
+                keep(key, value, timestamp, headers)
 
         return process
 
@@ -73,7 +73,7 @@ class StreamStreamJoin:
 
     def _attach_at_once(self, node: NodeContext, forward: Forward) -> Forward:
         before, after = self._reach()
-        fetch = node.store(self.other_store).fetch
+        partners = node.store(self.other_store).partners
         combine = oriented(self.joiner, with_key=self.with_key, reverse=self.side == "right")
         drop, count = node.drop, node.count
         outer, unmatched = self.outer, f"unmatched-{self.side}"
@@ -85,7 +85,7 @@ class StreamStreamJoin:
             matched = 0
             if key is not None:
                 since, until = max(0, timestamp - before), max(0, timestamp + after)
-                for start, other in fetch(key, since, until):
+                for start, other in partners(key, since, until):
                     matched += 1
                     forward(
                         key, combine(key, value, other),
@@ -104,7 +104,7 @@ class StreamStreamJoin:
     ) -> Forward:
         before, after = self._reach()
         outer, is_left = self.outer, self.side == "left"
-        fetch = node.store(self.other_store).fetch
+        partners = node.store(self.other_store).partners
         combine = oriented(self.joiner, with_key=self.with_key, reverse=not is_left)
         drop, count = node.drop, node.count
         waiting = shared.open(node)
@@ -127,7 +127,7 @@ class StreamStreamJoin:
             until = max(0, timestamp + after)
             matched = 0
             raw_key = b""
-            for start, other in fetch(key, max(0, timestamp - before), until):
+            for start, other in partners(key, max(0, timestamp - before), until):
                 if not matched:
                     raw_key = key_to_bytes(key)
                 matched += 1
@@ -209,7 +209,7 @@ class StreamSelfJoin:
     def attach(self, node: NodeContext, forward: Forward) -> Forward:
         """The function that processes a record in this task."""
         before, after, retention = self.before_ms, self.after_ms, self.retention_ms
-        fetch = node.store(self.store_name).fetch
+        partners = node.store(self.store_name).partners
         combine = oriented(self.joiner, with_key=self.with_key)
         drop, count = node.drop, node.count
         seen = node.clock(f"{node.name}:stream-time")
@@ -222,13 +222,13 @@ class StreamSelfJoin:
             seen.time = max(seen.time, timestamp)
             pending = timestamp > seen.time - retention + 1
             matched = int(pending)
-            for start, other in fetch(key, max(0, timestamp - before), max(0, timestamp + after)):
+            for start, other in partners(key, max(0, timestamp - before), max(0, timestamp + after)):
                 matched += 1
                 forward(
                     key, combine(key, value, other),
                     start if start > timestamp else timestamp, headers,
                 )
-            for start, other in fetch(key, max(0, timestamp - after), max(0, timestamp + before)):
+            for start, other in partners(key, max(0, timestamp - after), max(0, timestamp + before)):
                 matched += 1
                 if pending and start > timestamp:
                     pending = False

@@ -42,6 +42,8 @@ class SessionStore(TypedStore, Generic[K, V]):
     sessions if it is in memory.
     """
 
+    #: Whether headers are kept beside the aggregates.
+    has_headers = False
     _format: Format = PLAIN
 
     def __init__(self, supplier: SessionSupplier, options: StoreOptions) -> None:
@@ -200,6 +202,7 @@ def _layout(supplier: SessionSupplier) -> Layout:
 class SessionStoreWithHeaders(SessionStore[K, AggregationWithHeaders[V]]):
     """Aggregates with headers. Operators (`plain`) write none."""
 
+    has_headers = True
     _format = SESSION_HEADERS
     _plain: PlainSessionView[K, V]
 
@@ -223,6 +226,8 @@ class SessionStoreWithHeaders(SessionStore[K, AggregationWithHeaders[V]]):
 
 class PlainSessionView(SessionStore[K, V]):
     """A store with headers, seen as one without: what is written has none."""
+
+    has_headers = True
 
     def __init__(self, store: SessionStoreWithHeaders[K, V]) -> None:
         super().__init__(store._supplier, store._options)

@@ -146,6 +146,15 @@ class WindowStore(TypedStore, Generic[K, V]):
         """The store as operators use it, without headers."""
         return self
 
+    def keep(self, key: K, value: Any, timestamp: int, headers: Headers) -> None:
+        """Keep a record of a stream for those it will be joined with."""
+        self.put(key, value, timestamp)
+
+    def partners(self, key: K, since: int, until: int) -> Iterable[tuple[int, Any]]:
+        """The records that were kept for a key: (timestamp, value) by time."""
+        found: Iterable[tuple[int, Any]] = self.fetch(key, since, until)
+        return found
+
     def _bind(self) -> None:
         """Make what operators call for every record, with everything bound."""
 
@@ -345,6 +354,16 @@ class PlainWindowView(TimestampedWindowStore[K, V]):
         self.load = store.load
         self.save = store.save
         self.set_flush_listener = store.set_flush_listener  # type: ignore[method-assign]
+
+    def keep(self, key: K, value: Any, timestamp: int, headers: Headers) -> None:
+        """Keep a record of a stream, with its headers."""
+        kept = None if value is None else ValueTimestampHeaders(value, timestamp, headers)
+        self._store.put(key, kept, timestamp)
+
+    def partners(self, key: K, since: int, until: int) -> Iterable[tuple[int, Any]]:
+        """The records that were kept for a key: (timestamp, value) by time."""
+        for start, kept in self.fetch(key, since, until):
+            yield start, kept.value
 
     def _encode(self, value: ValueAndTimestamp[V]) -> bytes | None:
         return self._store._encode(ValueTimestampHeaders(value.value, value.timestamp))

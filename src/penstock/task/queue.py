@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice, repeat
 from typing import Any, NamedTuple
 
 from penstock.errors import StreamsException
 from penstock.processors.base import Forward
-from penstock.record import Headers
+from penstock.record import NO_HEADERS, Headers
 from penstock.serdes import Serde
 from penstock.task.failures import Failures
+from penstock.task.runtime import Runtime
 from penstock.timestamps import ConsumedRecord, FailOnInvalidTimestamp
+
+#: How many records are taken between two looks at the task's budget.
+CHUNK = 1024
 
 
 class RawRecord(NamedTuple):
@@ -26,112 +32,230 @@ class RawRecord(NamedTuple):
     headers: Headers
 
 
-class Head(NamedTuple):
-    """The first record of a queue, deserialized. `corrupted`: there only to be passed over."""
+@dataclass(frozen=True)
+class RecordRange:
+    """A range of a partition, column by column.
 
-    raw: RawRecord
-    key: Any
-    value: Any
-    timestamp: int
-    corrupted: bool = False
+    `cut`: the partition has more records behind the range, so that when it runs empty the task
+    must not go on with other partitions as if there were none.
+    """
+
+    offsets: Sequence[int]
+    timestamps: Sequence[int]
+    keys: Sequence[bytes | None]
+    values: Sequence[bytes | None]
+    #: None if no record has headers.
+    headers: Sequence[Headers] | None = None
+    cut: bool = False
+
+    def rows(self, topic: str, partition: int) -> Iterator[tuple[Any, ...]]:
+        """The records as `RawRecord` has them, without making objects of them."""
+        return zip(
+            repeat(topic), repeat(partition), self.offsets, self.timestamps, self.keys,
+            self.values, repeat(NO_HEADERS) if self.headers is None else self.headers,
+            strict=False,
+        )
+
+
+@dataclass(frozen=True)
+class QueueSource:
+    """The source node of a queue: its name, serdes, timestamp extractor and way into the task."""
+
+    name: str
+    serdes: tuple[Serde[Any], Serde[Any]]
+    extract: Callable[[ConsumedRecord, int], int]
+    forward: Forward
+    failures: Failures
 
 
 class RecordQueue:
     """A queue of raw records whose first one is always deserialized.
 
-    `time` is the timestamp of the first record, by which queues are ordered; `partition_time` the
-    largest that was taken.
+    `has_head` says whether there is a first one; `time` is its timestamp, by which queues are
+    ordered, and its other parts stand beside it. `partition_time` is the largest timestamp taken.
+    A first record that is only there to be passed over is `corrupted`.
     """
 
     __slots__ = (
-        "_drop", "_extract", "_failures", "_name", "_plain_time", "_raw", "_read_key",
-        "_read_value", "forward", "head", "next_offset", "partition", "partition_time", "time",
-        "topic",
+        "_extract", "_failures", "_feeds", "_plain_time", "_read_key", "_read_value", "_runtime",
+        "corrupted", "cut", "forward", "has_head", "key", "name", "next_offset", "partition",
+        "partition_time", "raw", "taken", "time", "topic", "value",
     )
 
     def __init__(
-        self, topic: str, partition: int, name: str, serdes: tuple[Serde[Any], Serde[Any]],
-        extract: Callable[[ConsumedRecord, int], int], forward: Forward, failures: Failures,
-        drop: Callable[[str], None],
+        self, topic: str, partition: int, source: QueueSource, runtime: Runtime
     ) -> None:
         self.topic = topic
         self.partition = partition
-        self.forward = forward
-        self.head: Head | None = None
+        self.name = source.name
+        self.forward = source.forward
+        self.has_head = False
+        self.corrupted = False
+        self.raw: Any = None
+        self.key: Any = None
+        self.value: Any = None
         self.time = -1
         self.partition_time = -1
+        #: Where to go on: behind the last record that was taken; -1 if none was.
         self.next_offset = -1
-        self._name = name
-        self._read_key = serdes[0].deserialize
-        self._read_value = serdes[1].deserialize
-        self._extract = extract
-        self._plain_time = type(extract) is FailOnInvalidTimestamp
-        self._failures = failures
-        self._drop = drop
-        self._raw: deque[RawRecord] = deque()
+        self.taken = 0
+        self.cut = False
+        self._read_key = source.serdes[0].deserialize
+        self._read_value = source.serdes[1].deserialize
+        self._extract = source.extract
+        self._plain_time = type(source.extract) is FailOnInvalidTimestamp
+        self._failures = source.failures
+        self._runtime = runtime
+        self._feeds: deque[Iterator[Any]] = deque()
 
-    def __len__(self) -> int:
-        return len(self._raw) + (self.head is not None)
+    def add(self, records: Iterable[Any]) -> None:
+        """Put records (each as `RawRecord` has it) at the end."""
+        self._feeds.append(iter(records))
+        if not self.has_head:
+            self.next_head()
 
-    def add(self, records: Iterable[RawRecord]) -> None:
-        """Put records at the end."""
-        self._raw.extend(records)
-        if self.head is None:
-            self._update_head()
-
-    def take(self) -> Head:
-        """Remove and answer the first record; the next one is deserialized."""
-        head = self.head
-        assert head is not None
-        self.head = None
-        self.next_offset = head.raw.offset + 1
-        if head.timestamp > self.partition_time:
-            self.partition_time = head.timestamp
-        self._update_head()
-        return head
-
-    def _update_head(self) -> None:
-        raw = self._raw
-        skipped: RawRecord | None = None
-        while raw:
-            record = raw.popleft()
-            key, value = record.key, record.value
-            try:
-                if key is not None:
-                    key = self._read_key(key)
-                if value is not None:
-                    value = self._read_value(value)
-            except Exception as error:
-                self._failures.not_deserialized(
-                    self._name, ConsumedRecord(*record), error
-                )
-                skipped = record
-                continue
-            timestamp = record.timestamp
-            if not self._plain_time or timestamp < 0:
-                timestamp = self._timestamp(record, key, value)
-                if timestamp < 0:
-                    self._drop("negative extracted timestamp")
-                    skipped = record
-                    continue
-            self.head = Head(record, key, value, timestamp)
-            self.time = timestamp
-            return
+    def next_head(self) -> None:
+        """Deserialize the next record, or find that there is none."""
+        self.has_head = False
+        self.corrupted = False
+        skipped = None
+        feeds = self._feeds
+        while feeds:
+            for raw in feeds[0]:
+                if self._set_head(raw):
+                    return
+                skipped = raw
+            feeds.popleft()
         if skipped is not None:
-            self.head = Head(skipped, None, None, -1, corrupted=True)
+            self.has_head = self.corrupted = True
+            self.raw = skipped
             self.time = -1
 
-    def _timestamp(self, record: RawRecord, key: Any, value: Any) -> int:
-        consumed = ConsumedRecord(
-            record.topic, record.partition, record.offset, record.timestamp, key, value,
-            record.headers,
-        )
+    def _set_head(self, raw: Any) -> bool:
+        """Make a record the first one; False if it has to be skipped."""
+        _, _, _, timestamp, key, value, _ = raw
+        try:
+            if key is not None:
+                key = self._read_key(key)
+            if value is not None:
+                value = self._read_value(value)
+        except Exception as error:
+            self._failures.not_deserialized(self.name, ConsumedRecord(*raw), error)
+            return False
+        if not self._plain_time or timestamp < 0:
+            timestamp = self._timestamp(raw, key, value)
+            if timestamp < 0:
+                self._runtime.drop("negative extracted timestamp")
+                return False
+        self.has_head = True
+        self.raw = raw
+        self.key = key
+        self.value = value
+        self.time = timestamp
+        return True
+
+    def process_chunk(self) -> bool:
+        """Push the next records through the task, as many as fit into a chunk.
+
+        Only when no other queue has records. False if this one has none left.
+        """
+        runtime = self._runtime
+        current = runtime.current
+        forward = self.forward
+        read_key, read_value = self._read_key, self._read_value
+        plain_time = self._plain_time
+        schedules = runtime.stream_schedules
+        self._process_head()
+        stream_time, partition_time = runtime.stream_time, self.partition_time
+        current.topic, current.partition = self.topic, self.partition
+        while self._feeds:
+            taken = 0
+            offset = self.next_offset - 1
+            for raw in islice(self._feeds[0], CHUNK):
+                _, _, offset, timestamp, raw_key, raw_value, headers = raw
+                taken += 1
+                try:
+                    key = None if raw_key is None else read_key(raw_key)
+                    value = None if raw_value is None else read_value(raw_value)
+                except Exception as error:
+                    self._failures.not_deserialized(self.name, ConsumedRecord(*raw), error)
+                    continue
+                if not plain_time or timestamp < 0:
+                    self.partition_time = partition_time
+                    timestamp = self._timestamp(raw, key, value)
+                    if timestamp < 0:
+                        runtime.drop("negative extracted timestamp")
+                        continue
+                if timestamp > partition_time:
+                    partition_time = timestamp
+                    if timestamp > stream_time:
+                        runtime.stream_time = stream_time = timestamp
+                current.offset = offset
+                current.timestamp = timestamp
+                current.headers = headers
+                current.raw_key = raw_key
+                current.raw_value = raw_value
+                forward(key, value, timestamp, headers)
+                due = schedules.next_due
+                if due is not None and due <= stream_time:
+                    schedules.fire(stream_time, runtime.punctuate)
+                    current.topic, current.partition = self.topic, self.partition
+            self.taken += taken
+            self.has_head = False
+            self.partition_time = partition_time
+            self.next_offset = offset + 1
+            if taken == CHUNK:
+                return True
+            self._feeds.popleft()
+        return False
+
+    def _process_head(self) -> None:
+        """Process the record that is deserialized already."""
+        if self.has_head:
+            self.take()
+            if not self.corrupted:
+                self.process_taken()
+            self.has_head = False
+
+    def take(self) -> None:
+        """Count the first record as taken; its parts stay until `next_head`."""
+        self.next_offset = self.raw[2] + 1
+        self.taken += 1
+        time = self.time
+        if time > self.partition_time:
+            self.partition_time = time
+        if time > self._runtime.stream_time:
+            self._runtime.stream_time = time
+
+    def process_taken(self) -> None:
+        """Push the first record through the task."""
+        self.process(self.raw, self.key, self.value, self.time)
+
+    def process(self, raw: Any, key: Any, value: Any, timestamp: int) -> None:
+        """Push a record through the task, then fire what its time makes due."""
+        runtime = self._runtime
+        current = runtime.current
+        (
+            current.topic, current.partition, current.offset, _, current.raw_key,
+            current.raw_value, current.headers,
+        ) = raw
+        current.timestamp = timestamp
+        self.forward(key, value, timestamp, current.headers)
+        schedules = runtime.stream_schedules
+        due = schedules.next_due
+        if due is not None and due <= runtime.stream_time:
+            schedules.fire(runtime.stream_time, runtime.punctuate)
+
+    def _timestamp(self, raw: Any, key: Any, value: Any) -> int:
+        topic, partition, offset, timestamp, _, _, headers = raw
+        consumed = ConsumedRecord(topic, partition, offset, timestamp, key, value, headers)
         try:
             return self._extract(consumed, self.partition_time)
         except StreamsException:
             raise
         except Exception as error:
             raise StreamsException(
-                f"The timestamp extractor failed for the record at topic {record.topic}, "
-                f"partition {record.partition}, offset {record.offset}: {error}"
+                f"The timestamp extractor of {self.name} failed for the record at topic {topic}, "
+                f"partition {partition}, offset {offset}: {error}"
             ) from error
+

@@ -12,13 +12,17 @@ from penstock.processors.base import Clock
 from penstock.record import Current, Headers, TaskId
 from penstock.stores.cache import RecordCache
 from penstock.stores.inner import OpenInner, memory
-from penstock.task.punctuation import Schedules
+from penstock.task.punctuation import Schedule, Schedules
 from penstock.task.result import LoggedChange, TaskState
 
 
 def one_partition(topic: str) -> int:
     """Every topic has one partition, as under Kafka's test driver."""
     return 1
+
+
+def _no_punctuation(schedule: Schedule, now: int) -> None:
+    raise AssertionError("a punctuation outside of a task")
 
 
 @dataclass
@@ -35,6 +39,8 @@ class Environment:
     #: The wall clock of the batch.
     now: int = 0
     state_dir: str = ""
+    #: A batch ends early when what it wants to write is about this large; None: no limit.
+    max_result_bytes: int | None = None
 
 
 class Runtime:
@@ -71,6 +77,8 @@ class Runtime:
         #: True while processors are set up: there is no record yet.
         self.starting = True
         self.starts: list[tuple[str, Callable[[], object]]] = []
+        #: Calls one punctuator at a time; set by the task.
+        self.punctuate: Callable[[Schedule, int], None] = _no_punctuation
         self.closings: list[Callable[[], object]] = []
         self._clocks = {name: Clock(time) for name, time in state.clocks.items()}
         self._changelogs = changelogs

@@ -6,8 +6,8 @@ A task changes nothing outside of itself. What it wants to happen is in the `Tas
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 
 from penstock.errors import ConfigException, ProcessingFailedException, StreamsException
 from penstock.record import NO_HEADERS, RecordContext, TaskId
@@ -18,7 +18,7 @@ from penstock.task.collector import Collector
 from penstock.task.failures import Failures, NodeFailed
 from penstock.task.heap import TimeHeap
 from penstock.task.punctuation import Schedule
-from penstock.task.queue import Head, RawRecord, RecordQueue
+from penstock.task.queue import CHUNK, QueueSource, RawRecord, RecordQueue, RecordRange
 from penstock.task.result import TaskResult, TaskState
 from penstock.task.runtime import Environment, Runtime
 from penstock.topology.java_order import hash_order
@@ -55,10 +55,9 @@ class Task:
         self._partition_times = dict(state.partition_times)
         self._queues: dict[Partition, RecordQueue] = {}
         self._waiting: TimeHeap[RecordQueue] = TimeHeap()
-        self._offsets: dict[Partition, int] = {}
         #: When an empty queue has been waited for long enough (max.task.idle.ms).
         self._deadlines: dict[Partition, int] = {}
-        self._started = False
+        self.runtime.punctuate = self._punctuate
         self._open_stores(state)
 
     # ---- life --------------------------------------------------------------------------------
@@ -93,7 +92,6 @@ class Task:
                 )
                 action()
         runtime.starting = False
-        self._started = True
         self._check_source_serdes()
 
     def _check_source_serdes(self) -> None:
@@ -112,11 +110,14 @@ class Task:
         extract = node.timestamp
         if extract is None:
             extract = self.blueprint.config.timestamp_extractor()
-        serdes = self._serdes[source]
-        bound = (serdes[0].for_topic(topic, True), serdes[1].for_topic(topic, False))
+        key, value = self._serdes[source]
         queue = RecordQueue(
-            topic, partition, source, bound, extract, self._sources[source], self._failures,
-            self.runtime.drop,
+            topic, partition,
+            QueueSource(
+                source, (key.for_topic(topic, True), value.for_topic(topic, False)), extract,
+                self._sources[source], self._failures,
+            ),
+            self.runtime,
         )
         queue.partition_time = self._partition_times.get((topic, partition), -1)
         self._queues[topic, partition] = queue
@@ -133,9 +134,9 @@ class Task:
     def add_records(self, partition: Partition, records: Iterable[RawRecord]) -> None:
         """Put records at the end of their partition's queue."""
         queue = self._queues[partition]
-        was_empty = queue.head is None
+        was_empty = not queue.has_head
         queue.add(records)
-        if was_empty and queue.head is not None:
+        if was_empty and queue.has_head:
             self._waiting.add(queue)
 
     @property
@@ -144,14 +145,12 @@ class Task:
         return bool(self._waiting.items)
 
     def may_process(self, wall: int) -> bool:
-        """Whether a record may be taken now, or an empty queue is still waited for."""
+        """Whether a record may be taken now, or an empty queue is still waited for (M3)."""
         idle_ms = self.blueprint.config.max_task_idle_ms
-        if idle_ms < 0:
-            return True
-        if idle_ms == 0:
+        if idle_ms <= 0:
             return True
         for partition, queue in self._queues.items():
-            if queue.head is not None:
+            if queue.has_head:
                 self._deadlines.pop(partition, None)
             elif wall < self._deadlines.setdefault(partition, wall + idle_ms):
                 return False
@@ -159,56 +158,93 @@ class Task:
 
     def process_next(self, wall: int) -> None:
         """Take the record with the smallest time and push it through the nodes."""
+        self.runtime.system_time = wall
         queue = self._waiting.take()
-        head = queue.take()
-        if queue.head is not None:
-            self._waiting.add(queue)
-        runtime = self.runtime
-        if head.timestamp > runtime.stream_time:
-            runtime.stream_time = head.timestamp
-        if not head.corrupted:
-            runtime.system_time = wall
-            self._process(queue, head)
-        self._offsets[queue.topic, queue.partition] = queue.next_offset
+        with self._blaming(queue):
+            queue.take()
+            raw, key, value, time, corrupted = (
+                queue.raw, queue.key, queue.value, queue.time, queue.corrupted
+            )
+            queue.next_head()
+            if queue.has_head:
+                self._waiting.add(queue)
+            if not corrupted:
+                queue.process(raw, key, value, time)
 
-    def _process(self, queue: RecordQueue, head: Head) -> None:
-        raw = head.raw
-        current = self.runtime.current
-        current.topic = raw.topic
-        current.partition = raw.partition
-        current.offset = raw.offset
-        current.timestamp = head.timestamp
-        current.headers = raw.headers
-        current.raw_key = raw.key
-        current.raw_value = raw.value
+    def run(self, ranges: Mapping[Partition, RecordRange]) -> TaskResult:
+        """One batch: due punctuations, then the records of all ranges by time, then the commit.
+
+        Ends when all ranges are used up, when a range that was cut runs empty (its next record
+        might be the earliest of all), or when the result is large enough.
+        """
+        runtime = self.runtime
+        self.punctuate_wall_clock(runtime.system_time)
+        for (topic, partition), records in ranges.items():
+            self._queues[topic, partition].cut = records.cut
+            self.add_records((topic, partition), records.rows(topic, partition))
+        waiting = self._waiting
+        while waiting.items and not self._is_full():
+            if len(waiting.items) > 1:
+                if not self._process_chunk_of_several():
+                    break
+                continue
+            queue = waiting.items[0]
+            with self._blaming(queue):
+                more = queue.process_chunk()
+            if not more:
+                waiting.items.clear()
+        return self.commit()
+
+    def _process_chunk_of_several(self) -> bool:
+        """Take records by time from several queues; False if a range that was cut ran empty."""
+        waiting = self._waiting
+        for _ in range(CHUNK):
+            queue = waiting.items[0]
+            self.process_next(self.runtime.system_time)
+            if not queue.has_head:
+                if queue.cut:
+                    return False
+                if len(waiting.items) < 2:
+                    return True
+        return True
+
+    def _is_full(self) -> bool:
+        """Whether the result has reached its budget; sizes are sampled."""
+        limit = self.runtime.environment.max_result_bytes
+        if limit is None:
+            return False
+        outputs, changes = self._collector.outputs, self.runtime.changelog
+        size = 0
+        for records in (outputs, changes):
+            sample = records[:: max(1, len(records) // 64)]
+            if sample:
+                each = sum(len(r.key or b"") + len(r.value or b"") for r in sample) / len(sample)
+                size += int(each * len(records))
+        return size >= limit
+
+    @contextmanager
+    def _blaming(self, queue: RecordQueue) -> Iterator[None]:
+        """Errors while a record is processed say which record it was."""
         try:
-            queue.forward(head.key, head.value, head.timestamp, raw.headers)
+            yield
         except NodeFailed as failure:
-            raise self._failed(failure.node, failure.cause, raw, head.key) from failure.cause
+            raise self._failed(failure.node, failure.cause) from failure.cause
         except StreamsException:
             raise
         except Exception as error:
-            raise self._failed(queue._name, error, raw, head.key) from error
+            raise self._failed(queue.name, error) from error
 
-    def _failed(
-        self, node: str, cause: BaseException, raw: RawRecord, key: Any
-    ) -> ProcessingFailedException:
+    def _failed(self, node: str, cause: BaseException) -> ProcessingFailedException:
+        current = self.runtime.current
         return ProcessingFailedException(
             f"Exception caught in process. taskId={self.task_id}, processor={node}, "
-            f"topic={raw.topic}, partition={raw.partition}, offset={raw.offset}, key={key!r}: "
+            f"topic={current.topic}, partition={current.partition}, offset={current.offset}: "
             f"{type(cause).__name__}: {cause}",
-            task_id=str(self.task_id), processor=node, topic=raw.topic, partition=raw.partition,
-            offset=raw.offset, key=key,
+            task_id=str(self.task_id), processor=node, topic=current.topic,
+            partition=current.partition, offset=current.offset, key=current.raw_key,
         )
 
     # ---- clocks ------------------------------------------------------------------------------
-
-    def punctuate_stream_time(self) -> None:
-        """Fire what is due by stream time."""
-        runtime = self.runtime
-        due = runtime.stream_schedules.next_due
-        if due is not None and runtime.stream_time >= 0 and due <= runtime.stream_time:
-            runtime.stream_schedules.fire(runtime.stream_time, self._punctuate)
 
     def punctuate_wall_clock(self, now: int) -> None:
         """Fire what is due by the wall clock."""
@@ -243,11 +279,15 @@ class Task:
         """Let the caches go and hand over all that the task wants to happen."""
         runtime = self.runtime
         self._flush()
-        for (topic, partition), queue in self._queues.items():
-            self._partition_times[topic, partition] = queue.partition_time
+        offsets = {}
+        for partition, queue in self._queues.items():
+            self._partition_times[partition] = queue.partition_time
+            if queue.taken:
+                offsets[partition] = queue.next_offset
+                queue.taken = 0
         outputs, changelog = list(self._collector.outputs), list(runtime.changelog)
         result = TaskResult(
-            self.task_id, outputs, changelog, dict(self._offsets), self._state(),
+            self.task_id, outputs, changelog, offsets, self._state(),
             runtime.wall_schedules.next_due, list(runtime.printed), runtime.all_counters(),
             runtime.commit_requested,
         )
@@ -255,7 +295,6 @@ class Task:
         runtime.changelog.clear()
         runtime.printed.clear()
         runtime.commit_requested = False
-        self._offsets.clear()
         return result
 
     def _flush(self) -> None:

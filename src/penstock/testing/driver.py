@@ -187,7 +187,6 @@ class TopologyTestDriver:
         task = self._task
         while task.has_records and task.may_process(self._wall):
             task.process_next(self._wall)
-            task.punctuate_stream_time()
             self._commit()
 
     def _commit(self) -> None:

@@ -1,0 +1,1 @@
+"""The orders application: counts, revenue, windows and store addresses of a retail chain."""
