@@ -13,7 +13,11 @@ import msgspec
 from penstock.errors import SerializationException
 from penstock.serde import wrong_type
 
-Functions = tuple[Callable[[Any], bytes], Callable[[bytes], Any]]
+#: Writes and reads with care, and the same without, where that is possible.
+Functions = tuple[
+    Callable[[Any], bytes], Callable[[bytes], Any],
+    Callable[[Any], bytes] | None, Callable[[bytes], Any] | None,
+]
 
 
 def json_functions(of: Any, *, sort_keys: bool) -> Functions:
@@ -48,7 +52,7 @@ def json_functions(of: Any, *, sort_keys: bool) -> Functions:
             what = "JSON" if of is None else f"a JSON {name}"
             raise SerializationException(f"The bytes are not {what}: {error}.") from error
 
-    return serialize, deserialize
+    return serialize, deserialize, encode if checked is None else None, decode
 
 
 def _of_model(of: Any, sort_keys: bool) -> Functions:
@@ -78,7 +82,7 @@ def _of_model(of: Any, sort_keys: bool) -> Functions:
                 f"The bytes are not a JSON {name}: {_complaint(error)}."
             ) from error
 
-    return serialize, deserialize
+    return serialize, deserialize, None, None
 
 
 def _complaint(error: Any) -> str:

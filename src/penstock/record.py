@@ -153,29 +153,77 @@ class TaskId(NamedTuple):
 class Current:
     """The record a task is working on right now; one for each task, changed in place.
 
+    `record` is the record as it was read: (topic, partition, offset, timestamp, key, value,
+    headers), with bytes. `timestamp` and `headers` are those of the record that is being passed
+    on, which may differ. `source` is `record` again, until something made of it has been sent:
+    from then on its bytes are not kept for a dead letter queue.
+
     Written by the task when it takes a record and by whoever forwards a record with another
     timestamp or other headers (who puts the former ones back afterwards). Read by stores (what
     goes to the changelog, what a cache entry remembers) and by user processors.
     """
 
-    __slots__ = ("headers", "offset", "partition", "raw_key", "raw_value", "timestamp", "topic")
+    __slots__ = ("headers", "record", "source", "timestamp")
+
+    record: tuple[Any, ...]
+    source: tuple[Any, ...] | None
+    timestamp: int
+    headers: Headers
 
     def __init__(self) -> None:
         self.set_context(NO_RECORD)
 
+    @property
+    def topic(self) -> str | None:
+        """The topic the record was read from."""
+        topic: str | None = self.record[0]
+        return topic
+
+    @property
+    def partition(self) -> int:
+        """The partition it was read from."""
+        partition: int = self.record[1]
+        return partition
+
+    @property
+    def offset(self) -> int:
+        """Its offset."""
+        offset: int = self.record[2]
+        return offset
+
+    @property
+    def raw_key(self) -> bytes | None:
+        """The bytes of its key."""
+        return None if self.source is None else self.source[4]
+
+    @property
+    def raw_value(self) -> bytes | None:
+        """The bytes of its value."""
+        return None if self.source is None else self.source[5]
+
     def context(self) -> RecordContext:
-        """A snapshot, to be kept with a buffered or cached record."""
+        """A snapshot, to be kept with a buffered record."""
+        topic, partition, offset = self.record[:3]
         return RecordContext(
-            self.topic, self.partition, self.offset, self.timestamp, self.headers,
-            self.raw_key, self.raw_value,
+            topic, partition, offset, self.timestamp, self.headers, self.raw_key, self.raw_value
         )
 
     def set_context(self, context: RecordContext) -> None:
         """Go on as if this were the record being processed."""
-        (
-            self.topic, self.partition, self.offset, self.timestamp, self.headers,
-            self.raw_key, self.raw_value,
-        ) = context
+        topic, partition, offset, timestamp, headers, raw_key, raw_value = context
+        self.record = self.source = (
+            topic, partition, offset, timestamp, raw_key, raw_value, headers
+        )
+        self.timestamp = timestamp
+        self.headers = headers
+
+    def saved(self) -> tuple[Any, ...]:
+        """What `restore` needs to put everything back."""
+        return self.record, self.source, self.timestamp, self.headers
+
+    def restore(self, saved: tuple[Any, ...]) -> None:
+        """Put back what `saved` answered."""
+        self.record, self.source, self.timestamp, self.headers = saved
 
 
 NO_RECORD = RecordContext(None, -1, -1, -1, NO_HEADERS)

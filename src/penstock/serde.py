@@ -36,6 +36,10 @@ class Serde(Generic[T]):
 
     serialize: Callable[[T], bytes]
     deserialize: Callable[[bytes], T]
+    #: The same for what is usual, perhaps faster. Whatever one of them raises says only that the
+    #: careful one is to be asked.
+    fast_serialize: Callable[[T], bytes] | None = None
+    fast_deserialize: Callable[[bytes], T] | None = None
 
     def __init__(
         self,
@@ -48,6 +52,24 @@ class Serde(Generic[T]):
         self.deserialize = deserialize
         self.name = name
         self.fixed_size = fixed_size
+
+    def made_fast(
+        self, serialize: Callable[[T], bytes] | None, deserialize: Callable[[bytes], T] | None
+    ) -> Serde[T]:
+        """This serde with fast functions."""
+        self.fast_serialize = serialize
+        self.fast_deserialize = deserialize
+        return self
+
+    @property
+    def writer(self) -> Callable[[T], bytes]:
+        """The fast function that writes, if there is one."""
+        return self.fast_serialize or self.serialize
+
+    @property
+    def reader(self) -> Callable[[bytes], T]:
+        """The fast function that reads, if there is one."""
+        return self.fast_deserialize or self.deserialize
 
     @staticmethod
     def of(serializer: Callable[[T], bytes], deserializer: Callable[[bytes], T]) -> Serde[T]:

@@ -147,7 +147,9 @@ def _void_deserialize(data: bytes) -> None:
     raise unreadable("A void has no bytes at all", data)
 
 
-_STRING: Serde[str] = _built_in("string", _string_serialize, _string_deserialize)
+_STRING: Serde[str] = _built_in("string", _string_serialize, _string_deserialize).made_fast(
+    str.encode, bytes.decode
+)
 _LONG: Serde[int] = _number("long", ">q", int)
 _INTEGER: Serde[int] = _number("integer", ">i", int)
 _SHORT: Serde[int] = _number("short", ">h", int)
@@ -225,11 +227,11 @@ def _list_of(inner: Serde[T]) -> Serde[list[T | None]]:
 
 
 def _json_of(of: Any, sort_keys: bool) -> Serde[Any]:
-    serialize, deserialize = json_functions(of, sort_keys=sort_keys)
+    serialize, deserialize, *fast = json_functions(of, sort_keys=sort_keys)
     name = "json" if of is None else f"json({getattr(of, '__name__', of)})"
     serde: Serde[Any] = Serde(serialize, deserialize, name)
     serde.recipe = (_json_of, (of, sort_keys))
-    return serde
+    return serde.made_fast(*fast)
 
 
 class Serdes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from conformance.cases import BadCase
@@ -123,12 +124,19 @@ class Interpreter:
             topics = step["topics"] if "topics" in step else step.get("topic", "")
         return self.builder.stream(topics, **self._consumed(step))
 
-    def _table(self, step: Step) -> Any:
+    def _table_options(self, step: Step) -> dict[str, Any]:
+        """Consumed is always passed, and its serdes, given or not, are those of the store."""
         options = {**self._consumed(step), **self._options(step, "store")}
+        if "store" in options:
+            options["store"] = replace(options["store"], key=None, value=None)
+        return options
+
+    def _table(self, step: Step) -> Any:
+        options = self._table_options(step)
         return self.builder.table(step.get("topic", ""), **options)
 
     def _global_table(self, step: Step) -> Any:
-        options = {**self._consumed(step), **self._options(step, "store")}
+        options = self._table_options(step)
         return self.builder.global_table(step.get("topic", ""), **options)
 
     def _add_store(self, step: Step) -> None:

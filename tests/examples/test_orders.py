@@ -56,7 +56,7 @@ def restaurant(moment: datetime = MOMENT) -> Order:
     )
 
 
-@pytest.fixture()
+@pytest.fixture
 def driver() -> Iterator[TopologyTestDriver]:
     with TopologyTestDriver(build()) as driver:
         yield driver

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from penstock.config import StreamsConfig
@@ -161,12 +162,18 @@ class StreamsBuilder:
         said = self._said
         if not isinstance(topic, str) or not topic:
             raise TopologyException(f"A table needs the name of its topic, not {topic!r}.")
-        wanted = as_materialized(store, step=name or f"table of {topic}") or Materialized()
+        given = as_materialized(store, step=name or f"table of {topic}")
+        if is_global and given is not None and given.store_name is None:
+            raise ValueError(
+                f"The store of the global table of topic {topic} needs a name: give it one, or "
+                "leave out store=."
+            )
+        wanted = given or Materialized()
         key = key if key is not None else wanted.key
         value = value if value is not None else wanted.value
         materialized, named = said.named_store(wanted, f"{topic}-")
-        materialized = materialized.with_serdes(key, value)
-        spec = KeyValueSpec(materialized)
+        # The store keeps what is read from the topic: its serdes are the topic's.
+        spec = KeyValueSpec(replace(materialized, key=key, value=value))
         if is_global and spec.is_versioned:
             raise TopologyException(
                 f"GlobalTables cannot be versioned; the store {spec.name} of topic {topic} is."

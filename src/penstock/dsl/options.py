@@ -213,8 +213,6 @@ class Suppressed:
                 "Until a window closes nothing may leave the buffer early: "
                 "use BufferConfig.unbounded() or shut_down_when_full()."
             )
-        if self.name is not None:
-            check_name(self.name)
 
     @classmethod
     def until_window_closes(

@@ -26,7 +26,6 @@ from penstock.processors.stateless import (
     key_and_value,
 )
 from penstock.serdes import Serde
-from penstock.topology.naming import check_name
 from penstock.topology.nodes import Partitioner, TopicNameExtractor
 from penstock.topology.plan import SourceTable
 from penstock.topology.plan_nodes import StreamSink, StreamStep, ToTable
@@ -160,11 +159,10 @@ class KStream(StreamJoins[K, V], StreamProcessing[K, V], Generic[K, V]):
         here = self._place
         if partitions is not None and partitions < 1:
             raise ValueError(f"A repartition needs at least one partition, not {partitions}.")
-        given = None if name is None else check_name(name)
-        base = given if given is not None else here.said.names.processor("KSTREAM-REPARTITION-")
+        base = name if name is not None else here.said.names.processor("KSTREAM-REPARTITION-")
         value_serde = value if value is not None else here.value
         node = here.said.repartition(
-            base, key, value_serde, given=given is not None, implied=False,
+            base, key, value_serde, given=name is not None, implied=False,
             partitioner=partitioner, partitions=partitions,
         )
         here.said.plan.add(node, here.node)
@@ -244,7 +242,7 @@ class KStream(StreamJoins[K, V], StreamProcessing[K, V], Generic[K, V]):
         if name is None and key is None and value is None:
             key, value = here.key, here.value
         place = Place(here.said, here.node, here.name, key, value, here.sources, here.rekeyed)
-        return KGroupedStream(place, None if name is None else check_name(name))
+        return KGroupedStream(place, name)
 
     def group_by(
         self,

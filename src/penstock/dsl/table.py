@@ -119,7 +119,10 @@ class KTable(TableJoins[K, V], Generic[K, V]):
             raise TopologyException(
                 f"{here.name}: suppress() is only supported for non-versioned KTables."
             )
-        step = suppressed.name or said.names.processor("KTABLE-SUPPRESS-")
+        if suppressed.name is not None:
+            step = suppressed.name
+        else:
+            step = said.names.processor("KTABLE-SUPPRESS-")
         until_close = suppressed.time_limit_ms is None
         wait_ms = suppressed.time_limit_ms
         if wait_ms is None:
@@ -185,10 +188,9 @@ class KTable(TableJoins[K, V], Generic[K, V]):
         wanted = self._wanted(store, name or "filter", "KTABLE-FILTER-")
         step = here.said.names.given_or_next(name, "KTABLE-FILTER-")
         function = key_value_function(predicate, step=step, what="the predicate")
-        if wanted is not None:
-            wanted = wanted.with_serdes(here.key, here.value)
         here.said.wants_old_values(self._id, force=False, by_filter=step)
-        value: AnySerde = here.value if wanted is None else wanted.value
+        # The table goes on with the serdes of its parent; the store does not take them over.
+        value: AnySerde = here.value if wanted is None or wanted.value is None else wanted.value
         return self._view(
             step, TableFilter(function, _LATER, negate), wanted, value, minds_versions=True
         )

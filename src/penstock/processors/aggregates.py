@@ -45,6 +45,8 @@ class StreamAggregate:
         store = node.store(self.store_name)
         load = TableStore(store).get
         write = row_writer(store, forward, self.send_old)
+        if store.is_caching:
+            return self._attach_caching(store, drop)
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             if key is None or value is None:
@@ -57,6 +59,27 @@ class StreamAggregate:
                 old, old_timestamp = row
                 timestamp = old_timestamp if old_timestamp > timestamp else timestamp
             write(key, aggregator(key, value, old), old, timestamp, headers)
+
+        return process
+
+    def _attach_caching(self, store: Any, drop: Callable[[str], None]) -> Forward:
+        """The same where the cache forwards: a row is read and written back, no more."""
+        initializer, aggregator = self.initializer, self.aggregator
+        row_of, load_row, save_row = store.row_of, store.load_row, store.save_row
+
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            if key is None or value is None:
+                drop("null key or value")
+                return
+            row = row_of(key)
+            found = load_row(row)
+            if found is None:
+                old = initializer()
+            else:
+                old, old_timestamp = found
+                if old_timestamp > timestamp:
+                    timestamp = old_timestamp
+            save_row(row, key, aggregator(key, value, old), timestamp)
 
         return process
 

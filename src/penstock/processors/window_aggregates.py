@@ -49,6 +49,8 @@ class WindowAggregate:
         store = node.store(self.store_name)
         load = store.load
         write = window_writer(store, forward, self.send_old, self.emit_final)
+        if store.is_caching and not self.emit_final:
+            return self._attach_caching(store, node)
         emit_closed = self._emitter(node, store, forward)
         windows_of = windows_by_time(self.windows)
         grace = self.windows.grace_period_ms
@@ -80,6 +82,39 @@ class WindowAggregate:
                 write(key, window, (new, old), result_timestamp, headers)
             if emit_final:
                 emit_closed(close_time, headers)
+
+        return process
+
+    def _attach_caching(self, store: Any, node: NodeContext) -> Forward:
+        """The same where the cache forwards: rows are read and written back, no more."""
+        initializer, aggregator = self.initializer, self.aggregator
+        row_of, load_row, save_row = store.row_of, store.load_row, store.save_row
+        drop = node.drop
+        windows_of = windows_by_time(self.windows)
+        grace = self.windows.grace_period_ms
+        observed = observed_time(node)
+
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            if key is None:
+                drop("null key")
+                return
+            if timestamp > observed.time:
+                observed.time = timestamp
+            close_time = observed.time - grace
+            for start, end in windows_of(timestamp):
+                if end <= close_time:
+                    drop("expired window")
+                    continue
+                row = row_of(key, start)
+                found = load_row(row)
+                result_timestamp = timestamp
+                if found is None:
+                    old = initializer()
+                else:
+                    old, old_timestamp = found
+                    if old_timestamp > timestamp:
+                        result_timestamp = old_timestamp
+                save_row(row, key, aggregator(key, value, old), result_timestamp)
 
         return process
 

@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from penstock.record import Current, RecordContext
+from penstock.record import Current
 from penstock.stores.cache import Entry, RecordCache
 from penstock.stores.layouts import Layout, Ranges, Span, selector
 from penstock.stores.overlay import merged
 from penstock.stores.rows import KeyRange, Row, Rows
 
-#: Hears physical key, new and old stored value, and the context of the record that wrote it.
-RowListener = Callable[[bytes, "bytes | None", "bytes | None", RecordContext], None]
+#: Hears physical key, new and old stored value, and the entry that was let go.
+RowListener = Callable[[bytes, "bytes | None", "bytes | None", Entry], None]
 
 #: More segments than this are not asked for one by one.
 _MANY_SEGMENTS = 64
@@ -34,9 +34,9 @@ class CachedRows:
         self, rows: Rows, cache: RecordCache, current: Current, layout: Layout | None
     ) -> None:
         self._rows = rows
-        self._current = current
-        self._layout = layout
-        self._cache = cache.store(self._flush, 0 if layout is None else layout.cache_bytes)
+        self.current = current
+        self.layout = layout
+        self.cache = cache.store(self._flush, 0 if layout is None else layout.cache_bytes)
         self._listener: RowListener | None = None
         self._send_old = False
         self._oldest = -1
@@ -49,7 +49,8 @@ class CachedRows:
             self.put = self._put_timed
 
     get: Callable[[bytes], bytes | None]
-    put: Callable[[bytes, bytes | None], None]
+    #: Writes a row; the entry it is in now.
+    put: Callable[[bytes, bytes | None], Entry]
 
     def set_listener(self, listener: RowListener, send_old: bool) -> None:
         """Who hears of what leaves the cache, and whether with old values."""
@@ -68,44 +69,45 @@ class CachedRows:
 
     def flush(self) -> None:
         """Let all changes go."""
-        self._cache.flush()
+        self.cache.flush()
 
     def clear(self) -> None:
         """Forget the cache, changes included."""
-        self._cache.clear()
+        self.cache.clear()
 
-    def _put(self, row: bytes, value: bytes | None) -> None:
-        self._cache.put(row, value, self._current.context())
+    def _put(self, row: bytes, value: bytes | None) -> Entry:
+        return self.cache.put(row, value, self.current)
 
-    def _put_timed(self, row: bytes, value: bytes | None) -> None:
-        time = self._layout.time(row)  # type: ignore[union-attr]
-        self._newest = max(self._newest, time)
+    def _put_timed(self, row: bytes, value: bytes | None) -> Entry:
+        time = self.layout.time(row)  # type: ignore[union-attr]
+        if time > self._newest:
+            self._newest = time
         if self._oldest < 0 or time < self._oldest:
             self._oldest = time
-        self._cache.put(row, value, self._current.context())
+        return self.cache.put(row, value, self.current)
 
     def _get(self, row: bytes) -> bytes | None:
-        entry = self._cache.get(row)
+        entry = self.cache.get(row)
         return self._rows.get(row) if entry is None else entry.value
 
     def _get_and_keep(self, row: bytes) -> bytes | None:
-        entry = self._cache.get(row)
+        entry = self.cache.get(row)
         if entry is not None:
             return entry.value
         value = self._rows.get(row)
         if value is not None:
-            self._cache.put(row, value, None)
+            self.cache.keep(row, value)
         return value
 
     def _cached(
         self, span: KeyRange | Span, reverse: bool
     ) -> list[tuple[bytes, bytes | None]]:
-        cache = self._cache
+        cache = self.cache
         if not len(cache):
             return []
         if isinstance(span, KeyRange):
             return cache.rows(span.start, span.end, reverse)
-        layout = self._layout
+        layout = self.layout
         assert layout is not None
         ranges = self._ranges(layout, span)
         belongs = selector(layout, span)
@@ -123,24 +125,23 @@ class CachedRows:
             return [(None, None)]
         return layout.ranges(span, self._oldest, newest)
 
-    def _flush(self, changes: list[tuple[bytes, Entry]]) -> None:
-        current = self._current
-        rows = self._rows
-        for row, entry in changes:
-            listener = self._listener
-            new = entry.value
-            context = entry.context
-            assert context is not None
-            old = None
-            if listener is not None and (new is None or self._send_old):
-                old = rows.get(row)
-            if listener is not None and new is None and old is None:
-                continue
-            before = current.context()
-            current.set_context(context)
-            try:
-                rows.put(row, new)
+    def _flush(self, changes: list[Entry]) -> None:
+        current, rows = self.current, self._rows
+        put, get = rows.put, rows.get
+        listener, send_old = self._listener, self._send_old
+        before = current.saved()
+        try:
+            for entry in changes:
+                row, new = entry.name, entry.value
+                old = None
+                if listener is not None and (new is None or send_old):
+                    old = get(row)
+                    if new is None and old is None:
+                        continue
+                current.record, current.source = entry.record, entry.source
+                current.timestamp, current.headers = entry.timestamp, entry.headers
+                put(row, new)
                 if listener is not None:
-                    listener(row, new, old if self._send_old else None, context)
-            finally:
-                current.set_context(before)
+                    listener(row, new, old if send_old else None, entry)
+        finally:
+            current.restore(before)

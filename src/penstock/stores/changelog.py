@@ -56,13 +56,11 @@ class LoggedRows:
 
         def put(row: bytes, stored: bytes | None) -> None:
             write(row, stored)
-            value, timestamp, headers = to_log(stored, current)
-            log_change(store, row, value, timestamp, headers)
+            log_change(store, row, *to_log(stored, current))
 
         def put_keyed(row: bytes, stored: bytes | None) -> None:
             write(row, stored)
-            value, timestamp, headers = to_log(stored, current)
-            log_change(store, changelog_key(row), value, timestamp, headers)  # type: ignore[misc]
+            log_change(store, changelog_key(row), *to_log(stored, current))  # type: ignore[misc]
 
         return put if changelog_key is None else put_keyed
 

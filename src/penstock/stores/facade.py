@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from penstock.errors import ConfigException, InvalidStateStoreException, StreamsException
-from penstock.record import Headers, RecordContext
+from penstock.record import Headers
 from penstock.serdes import Serde
 from penstock.stores.base import FlushListener, StoreContext
-from penstock.stores.caching import CachedRows
+from penstock.stores.caching import CachedRows, RowListener
 from penstock.stores.changelog import LoggedRows
 from penstock.stores.formats import Format
 from penstock.stores.inner import OpenInner
@@ -85,6 +85,11 @@ class TypedStore:
         if self._kept is not None:
             self._kept.set_clocks(clocks)
 
+    @property
+    def is_caching(self) -> bool:
+        """Whether updates wait in the record cache."""
+        return self._cached is not None
+
     def set_flush_listener(self, listener: FlushListener, send_old_values: bool) -> bool:
         """Let someone hear of what leaves the cache; False if there is none to hear of.
 
@@ -143,7 +148,7 @@ class TypedStore:
 
     def _row_listener(
         self, listener: FlushListener
-    ) -> Callable[[bytes, bytes | None, bytes | None, RecordContext], None]:
+    ) -> RowListener:
         """Turns what leaves the cache into typed keys and plain values."""
         raise NotImplementedError
 

@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterable, Iterator
 from struct import Struct
 from typing import Any, Generic, TypeVar
 
-from penstock.record import NO_HEADERS, Headers, RecordContext, ValueAndTimestamp, as_headers
+from penstock.record import NO_HEADERS, Headers, ValueAndTimestamp, as_headers
 from penstock.serdes import Serde
 from penstock.stores.base import FlushListener, StoreContext
+from penstock.stores.cache import Entry
+from penstock.stores.caching import RowListener
 from penstock.stores.facade import StoreOptions, TypedStore
 from penstock.stores.formats import (
     HEADERS,
@@ -24,6 +26,7 @@ from penstock.stores.iterators import StoreIterator
 from penstock.stores.overlay import Overlay
 from penstock.stores.rows import KeyRange, KeyValueRows, LruRows
 from penstock.stores.suppliers import KeyValueSupplier
+from penstock.stores.timestamped import LoadRow, SaveRow, header_rows, timestamped_rows
 from penstock.stores.values import ValueTimestampHeaders
 
 K = TypeVar("K")
@@ -176,14 +179,15 @@ class KeyValueStore(TypedStore, Generic[K, V]):
 
     def _row_listener(
         self, listener: FlushListener
-    ) -> Callable[[bytes, bytes | None, bytes | None, RecordContext], None]:
+    ) -> RowListener:
         key_of, split = self._deserialize_key, self._split
 
-        def hear(row: bytes, new: bytes | None, old: bytes | None, context: RecordContext) -> None:
-            value, timestamp = (None, None) if new is None else split(new)
+        def hear(row: bytes, new: bytes | None, old: bytes | None, entry: Entry) -> None:
+            key = key_of(row) if entry.key is None else entry.key
+            value, timestamp = entry.row or ((None, None) if new is None else split(new))
             listener(
-                key_of(row), value, None if old is None else split(old)[0],
-                context.timestamp if timestamp is None else timestamp, context.headers,
+                key, value, None if old is None else split(old)[0],
+                entry.timestamp if timestamp is None else timestamp, entry.headers,
             )
 
         return hear
@@ -203,24 +207,22 @@ class TimestampedKeyValueStore(KeyValueStore[K, ValueAndTimestamp[V]]):
     #: Writes (key, value, timestamp); a value of None deletes. For operators.
     save: Callable[[Any, Any, int], None]
 
+    #: The physical key of a key: what `load_row` and `save_row` take. For operators.
+    row_of: Callable[[Any], bytes]
+    load_row: LoadRow
+    save_row: SaveRow
+
     def _bind(self) -> None:
-        get, put = self._rows.get, self._rows.put
-        serialize_key, serialize = self._serialize_key, self._serialize_value
-        deserialize = self._deserialize_value
-        long_at, pack_long = _long_at, _pack_long
+        self.row_of = row_of = self._serialize_key
+        self.load_row, self.save_row = load_row, save_row = timestamped_rows(
+            self._rows, self._cached, self._serialize_value, self._deserialize_value
+        )
 
         def load(key: Any) -> tuple[Any, int] | None:
-            stored = get(serialize_key(key))
-            if stored is None:
-                return None
-            value = deserialize(stored[8:])
-            return None if value is None else (value, long_at(stored, 0)[0])
+            return load_row(row_of(key))
 
         def save(key: Any, value: Any, timestamp: int) -> None:
-            put(
-                serialize_key(key),
-                None if value is None else pack_long(timestamp) + serialize(value),
-            )
+            save_row(row_of(key), key, value, timestamp)
 
         self.load = load
         self.save = save
@@ -248,6 +250,9 @@ class TimestampedKeyValueStoreWithHeaders(KeyValueStore[K, ValueTimestampHeaders
 
     load: Callable[[Any], tuple[Any, int] | None]
     save: Callable[[Any, Any, int], None]
+    row_of: Callable[[Any], bytes]
+    load_row: LoadRow
+    save_row: SaveRow
 
     @property
     def plain(self) -> Any:
@@ -255,23 +260,16 @@ class TimestampedKeyValueStoreWithHeaders(KeyValueStore[K, ValueTimestampHeaders
         return self._plain
 
     def _bind(self) -> None:
-        get, put = self._rows.get, self._rows.put
-        serialize_key, serialize = self._serialize_key, self._serialize_value
-        split = self._split
-        no_headers = write_headers(NO_HEADERS)
+        self.row_of = row_of = self._serialize_key
+        self.load_row, self.save_row = load_row, save_row = header_rows(
+            self._rows, self._serialize_value, self._split
+        )
 
         def load(key: Any) -> tuple[Any, int] | None:
-            stored = get(serialize_key(key))
-            if stored is None:
-                return None
-            value, timestamp = split(stored)
-            return None if value is None else (value, timestamp)
+            return load_row(row_of(key))
 
         def save(key: Any, value: Any, timestamp: int) -> None:
-            stored = None
-            if value is not None:
-                stored = no_headers + _pack_long(timestamp) + serialize(value)
-            put(serialize_key(key), stored)
+            save_row(row_of(key), key, value, timestamp)
 
         self.load = load
         self.save = save
@@ -304,11 +302,13 @@ class PlainKeyValueView(TimestampedKeyValueStore[K, V]):
         self._store = store
         self._rows = store._rows
         self._kept = store._kept
+        self._cached = store._cached
         self._serialize_key = store._serialize_key
         self._deserialize_key = store._deserialize_key
         self._serialize_value = store._serialize_value
         self.load = store.load
         self.save = store.save
+        self.row_of, self.load_row, self.save_row = store.row_of, store.load_row, store.save_row
         self.set_flush_listener = store.set_flush_listener  # type: ignore[method-assign]
 
     def _encode(self, value: ValueAndTimestamp[V]) -> bytes | None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from penstock.record import RecordContext, as_headers
+from penstock.record import as_headers
 from penstock.stores.base import FlushListener, StoreContext
+from penstock.stores.cache import Entry
+from penstock.stores.caching import RowListener
 from penstock.stores.facade import StoreOptions, TypedStore, null_key
 from penstock.stores.formats import (
     PLAIN,
@@ -179,13 +180,13 @@ class SessionStore(TypedStore, Generic[K, V]):
 
     def _row_listener(
         self, listener: FlushListener
-    ) -> Callable[[bytes, bytes | None, bytes | None, RecordContext], None]:
+    ) -> RowListener:
         windowed, value_of = self._windowed_key, self._plain_value
 
-        def hear(row: bytes, new: bytes | None, old: bytes | None, context: RecordContext) -> None:
+        def hear(row: bytes, new: bytes | None, old: bytes | None, entry: Entry) -> None:
             listener(
                 windowed(row), None if new is None else value_of(new),
-                None if old is None else value_of(old), context.timestamp, context.headers,
+                None if old is None else value_of(old), entry.timestamp, entry.headers,
             )
 
         return hear

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from struct import Struct
 from typing import Any, Generic, TypeVar
 
-from penstock.record import NO_HEADERS, Headers, RecordContext, ValueAndTimestamp, as_headers
+from penstock.record import NO_HEADERS, Headers, ValueAndTimestamp, as_headers
 from penstock.stores.base import FlushListener, StoreContext
+from penstock.stores.cache import Entry
+from penstock.stores.caching import RowListener
 from penstock.stores.facade import StoreOptions, TypedStore
 from penstock.stores.formats import (
     HEADERS,
@@ -24,6 +26,7 @@ from penstock.stores.layouts import MAX_TIME, KeyFirst, Layout, Span, TimeFirstW
 from penstock.stores.overlay import Overlay
 from penstock.stores.rows import Retention, TimedRows
 from penstock.stores.suppliers import MIN_SEGMENT_MS, WindowSupplier
+from penstock.stores.timestamped import LoadRow, SaveRow, header_rows, timestamped_rows
 from penstock.stores.values import ValueTimestampHeaders
 from penstock.windows import Window, Windowed, instant_ms
 
@@ -216,14 +219,20 @@ class WindowStore(TypedStore, Generic[K, V]):
 
     def _row_listener(
         self, listener: FlushListener
-    ) -> Callable[[bytes, bytes | None, bytes | None, RecordContext], None]:
+    ) -> RowListener:
         windowed, split = self._windowed_key, self._split
+        time, size_ms = self._layout.time, self.window_size_ms
 
-        def hear(row: bytes, new: bytes | None, old: bytes | None, context: RecordContext) -> None:
-            value, timestamp = (None, None) if new is None else split(new)
+        def hear(row: bytes, new: bytes | None, old: bytes | None, entry: Entry) -> None:
+            if entry.key is None:
+                key = windowed(row)
+            else:
+                start = time(row)
+                key = Windowed(entry.key, Window(start, min(start + size_ms, MAX_TIME)))
+            value, timestamp = entry.row or ((None, None) if new is None else split(new))
             listener(
-                windowed(row), value, None if old is None else split(old)[0],
-                context.timestamp if timestamp is None else timestamp, context.headers,
+                key, value, None if old is None else split(old)[0],
+                entry.timestamp if timestamp is None else timestamp, entry.headers,
             )
 
         return hear
@@ -246,27 +255,27 @@ class TimestampedWindowStore(WindowStore[K, ValueAndTimestamp[V]]):
     load: Callable[[Any, int], tuple[Any, int] | None]
     #: Writes (key, value, timestamp, start); a value of None deletes. For operators.
     save: Callable[[Any, Any, int, int], None]
+    #: The physical key of (key, start): what `load_row` and `save_row` take. For operators.
+    row_of: Callable[[Any, int], bytes]
+    load_row: LoadRow
+    save_row: SaveRow
 
     def _bind(self) -> None:
-        get, put = self._rows.get, self._rows.put
-        serialize_key, serialize = self._serialize_key, self._serialize_value
-        deserialize = self._deserialize_value
-        encode = self._layout.encode
-        long_at, pack_long = _long_at, _pack_long
+        serialize_key, encode = self._serialize_key, self._layout.encode
+        self.load_row, self.save_row = load_row, save_row = timestamped_rows(
+            self._rows, self._cached, self._serialize_value, self._deserialize_value
+        )
+
+        def row_of(key: Any, start: int) -> bytes:
+            return encode(serialize_key(key), start, 0)
 
         def load(key: Any, start: int) -> tuple[Any, int] | None:
-            stored = get(encode(serialize_key(key), start, 0))
-            if stored is None:
-                return None
-            value = deserialize(stored[8:])
-            return None if value is None else (value, long_at(stored, 0)[0])
+            return load_row(encode(serialize_key(key), start, 0))
 
         def save(key: Any, value: Any, timestamp: int, start: int) -> None:
-            put(
-                encode(serialize_key(key), start, 0),
-                None if value is None else pack_long(timestamp) + serialize(value),
-            )
+            save_row(encode(serialize_key(key), start, 0), key, value, timestamp)
 
+        self.row_of = row_of
         self.load = load
         self.save = save
 
@@ -293,6 +302,9 @@ class TimestampedWindowStoreWithHeaders(WindowStore[K, ValueTimestampHeaders[V]]
 
     load: Callable[[Any, int], tuple[Any, int] | None]
     save: Callable[[Any, Any, int, int], None]
+    row_of: Callable[[Any, int], bytes]
+    load_row: LoadRow
+    save_row: SaveRow
 
     @property
     def plain(self) -> Any:
@@ -300,24 +312,21 @@ class TimestampedWindowStoreWithHeaders(WindowStore[K, ValueTimestampHeaders[V]]
         return self._plain
 
     def _bind(self) -> None:
-        get, put = self._rows.get, self._rows.put
-        serialize_key, serialize = self._serialize_key, self._serialize_value
-        encode, split = self._layout.encode, self._split
-        no_headers = write_headers(NO_HEADERS)
+        serialize_key, encode = self._serialize_key, self._layout.encode
+        self.load_row, self.save_row = load_row, save_row = header_rows(
+            self._rows, self._serialize_value, self._split
+        )
+
+        def row_of(key: Any, start: int) -> bytes:
+            return encode(serialize_key(key), start, 0)
 
         def load(key: Any, start: int) -> tuple[Any, int] | None:
-            stored = get(encode(serialize_key(key), start, 0))
-            if stored is None:
-                return None
-            value, timestamp = split(stored)
-            return None if value is None else (value, timestamp)
+            return load_row(row_of(key, start))
 
         def save(key: Any, value: Any, timestamp: int, start: int) -> None:
-            stored = None
-            if value is not None:
-                stored = no_headers + _pack_long(timestamp) + serialize(value)
-            put(encode(serialize_key(key), start, 0), stored)
+            save_row(row_of(key, start), key, value, timestamp)
 
+        self.row_of = row_of
         self.load = load
         self.save = save
         self._plain = PlainWindowView(self)
@@ -348,11 +357,13 @@ class PlainWindowView(TimestampedWindowStore[K, V]):
         self._store = store
         self._rows = store._rows
         self._kept = store._kept
+        self._cached = store._cached
         self._serialize_key = store._serialize_key
         self._deserialize_key = store._deserialize_key
         self._serialize_value = store._serialize_value
         self.load = store.load
         self.save = store.save
+        self.row_of, self.load_row, self.save_row = store.row_of, store.load_row, store.save_row
         self.set_flush_listener = store.set_flush_listener  # type: ignore[method-assign]
 
     def keep(self, key: K, value: Any, timestamp: int, headers: Headers) -> None:

@@ -155,10 +155,10 @@ def _switch(
     process: Forward, current: Current, key: Any, value: Any, timestamp: int, headers: Headers
 ) -> None:
     """Process a record as the current one, and put the former one back."""
-    before = (current.timestamp, current.headers, current.raw_key, current.raw_value)
+    before = (current.timestamp, current.headers, current.source)
     current.timestamp = timestamp
     current.headers = headers
     try:
         process(key, value, timestamp, headers)
     finally:
-        current.timestamp, current.headers, current.raw_key, current.raw_value = before
+        current.timestamp, current.headers, current.source = before

@@ -12,7 +12,6 @@ from penstock.processors.base import Forward
 from penstock.record import Current, Headers, RecordContext
 from penstock.serdes import Serde
 from penstock.task.failures import Failures
-from penstock.task.result import Output
 from penstock.topology.nodes import Partitioner, SinkNode
 from penstock.windowed_serdes import WindowedSerde
 
@@ -24,7 +23,8 @@ class Collector:
     """
 
     def __init__(self, current: Current, partitions_of: Callable[[str], int | None]) -> None:
-        self.outputs: list[Output] = []
+        #: Each as `Output` has it; plain tuples, because there are many.
+        self.outputs: list[tuple[Any, ...]] = []
         self.null_keys_sent = 0
         self._current = current
         self._partitions_of = partitions_of
@@ -35,9 +35,7 @@ class Collector:
         if partition is None:
             partition = self._default_partition(record.topic, record.key)
         self.outputs.append(
-            Output(
-                record.topic, partition, record.key, record.value, record.timestamp, record.headers
-            )
+            (record.topic, partition, record.key, record.value, record.timestamp, record.headers)
         )
 
     def attach_sink(
@@ -76,8 +74,8 @@ class Collector:
                 raw_key, raw_value = encoded
                 if partition is None:
                     partition = self._default_partition(target, raw_key)
-                current.raw_key = current.raw_value = None
-                outputs.append(Output(target, partition, raw_key, raw_value, timestamp, headers))
+                current.source = None
+                outputs.append((target, partition, raw_key, raw_value, timestamp, headers))
 
         if topic is not None and node.partitioner is None and not isinstance(
             key_serde, WindowedSerde
@@ -90,13 +88,14 @@ class Collector:
         failures: Failures,
     ) -> Forward:
         """The common case: a fixed topic, partitioned by the bytes of the key."""
-        write_key, write_value = key_serde.serialize, value_serde.serialize
+        write_key, write_value = key_serde.writer, value_serde.writer
         encode = _encoder(name, key_serde, value_serde, failures)
         current, append = self._current, self.outputs.append
         default_partition = self._default_partition
         single = self._partitions_of(topic) == 1
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            # What fails here is done again with care, so that the handler hears the real reason.
             try:
                 raw_key = None if key is None else write_key(key)
                 raw_value = None if value is None else write_value(value)
@@ -105,9 +104,9 @@ class Collector:
                 if encoded is None:
                     return
                 raw_key, raw_value = encoded
-            current.raw_key = current.raw_value = None
+            current.source = None
             partition = 0 if single else default_partition(topic, raw_key)
-            append(Output(topic, partition, raw_key, raw_value, timestamp, headers))
+            append((topic, partition, raw_key, raw_value, timestamp, headers))
 
         return process
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 from penstock.config import StreamsConfig
+from penstock.errors import StreamsException
 from penstock.record import TaskId
 from penstock.task.assembly import assemble
 from penstock.task.blueprint import Blueprint
@@ -66,12 +67,14 @@ class GlobalState:
             )
             self.runtime.drop("deserialization error")
             return
+        if record.timestamp < 0:
+            raise StreamsException(
+                f"A record of global topic {record.topic} has the invalid timestamp "
+                f"{record.timestamp}. It is offset {record.offset} of partition {record.partition}."
+            )
         current = self.runtime.current
-        current.topic, current.partition, current.offset = (
-            record.topic, record.partition, record.offset
-        )
+        current.record = current.source = record
         current.timestamp, current.headers = record.timestamp, record.headers
-        current.raw_key, current.raw_value = record.key, record.value
         try:
             forward(key, value, record.timestamp, record.headers)
         except NodeFailed as failure:

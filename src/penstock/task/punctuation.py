@@ -9,6 +9,10 @@ from penstock.processors.api import PunctuationType
 from penstock.task.heap import TimeHeap
 
 
+#: Later than any time.
+NEVER = 2**63
+
+
 class ScheduleState(NamedTuple):
     """A schedule as it is kept between batches: which one it is, when it is due next."""
 
@@ -60,8 +64,8 @@ class Schedules:
         self._heap: TimeHeap[Schedule] = TimeHeap()
         self._all: list[Schedule] = []
         self._known = {(state.node, state.number): state for state in known}
-        #: The earliest due time, for a check without a call; None if nothing is scheduled.
-        self.next_due: int | None = None
+        #: The earliest due time, for a check without a call; `NEVER` if nothing is scheduled.
+        self.next_due = NEVER
 
     def add(
         self, node: str, number: int, interval_ms: int, punctuator: Callable[[int], object],
@@ -104,4 +108,4 @@ class Schedules:
 
     def _update(self) -> None:
         first = self._heap.peek()
-        self.next_due = None if first is None else first.time
+        self.next_due = NEVER if first is None else first.time

@@ -77,7 +77,7 @@ class RecordQueue:
     """
 
     __slots__ = (
-        "_extract", "_failures", "_feeds", "_plain_time", "_read_key", "_read_value", "_runtime",
+        "_extract", "_failures", "_feeds", "_plain_time", "_runtime", "_source",
         "corrupted", "cut", "forward", "has_head", "key", "name", "next_offset", "partition",
         "partition_time", "raw", "taken", "time", "topic", "value",
     )
@@ -100,8 +100,7 @@ class RecordQueue:
         self.next_offset = -1
         self.taken = 0
         self.cut = False
-        self._read_key = source.serdes[0].deserialize
-        self._read_value = source.serdes[1].deserialize
+        self._source = source
         self._extract = source.extract
         self._plain_time = type(source.extract) is FailOnInvalidTimestamp
         self._failures = source.failures
@@ -134,11 +133,12 @@ class RecordQueue:
     def _set_head(self, raw: Any) -> bool:
         """Make a record the first one; False if it has to be skipped."""
         _, _, _, timestamp, key, value, _ = raw
+        read_key, read_value = self._source.serdes
         try:
             if key is not None:
-                key = self._read_key(key)
+                key = read_key.deserialize(key)
             if value is not None:
-                value = self._read_value(value)
+                value = read_value.deserialize(value)
         except Exception as error:
             self._failures.not_deserialized(self.name, ConsumedRecord(*raw), error)
             return False
@@ -161,13 +161,12 @@ class RecordQueue:
         """
         runtime = self._runtime
         current = runtime.current
-        forward = self.forward
-        read_key, read_value = self._read_key, self._read_value
+        forward, set_head = self.forward, self._set_head
+        read_key, read_value = (serde.reader for serde in self._source.serdes)
         plain_time = self._plain_time
         schedules = runtime.stream_schedules
         self._process_head()
         stream_time, partition_time = runtime.stream_time, self.partition_time
-        current.topic, current.partition = self.topic, self.partition
         while self._feeds:
             taken = 0
             offset = self.next_offset - 1
@@ -177,29 +176,24 @@ class RecordQueue:
                 try:
                     key = None if raw_key is None else read_key(raw_key)
                     value = None if raw_value is None else read_value(raw_value)
-                except Exception as error:
-                    self._failures.not_deserialized(self.name, ConsumedRecord(*raw), error)
-                    continue
-                if not plain_time or timestamp < 0:
+                    careful = not plain_time or timestamp < 0
+                except Exception:
+                    careful = True
+                if careful:
                     self.partition_time = partition_time
-                    timestamp = self._timestamp(raw, key, value)
-                    if timestamp < 0:
-                        runtime.drop("negative extracted timestamp")
+                    if not set_head(raw):
                         continue
+                    key, value, timestamp = self.key, self.value, self.time
                 if timestamp > partition_time:
                     partition_time = timestamp
                     if timestamp > stream_time:
                         runtime.stream_time = stream_time = timestamp
-                current.offset = offset
+                current.record = current.source = raw
                 current.timestamp = timestamp
                 current.headers = headers
-                current.raw_key = raw_key
-                current.raw_value = raw_value
                 forward(key, value, timestamp, headers)
-                due = schedules.next_due
-                if due is not None and due <= stream_time:
+                if schedules.next_due <= stream_time:
                     schedules.fire(stream_time, runtime.punctuate)
-                    current.topic, current.partition = self.topic, self.partition
             self.taken += taken
             self.has_head = False
             self.partition_time = partition_time
@@ -235,15 +229,12 @@ class RecordQueue:
         """Push a record through the task, then fire what its time makes due."""
         runtime = self._runtime
         current = runtime.current
-        (
-            current.topic, current.partition, current.offset, _, current.raw_key,
-            current.raw_value, current.headers,
-        ) = raw
+        current.record = current.source = raw
         current.timestamp = timestamp
-        self.forward(key, value, timestamp, current.headers)
+        current.headers = headers = raw[6]
+        self.forward(key, value, timestamp, headers)
         schedules = runtime.stream_schedules
-        due = schedules.next_due
-        if due is not None and due <= runtime.stream_time:
+        if schedules.next_due <= runtime.stream_time:
             schedules.fire(runtime.stream_time, runtime.punctuate)
 
     def _timestamp(self, raw: Any, key: Any, value: Any) -> int:

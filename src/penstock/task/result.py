@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from penstock.record import Headers, TaskId
 from penstock.task.punctuation import ScheduleState
@@ -13,7 +13,10 @@ FORMAT_VERSION = 1
 
 
 class Output(NamedTuple):
-    """A record for a topic, in the order in which the task wrote it."""
+    """A record for a topic, in the order in which the task wrote it.
+
+    A result holds plain tuples of this form; `Output._make` gives them names.
+    """
 
     topic: str
     partition: int
@@ -24,7 +27,7 @@ class Output(NamedTuple):
 
 
 class LoggedChange(NamedTuple):
-    """A record for the changelog of a store."""
+    """A record for the changelog of a store; in a result, a plain tuple of this form."""
 
     store: str
     key: bytes
@@ -55,8 +58,8 @@ class TaskResult:
     """One commit of one task. Nothing of it has happened yet."""
 
     task_id: TaskId
-    outputs: list[Output]
-    changelog: list[LoggedChange]
+    outputs: list[tuple[Any, ...]]
+    changelog: list[tuple[Any, ...]]
     #: (topic, partition) -> the offset to go on from: what was really consumed.
     offsets: dict[tuple[str, int], int]
     state: TaskState

@@ -13,7 +13,7 @@ from penstock.record import Current, Headers, TaskId
 from penstock.stores.cache import RecordCache
 from penstock.stores.inner import OpenInner, memory
 from penstock.task.punctuation import Schedule, Schedules
-from penstock.task.result import LoggedChange, TaskState
+from penstock.task.result import TaskState
 
 
 def one_partition(topic: str) -> int:
@@ -72,7 +72,8 @@ class Runtime:
         self.dropped = 0
         self.counters: dict[str, int] = {}
         self.printed: list[tuple[str | None, str]] = []
-        self.changelog: list[LoggedChange] = []
+        #: Each as `LoggedChange` has it.
+        self.changelog: list[tuple[Any, ...]] = []
         self.commit_requested = False
         #: True while processors are set up: there is no record yet.
         self.starting = True
@@ -106,7 +107,7 @@ class Runtime:
     ) -> None:
         """Append to a store's changelog, if it has one."""
         if self._changelogs.get(store) is not None:
-            self.changelog.append(LoggedChange(store, key, value, timestamp, headers))
+            self.changelog.append((store, key, value, timestamp, headers))
 
     def drop(self, reason: str) -> None:
         """Count a dropped record."""

@@ -6,8 +6,10 @@ A task changes nothing outside of itself. What it wants to happen is in the `Tas
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import NoReturn
 
 from penstock.errors import ConfigException, ProcessingFailedException, StreamsException
 from penstock.record import NO_HEADERS, RecordContext, TaskId
@@ -17,7 +19,7 @@ from penstock.task.blueprint import Blueprint
 from penstock.task.collector import Collector
 from penstock.task.failures import Failures, NodeFailed
 from penstock.task.heap import TimeHeap
-from penstock.task.punctuation import Schedule
+from penstock.task.punctuation import NEVER, Schedule
 from penstock.task.queue import CHUNK, QueueSource, RawRecord, RecordQueue, RecordRange
 from penstock.task.result import TaskResult, TaskState
 from penstock.task.runtime import Environment, Runtime
@@ -160,16 +162,19 @@ class Task:
         """Take the record with the smallest time and push it through the nodes."""
         self.runtime.system_time = wall
         queue = self._waiting.take()
-        with self._blaming(queue):
-            queue.take()
-            raw, key, value, time, corrupted = (
-                queue.raw, queue.key, queue.value, queue.time, queue.corrupted
-            )
-            queue.next_head()
-            if queue.has_head:
-                self._waiting.add(queue)
-            if not corrupted:
-                queue.process(raw, key, value, time)
+        queue.take()
+        raw, key, value, time, corrupted = (
+            queue.raw, queue.key, queue.value, queue.time, queue.corrupted
+        )
+        queue.next_head()
+        if queue.has_head:
+            self._waiting.add(queue)
+        if corrupted:
+            return
+        try:
+            queue.process(raw, key, value, time)
+        except Exception as error:
+            self._blame(queue, error)
 
     def run(self, ranges: Mapping[Partition, RecordRange]) -> TaskResult:
         """One batch: due punctuations, then the records of all ranges by time, then the commit.
@@ -177,8 +182,12 @@ class Task:
         Ends when all ranges are used up, when a range that was cut runs empty (its next record
         might be the earliest of all), or when the result is large enough.
         """
-        runtime = self.runtime
-        self.punctuate_wall_clock(runtime.system_time)
+        with _without_garbage_collection():
+            self._run(ranges)
+            return self.commit()
+
+    def _run(self, ranges: Mapping[Partition, RecordRange]) -> None:
+        self.punctuate_wall_clock(self.runtime.system_time)
         for (topic, partition), records in ranges.items():
             self._queues[topic, partition].cut = records.cut
             self.add_records((topic, partition), records.rows(topic, partition))
@@ -189,11 +198,11 @@ class Task:
                     break
                 continue
             queue = waiting.items[0]
-            with self._blaming(queue):
-                more = queue.process_chunk()
-            if not more:
-                waiting.items.clear()
-        return self.commit()
+            try:
+                if not queue.process_chunk():
+                    waiting.items.clear()
+            except Exception as error:
+                self._blame(queue, error)
 
     def _process_chunk_of_several(self) -> bool:
         """Take records by time from several queues; False if a range that was cut ran empty."""
@@ -218,21 +227,17 @@ class Task:
         for records in (outputs, changes):
             sample = records[:: max(1, len(records) // 64)]
             if sample:
-                each = sum(len(r.key or b"") + len(r.value or b"") for r in sample) / len(sample)
-                size += int(each * len(records))
+                each = sum(len(part) for row in sample for part in row if type(part) is bytes)
+                size += each * len(records) // len(sample)
         return size >= limit
 
-    @contextmanager
-    def _blaming(self, queue: RecordQueue) -> Iterator[None]:
-        """Errors while a record is processed say which record it was."""
-        try:
-            yield
-        except NodeFailed as failure:
-            raise self._failed(failure.node, failure.cause) from failure.cause
-        except StreamsException:
-            raise
-        except Exception as error:
-            raise self._failed(queue.name, error) from error
+    def _blame(self, queue: RecordQueue, error: Exception) -> NoReturn:
+        """Say which record was processed when an error was raised."""
+        if isinstance(error, NodeFailed):
+            raise self._failed(error.node, error.cause) from error.cause
+        if isinstance(error, StreamsException):
+            raise error
+        raise self._failed(queue.name, error) from error
 
     def _failed(self, node: str, cause: BaseException) -> ProcessingFailedException:
         current = self.runtime.current
@@ -279,6 +284,7 @@ class Task:
         """Let the caches go and hand over all that the task wants to happen."""
         runtime = self.runtime
         self._flush()
+        due = runtime.wall_schedules.next_due
         offsets = {}
         for partition, queue in self._queues.items():
             self._partition_times[partition] = queue.partition_time
@@ -288,7 +294,7 @@ class Task:
         outputs, changelog = list(self._collector.outputs), list(runtime.changelog)
         result = TaskResult(
             self.task_id, outputs, changelog, offsets, self._state(),
-            runtime.wall_schedules.next_due, list(runtime.printed), runtime.all_counters(),
+            None if due == NEVER else due, list(runtime.printed), runtime.all_counters(),
             runtime.commit_requested,
         )
         self._collector.outputs.clear()
@@ -329,6 +335,23 @@ class Task:
         for store in self.runtime.stores.values():
             if hasattr(store, "advance"):
                 store.advance()
+
+
+@contextmanager
+def _without_garbage_collection() -> Iterator[None]:
+    """Counting references is enough inside a batch, which is bounded.
+
+    A batch makes many objects that live until its end; looking through them again and again for
+    cycles costs more than the work itself.
+    """
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def partition_order(partitions: Iterable[Partition]) -> list[Partition]:

@@ -12,7 +12,7 @@ from penstock.record import NO_HEADERS, Headers, TaskId, as_headers
 from penstock.task.blueprint import Blueprint
 from penstock.task.global_state import GlobalState
 from penstock.task.queue import RawRecord
-from penstock.task.result import Output, TaskResult
+from penstock.task.result import LoggedChange, Output, TaskResult
 from penstock.task.runtime import Environment
 from penstock.task.task import Task, partition_order
 from penstock.testing.topics import TestInputTopic, TestOutputTopic
@@ -196,12 +196,12 @@ class TopologyTestDriver:
 
     def _take(self, result: TaskResult) -> None:
         self.printed_lines.extend(result.printed)
-        for change in result.changelog:
+        for change in map(LoggedChange._make, result.changelog):
             topic = f"{self._config.application_id}-{change.store}-changelog"
             self.queue_of(topic).append(
                 Output(topic, 0, change.key, change.value, change.timestamp, change.headers)
             )
-        for output in result.outputs:
+        for output in map(Output._make, result.outputs):
             self.queue_of(output.topic).append(output)
             queue = self._queue_of(output.topic)
             if queue is not None:

@@ -52,4 +52,4 @@ class NameCounter:
     def suffixed_or_next(self, name: str | None, suffix: str, prefix: str) -> str:
         """The user's name with a suffix, or a generated one; a number is used up either way."""
         generated = self.processor(prefix)
-        return generated if name is None else check_name(name + suffix)
+        return generated if name is None else check_name(check_name(name) + suffix)

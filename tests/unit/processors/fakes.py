@@ -93,6 +93,10 @@ class _Listening:
         self.send_old_values = send_old_values
         return self.caches
 
+    @property
+    def is_caching(self) -> bool:
+        return self.caches
+
 
 class FakeTimestampedStore(_Listening):
     """A timestamped key-value store."""
@@ -100,6 +104,15 @@ class FakeTimestampedStore(_Listening):
     def __init__(self, caches: bool = False) -> None:
         super().__init__(caches)
         self.rows: dict[Any, tuple[Any, int]] = {}
+
+    def row_of(self, key: Any) -> Any:
+        return key
+
+    def load_row(self, row: Any) -> tuple[Any, int] | None:
+        return self.load(row)
+
+    def save_row(self, row: Any, key: Any, value: Any, timestamp: int) -> None:
+        self.save(key, value, timestamp)
 
     def load(self, key: Any) -> tuple[Any, int] | None:
         return self.rows.get(key)
@@ -150,6 +163,15 @@ class FakeWindowStore(_Listening):
         super().__init__(caches)
         self.size = size
         self.rows: dict[tuple[int, Any], ValueAndTimestamp[Any]] = {}
+
+    def row_of(self, key: Any, start: int) -> Any:
+        return start, key
+
+    def load_row(self, row: Any) -> tuple[Any, int] | None:
+        return self.rows.get(row)
+
+    def save_row(self, row: Any, key: Any, value: Any, timestamp: int) -> None:
+        self.save(key, value, timestamp, row[0])
 
     def load(self, key: Any, start: int) -> tuple[Any, int] | None:
         return self.rows.get((start, key))

@@ -1,0 +1,84 @@
+"""What users read is true: the code runs and asserts what it says, commands and files exist."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+README = ROOT / "README.md"
+TESTING = ROOT / "docs" / "testing.md"
+BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\(([^)#]+)[^)]*\)")
+COMMAND = re.compile(r"(?:^|`)make (\w+)", re.MULTILINE)
+PAGES = sorted([
+    README, ROOT / "ARCHITECTURE.md",
+    *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md"),
+])
+
+
+def code(page: Path) -> str:
+    """The blocks of Python as one file, on the line numbers they have in the page."""
+    file = ""
+    text = page.read_text(encoding="utf-8")
+    for block in BLOCK.finditer(text):
+        file += "\n" * (text.count("\n", 0, block.start(1)) - file.count("\n")) + block[1]
+    return file
+
+
+def written(page: Path, folder: Path) -> Path:
+    file = folder / "tour.py"
+    file.write_text(code(page), encoding="utf-8")
+    return file
+
+
+def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        capture_output=True, text=True, check=False, timeout=120,
+    )
+
+
+def test_the_tour_runs_and_is_silent(tmp_path: Path) -> None:
+    ran = run("-W", "error", written(README, tmp_path))
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
+
+
+def test_the_code_of_the_page_on_testing_runs(tmp_path: Path) -> None:
+    # It shows errors, and these are logged.
+    ran = run("-W", "error", written(TESTING, tmp_path))
+    assert (ran.returncode, ran.stdout) == (0, ""), ran.stderr
+
+
+def test_the_pytest_of_the_tour_passes(tmp_path: Path) -> None:
+    tour = written(README, tmp_path)
+    ran = run("-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", tour)
+    assert ran.returncode == 0, ran.stdout
+    assert "3 passed" in ran.stdout
+
+
+def test_every_part_of_the_tour_is_there_and_asserts() -> None:
+    text = code(README)
+    for part in ("word_count()", ".suppress(", "prices.join(", "context.schedule(", "def test_"):
+        assert part in text
+    blocks = BLOCK.findall(README.read_text(encoding="utf-8"))
+    assert [block for block in blocks[1:] if "assert " not in block] == []
+
+
+def test_the_commands_exist() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    said = {name for page in PAGES for name in COMMAND.findall(page.read_text(encoding="utf-8"))}
+    assert {"demo", "test", "check", "bench"} <= said
+    for target in said:
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    links = [link for link in LINK.findall(text) if "://" not in link]
+    assert [link for link in links if not (page.parent / link).exists()] == []
