@@ -24,7 +24,7 @@ from penstock.processors.foreign_key_wire import (
     response_serde,
     subscription_serde,
 )
-from penstock.topology.deferred import Deferred, Defaults
+from penstock.topology.deferred import Defaults, Deferred
 from penstock.topology.nodes import InternalTopic, Partitioner
 from penstock.topology.plan import SourceTable
 from penstock.topology.plan_nodes import (

@@ -185,7 +185,7 @@ def add_aggregation(
 
 
 class KGroupedTable(Generic[K, V]):
-    """A table whose rows were mapped to groups: a row that changes is taken out and put in again."""
+    """A table whose rows were mapped to groups: a changed row is taken out and put in again."""
 
     def __init__(self, place: Place, name: str | None) -> None:
         self._place = place

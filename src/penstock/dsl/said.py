@@ -10,11 +10,14 @@ from typing import Any
 
 from penstock.config import StreamsConfig
 from penstock.dsl.options import Materialized
+from penstock.serdes import Serde
 from penstock.topology.naming import NameCounter
 from penstock.topology.nodes import InternalTopic, Partitioner
 from penstock.topology.plan import Demand, Plan, Reading
-from penstock.topology.plan_nodes import AnySerde, PlanNode, Repartition, repartition_node
+from penstock.topology.plan_nodes import PlanNode, Repartition, repartition_node
 
+#: A serde, or None for the configuration's default.
+AnySerde = Serde[Any] | None
 
 
 class Said:
@@ -39,7 +42,7 @@ class Said:
 
     def copartition(self, *sources: frozenset[str]) -> frozenset[str]:
         """The sources of all these must have equally many partitions; answers their union."""
-        union = frozenset().union(*sources)
+        union: frozenset[str] = frozenset().union(*sources)
         self.plan.copartitioned.append(union)
         return union
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
@@ -20,7 +19,12 @@ from penstock.topology.plan_nodes import (
     StreamJoin,
     StreamTableJoin,
 )
-from penstock.topology.store_specs import BufferSpec, JoinStoreOptions, JoinWindowSpec, SharedJoinSpec
+from penstock.topology.store_specs import (
+    BufferSpec,
+    JoinStoreOptions,
+    JoinWindowSpec,
+    SharedJoinSpec,
+)
 from penstock.windows import JoinWindows, to_ms
 
 if TYPE_CHECKING:

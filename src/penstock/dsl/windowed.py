@@ -207,7 +207,8 @@ class SessionWindowedKStream(Generic[K, V]):
         step = place.said.names.given_or_next(name, prefix)
         spec = SessionSpec(materialized, self._windows, self._emit)
         operator = SessionAggregate(
-            spec.name, self._windows, *functions, emit_final=self._emit is EmitStrategy.ON_WINDOW_CLOSE
+            spec.name, self._windows, *functions,
+            emit_final=self._emit is EmitStrategy.ON_WINDOW_CLOSE,
         )
         key = None if spec.key is None else WindowedSerdes.session_windowed(spec.key)
         return add_aggregation(

@@ -126,7 +126,9 @@ class Processor(Generic[KIn, VIn]):
 
     def process(self, record: Record[KIn, VIn]) -> None:
         """Called for every record."""
-        raise TypeError(f"{type(self).__name__} does not say what to do with a record: override process.")
+        raise TypeError(
+            f"{type(self).__name__} does not say what to do with a record: override process."
+        )
 
     def close(self) -> None:
         """Called at the end; stores are closed by the task."""
@@ -143,7 +145,9 @@ class FixedKeyProcessor(Generic[KIn, VIn]):
 
     def process(self, record: FixedKeyRecord[KIn, VIn]) -> None:
         """Called for every record."""
-        raise TypeError(f"{type(self).__name__} does not say what to do with a record: override process.")
+        raise TypeError(
+            f"{type(self).__name__} does not say what to do with a record: override process."
+        )
 
     def close(self) -> None:
         """Called at the end."""

@@ -19,6 +19,16 @@ from penstock.record import Current, Headers
 Forward = Callable[[Any, Any, int, Headers], None]
 
 
+#: Asks what becomes of a record for which a node failed: error, key, value, timestamp, headers.
+#: Raises, or returns if the record is to end in the node.
+Failed = Callable[[Exception, Any, Any, int, Headers], None]
+
+
+def raise_it(error: Exception, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+    """For a node whose errors are somebody else's affair."""
+    raise error
+
+
 class Clock:
     """A time that an operator has observed; kept from batch to batch by the task. -1: none yet."""
 
@@ -89,6 +99,22 @@ class Operator(Protocol):
     def attach(self, node: NodeContext, forward: Forward) -> Forward:
         """The function that processes a record in this task."""
         ...
+
+
+class PlainOperator:
+    """An operator that asks the user's function once and then forwards the record, or not.
+
+    It never changes timestamp or headers, and it tells `failed` by itself when the function
+    raises; so the task need not watch over it, which makes it cheaper.
+    """
+
+    __slots__ = ()
+
+    def attach(
+        self, node: NodeContext, forward: Forward, failed: Failed = raise_it
+    ) -> Forward:
+        """The function that processes a record in this task."""
+        raise TypeError(f"{type(self).__name__} does not say what it does.")
 
 
 class ValueGetter(Protocol):

@@ -10,31 +10,34 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from penstock.processors.base import Forward, NodeContext
+from penstock.processors.base import Failed, Forward, NodeContext, PlainOperator, raise_it
 from penstock.record import Headers
 
 _NULL_RESULT = "The provided KeyValueMapper returned null which is not allowed."
 
 
 @dataclass(frozen=True, slots=True)
-class Filter:
+class Filter(PlainOperator):
     """Passes on what the predicate accepts, or with `negate` what it refuses."""
 
     predicate: Callable[[Any, Any], bool]
     negate: bool = False
 
-    def attach(self, node: NodeContext, forward: Forward) -> Forward:
-        predicate = self.predicate
+    def attach(
+        self, node: NodeContext, forward: Forward, failed: Failed = raise_it
+    ) -> Forward:
+        predicate, negate = self.predicate, self.negate
 
-        def keep(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-            if predicate(key, value):
-                forward(key, value, timestamp, headers)
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            try:
+                if negate if predicate(key, value) else not negate:
+                    return
+            except Exception as error:
+                failed(error, key, value, timestamp, headers)
+                return
+            forward(key, value, timestamp, headers)
 
-        def keep_not(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-            if not predicate(key, value):
-                forward(key, value, timestamp, headers)
-
-        return keep_not if self.negate else keep
+        return process
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,37 +61,48 @@ class Map:
 
 
 @dataclass(frozen=True, slots=True)
-class SelectKey:
+class SelectKey(PlainOperator):
     """A new key; the value stays."""
 
     selector: Callable[[Any, Any], Any]
 
-    def attach(self, node: NodeContext, forward: Forward) -> Forward:
+    def attach(
+        self, node: NodeContext, forward: Forward, failed: Failed = raise_it
+    ) -> Forward:
         selector = self.selector
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-            forward(selector(key, value), value, timestamp, headers)
+            try:
+                new_key = selector(key, value)
+            except Exception as error:
+                failed(error, key, value, timestamp, headers)
+                return
+            forward(new_key, value, timestamp, headers)
 
         return process
 
 
 @dataclass(frozen=True, slots=True)
-class MapValues:
+class MapValues(PlainOperator):
     """A new value; `with_key` tells whether the function wants the key before it."""
 
     mapper: Callable[..., Any]
     with_key: bool = False
 
-    def attach(self, node: NodeContext, forward: Forward) -> Forward:
-        mapper = self.mapper
+    def attach(
+        self, node: NodeContext, forward: Forward, failed: Failed = raise_it
+    ) -> Forward:
+        mapper, with_key = self.mapper, self.with_key
 
-        def map_value(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-            forward(key, mapper(value), timestamp, headers)
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            try:
+                new_value = mapper(key, value) if with_key else mapper(value)
+            except Exception as error:
+                failed(error, key, value, timestamp, headers)
+                return
+            forward(key, new_value, timestamp, headers)
 
-        def map_with_key(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-            forward(key, mapper(key, value), timestamp, headers)
-
-        return map_with_key if self.with_key else map_value
+        return process
 
 
 @dataclass(frozen=True, slots=True)

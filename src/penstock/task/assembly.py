@@ -8,52 +8,67 @@ error in a sink is its parent's.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from penstock.errors import ConfigException, StreamsException
-from penstock.processors.base import Forward
+from penstock.processors.base import Failed, Forward, PlainOperator
 from penstock.record import Current, Headers
 from penstock.task.blueprint import Blueprint
 from penstock.task.collector import Collector
-from penstock.task.failures import Failures, NodeFailed, record_of
+from penstock.task.failures import Failures, NodeFailed
 from penstock.task.node import TaskNode, no_children
 from penstock.task.runtime import Runtime
 from penstock.topology.nodes import ProcessorNode, SinkNode, SourceNode
 
-#: Asks what to do about an error of a node: (node, error, key, value, timestamp, headers).
-Failed = Callable[[str, Exception, Any, Any, int, Headers], None]
+@dataclass(frozen=True)
+class Entry:
+    """How a parent calls a node. `watched` ones are asked about by whoever calls them."""
+
+    name: str
+    process: Forward
+    watched: bool
+    is_sink: bool = False
 
 
 def assemble(
     blueprint: Blueprint, runtime: Runtime, collector: Collector, failures: Failures
 ) -> dict[str, Forward]:
     """Attach all nodes; answers for each source the function that takes its records."""
-
-    def failed(
-        name: str, error: Exception, key: Any, value: Any, timestamp: int, headers: Headers
-    ) -> None:
-        failures.not_processed(name, error, record_of(key, value, timestamp, headers))
-
-    entries: dict[str, tuple[Forward, str | None]] = {}
+    entries: dict[str, Entry] = {}
     sources: dict[str, Forward] = {}
-    current = runtime.current
     for node in reversed(blueprint.nodes):
-        children = [(name, *entries[name]) for name in blueprint.children[node.name]]
+        children = [entries[name] for name in blueprint.children[node.name]]
         if isinstance(node, SinkNode):
-            entries[node.name] = (_sink(node, blueprint, runtime, collector, failures), None)
-            continue
-        forward = _forward([entry[1:] for entry in children], current, failed)
-        if isinstance(node, SourceNode):
-            sources[node.name] = forward
-            continue
-        context = TaskNode(node.name, runtime, blueprint.connected[node.name])
-        context.children = {
-            name: _forward([(entry, guard)], current, failed) for name, entry, guard in children
-        }
-        process = _operator(blueprint, node).attach(context, forward)
-        entries[node.name] = (process, node.name)
+            process = _sink(node, blueprint, runtime, collector, failures)
+            entries[node.name] = Entry(node.name, process, watched=False, is_sink=True)
+        elif isinstance(node, SourceNode):
+            # The task has just made the record the current one.
+            sources[node.name] = _unswitched(children, failures)
+        else:
+            entries[node.name] = _attached(node, children, blueprint, runtime, failures)
     return sources
+
+
+def _attached(
+    node: ProcessorNode, children: list[Entry], blueprint: Blueprint, runtime: Runtime,
+    failures: Failures,
+) -> Entry:
+    context = TaskNode(node.name, runtime, blueprint.connected[node.name])
+    operator = _operator(blueprint, node)
+    current = runtime.current
+    context.children = {
+        child.name: _switching([child], current, failures) for child in children
+    }
+    several_with_sink = len(children) > 1 and any(child.is_sink for child in children)
+    if isinstance(operator, PlainOperator) and not several_with_sink:
+        failed = failures.watcher(node.name)
+        forward = _unswitched(children, failures)
+        if children and children[0].is_sink:
+            forward = _watched(forward, failed)
+        return Entry(node.name, operator.attach(context, forward, failed), watched=False)
+    forward = _switching(children, current, failures)
+    return Entry(node.name, operator.attach(context, forward), watched=True)
 
 
 def _operator(blueprint: Blueprint, node: ProcessorNode) -> Any:
@@ -77,88 +92,54 @@ def _sink(
     return collector.attach_sink(node, topic, serdes, failures, runtime.drop)
 
 
-def _forward(
-    children: list[tuple[Forward, str | None]], current: Current, failed: Failed
-) -> Forward:
-    """One function that calls all children in order. A child's name is None if it is a sink."""
+def _unswitched(children: list[Entry], failures: Failures) -> Forward:
+    """Calls all children in order, for a node that forwards what it was given."""
     if not children:
         return no_children
-    if len(children) == 1:
-        process, name = children[0]
-        return _to_sink(process, current) if name is None else _to_one(
-            process, name, current, failed
-        )
-    return _to_several([_guarded(process, name, failed) for process, name in children], current)
-
-
-def _guarded(process: Forward, name: str | None, failed: Failed) -> Forward:
-    if name is None:
-        return process
-
-    def guarded(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-        try:
-            process(key, value, timestamp, headers)
-        except NodeFailed:
-            raise
-        except Exception as error:
-            failed(name, error, key, value, timestamp, headers)
-
-    return guarded
-
-
-def _to_one(process: Forward, name: str, current: Current, failed: Failed) -> Forward:
-    def switched(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-        _switch(guarded, current, key, value, timestamp, headers)
-
-    guarded = _guarded(process, name, failed)
+    calls = [
+        _watched(child.process, failures.watcher(child.name)) if child.watched else child.process
+        for child in children
+    ]
+    if len(calls) == 1:
+        return calls[0]
 
     def forward(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-        if timestamp != current.timestamp or headers is not current.headers:
-            return switched(key, value, timestamp, headers)
-        try:
-            process(key, value, timestamp, headers)
-        except NodeFailed:
-            raise
-        except Exception as error:
-            failed(name, error, key, value, timestamp, headers)
-        return None
+        for call in calls:
+            call(key, value, timestamp, headers)
 
     return forward
 
 
-def _to_sink(process: Forward, current: Current) -> Forward:
-    def forward(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-        if timestamp != current.timestamp or headers is not current.headers:
-            _switch(process, current, key, value, timestamp, headers)
-        else:
-            process(key, value, timestamp, headers)
-
-    return forward
-
-
-def _to_several(children: list[Forward], current: Current) -> Forward:
-    def to_all(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-        for child in children:
-            child(key, value, timestamp, headers)
+def _switching(children: list[Entry], current: Current, failures: Failures) -> Forward:
+    """Calls all children in order, while the record that is forwarded is the current one."""
+    if not children:
+        return no_children
+    to_all = _unswitched(children, failures)
 
     def forward(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-        if timestamp != current.timestamp or headers is not current.headers:
-            _switch(to_all, current, key, value, timestamp, headers)
+        if timestamp == current.timestamp and headers is current.headers:
+            to_all(key, value, timestamp, headers)
             return
-        for child in children:
-            child(key, value, timestamp, headers)
+        before = (current.timestamp, current.headers, current.source)
+        current.timestamp = timestamp
+        current.headers = headers
+        try:
+            to_all(key, value, timestamp, headers)
+        finally:
+            current.timestamp, current.headers, current.source = before
 
     return forward
 
 
-def _switch(
-    process: Forward, current: Current, key: Any, value: Any, timestamp: int, headers: Headers
-) -> None:
-    """Process a record as the current one, and put the former one back."""
-    before = (current.timestamp, current.headers, current.source)
-    current.timestamp = timestamp
-    current.headers = headers
-    try:
-        process(key, value, timestamp, headers)
-    finally:
-        current.timestamp, current.headers, current.source = before
+def _watched(process: Forward, failed: Failed) -> Forward:
+    """Asks about errors of a node."""
+
+    def watched(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        try:
+            process(key, value, timestamp, headers)
+        except NodeFailed:
+            raise
+        except Exception as error:
+            failed(error, key, value, timestamp, headers)
+
+    return watched

@@ -15,6 +15,7 @@ from penstock.handlers import (
     Result,
     SerializationExceptionOrigin,
 )
+from penstock.processors.base import Failed
 from penstock.record import Current, Headers, Record, TaskId
 from penstock.timestamps import ConsumedRecord
 
@@ -83,6 +84,16 @@ class Failures:
             raise NodeFailed(node, error) from error
         self._drop("processing error")
 
+    def watcher(self, node: str) -> Failed:
+        """What a node calls when it could not process a record."""
+
+        def failed(
+            error: Exception, key: Any, value: Any, timestamp: int, headers: Headers
+        ) -> None:
+            self.not_processed(node, error, Record(key, value, max(timestamp, 0), headers))
+
+        return failed
+
     def not_serialized(
         self, node: str, record: ProducedRecord, error: Exception,
         origin: SerializationExceptionOrigin,
@@ -135,7 +146,3 @@ class Failures:
             self._task_id, current.timestamp, current.raw_key, current.raw_value,
         )
 
-
-def record_of(key: Any, value: Any, timestamp: int, headers: Headers) -> Record[Any, Any]:
-    """A record for a handler to see, whatever its timestamp."""
-    return Record(key, value, max(timestamp, 0), headers)

@@ -8,7 +8,6 @@ from typing import NamedTuple
 from penstock.processors.api import PunctuationType
 from penstock.task.heap import TimeHeap
 
-
 #: Later than any time.
 NEVER = 2**63
 

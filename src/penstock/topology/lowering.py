@@ -295,13 +295,12 @@ class _Lowering:
             parent.name: is_versioned(self._plan, parent) for parent in self._plan.parents(node)
         }
         send_old = node.name in self._old.sending
-        other_kind = {"inner": "inner", "left": "right", "outer": "outer"}[node.kind]
         this = TableTableJoin(
             node.kind, left, right, node.joiner, send_old=send_old,
             versioned=versioned.get(node.this_table, False),
         )
         other = TableTableJoin(
-            other_kind, right, left, node.joiner, reverse=True, send_old=send_old,
+            "right" if node.kind == "left" else node.kind, right, left, node.joiner, reverse=True, send_old=send_old,
             versioned=versioned.get(node.other_table, False),
         )
         self._operators[node.this_name], self._operators[node.other_name] = this, other

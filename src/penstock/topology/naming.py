@@ -18,7 +18,8 @@ def check_name(name: str) -> str:
         raise TopologyException(f"A name must not be {name!r}.")
     if len(name) > _MAX_LENGTH:
         raise TopologyException(
-            f"A name must have at most {_MAX_LENGTH} characters, this one has {len(name)}: {name!r}."
+            f"A name must have at most {_MAX_LENGTH} characters, this one has {len(name)}: "
+            f"{name!r}."
         )
     if not _LEGAL.fullmatch(name):
         raise TopologyException(

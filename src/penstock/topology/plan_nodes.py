@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from penstock.processors.base import Operator
 from penstock.serdes import Serde
@@ -20,6 +20,8 @@ from penstock.topology.nodes import Partitioner, StoreSpec, TopicNameExtractor
 from penstock.topology.offset_reset import AutoOffsetReset
 from penstock.windows import JoinWindows
 
+#: Which rows or records without a partner come through.
+JoinKind = Literal["inner", "left", "outer"]
 #: A serde, None for the configuration's default, or one that is made from the default.
 AnySerde = Serde[Any] | Deferred | None
 
@@ -192,13 +194,13 @@ class TableRepartition(PlanNode):
 
     sink: str
     topic: str
-    key: AnySerde
-    value: AnySerde
+    key: Serde[Any] | None
+    value: Serde[Any] | None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class StreamSink(PlanNode):
-    """A stream written to a topic; `internal` ones are hops of a foreign-key join."""
+    """A stream written to a topic."""
 
     topic: str | TopicNameExtractor
     key: AnySerde
@@ -293,7 +295,7 @@ class TableJoin(PlanNode):
     other_name: str
     this_table: str
     other_table: str
-    kind: str
+    kind: JoinKind
     joiner: Callable[..., Any]
     store: StoreSpec | None = None
     is_versioned: bool = False
@@ -318,14 +320,14 @@ class StreamJoin(PlanNode):
     other_name: str
     this_window: str
     other_window: str
-    kind: str
+    kind: JoinKind
     joiner: Callable[..., Any]
     with_key: bool
     windows: JoinWindows
     this_store: StoreSpec
     other_store: StoreSpec
     shared_store: StoreSpec | None
-    value_serdes: tuple[AnySerde, AnySerde, AnySerde]
+    value_serdes: tuple[Serde[Any] | None, Serde[Any] | None, Serde[Any] | None]
     self_join: bool = False
 
     @property

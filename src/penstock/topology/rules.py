@@ -109,8 +109,7 @@ def _group_at_merges(
     changers_of = {
         merge: [
             changer for changer, hops in groups.items()
-            if all(_find(plan, hop, lambda n, m=merge: m in plan.parents(n)) for hop in hops)
-            and _find(plan, merge, lambda n, c=changer: c in plan.parents(n)) is not None
+            if all(_below(plan, merge, hop) for hop in hops) and _below(plan, changer, merge)
         ]
         for merge in merges
     }
@@ -121,6 +120,11 @@ def _group_at_merges(
         moved.update(changers)
     for changer in moved:
         groups.pop(changer, None)
+
+
+def _below(plan: Plan, upper: PlanNode, lower: PlanNode) -> bool:
+    """Whether a way leads from one node down to the other."""
+    return _find(plan, lower, lambda node: upper in plan.parents(node)) is not None
 
 
 def _movable_to(plan: Plan, hop: Repartition) -> PlanNode | None:
@@ -219,5 +223,3 @@ def rules_for(optimizations: frozenset[str], names: NameCounter) -> tuple[Rule, 
         rules.append(join_self_with_one_store)
     rules.append(filter_null_keys)
     return tuple(rules)
-
-

@@ -26,7 +26,14 @@ from penstock.stores.stores import Stores
 from penstock.stores.suppliers import KeyValueSupplier, WindowSupplier
 from penstock.stores.time_ordered_buffer import ChangeBufferBuilder, GraceBufferBuilder
 from penstock.topology.deferred import Defaults
-from penstock.windows import EmitStrategy, JoinWindows, SessionWindows, SlidingWindows, Windows, to_ms
+from penstock.windows import (
+    EmitStrategy,
+    JoinWindows,
+    SessionWindows,
+    SlidingWindows,
+    Windows,
+    to_ms,
+)
 
 if TYPE_CHECKING:
     from penstock.dsl.options import Materialized

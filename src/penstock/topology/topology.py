@@ -14,8 +14,6 @@ from typing import Any
 
 from penstock.config import StreamsConfig
 from penstock.errors import TopologyException
-from penstock.topology.offset_reset import AutoOffsetReset
-from penstock.processors.base import Operator
 from penstock.processors.user import UserProcessor, brought_stores
 from penstock.serde import Serde, as_serde
 from penstock.stores.builder import StoreBuilder
@@ -32,6 +30,7 @@ from penstock.topology.nodes import (
     StoreSpec,
     TopicNameExtractor,
 )
+from penstock.topology.offset_reset import AutoOffsetReset
 
 #: A serde, or for a source its deserializing and for a sink its serializing function.
 SerdeLike = Serde[Any] | Callable[[Any], Any] | None
@@ -115,7 +114,7 @@ class Topology:
 
     def add_state_store(self, store: StoreBuilder | StoreSpec, *processors: str) -> Topology:
         """Add a store and connect it to processors that are there already."""
-        spec: StoreSpec = store if hasattr(store, "resolve") else GivenStore(store)
+        spec = _as_spec(store)
         known = self._stores.get(spec.name)
         if known is not None and not _same_store(known, spec):
             raise TopologyException(
@@ -214,8 +213,11 @@ class Topology:
         if source.name == processor.name:
             raise TopologyException("The source and the processor of a global store share a name.")
         self._check_new_name(processor.name)
-        for kind, names in (("StateStore", self._stores), ("GlobalStateStore", self._global_stores)):
-            if store.name in names:
+        for kind, known in (
+            ("StateStore", store.name in self._stores),
+            ("GlobalStateStore", store.name in self._global_stores),
+        ):
+            if known:
                 raise TopologyException(
                     f"A different {kind} has already been added with the name {store.name}."
                 )
@@ -309,7 +311,9 @@ class Topology:
         ]
         for topic in node.topics:
             if not isinstance(topic, str):
-                raise TypeError(f"Source {node.name}: a topic's name must be a text, not {topic!r}.")
+                raise TypeError(
+                    f"Source {node.name}: a topic's name must be a text, not {topic!r}."
+                )
             for other_topic, other in taken:
                 if topic == other_topic:
                     raise TopologyException(
@@ -378,6 +382,13 @@ def _matches(node: Node, topic: str) -> bool:
         and node.pattern is not None
         and node.pattern.fullmatch(topic) is not None
     )
+
+
+def _as_spec(store: StoreBuilder | StoreSpec) -> StoreSpec:
+    if hasattr(store, "resolve"):
+        spec: StoreSpec = store
+        return spec
+    return GivenStore(store)
 
 
 def _same_store(left: StoreSpec, right: StoreSpec) -> bool:
