@@ -10,7 +10,7 @@ Reading order, along the way of a record:
     testing/     TopologyTestDriver
 """
 
-from penstock.config import StreamsConfig
+from penstock.config import StreamsConfig, TopologyConfig
 from penstock.dsl.branched import BranchedKStream
 from penstock.dsl.builder import StreamsBuilder
 from penstock.dsl.cogrouped import (
@@ -30,17 +30,30 @@ from penstock.dsl.options import (
 from penstock.dsl.stream import KStream
 from penstock.dsl.table import GlobalKTable, KTable
 from penstock.dsl.windowed import SessionWindowedKStream, TimeWindowedKStream
+from penstock.errors import (
+    ConfigException,
+    InvalidStateStoreException,
+    ProcessingFailedException,
+    ProcessorStateException,
+    SerializationException,
+    StreamsException,
+    TopologyException,
+    UnknownStateStoreException,
+)
 from penstock.handlers import (
     DefaultProductionExceptionHandler,
     DeserializationExceptionHandler,
     ErrorHandlerContext,
     LogAndContinueExceptionHandler,
     LogAndContinueProcessingExceptionHandler,
+    LogAndContinueProductionExceptionHandler,
     LogAndFailExceptionHandler,
     LogAndFailProcessingExceptionHandler,
     ProcessingExceptionHandler,
+    ProducedRecord,
     ProductionExceptionHandler,
     Response,
+    SerializationExceptionOrigin,
 )
 from penstock.processors.api import (
     Cancellable,
@@ -51,8 +64,10 @@ from penstock.processors.api import (
     ProcessorContext,
     ProcessorWrapper,
     PunctuationType,
+    ValueTransformer,
 )
 from penstock.record import (
+    Change,
     FixedKeyRecord,
     Headers,
     Record,
@@ -63,27 +78,52 @@ from penstock.record import (
 )
 from penstock.serde import Serde
 from penstock.serdes import Serdes
+from penstock.stores.base import StateStore
 from penstock.stores.builder import StoreBuilder
-from penstock.stores.dsl_suppliers import BuiltInDslStoreSuppliers, DslStoreSuppliers
+from penstock.stores.dsl_suppliers import (
+    BuiltInDslStoreSuppliers,
+    DslKeyValueParams,
+    DslSessionParams,
+    DslStoreFormat,
+    DslStoreSuppliers,
+    DslWindowParams,
+)
+from penstock.stores.iterators import StoreIterator
+from penstock.stores.key_value import (
+    KeyValueStore,
+    TimestampedKeyValueStore,
+    TimestampedKeyValueStoreWithHeaders,
+)
+from penstock.stores.session import SessionStore, SessionStoreWithHeaders
 from penstock.stores.stores import Stores
 from penstock.stores.values import (
     AggregationWithHeaders,
     ValueTimestampHeaders,
     VersionedRecord,
 )
+from penstock.stores.versioned import VersionedKeyValueStore
+from penstock.stores.window import (
+    TimestampedWindowStore,
+    TimestampedWindowStoreWithHeaders,
+    WindowStore,
+)
 from penstock.timestamps import (
+    ConsumedRecord,
     FailOnInvalidTimestamp,
     LogAndSkipOnInvalidTimestamp,
+    TimestampExtractor,
     UsePartitionTimeOnInvalidTimestamp,
     WallclockTimestampExtractor,
 )
 from penstock.topology.describe import TopologyDescription
+from penstock.topology.nodes import Partitioner, TopicNameExtractor
 from penstock.topology.offset_reset import AutoOffsetReset
 from penstock.topology.topology import Topology
 from penstock.windowed_serdes import WindowedSerdes
 from penstock.windows import (
     EmitStrategy,
     JoinWindows,
+    SessionWindow,
     SessionWindows,
     SlidingWindows,
     TimeWindows,
@@ -93,4 +133,109 @@ from penstock.windows import (
     Windows,
 )
 
-__all__ = [name for name in dir() if not name.startswith("_") and name[0].isupper()]
+__all__ = [
+    "AggregationWithHeaders",
+    "AutoOffsetReset",
+    "Branched",
+    "BranchedKStream",
+    "BufferConfig",
+    "BuiltInDslStoreSuppliers",
+    "Cancellable",
+    "Change",
+    "CogroupedKStream",
+    "ConfigException",
+    "ConsumedRecord",
+    "ContextualFixedKeyProcessor",
+    "ContextualProcessor",
+    "DefaultProductionExceptionHandler",
+    "DeserializationExceptionHandler",
+    "DslKeyValueParams",
+    "DslSessionParams",
+    "DslStoreFormat",
+    "DslStoreSuppliers",
+    "DslWindowParams",
+    "EmitStrategy",
+    "ErrorHandlerContext",
+    "FailOnInvalidTimestamp",
+    "FixedKeyProcessor",
+    "FixedKeyRecord",
+    "GlobalKTable",
+    "Headers",
+    "InvalidStateStoreException",
+    "JoinWindows",
+    "KGroupedStream",
+    "KGroupedTable",
+    "KStream",
+    "KTable",
+    "KeyValueStore",
+    "LogAndContinueExceptionHandler",
+    "LogAndContinueProcessingExceptionHandler",
+    "LogAndContinueProductionExceptionHandler",
+    "LogAndFailExceptionHandler",
+    "LogAndFailProcessingExceptionHandler",
+    "LogAndSkipOnInvalidTimestamp",
+    "Materialized",
+    "Partitioner",
+    "Printed",
+    "ProcessingExceptionHandler",
+    "ProcessingFailedException",
+    "Processor",
+    "ProcessorContext",
+    "ProcessorStateException",
+    "ProcessorWrapper",
+    "ProducedRecord",
+    "ProductionExceptionHandler",
+    "PunctuationType",
+    "Record",
+    "RecordContext",
+    "RecordMetadata",
+    "Response",
+    "Serde",
+    "Serdes",
+    "SerializationException",
+    "SerializationExceptionOrigin",
+    "SessionStore",
+    "SessionStoreWithHeaders",
+    "SessionWindow",
+    "SessionWindowedCogroupedKStream",
+    "SessionWindowedKStream",
+    "SessionWindows",
+    "SlidingWindows",
+    "StateStore",
+    "StoreBuilder",
+    "StoreIterator",
+    "StoreType",
+    "Stores",
+    "StreamsBuilder",
+    "StreamsConfig",
+    "StreamsException",
+    "Suppressed",
+    "TaskId",
+    "TimeWindowedCogroupedKStream",
+    "TimeWindowedKStream",
+    "TimeWindows",
+    "TimestampExtractor",
+    "TimestampedKeyValueStore",
+    "TimestampedKeyValueStoreWithHeaders",
+    "TimestampedWindowStore",
+    "TimestampedWindowStoreWithHeaders",
+    "TopicNameExtractor",
+    "Topology",
+    "TopologyConfig",
+    "TopologyDescription",
+    "TopologyException",
+    "UnknownStateStoreException",
+    "UnlimitedWindows",
+    "UsePartitionTimeOnInvalidTimestamp",
+    "ValueAndTimestamp",
+    "ValueTimestampHeaders",
+    "ValueTransformer",
+    "VersionedKeyValueStore",
+    "VersionedRecord",
+    "WallclockTimestampExtractor",
+    "Window",
+    "WindowStore",
+    "Windowed",
+    "WindowedSerdes",
+    "Windows",
+]

@@ -7,6 +7,7 @@ Names are Kafka Streams' with underscores for dots (less `_class` at the end), s
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -64,6 +65,7 @@ class StreamsConfig:
     buffered_records_per_partition: int = 1000
     #: "all", "none", or some of `ALL_OPTIMIZATIONS`; kept as a set.
     topology_optimization: frozenset[str] = frozenset()
+    #: A `ProcessorWrapper`, its class, or the class's dotted name.
     processor_wrapper: Any = None
     ensure_explicit_internal_resource_naming: bool = False
     upgrade_from: str | None = None
@@ -103,6 +105,7 @@ class StreamsConfig:
         change("processing_guarantee", str(self.processing_guarantee).removesuffix("_v2"))
         change("topology_optimization", optimizations(self.topology_optimization))
         change("dsl_store_suppliers", _store_suppliers(self.dsl_store_suppliers))
+        change("processor_wrapper", _processor_wrapper(self.processor_wrapper))
         change("dsl_store_format", str(self.dsl_store_format).upper())
         change("metrics_recording_level", str(self.metrics_recording_level).upper())
         change("state_dir", os.fspath(self.state_dir))
@@ -201,6 +204,14 @@ class StreamsConfig:
             if name.startswith(prefix)
         }
 
+    def make_processor_wrapper(self) -> Any:
+        """The wrapper of processors, ready to be asked; None if there is none."""
+        chosen = self.processor_wrapper
+        wrapper = chosen() if isinstance(chosen, type) else chosen
+        if hasattr(wrapper, "configure"):
+            wrapper.configure(self.app_configs())
+        return wrapper
+
     def timestamp_extractor(self) -> TimestampExtractor:
         """The default extractor, ready to be called."""
         return timestamp_extractor(self.default_timestamp_extractor)
@@ -222,6 +233,47 @@ class StreamsConfig:
     def _handler_configs(self) -> dict[str, Any]:
         topic = self.errors_dead_letter_queue_topic_name
         return self.app_configs() | {DEAD_LETTER_QUEUE_TOPIC: topic}
+
+
+@dataclass(frozen=True)
+class TopologyConfig:
+    """What one topology is built with: the application's configuration, with other settings.
+
+    `overrides` are settings of `StreamsConfig`, by their names there or by Kafka's.
+    """
+
+    config: StreamsConfig
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.config, StreamsConfig):
+            raise TypeError(
+                f"TopologyConfig takes a StreamsConfig, not {type(self.config).__name__}."
+            )
+        self.streams_config()
+
+    def streams_config(self) -> StreamsConfig:
+        """The configuration with the overrides applied."""
+        names = {f.name for f in fields(StreamsConfig)}
+        settings, unknown = typed_settings(self.overrides, names)
+        if unknown:
+            raise ConfigException(
+                f"A topology has no setting {', '.join(map(repr, sorted(unknown)))}. "
+                "Settings are named as in StreamsConfig."
+            )
+        return self.config.with_(**settings)
+
+
+def config_of_topology(config: StreamsConfig | TopologyConfig | None) -> StreamsConfig | None:
+    """What a builder or a topology was given, as a configuration."""
+    if isinstance(config, TopologyConfig):
+        return config.streams_config()
+    if config is None or isinstance(config, StreamsConfig):
+        return config
+    raise TypeError(
+        f"The configuration of a topology is a StreamsConfig or a TopologyConfig, not "
+        f"{type(config).__name__}. StreamsConfig.from_properties() reads Kafka's names."
+    )
 
 
 _LEAST: Mapping[str, int] = {
@@ -274,6 +326,24 @@ def _store_suppliers(chosen: Any) -> Any:
             "It is 'rocksdb', 'in_memory' or an object that supplies stores."
         )
     return found
+
+
+def _processor_wrapper(chosen: Any) -> Any:
+    if isinstance(chosen, str):
+        module, _, name = chosen.replace(":", ".").rpartition(".")
+        try:
+            chosen = getattr(importlib.import_module(module), name)
+        except (ImportError, AttributeError, ValueError) as error:
+            raise ConfigException(
+                f"processor_wrapper names no class that can be imported: '{chosen}' ({error})."
+            ) from error
+    methods = ("wrap_processor_supplier", "wrap_fixed_key_processor_supplier")
+    if chosen is not None and not all(hasattr(chosen, method) for method in methods):
+        raise ConfigException(
+            f"processor_wrapper must be a ProcessorWrapper or its class, not {chosen!r}. "
+            f"It needs the methods {' and '.join(methods)}."
+        )
+    return chosen
 
 
 def _duration(name: str, value: timedelta | int) -> int:

@@ -6,12 +6,14 @@ cache or a buffer, and sent to another task without being copied.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, NamedTuple, TypeVar
 
-K = TypeVar("K")
 V = TypeVar("V")
+# Records cannot be changed: one of a narrower type will do where a wider one is asked for.
+K_co = TypeVar("K_co", covariant=True)
+V_co = TypeVar("V_co", covariant=True)
 K2 = TypeVar("K2")
 V2 = TypeVar("V2")
 
@@ -46,11 +48,11 @@ def as_headers(headers: Iterable[tuple[str, bytes | None]]) -> Headers:
 
 
 @dataclass(frozen=True, slots=True)
-class Record(Generic[K, V]):
+class Record(Generic[K_co, V_co]):
     """A record as a processor sees it. `timestamp` is in epoch milliseconds."""
 
-    key: K
-    value: V
+    key: K_co
+    value: V_co
     timestamp: int
     headers: Headers = NO_HEADERS
 
@@ -58,43 +60,45 @@ class Record(Generic[K, V]):
         if self.timestamp < 0:
             raise ValueError(f"A record's timestamp must not be negative: {self.timestamp}.")
 
-    def with_key(self, key: K2) -> Record[K2, V]:
+    def with_key(self, key: K2) -> Record[K2, V_co]:
         """This record with another key."""
         return Record(key, self.value, self.timestamp, self.headers)
 
-    def with_value(self, value: V2) -> Record[K, V2]:
+    def with_value(self, value: V2) -> Record[K_co, V2]:
         """This record with another value."""
         return Record(self.key, value, self.timestamp, self.headers)
 
-    def with_timestamp(self, timestamp: int) -> Record[K, V]:
+    def with_timestamp(self, timestamp: int) -> Record[K_co, V_co]:
         """This record with another timestamp."""
         return replace(self, timestamp=timestamp)
 
-    def with_headers(self, headers: Iterable[tuple[str, bytes | None]]) -> Record[K, V]:
+    def with_headers(self, headers: Iterable[tuple[str, bytes | None]]) -> Record[K_co, V_co]:
         """This record with other headers."""
         return replace(self, headers=as_headers(headers))
 
 
 @dataclass(frozen=True, slots=True)
-class FixedKeyRecord(Generic[K, V]):
+class FixedKeyRecord(Generic[K_co, V_co]):
     """A record whose key a processor may read but not change (`process_values`)."""
 
-    key: K
-    value: V
+    key: K_co
+    value: V_co
     timestamp: int
     headers: Headers = NO_HEADERS
 
-    def with_value(self, value: V2) -> FixedKeyRecord[K, V2]:
+    def with_value(self, value: V2) -> FixedKeyRecord[K_co, V2]:
         """This record with another value."""
         return FixedKeyRecord(self.key, value, self.timestamp, self.headers)
 
-    def with_timestamp(self, timestamp: int) -> FixedKeyRecord[K, V]:
+    def with_timestamp(self, timestamp: int) -> FixedKeyRecord[K_co, V_co]:
         """This record with another timestamp."""
         if timestamp < 0:
             raise ValueError(f"A record's timestamp must not be negative: {timestamp}.")
         return replace(self, timestamp=timestamp)
 
-    def with_headers(self, headers: Iterable[tuple[str, bytes | None]]) -> FixedKeyRecord[K, V]:
+    def with_headers(
+        self, headers: Iterable[tuple[str, bytes | None]]
+    ) -> FixedKeyRecord[K_co, V_co]:
         """This record with other headers."""
         return replace(self, headers=as_headers(headers))
 
@@ -150,23 +154,52 @@ class TaskId(NamedTuple):
         return f"{self.subtopology}_{self.partition}"
 
 
+class Rows:
+    """Records of one partition as they were read: bytes, column by column."""
+
+    __slots__ = ("headers", "keys", "offsets", "partition", "timestamps", "topic", "values")
+
+    def __init__(
+        self,
+        topic: str | None,
+        partition: int,
+        offsets: Sequence[int],
+        timestamps: Sequence[int],
+        keys: Sequence[bytes | None],
+        values: Sequence[bytes | None],
+        headers: Sequence[Headers] | None = None,
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.offsets = offsets
+        self.timestamps = timestamps
+        self.keys = keys
+        self.values = values
+        #: None if no record has any.
+        self.headers = headers
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+
 class Current:
     """The record a task is working on right now; one for each task, changed in place.
 
-    `record` is the record as it was read: (topic, partition, offset, timestamp, key, value,
-    headers), with bytes. `timestamp` and `headers` are those of the record that is being passed
-    on, which may differ. `source` is `record` again, until something made of it has been sent:
-    from then on its bytes are not kept for a dead letter queue.
+    The record is number `at` of `rows`, as it was read. `timestamp` and `headers` are those of the
+    record that is being passed on, which may differ. `sent` is set as soon as something that was
+    made of the record has been written: from then on its bytes are not given to a dead letter
+    queue.
 
     Written by the task when it takes a record and by whoever forwards a record with another
     timestamp or other headers (who puts the former ones back afterwards). Read by stores (what
     goes to the changelog, what a cache entry remembers) and by user processors.
     """
 
-    __slots__ = ("headers", "record", "source", "timestamp")
+    __slots__ = ("at", "headers", "rows", "sent", "timestamp")
 
-    record: tuple[Any, ...]
-    source: tuple[Any, ...] | None
+    rows: Rows
+    at: int
+    sent: bool
     timestamp: int
     headers: Headers
 
@@ -176,54 +209,51 @@ class Current:
     @property
     def topic(self) -> str | None:
         """The topic the record was read from."""
-        topic: str | None = self.record[0]
-        return topic
+        return self.rows.topic
 
     @property
     def partition(self) -> int:
         """The partition it was read from."""
-        partition: int = self.record[1]
-        return partition
+        return self.rows.partition
 
     @property
     def offset(self) -> int:
         """Its offset."""
-        offset: int = self.record[2]
-        return offset
+        return self.rows.offsets[self.at]
 
     @property
     def raw_key(self) -> bytes | None:
-        """The bytes of its key."""
-        return None if self.source is None else self.source[4]
+        """The bytes of its key, unless something was sent already."""
+        return None if self.sent else self.rows.keys[self.at]
 
     @property
     def raw_value(self) -> bytes | None:
-        """The bytes of its value."""
-        return None if self.source is None else self.source[5]
+        """The bytes of its value, unless something was sent already."""
+        return None if self.sent else self.rows.values[self.at]
 
     def context(self) -> RecordContext:
         """A snapshot, to be kept with a buffered record."""
-        topic, partition, offset = self.record[:3]
         return RecordContext(
-            topic, partition, offset, self.timestamp, self.headers, self.raw_key, self.raw_value
+            self.topic, self.partition, self.offset, self.timestamp, self.headers, self.raw_key,
+            self.raw_value,
         )
 
     def set_context(self, context: RecordContext) -> None:
         """Go on as if this were the record being processed."""
         topic, partition, offset, timestamp, headers, raw_key, raw_value = context
-        self.record = self.source = (
-            topic, partition, offset, timestamp, raw_key, raw_value, headers
-        )
+        self.rows = Rows(topic, partition, (offset,), (timestamp,), (raw_key,), (raw_value,))
+        self.at = 0
+        self.sent = False
         self.timestamp = timestamp
         self.headers = headers
 
     def saved(self) -> tuple[Any, ...]:
         """What `restore` needs to put everything back."""
-        return self.record, self.source, self.timestamp, self.headers
+        return self.rows, self.at, self.sent, self.timestamp, self.headers
 
     def restore(self, saved: tuple[Any, ...]) -> None:
         """Put back what `saved` answered."""
-        self.record, self.source, self.timestamp, self.headers = saved
+        self.rows, self.at, self.sent, self.timestamp, self.headers = saved
 
 
 NO_RECORD = RecordContext(None, -1, -1, -1, NO_HEADERS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import traceback
 from collections.abc import Callable
 from typing import Any
@@ -39,6 +40,7 @@ _JAVA_NAMES: tuple[tuple[type[BaseException], frozenset[str]], ...] = (
     (errors.ProcessorStateException, frozenset({"ProcessorStateException"})),
     (errors.StreamsException, frozenset({"StreamsException", "SerializationException"})),
     (TypeError, frozenset({"NullPointerException", "ClassCastException"})),
+    (re.error, frozenset({"PatternSyntaxException"})),
     (ValueError, frozenset({"IllegalArgumentException", "NumberFormatException"})),
     (KeyError, frozenset({"IllegalArgumentException", "NoSuchElementException"})),
     (IndexError, frozenset({"ArrayIndexOutOfBoundsException", "IndexOutOfBoundsException"})),

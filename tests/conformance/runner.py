@@ -60,7 +60,7 @@ class Run:
             "extractor class: function)", str(topology.describe())
         )
         driver = TopologyTestDriver(
-            topology, config, initial_wall_clock=self.case.get("wall", 0)
+            topology, config, initial_wall_clock=self.case.get("wall", 0), show_printed=False
         )
         try:
             if steps.branches:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from penstock.dsl.functions import key_value_function
 from penstock.dsl.options import Branched
@@ -36,6 +36,14 @@ class BranchedKStream(Generic[K, V]):
         self._branches: dict[str, KStream[K, V]] = {}
         said.plan.add(self._node, place.node)
 
+    @overload
+    def branch(
+        self, predicate: Callable[[V], object], branched: Branched[K, V] | str | None = None
+    ) -> BranchedKStream[K, V]: ...
+    @overload
+    def branch(
+        self, predicate: Callable[[K, V], object], branched: Branched[K, V] | str | None = None
+    ) -> BranchedKStream[K, V]: ...
     def branch(
         self, predicate: Callable[..., Any], branched: Branched[K, V] | str | None = None
     ) -> BranchedKStream[K, V]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar, Unpack, overload
 
-from penstock.config import StreamsConfig
-from penstock.dsl.options import Materialized, as_materialized
+from penstock.config import StreamsConfig, TopologyConfig, config_of_topology
+from penstock.dsl.options import Materialized, StoreOption, as_materialized
 from penstock.dsl.said import AnySerde, Place, Said
 from penstock.dsl.stream import KStream
 from penstock.dsl.table import GlobalKTable, KTable
@@ -28,6 +28,34 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 TimestampExtractor = Callable[[Any, int], int]
+Topics = str | Iterable[str] | re.Pattern[str]
+
+
+class _Consumed(TypedDict, total=False):
+    """What reading a topic can be told besides its serdes."""
+
+    timestamp: TimestampExtractor | None
+    offset_reset: AutoOffsetReset | None
+    name: str | None
+
+
+class _ConsumedGlobally(TypedDict, total=False):
+    """The same for a global table, which is always read from the beginning."""
+
+    timestamp: TimestampExtractor | None
+    name: str | None
+
+
+class _Stored(_Consumed, total=False):
+    """What reading a table can be told besides its serdes."""
+
+    store: StoreOption[Any, Any]
+
+
+class _StoredGlobally(_ConsumedGlobally, total=False):
+    """What reading a global table can be told besides its serdes."""
+
+    store: StoreOption[Any, Any]
 
 
 class StreamsBuilder:
@@ -36,19 +64,39 @@ class StreamsBuilder:
     `key=` and `value=` are serdes; without them those of the configuration are used.
     """
 
-    def __init__(self, config: StreamsConfig | None = None) -> None:
-        self._said = Said(config)
+    def __init__(self, config: StreamsConfig | TopologyConfig | None = None) -> None:
+        self._said = Said(config_of_topology(config))
 
+    @overload
+    def stream(
+        self, topics: Topics, *, key: Serde[K], value: Serde[V],
+        **options: Unpack[_Consumed],
+    ) -> KStream[K, V]: ...
+    @overload
+    def stream(
+        self, topics: Topics, *, key: Serde[K], value: None = None,
+        **options: Unpack[_Consumed],
+    ) -> KStream[K, Any]: ...
+    @overload
+    def stream(
+        self, topics: Topics, *, key: None = None, value: Serde[V],
+        **options: Unpack[_Consumed],
+    ) -> KStream[Any, V]: ...
+    @overload
+    def stream(
+        self, topics: Topics, *, key: None = None, value: None = None,
+        **options: Unpack[_Consumed],
+    ) -> KStream[Any, Any]: ...
     def stream(
         self,
-        topics: str | Iterable[str] | re.Pattern[str],
+        topics: Topics,
         *,
-        key: Serde[K] | None = None,
-        value: Serde[V] | None = None,
+        key: AnySerde = None,
+        value: AnySerde = None,
         timestamp: TimestampExtractor | None = None,
         offset_reset: AutoOffsetReset | None = None,
         name: str | None = None,
-    ) -> KStream[K, V]:
+    ) -> KStream[Any, Any]:
         """A stream of one topic, of several, or of all whose names match a compiled pattern."""
         said = self._said
         pattern = topics if isinstance(topics, re.Pattern) else None
@@ -65,43 +113,93 @@ class StreamsBuilder:
         said.plan.add(node)
         return KStream(Place(said, node, step, key, value, frozenset((step,))))
 
+    @overload
+    def table(
+        self, topic: str, *, key: Serde[K], value: Serde[V],
+        **options: Unpack[_Stored],
+    ) -> KTable[K, V]: ...
+    @overload
+    def table(
+        self, topic: str, *, key: Serde[K], value: None = None,
+        **options: Unpack[_Stored],
+    ) -> KTable[K, Any]: ...
+    @overload
+    def table(
+        self, topic: str, *, key: None = None, value: Serde[V],
+        **options: Unpack[_Stored],
+    ) -> KTable[Any, V]: ...
+    @overload
+    def table(
+        self, topic: str, *, key: None = None, value: None = None,
+        store: Materialized[K, V], **options: Unpack[_Consumed],
+    ) -> KTable[K, V]: ...
+    @overload
+    def table(
+        self, topic: str, *, key: None = None, value: None = None,
+        **options: Unpack[_Stored],
+    ) -> KTable[Any, Any]: ...
     def table(
         self,
         topic: str,
         *,
-        key: Serde[K] | None = None,
-        value: Serde[V] | None = None,
+        key: AnySerde = None,
+        value: AnySerde = None,
         timestamp: TimestampExtractor | None = None,
         offset_reset: AutoOffsetReset | None = None,
         name: str | None = None,
-        store: Any = None,
-    ) -> KTable[K, V]:
+        store: StoreOption[Any, Any] = None,
+    ) -> KTable[Any, Any]:
         """A table of a topic: the newest value of every key; None deletes it."""
-        node, named = self._table_source(
+        node, spec, named = self._table_source(
             topic, key, value, timestamp, offset_reset, name, store, is_global=False
         )
         said = self._said
-        said.plan.tables[node.name] = SourceTable(node.name, node.store.name, named)
+        said.plan.tables[node.name] = SourceTable(node.name, spec.name, named)
         place = Place(
-            said, node, node.name, node.key, node.value, frozenset((node.source,))
+            said, node, node.name, spec.key, spec.value, frozenset((node.source,))
         )
-        return KTable(place, node.name, node.store.name if named else None)
+        return KTable(place, node.name, spec.name if named else None)
 
+    @overload
+    def global_table(
+        self, topic: str, *, key: Serde[K], value: Serde[V],
+        **options: Unpack[_StoredGlobally],
+    ) -> GlobalKTable[K, V]: ...
+    @overload
+    def global_table(
+        self, topic: str, *, key: Serde[K], value: None = None,
+        **options: Unpack[_StoredGlobally],
+    ) -> GlobalKTable[K, Any]: ...
+    @overload
+    def global_table(
+        self, topic: str, *, key: None = None, value: Serde[V],
+        **options: Unpack[_StoredGlobally],
+    ) -> GlobalKTable[Any, V]: ...
+    @overload
+    def global_table(
+        self, topic: str, *, key: None = None, value: None = None,
+        store: Materialized[K, V], **options: Unpack[_ConsumedGlobally],
+    ) -> GlobalKTable[K, V]: ...
+    @overload
+    def global_table(
+        self, topic: str, *, key: None = None, value: None = None,
+        **options: Unpack[_StoredGlobally],
+    ) -> GlobalKTable[Any, Any]: ...
     def global_table(
         self,
         topic: str,
         *,
-        key: Serde[K] | None = None,
-        value: Serde[V] | None = None,
+        key: AnySerde = None,
+        value: AnySerde = None,
         timestamp: TimestampExtractor | None = None,
         name: str | None = None,
-        store: Any = None,
-    ) -> GlobalKTable[K, V]:
+        store: StoreOption[Any, Any] = None,
+    ) -> GlobalKTable[Any, Any]:
         """A table of which every task has all rows."""
-        node, named = self._table_source(
+        _, spec, named = self._table_source(
             topic, key, value, timestamp, None, name, store, is_global=True
         )
-        return GlobalKTable(node.store.name, named)
+        return GlobalKTable(spec.name, named)
 
     def add_state_store(self, builder: Any) -> StreamsBuilder:
         """A store to be connected to processors by its name."""
@@ -132,13 +230,13 @@ class StreamsBuilder:
         said.plan.add(node)
         return self
 
-    def build(self, config: StreamsConfig | None = None) -> Topology:
+    def build(self, config: StreamsConfig | TopologyConfig | None = None) -> Topology:
         """The topology of all that was said, optimized as the configuration asks for.
 
         It can be built again after more was said.
         """
         said = self._said
-        config = config if config is not None else said.config
+        config = config_of_topology(config) or said.config
         if said.config is not None and said.config.ensure_explicit_internal_resource_naming:
             self._refuse_generated_names()
         optimizations = frozenset() if config is None else config.topology_optimization
@@ -158,7 +256,7 @@ class StreamsBuilder:
         store: Any,
         *,
         is_global: bool,
-    ) -> tuple[TableSource, bool]:
+    ) -> tuple[TableSource, KeyValueSpec, bool]:
         said = self._said
         if not isinstance(topic, str) or not topic:
             raise TopologyException(f"A table needs the name of its topic, not {topic!r}.")
@@ -188,7 +286,7 @@ class StreamsBuilder:
             is_versioned=spec.is_versioned,
         )
         said.plan.add(node)
-        return node, named
+        return node, spec, named
 
     def _refuse_generated_names(self) -> None:
         generated = self._said.plan.generated_names

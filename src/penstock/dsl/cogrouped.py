@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from penstock.dsl.functions import plain_function
 from penstock.dsl.grouped import Grouping, KGroupedStream
-from penstock.dsl.options import Materialized, as_materialized
+from penstock.dsl.options import Materialized, StoreOption, as_materialized
 from penstock.dsl.said import AnySerde, Place, Said
 from penstock.dsl.windowed import window_parts
 from penstock.processors.aggregates import StreamAggregate
@@ -106,7 +106,8 @@ class CogroupedKStream(Generic[K, VA]):
         return self
 
     def aggregate(
-        self, initializer: Callable[[], VA], *, name: str | None = None, store: Any = None
+        self, initializer: Callable[[], VA], *, name: str | None = None,
+        store: StoreOption[K, VA] = None,
     ) -> KTable[K, VA]:
         """The table of all streams' aggregates."""
         plain_function(initializer, 0, step=name or "aggregate", what="the initializer")
@@ -142,7 +143,8 @@ class TimeWindowedCogroupedKStream(Generic[K, VA]):
         self._windows = windows
 
     def aggregate(
-        self, initializer: Callable[[], VA], *, name: str | None = None, store: Any = None
+        self, initializer: Callable[[], VA], *, name: str | None = None,
+        store: StoreOption[K, VA] = None,
     ) -> KTable[Windowed[K], VA]:
         """The table of all streams' aggregates for each window."""
         plain_function(initializer, 0, step=name or "aggregate", what="the initializer")
@@ -171,10 +173,11 @@ class SessionWindowedCogroupedKStream(Generic[K, VA]):
     def aggregate(
         self,
         initializer: Callable[[], VA],
-        merger: Callable[[K, VA, VA], VA],
+        # Not VA: mypy would give up on the type of the aggregate for a merger like a + b.
+        merger: Callable[[K, VA, VA], object],
         *,
         name: str | None = None,
-        store: Any = None,
+        store: StoreOption[K, VA] = None,
     ) -> KTable[Windowed[K], VA]:
         """The table of all streams' aggregates for each session."""
         plain_function(initializer, 0, step=name or "aggregate", what="the initializer")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from penstock.dsl.functions import plain_function
-from penstock.dsl.options import Materialized, as_materialized
+from penstock.dsl.options import Materialized, StoreOption, as_materialized
 from penstock.dsl.said import AnySerde, Place
 from penstock.processors.aggregates import (
     StreamAggregate,
@@ -77,7 +77,9 @@ class KGroupedStream(Generic[K, V]):
     def __init__(self, place: Place, name: str | None) -> None:
         self._grouping = Grouping(place, name)
 
-    def count(self, *, name: str | None = None, store: Any = None) -> KTable[K, int]:
+    def count(
+        self, *, name: str | None = None, store: StoreOption[K, int] = None
+    ) -> KTable[K, int]:
         """How many records each key has had. Records without key or value are not counted."""
         place = self._grouping.place
         wanted = as_materialized(store, step=name or "count")
@@ -91,7 +93,8 @@ class KGroupedStream(Generic[K, V]):
         return self._aggregated(step, StreamAggregate(spec.name, zero, count_up), spec, named)
 
     def reduce(
-        self, reducer: Callable[[V, V], V], *, name: str | None = None, store: Any = None
+        self, reducer: Callable[[V, V], V], *, name: str | None = None,
+        store: StoreOption[K, V] = None,
     ) -> KTable[K, V]:
         """The values of each key folded together; the first one is the start."""
         place = self._grouping.place
@@ -108,7 +111,7 @@ class KGroupedStream(Generic[K, V]):
         aggregator: Callable[[K, V, VA], VA],
         *,
         name: str | None = None,
-        store: Any = None,
+        store: StoreOption[K, VA] = None,
     ) -> KTable[K, VA]:
         """The records of each key folded into an aggregate: aggregator(key, value, aggregate)."""
         place = self._grouping.place
@@ -192,7 +195,9 @@ class KGroupedTable(Generic[K, V]):
         self._name = name
         self._hop: TableRepartition | None = None
 
-    def count(self, *, name: str | None = None, store: Any = None) -> KTable[K, int]:
+    def count(
+        self, *, name: str | None = None, store: StoreOption[K, int] = None
+    ) -> KTable[K, int]:
         """How many rows each group has."""
         spec, named = self._stored(store, Serdes.long(), "count")
         operator = TableAggregate(spec.name, zero, count_up, count_down)
@@ -204,7 +209,7 @@ class KGroupedTable(Generic[K, V]):
         subtractor: Callable[[V, V], V],
         *,
         name: str | None = None,
-        store: Any = None,
+        store: StoreOption[K, V] = None,
     ) -> KTable[K, V]:
         """The rows of each group folded together; `subtractor` takes an old row out again."""
         spec, named = self._stored(store, self._place.value, "reduce")
@@ -221,7 +226,7 @@ class KGroupedTable(Generic[K, V]):
         subtractor: Callable[[K, V, VA], VA],
         *,
         name: str | None = None,
-        store: Any = None,
+        store: StoreOption[K, VA] = None,
     ) -> KTable[K, VA]:
         """The rows of each group folded into an aggregate; `subtractor` takes old rows out."""
         spec, named = self._stored(store, None, "aggregate")

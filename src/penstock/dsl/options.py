@@ -6,12 +6,25 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from enum import Enum
-from typing import Any, Generic, Literal, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Generic,
+    Literal,
+    Protocol,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    overload,
+)
 
 from penstock.serdes import Serde
 from penstock.stores.dsl_suppliers import BuiltInDslStoreSuppliers, DslStoreSuppliers
 from penstock.topology.naming import check_name
 from penstock.windows import to_ms
+
+if TYPE_CHECKING:
+    from penstock.dsl.stream import KStream
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -32,6 +45,17 @@ class StoreType(Enum):
         )
 
 
+class _Kept(TypedDict, total=False):
+    """What a `Materialized` says besides its name and serdes."""
+
+    caching: bool
+    logging: bool
+    log_config: Mapping[str, str]
+    retention: timedelta | int | None
+    supplier: Any
+    store_type: StoreType | DslStoreSuppliers | None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Materialized(Generic[K, V]):
     """How a table is kept: its store's name, serdes, cache, changelog and retention.
@@ -49,6 +73,30 @@ class Materialized(Generic[K, V]):
     retention: timedelta | int | None = None
     supplier: Any = None
     store_type: StoreType | DslStoreSuppliers | None = None
+
+    if TYPE_CHECKING:
+        # Serdes that are not given say nothing of the types.
+        @overload
+        def __init__(
+            self, name: str | None = None, *, key: Serde[K], value: Serde[V],
+            **kept: Unpack[_Kept],
+        ) -> None: ...
+        @overload
+        def __init__(
+            self: Materialized[K, Any], name: str | None = None, *, key: Serde[K],
+            value: None = None, **kept: Unpack[_Kept],
+        ) -> None: ...
+        @overload
+        def __init__(
+            self: Materialized[Any, V], name: str | None = None, *, key: None = None,
+            value: Serde[V], **kept: Unpack[_Kept],
+        ) -> None: ...
+        @overload
+        def __init__(
+            self: Materialized[Any, Any], name: str | None = None, *, key: None = None,
+            value: None = None, **kept: Unpack[_Kept],
+        ) -> None: ...
+        def __init__(self, name: Any = None, **options: Any) -> None: ...
 
     def __post_init__(self) -> None:
         if self.supplier is not None and self.store_type is not None:
@@ -78,8 +126,15 @@ class Materialized(Generic[K, V]):
         )
 
 
+class NamedSupplier(Protocol):
+    """A supplier of `Stores`, or one of the user's."""
+
+    @property
+    def name(self) -> str: ...
+
+
 #: What `store=` takes: a name, a supplier of `Stores`, or a `Materialized`.
-StoreOption = "str | Materialized[Any, Any] | Any | None"
+StoreOption = str | Materialized[K, V] | NamedSupplier | None
 
 
 def as_materialized(store: Any, *, step: str) -> Materialized[Any, Any] | None:
@@ -104,8 +159,8 @@ class Branched(Generic[K, V]):
     """
 
     name: str | None = None
-    function: Callable[[Any], Any] | None = None
-    consumer: Callable[[Any], object] | None = None
+    function: Callable[[KStream[K, V]], KStream[Any, Any] | None] | None = None
+    consumer: Callable[[KStream[K, V]], object] | None = None
 
     def __post_init__(self) -> None:
         if self.function is not None and self.consumer is not None:

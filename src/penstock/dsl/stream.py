@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from penstock.dsl.branched import BranchedKStream
 from penstock.dsl.functions import key_value_function, plain_function, value_function
 from penstock.dsl.grouped import KGroupedStream
-from penstock.dsl.options import Materialized, Printed, as_materialized
+from penstock.dsl.options import Materialized, Printed, StoreOption, as_materialized
 from penstock.dsl.said import AnySerde, Place
 from penstock.dsl.stream_joins import StreamJoins
 from penstock.dsl.stream_processing import StreamProcessing
@@ -53,16 +53,40 @@ class KStream(StreamJoins[K, V], StreamProcessing[K, V], Generic[K, V]):
 
     # ---- one record at a time ----------------------------------------------------------------
 
+    @overload
+    def filter(
+        self, predicate: Callable[[V], object], *, name: str | None = None
+    ) -> KStream[K, V]: ...
+    @overload
+    def filter(
+        self, predicate: Callable[[K, V], object], *, name: str | None = None
+    ) -> KStream[K, V]: ...
     def filter(self, predicate: Callable[..., Any], *, name: str | None = None) -> KStream[K, V]:
         """Only the records for which the predicate is true."""
         return self._filtered(predicate, name, negate=False)
 
+    @overload
+    def filter_not(
+        self, predicate: Callable[[V], object], *, name: str | None = None
+    ) -> KStream[K, V]: ...
+    @overload
+    def filter_not(
+        self, predicate: Callable[[K, V], object], *, name: str | None = None
+    ) -> KStream[K, V]: ...
     def filter_not(
         self, predicate: Callable[..., Any], *, name: str | None = None
     ) -> KStream[K, V]:
         """Only the records for which the predicate is false."""
         return self._filtered(predicate, name, negate=True)
 
+    @overload
+    def select_key(
+        self, selector: Callable[[V], K2], *, name: str | None = None
+    ) -> KStream[K2, V]: ...
+    @overload
+    def select_key(
+        self, selector: Callable[[K, V], K2], *, name: str | None = None
+    ) -> KStream[K2, V]: ...
     def select_key(
         self, selector: Callable[..., K2], *, name: str | None = None
     ) -> KStream[K2, V]:
@@ -71,6 +95,14 @@ class KStream(StreamJoins[K, V], StreamProcessing[K, V], Generic[K, V]):
         function = key_value_function(selector, step=step, what="the key selector")
         return self._step(step, SelectKey(function), key_changed=True, value=self._place.value)
 
+    @overload
+    def map_values(
+        self, mapper: Callable[[V], V2], *, name: str | None = None
+    ) -> KStream[K, V2]: ...
+    @overload
+    def map_values(
+        self, mapper: Callable[[K, V], V2], *, name: str | None = None
+    ) -> KStream[K, V2]: ...
     def map_values(
         self, mapper: Callable[..., V2], *, name: str | None = None
     ) -> KStream[K, V2]:
@@ -81,6 +113,14 @@ class KStream(StreamJoins[K, V], StreamProcessing[K, V], Generic[K, V]):
             step, MapValues(mapper, with_key), value_changed=True, key=self._place.key
         )
 
+    @overload
+    def map(
+        self, mapper: Callable[[V], tuple[K2, V2]], *, name: str | None = None
+    ) -> KStream[K2, V2]: ...
+    @overload
+    def map(
+        self, mapper: Callable[[K, V], tuple[K2, V2]], *, name: str | None = None
+    ) -> KStream[K2, V2]: ...
     def map(
         self, mapper: Callable[..., tuple[K2, V2]], *, name: str | None = None
     ) -> KStream[K2, V2]:
@@ -89,6 +129,14 @@ class KStream(StreamJoins[K, V], StreamProcessing[K, V], Generic[K, V]):
         function = key_value_function(mapper, step=step, what="the mapper")
         return self._step(step, Map(function), key_changed=True)
 
+    @overload
+    def flat_map(
+        self, mapper: Callable[[V], Iterable[tuple[K2, V2]]], *, name: str | None = None
+    ) -> KStream[K2, V2]: ...
+    @overload
+    def flat_map(
+        self, mapper: Callable[[K, V], Iterable[tuple[K2, V2]]], *, name: str | None = None
+    ) -> KStream[K2, V2]: ...
     def flat_map(
         self, mapper: Callable[..., Iterable[tuple[K2, V2]]], *, name: str | None = None
     ) -> KStream[K2, V2]:
@@ -97,6 +145,14 @@ class KStream(StreamJoins[K, V], StreamProcessing[K, V], Generic[K, V]):
         function = key_value_function(mapper, step=step, what="the mapper")
         return self._step(step, FlatMap(function), key_changed=True)
 
+    @overload
+    def flat_map_values(
+        self, mapper: Callable[[V], Iterable[V2]], *, name: str | None = None
+    ) -> KStream[K, V2]: ...
+    @overload
+    def flat_map_values(
+        self, mapper: Callable[[K, V], Iterable[V2]], *, name: str | None = None
+    ) -> KStream[K, V2]: ...
     def flat_map_values(
         self, mapper: Callable[..., Iterable[V2]], *, name: str | None = None
     ) -> KStream[K, V2]:
@@ -195,7 +251,7 @@ class KStream(StreamJoins[K, V], StreamProcessing[K, V], Generic[K, V]):
         self,
         *,
         name: str | None = None,
-        store: Any = None,
+        store: StoreOption[K, V] = None,
         key: Serde[K] | None = None,
         value: Serde[V] | None = None,
     ) -> KTable[K, V]:
@@ -244,6 +300,16 @@ class KStream(StreamJoins[K, V], StreamProcessing[K, V], Generic[K, V]):
         place = Place(here.said, here.node, here.name, key, value, here.sources, here.rekeyed)
         return KGroupedStream(place, name)
 
+    @overload
+    def group_by(
+        self, selector: Callable[[V], K2], *, name: str | None = None,
+        key: Serde[K2] | None = None, value: Serde[V] | None = None,
+    ) -> KGroupedStream[K2, V]: ...
+    @overload
+    def group_by(
+        self, selector: Callable[[K, V], K2], *, name: str | None = None,
+        key: Serde[K2] | None = None, value: Serde[V] | None = None,
+    ) -> KGroupedStream[K2, V]: ...
     def group_by(
         self,
         selector: Callable[..., K2],

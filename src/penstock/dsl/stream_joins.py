@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar, Unpack, overload
 
 from penstock.dsl.functions import joiner_function, key_value_function
 from penstock.dsl.options import StoreType
 from penstock.dsl.said import AnySerde, Place
 from penstock.errors import StreamsException
-from penstock.serdes import Serde
 from penstock.topology.naming import check_name
 from penstock.topology.plan_nodes import (
+    JoinKind,
     JoinWindow,
     Repartition,
     StreamGlobalJoin,
@@ -38,6 +38,32 @@ V2 = TypeVar("V2")
 VR = TypeVar("VR")
 GK = TypeVar("GK")
 
+_PARTNERS = "a KStream, a KTable or a GlobalKTable"
+
+
+class _TableJoinOptions(TypedDict, total=False):
+    """What a join with a table can be told besides."""
+
+    key: AnySerde
+    value: AnySerde
+    other_value: AnySerde
+    name: str | None
+    grace: timedelta | int | None
+
+
+class _StreamJoinOptions(TypedDict, total=False):
+    """What a join of two streams can be told besides."""
+
+    key: AnySerde
+    value: AnySerde
+    other_value: AnySerde
+    name: str | None
+    store_name: str | None
+    this_store: Any
+    other_store: Any
+    dsl_store_suppliers: StoreType | DslStoreSuppliers | None
+    logging: bool
+
 
 class StreamJoins(Generic[K, V]):
     """The part of `KStream` that joins.
@@ -53,23 +79,43 @@ class StreamJoins(Generic[K, V]):
 
     @overload
     def join(
-        self, other: KStream[K, V2], joiner: Callable[..., VR], windows: JoinWindows, /, *,
-        key: Serde[K] | None = None, value: Serde[V] | None = None,
-        other_value: Serde[V2] | None = None, name: str | None = None,
-        store_name: str | None = None, this_store: Any = None, other_store: Any = None,
-        dsl_store_suppliers: StoreType | DslStoreSuppliers | None = None, logging: bool = True,
+        self, other: KStream[K, V2], joiner: Callable[[V, V2], VR],
+        windows: JoinWindows, /, **options: Unpack[_StreamJoinOptions],
     ) -> KStream[K, VR]: ...
     @overload
     def join(
-        self, other: KTable[K, V2], joiner: Callable[..., VR], /, *,
-        key: Serde[K] | None = None, value: Serde[V] | None = None,
-        other_value: Serde[V2] | None = None, name: str | None = None,
-        grace: timedelta | int | None = None,
+        self, other: KStream[K, V2], joiner: Callable[[K, V, V2], VR],
+        windows: JoinWindows, /, **options: Unpack[_StreamJoinOptions],
     ) -> KStream[K, VR]: ...
     @overload
     def join(
-        self, other: GlobalKTable[GK, V2], key_selector: Callable[..., GK],
-        joiner: Callable[..., VR], /, *, name: str | None = None,
+        self, other: KTable[K, V2], joiner: Callable[[V, V2], VR], /,
+        **options: Unpack[_TableJoinOptions],
+    ) -> KStream[K, VR]: ...
+    @overload
+    def join(
+        self, other: KTable[K, V2], joiner: Callable[[K, V, V2], VR], /,
+        **options: Unpack[_TableJoinOptions],
+    ) -> KStream[K, VR]: ...
+    @overload
+    def join(
+        self, other: GlobalKTable[GK, V2], key_selector: Callable[[V], GK | None],
+        joiner: Callable[[V, V2], VR], /, *, name: str | None = None,
+    ) -> KStream[K, VR]: ...
+    @overload
+    def join(
+        self, other: GlobalKTable[GK, V2], key_selector: Callable[[K, V], GK | None],
+        joiner: Callable[[V, V2], VR], /, *, name: str | None = None,
+    ) -> KStream[K, VR]: ...
+    @overload
+    def join(
+        self, other: GlobalKTable[GK, V2], key_selector: Callable[[V], GK | None],
+        joiner: Callable[[K, V, V2], VR], /, *, name: str | None = None,
+    ) -> KStream[K, VR]: ...
+    @overload
+    def join(
+        self, other: GlobalKTable[GK, V2], key_selector: Callable[[K, V], GK | None],
+        joiner: Callable[[K, V, V2], VR], /, *, name: str | None = None,
     ) -> KStream[K, VR]: ...
     def join(self, other: Any, *args: Any, **options: Any) -> KStream[Any, Any]:
         """Only records that have a partner."""
@@ -77,37 +123,64 @@ class StreamJoins(Generic[K, V]):
 
     @overload
     def left_join(
-        self, other: KStream[K, V2], joiner: Callable[..., VR], windows: JoinWindows, /, *,
-        key: Serde[K] | None = None, value: Serde[V] | None = None,
-        other_value: Serde[V2] | None = None, name: str | None = None,
-        store_name: str | None = None, this_store: Any = None, other_store: Any = None,
-        dsl_store_suppliers: StoreType | DslStoreSuppliers | None = None, logging: bool = True,
+        self, other: KStream[K, V2], joiner: Callable[[V, V2 | None], VR],
+        windows: JoinWindows, /, **options: Unpack[_StreamJoinOptions],
     ) -> KStream[K, VR]: ...
     @overload
     def left_join(
-        self, other: KTable[K, V2], joiner: Callable[..., VR], /, *,
-        key: Serde[K] | None = None, value: Serde[V] | None = None,
-        other_value: Serde[V2] | None = None, name: str | None = None,
-        grace: timedelta | int | None = None,
+        self, other: KStream[K, V2], joiner: Callable[[K, V, V2 | None], VR],
+        windows: JoinWindows, /, **options: Unpack[_StreamJoinOptions],
     ) -> KStream[K, VR]: ...
     @overload
     def left_join(
-        self, other: GlobalKTable[GK, V2], key_selector: Callable[..., GK],
-        joiner: Callable[..., VR], /, *, name: str | None = None,
+        self, other: KTable[K, V2], joiner: Callable[[V, V2 | None], VR], /,
+        **options: Unpack[_TableJoinOptions],
+    ) -> KStream[K, VR]: ...
+    @overload
+    def left_join(
+        self, other: KTable[K, V2], joiner: Callable[[K, V, V2 | None], VR], /,
+        **options: Unpack[_TableJoinOptions],
+    ) -> KStream[K, VR]: ...
+    @overload
+    def left_join(
+        self, other: GlobalKTable[GK, V2], key_selector: Callable[[V], GK | None],
+        joiner: Callable[[V, V2 | None], VR], /, *, name: str | None = None,
+    ) -> KStream[K, VR]: ...
+    @overload
+    def left_join(
+        self, other: GlobalKTable[GK, V2], key_selector: Callable[[K, V], GK | None],
+        joiner: Callable[[V, V2 | None], VR], /, *, name: str | None = None,
+    ) -> KStream[K, VR]: ...
+    @overload
+    def left_join(
+        self, other: GlobalKTable[GK, V2], key_selector: Callable[[V], GK | None],
+        joiner: Callable[[K, V, V2 | None], VR], /, *, name: str | None = None,
+    ) -> KStream[K, VR]: ...
+    @overload
+    def left_join(
+        self, other: GlobalKTable[GK, V2], key_selector: Callable[[K, V], GK | None],
+        joiner: Callable[[K, V, V2 | None], VR], /, *, name: str | None = None,
     ) -> KStream[K, VR]: ...
     def left_join(self, other: Any, *args: Any, **options: Any) -> KStream[Any, Any]:
         """All records of this stream; the other side is None where there is no partner."""
         return self._joined("left", other, args, options)
 
+    @overload
     def outer_join(
-        self, other: KStream[K, V2], joiner: Callable[..., VR], windows: JoinWindows, /,
-        **options: Any,
-    ) -> KStream[K, VR]:
-        """All records of both streams; either side may be None. Options as for `join`."""
-        return self._joined("outer", other, (joiner, windows), options)
+        self, other: KStream[K, V2], joiner: Callable[[V | None, V2 | None], VR],
+        windows: JoinWindows, /, **options: Unpack[_StreamJoinOptions],
+    ) -> KStream[K, VR]: ...
+    @overload
+    def outer_join(
+        self, other: KStream[K, V2], joiner: Callable[[K, V | None, V2 | None], VR],
+        windows: JoinWindows, /, **options: Unpack[_StreamJoinOptions],
+    ) -> KStream[K, VR]: ...
+    def outer_join(self, other: Any, *args: Any, **options: Any) -> KStream[Any, Any]:
+        """All records of both streams; either side may be None."""
+        return self._joined("outer", other, args, options)
 
     def _joined(
-        self, kind: str, other: Any, args: tuple[Any, ...], options: dict[str, Any]
+        self, kind: JoinKind, other: Any, args: tuple[Any, ...], options: dict[str, Any]
     ) -> KStream[Any, Any]:
         from penstock.dsl.stream import KStream
         from penstock.dsl.table import GlobalKTable, KTable
@@ -120,15 +193,15 @@ class StreamJoins(Generic[K, V]):
         if kind != "outer" and isinstance(other, KTable):
             return self._join_table(kind, other, *_arguments(kind, "table", args, 1), **options)
         raise TypeError(
-            f"A stream's {kind} join takes a KStream{'' if kind == 'outer' else ', KTable or GlobalKTable'}"
-            f", not {type(other).__name__}."
+            f"A stream's {kind} join takes {'a KStream' if kind == 'outer' else _PARTNERS}, "
+            f"not {type(other).__name__}."
         )
 
     # ---- with a stream -----------------------------------------------------------------------
 
     def _join_stream(
         self,
-        kind: str,
+        kind: JoinKind,
         other: KStream[Any, Any],
         joiner: Callable[..., Any],
         windows: JoinWindows,
@@ -194,7 +267,7 @@ class StreamJoins(Generic[K, V]):
 
     def _join_table(
         self,
-        kind: str,
+        kind: JoinKind,
         table: KTable[Any, Any],
         joiner: Callable[..., Any],
         *,
@@ -239,7 +312,7 @@ class StreamJoins(Generic[K, V]):
 
     def _join_global(
         self,
-        kind: str,
+        kind: JoinKind,
         table: GlobalKTable[Any, Any],
         key_selector: Callable[..., Any],
         joiner: Callable[..., Any],
@@ -275,7 +348,7 @@ def _arguments(kind: str, what: str, args: tuple[Any, ...], count: int) -> tuple
 
 
 def _add_stream_join(
-    kind: str,
+    kind: JoinKind,
     left: Place,
     right: Place,
     joiner: Callable[..., Any],

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from penstock.dsl.said import AnySerde, Place
+from penstock.processors.api import FixedKeyRecordProcessor, RecordProcessor
 from penstock.processors.user import UserProcessor
 from penstock.topology.naming import check_name
 from penstock.topology.plan_nodes import ProcessStep
@@ -23,7 +24,7 @@ class StreamProcessing(Generic[K, V]):
     _place: Place
 
     def process(
-        self, supplier: Callable[[], Any], *stores: str, name: str | None = None
+        self, supplier: Callable[[], RecordProcessor[K, V]], *stores: str, name: str | None = None
     ) -> KStream[Any, Any]:
         """Run a processor; it may forward records with any key, so a grouping repartitions.
 
@@ -33,7 +34,8 @@ class StreamProcessing(Generic[K, V]):
         return self._processed(supplier, stores, name, fixed_key=False)
 
     def process_values(
-        self, supplier: Callable[[], Any], *stores: str, name: str | None = None
+        self, supplier: Callable[[], FixedKeyRecordProcessor[K, V]], *stores: str,
+        name: str | None = None,
     ) -> KStream[K, Any]:
         """Run a processor that cannot change keys."""
         return self._processed(supplier, stores, name, fixed_key=True)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from penstock.dsl.functions import key_value_function, value_function
 from penstock.dsl.grouped import KGroupedTable
-from penstock.dsl.options import Materialized, Suppressed, as_materialized
+from penstock.dsl.options import Materialized, StoreOption, Suppressed, as_materialized
 from penstock.dsl.said import AnySerde, Place
 from penstock.dsl.table_joins import TableJoins
 from penstock.errors import TopologyException
+from penstock.processors.api import ValueTransformer
 from penstock.processors.suppress import NO_LIMIT, Suppress
 from penstock.processors.table_source import TableRepartitionMap, ToStream
 from penstock.processors.tables import TableFilter, TableMapValues, TableTransformValues
@@ -56,20 +57,53 @@ class KTable(TableJoins[K, V], Generic[K, V]):
 
     # ---- row by row --------------------------------------------------------------------------
 
+    @overload
     def filter(
-        self, predicate: Callable[..., Any], *, name: str | None = None, store: Any = None
+        self, predicate: Callable[[V], object], *, name: str | None = None,
+        store: StoreOption[K, V] = None,
+    ) -> KTable[K, V]: ...
+    @overload
+    def filter(
+        self, predicate: Callable[[K, V], object], *, name: str | None = None,
+        store: StoreOption[K, V] = None,
+    ) -> KTable[K, V]: ...
+    def filter(
+        self, predicate: Callable[..., Any], *, name: str | None = None,
+        store: StoreOption[Any, Any] = None,
     ) -> KTable[K, V]:
         """Only the rows for which the predicate is true; others are deleted."""
         return self._filtered(predicate, name, store, negate=False)
 
+    @overload
     def filter_not(
-        self, predicate: Callable[..., Any], *, name: str | None = None, store: Any = None
+        self, predicate: Callable[[V], object], *, name: str | None = None,
+        store: StoreOption[K, V] = None,
+    ) -> KTable[K, V]: ...
+    @overload
+    def filter_not(
+        self, predicate: Callable[[K, V], object], *, name: str | None = None,
+        store: StoreOption[K, V] = None,
+    ) -> KTable[K, V]: ...
+    def filter_not(
+        self, predicate: Callable[..., Any], *, name: str | None = None,
+        store: StoreOption[Any, Any] = None,
     ) -> KTable[K, V]:
         """Only the rows for which the predicate is false."""
         return self._filtered(predicate, name, store, negate=True)
 
+    @overload
     def map_values(
-        self, mapper: Callable[..., V2], *, name: str | None = None, store: Any = None
+        self, mapper: Callable[[V], V2], *, name: str | None = None,
+        store: StoreOption[K, V2] = None,
+    ) -> KTable[K, V2]: ...
+    @overload
+    def map_values(
+        self, mapper: Callable[[K, V], V2], *, name: str | None = None,
+        store: StoreOption[K, V2] = None,
+    ) -> KTable[K, V2]: ...
+    def map_values(
+        self, mapper: Callable[..., V2], *, name: str | None = None,
+        store: StoreOption[Any, Any] = None,
     ) -> KTable[K, V2]:
         """Every row with a new value; deleted rows are not shown to the mapper."""
         wanted = self._wanted(store, name or "map_values", "KTABLE-MAPVALUES-")
@@ -80,11 +114,11 @@ class KTable(TableJoins[K, V], Generic[K, V]):
 
     def transform_values(
         self,
-        supplier: Callable[[], Any],
+        supplier: Callable[[], ValueTransformer[K, V, V2]],
         *stores: str,
         name: str | None = None,
-        store: Any = None,
-    ) -> KTable[K, Any]:
+        store: StoreOption[K, V2] = None,
+    ) -> KTable[K, V2]:
         """Every row, deleted ones too, through a transformer with access to stores.
 
         The supplier makes objects with `init(context)`, `transform(key, value)` and `close()`.
@@ -96,8 +130,18 @@ class KTable(TableJoins[K, V], Generic[K, V]):
             step, operator, wanted, None if wanted is None else wanted.value, stores
         )
 
+    @overload
+    def to_stream(self, key_fn: None = None, *, name: str | None = None) -> KStream[K, V]: ...
+    @overload
     def to_stream(
-        self, key_fn: Callable[..., K2] | None = None, *, name: str | None = None
+        self, key_fn: Callable[[V], K2], *, name: str | None = None
+    ) -> KStream[K2, V]: ...
+    @overload
+    def to_stream(
+        self, key_fn: Callable[[K, V], K2], *, name: str | None = None
+    ) -> KStream[K2, V]: ...
+    def to_stream(
+        self, key_fn: Callable[..., Any] | None = None, *, name: str | None = None
     ) -> KStream[Any, V]:
         """Every change of the table as a record, with a new key if `key_fn` is given."""
         from penstock.dsl.stream import KStream
@@ -154,6 +198,16 @@ class KTable(TableJoins[K, V], Generic[K, V]):
 
     # ---- grouping ----------------------------------------------------------------------------
 
+    @overload
+    def group_by(
+        self, selector: Callable[[V], tuple[K2, V2]], *, name: str | None = None,
+        key: Serde[K2] | None = None, value: Serde[V2] | None = None,
+    ) -> KGroupedTable[K2, V2]: ...
+    @overload
+    def group_by(
+        self, selector: Callable[[K, V], tuple[K2, V2]], *, name: str | None = None,
+        key: Serde[K2] | None = None, value: Serde[V2] | None = None,
+    ) -> KGroupedTable[K2, V2]: ...
     def group_by(
         self,
         selector: Callable[..., tuple[K2, V2]],
@@ -252,5 +306,3 @@ def window_grace(plan: Plan, node: PlanNode, chain: str = "") -> int:
             "Use suppress(until_window_closes) behind a windowed aggregation."
         )
     return max(window_grace(plan, parent, chain) for parent in parents)
-
-

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar, Unpack, overload
 
 from penstock.dsl.foreign_key import add_foreign_key_join
 from penstock.dsl.functions import joiner_function, key_value_function
-from penstock.dsl.options import Materialized, as_materialized
+from penstock.dsl.options import Materialized, StoreOption, as_materialized
 from penstock.dsl.said import Place
 from penstock.errors import TopologyException
 from penstock.topology.nodes import Partitioner
 from penstock.topology.plan import JoinedTable
-from penstock.topology.plan_nodes import TableJoin
+from penstock.topology.plan_nodes import JoinKind, TableJoin
 from penstock.topology.store_specs import KeyValueSpec
 
 if TYPE_CHECKING:
@@ -23,6 +23,15 @@ V = TypeVar("V")
 K2 = TypeVar("K2")
 V2 = TypeVar("V2")
 VR = TypeVar("VR")
+
+
+class _ForeignKeyOptions(TypedDict, total=False):
+    """What a join on a foreign key can be told besides."""
+
+    name: str | None
+    store: StoreOption[Any, Any]
+    partitioner: Partitioner | None
+    other_partitioner: Partitioner | None
 
 
 class TableJoins(Generic[K, V]):
@@ -38,13 +47,17 @@ class TableJoins(Generic[K, V]):
     @overload
     def join(
         self, other: KTable[K, V2], joiner: Callable[[V, V2], VR], /, *,
-        name: str | None = None, store: Any = None,
+        name: str | None = None, store: StoreOption[K, VR] = None,
     ) -> KTable[K, VR]: ...
     @overload
     def join(
-        self, other: KTable[K2, V2], foreign_key: Callable[..., K2],
-        joiner: Callable[[V, V2], VR], /, *, name: str | None = None, store: Any = None,
-        partitioner: Partitioner | None = None, other_partitioner: Partitioner | None = None,
+        self, other: KTable[K2, V2], foreign_key: Callable[[V], K2 | None],
+        joiner: Callable[[V, V2], VR], /, **options: Unpack[_ForeignKeyOptions],
+    ) -> KTable[K, VR]: ...
+    @overload
+    def join(
+        self, other: KTable[K2, V2], foreign_key: Callable[[K, V], K2 | None],
+        joiner: Callable[[V, V2], VR], /, **options: Unpack[_ForeignKeyOptions],
     ) -> KTable[K, VR]: ...
     def join(self, other: Any, *args: Any, **options: Any) -> KTable[Any, Any]:
         """Rows that both tables have."""
@@ -53,13 +66,17 @@ class TableJoins(Generic[K, V]):
     @overload
     def left_join(
         self, other: KTable[K, V2], joiner: Callable[[V, V2 | None], VR], /, *,
-        name: str | None = None, store: Any = None,
+        name: str | None = None, store: StoreOption[K, VR] = None,
     ) -> KTable[K, VR]: ...
     @overload
     def left_join(
-        self, other: KTable[K2, V2], foreign_key: Callable[..., K2],
-        joiner: Callable[[V, V2 | None], VR], /, *, name: str | None = None, store: Any = None,
-        partitioner: Partitioner | None = None, other_partitioner: Partitioner | None = None,
+        self, other: KTable[K2, V2], foreign_key: Callable[[V], K2 | None],
+        joiner: Callable[[V, V2 | None], VR], /, **options: Unpack[_ForeignKeyOptions],
+    ) -> KTable[K, VR]: ...
+    @overload
+    def left_join(
+        self, other: KTable[K2, V2], foreign_key: Callable[[K, V], K2 | None],
+        joiner: Callable[[V, V2 | None], VR], /, **options: Unpack[_ForeignKeyOptions],
     ) -> KTable[K, VR]: ...
     def left_join(self, other: Any, *args: Any, **options: Any) -> KTable[Any, Any]:
         """All rows of this table; the other value is None where there is none."""
@@ -67,13 +84,13 @@ class TableJoins(Generic[K, V]):
 
     def outer_join(
         self, other: KTable[K, V2], joiner: Callable[[V | None, V2 | None], VR], /, *,
-        name: str | None = None, store: Any = None,
+        name: str | None = None, store: StoreOption[K, VR] = None,
     ) -> KTable[K, VR]:
         """All rows of both tables; either value may be None."""
         return self._joined("outer", other, (joiner,), {"name": name, "store": store})
 
     def _joined(
-        self, kind: str, other: Any, args: tuple[Any, ...], options: dict[str, Any]
+        self, kind: JoinKind, other: Any, args: tuple[Any, ...], options: dict[str, Any]
     ) -> KTable[Any, Any]:
         from penstock.dsl.table import KTable
 
@@ -100,7 +117,7 @@ class TableJoins(Generic[K, V]):
 
     def _join_on_key(
         self,
-        kind: str,
+        kind: JoinKind,
         other: KTable[Any, Any],
         joiner: Callable[..., Any],
         *,

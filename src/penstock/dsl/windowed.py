@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from penstock.dsl.functions import plain_function
 from penstock.dsl.grouped import STREAM_AGGREGATE, STREAM_REDUCE, Grouping, add_aggregation
-from penstock.dsl.options import Materialized, as_materialized
+from penstock.dsl.options import Materialized, StoreOption, as_materialized
 from penstock.processors.aggregates import add_counts, count_up, merging, nothing, reducing, zero
 from penstock.processors.session_aggregates import SessionAggregate
 from penstock.processors.sliding_aggregates import SlidingAggregate
@@ -56,7 +56,9 @@ class TimeWindowedKStream(Generic[K, V]):
         self._emit = strategy
         return self
 
-    def count(self, *, name: str | None = None, store: Any = None) -> KTable[Windowed[K], int]:
+    def count(
+        self, *, name: str | None = None, store: StoreOption[K, int] = None
+    ) -> KTable[Windowed[K], int]:
         """How many records each key has had in each window."""
         place = self._grouping.place
         wanted = as_materialized(store, step=name or "count")
@@ -68,7 +70,8 @@ class TimeWindowedKStream(Generic[K, V]):
         )
 
     def reduce(
-        self, reducer: Callable[[V, V], V], *, name: str | None = None, store: Any = None
+        self, reducer: Callable[[V, V], V], *, name: str | None = None,
+        store: StoreOption[K, V] = None,
     ) -> KTable[Windowed[K], V]:
         """The values of each key and window folded together."""
         step = name or "reduce"
@@ -83,7 +86,7 @@ class TimeWindowedKStream(Generic[K, V]):
         aggregator: Callable[[K, V, VA], VA],
         *,
         name: str | None = None,
-        store: Any = None,
+        store: StoreOption[K, VA] = None,
     ) -> KTable[Windowed[K], VA]:
         """The records of each key and window folded into an aggregate."""
         step = name or "aggregate"
@@ -151,7 +154,9 @@ class SessionWindowedKStream(Generic[K, V]):
         self._emit = strategy
         return self
 
-    def count(self, *, name: str | None = None, store: Any = None) -> KTable[Windowed[K], int]:
+    def count(
+        self, *, name: str | None = None, store: StoreOption[K, int] = None
+    ) -> KTable[Windowed[K], int]:
         """How many records each session has had."""
         place = self._grouping.place
         wanted = as_materialized(store, step=name or "count")
@@ -162,7 +167,8 @@ class SessionWindowedKStream(Generic[K, V]):
         )
 
     def reduce(
-        self, reducer: Callable[[V, V], V], *, name: str | None = None, store: Any = None
+        self, reducer: Callable[[V, V], V], *, name: str | None = None,
+        store: StoreOption[K, V] = None,
     ) -> KTable[Windowed[K], V]:
         """The values of each session folded together."""
         step = name or "reduce"
@@ -178,10 +184,11 @@ class SessionWindowedKStream(Generic[K, V]):
         self,
         initializer: Callable[[], VA],
         aggregator: Callable[[K, V, VA], VA],
-        merger: Callable[[K, VA, VA], VA],
+        # Not VA: mypy would give up on the type of the aggregate for a merger like a + b.
+        merger: Callable[[K, VA, VA], object],
         *,
         name: str | None = None,
-        store: Any = None,
+        store: StoreOption[K, VA] = None,
     ) -> KTable[Windowed[K], VA]:
         """The records of each session folded into an aggregate; `merger` joins two sessions."""
         step = name or "aggregate"

@@ -63,23 +63,14 @@ class StreamAggregate:
         return process
 
     def _attach_caching(self, store: Any, drop: Callable[[str], None]) -> Forward:
-        """The same where the cache forwards: a row is read and written back, no more."""
-        initializer, aggregator = self.initializer, self.aggregator
-        row_of, load_row, save_row = store.row_of, store.load_row, store.save_row
+        """The same where the cache forwards: the row is changed, no more."""
+        row_of, fold_row = store.row_of, store.fold_row(self.initializer, self.aggregator)
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             if key is None or value is None:
                 drop("null key or value")
                 return
-            row = row_of(key)
-            found = load_row(row)
-            if found is None:
-                old = initializer()
-            else:
-                old, old_timestamp = found
-                if old_timestamp > timestamp:
-                    timestamp = old_timestamp
-            save_row(row, key, aggregator(key, value, old), timestamp)
+            fold_row(row_of(key), key, value, timestamp)
 
         return process
 

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 KIn = TypeVar("KIn")
 VIn = TypeVar("VIn")
+KIn_contra = TypeVar("KIn_contra", contravariant=True)
+VIn_contra = TypeVar("VIn_contra", contravariant=True)
+VOut_co = TypeVar("VOut_co", covariant=True)
 T = TypeVar("T")
 
 
@@ -108,6 +111,30 @@ class ProcessorContext(Protocol):
 
     def app_configs_with_prefix(self, prefix: str) -> Mapping[str, Any]:
         """The part of it whose names begin so, without the prefix."""
+        ...
+
+
+class RecordProcessor(Protocol[KIn_contra, VIn_contra]):
+    """What `process` takes: `init(context)` and `close()` are called where they exist."""
+
+    def process(self, record: Record[KIn_contra, VIn_contra], /) -> object:
+        """Called for every record."""
+        ...
+
+
+class FixedKeyRecordProcessor(Protocol[KIn_contra, VIn_contra]):
+    """What `process_values` takes: `init(context)` and `close()` are called where they exist."""
+
+    def process(self, record: FixedKeyRecord[KIn_contra, VIn_contra], /) -> object:
+        """Called for every record."""
+        ...
+
+
+class ValueTransformer(Protocol[KIn_contra, VIn_contra, VOut_co]):
+    """What `transform_values` takes: `init(context)` and `close()` are called where they exist."""
+
+    def transform(self, key: KIn_contra, value: VIn_contra | None, /) -> VOut_co:
+        """The new value of a row; the value is None where the row was deleted."""
         ...
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from penstock.errors import StreamsException
 from penstock.processors.base import Clock, Forward, NodeContext
 from penstock.processors.forwarding import change_of
 from penstock.record import Headers
@@ -29,13 +30,21 @@ def observed_time(node: NodeContext) -> Clock:
 def closed_window_emitter(
     node: NodeContext, store: Any, forward: Forward, closed_range: ClosedRange
 ) -> EmitClosed:
-    """For time and sliding windows; results keep the time in the store."""
+    """For time and sliding windows; results keep the time in the store.
+
+    A store that keeps none answers -1, which no record may have.
+    """
     fetch_all = store.fetch_all
 
     def send(first: int, last: int, headers: Headers) -> int:
         sent = 0
-        for windowed, row in fetch_all(first, last):
-            forward(windowed, change_of((row[0], None, True)), row[1], headers)
+        for windowed, (value, timestamp) in fetch_all(first, last):
+            if timestamp < 0:
+                raise StreamsException(
+                    f"{node.name}: the result of {windowed} has no timestamp, for store "
+                    f"'{store.name}' keeps none. Emit on close needs a store with timestamps."
+                )
+            forward(windowed, change_of((value, None, True)), timestamp, headers)
             sent += 1
         return sent
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.errors import StreamsException
-from penstock.processors.base import Forward, NodeContext
+from penstock.processors.base import Failed, Forward, NodeContext, PlainOperator, raise_it
 from penstock.processors.forwarding import change_of, row_writer
 from penstock.processors.table_store import StoreGetter, TableStore
 from penstock.record import Headers
@@ -73,10 +73,12 @@ class TableSource:
 
 
 @dataclass(frozen=True, slots=True)
-class ToStream:
+class ToStream(PlainOperator):
     """The new values of a table as a stream; out-of-order updates and deletions included."""
 
-    def attach(self, node: NodeContext, forward: Forward) -> Forward:
+    def attach(
+        self, node: NodeContext, forward: Forward, failed: Failed = raise_it
+    ) -> Forward:
         def process(key: Any, change: Any, timestamp: int, headers: Headers) -> None:
             forward(key, change[0], timestamp, headers)
 

@@ -86,9 +86,8 @@ class WindowAggregate:
         return process
 
     def _attach_caching(self, store: Any, node: NodeContext) -> Forward:
-        """The same where the cache forwards: rows are read and written back, no more."""
-        initializer, aggregator = self.initializer, self.aggregator
-        row_of, load_row, save_row = store.row_of, store.load_row, store.save_row
+        """The same where the cache forwards: the rows are changed, no more."""
+        row_of, fold_row = store.row_of, store.fold_row(self.initializer, self.aggregator)
         drop = node.drop
         windows_of = windows_by_time(self.windows)
         grace = self.windows.grace_period_ms
@@ -104,17 +103,8 @@ class WindowAggregate:
             for start, end in windows_of(timestamp):
                 if end <= close_time:
                     drop("expired window")
-                    continue
-                row = row_of(key, start)
-                found = load_row(row)
-                result_timestamp = timestamp
-                if found is None:
-                    old = initializer()
                 else:
-                    old, old_timestamp = found
-                    if old_timestamp > timestamp:
-                        result_timestamp = old_timestamp
-                save_row(row, key, aggregator(key, value, old), result_timestamp)
+                    fold_row(row_of(key, start), key, value, timestamp)
 
         return process
 

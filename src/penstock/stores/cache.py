@@ -5,21 +5,19 @@ exceeded, the least recently used entries *of the store being written* go, and a
 with unwritten changes takes all unwritten changes of its store along, in the order of their last
 write. Sizes are Kafka's estimates, so that evictions happen at the same record.
 
-Using an entry only gives it the next number of a counter. The two orders are made from these
-numbers when they are needed: that of writing when the cache is flushed, that of use when it is
-full.
+Using or writing an entry only notes it in a list. The two orders are made from these lists when
+they are needed: an entry counts where it stands last.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
-from itertools import count
-from operator import attrgetter
 from typing import Any
 
 from sortedcontainers import SortedList
 
-from penstock.record import Current, Headers
+from penstock.record import Current, Headers, Rows
 
 #: What every entry costs besides its key, value and context: three references and a flag.
 _ENTRY_BYTES = 8 + 8 + 8 + 1
@@ -27,37 +25,49 @@ _ENTRY_BYTES = 8 + 8 + 8 + 1
 _CONTEXT_BYTES = 8 + 8 + 4
 
 
+class _Pending:
+    __slots__ = ()
+
+
+#: Stands for a stored value that has not been serialized yet.
+PENDING: Any = _Pending()
+#: Stands for a typed value that is not kept.
+UNKNOWN: Any = _Pending()
+
+
 class Entry:
     """One cached row.
 
     A dirty one was written and the store below has not seen it; it remembers the record that wrote
-    it (`record`, `source`, `timestamp`, `headers` as `Current` has them). `key` and `row` are the
-    typed key and (value, timestamp), kept if they cannot change, so that they need not be
-    deserialized again. `used` and `written` say when; `size` is 0 once it has left the cache.
+    it (`rows`, `at`, `sent`, `timestamp`, `headers` as `Current` has them). `typed` and `time` are
+    the typed value and its timestamp, kept if the value cannot change; as long as they are known
+    the stored `value` may be `PENDING`. `uses` and `writes` say how often the entry stands in the
+    lists; it is dirty if `writes` is not 0. `size` is 0 once it has left the cache.
     """
 
     __slots__ = (
-        "dirty", "headers", "key", "name", "record", "row", "size", "source", "timestamp", "used",
-        "value", "written",
+        "at", "headers", "name", "rows", "sent", "size", "time", "timestamp", "typed", "uses",
+        "value", "writes",
     )
 
     #: The physical key.
     name: bytes
     value: bytes | None
     size: int
-    dirty: bool
-    used: int
-    written: int
-    record: tuple[Any, ...]
-    source: tuple[Any, ...] | None
+    uses: int
+    writes: int
+    rows: Rows
+    at: int
+    sent: bool
     timestamp: int
     headers: Headers
-    key: Any
-    row: tuple[Any, int] | None
+    typed: Any
+    time: int
 
+    def __init__(self, name: bytes) -> None:
+        self.name = name
+        self.uses = self.writes = 0
 
-_use_of = attrgetter("used")
-_write_of = attrgetter("written")
 
 #: Takes what a store's cache lets go, in order.
 FlushEntries = Callable[[list[Entry]], None]
@@ -81,9 +91,7 @@ class RecordCache:
 class StoreCache:
     """The entries of one store by physical key.
 
-    Every dirty entry is in `_dirty`, which may also hold entries that are not dirty any more.
-    `_by_use` holds the entries that were there when it was made, the most recently used first;
-    those that were used since are later in the order than all of it.
+    Every dirty entry is in `_written`, every entry in `_used`, each as often as it says itself.
     """
 
     def __init__(self, budget: RecordCache, flush: FlushEntries, key_bytes: int) -> None:
@@ -92,10 +100,10 @@ class StoreCache:
         #: The size of an entry without its key, value, topic and headers.
         self._fixed_bytes = key_bytes + _ENTRY_BYTES + _CONTEXT_BYTES
         self.entries: dict[bytes, Entry] = {}
-        #: The next number of use.
-        self.tick = count().__next__
-        self._dirty: list[Entry] = []
-        self._by_use: list[tuple[int, Entry]] = []
+        #: Serializes (typed value, timestamp); set by stores that leave values pending.
+        self.encode: Callable[[Any, int], bytes] | None = None
+        self._written: list[Entry] = []
+        self._used: deque[Entry] = deque()
         self._sorted = SortedList()
         self._unsorted: set[bytes] = set()
 
@@ -106,59 +114,80 @@ class StoreCache:
         """The entry of a key, which thereby is the most recently used."""
         entry = self.entries.get(key)
         if entry is not None:
-            entry.used = self.tick()
+            self.use(entry)
         return entry
+
+    def use(self, entry: Entry) -> None:
+        """Note that an entry was used."""
+        entry.uses += 1
+        self._used.append(entry)
+
+    def stored(self, entry: Entry) -> bytes | None:
+        """The stored value of an entry."""
+        if entry.value is PENDING:
+            assert self.encode is not None
+            entry.value = self.encode(entry.typed, entry.time)
+        return entry.value
 
     def keep(self, key: bytes, value: bytes) -> None:
         """Add a copy of what the store below has, then make room."""
-        entry = self.entries[key] = Entry()
-        entry.name = key
+        entry = self.entries[key] = Entry(key)
         entry.value = value
         entry.size = self._fixed_bytes + len(key) + len(value)
-        entry.dirty = False
-        entry.used = self.tick()
-        entry.key = entry.row = None
+        entry.typed = UNKNOWN
         self._unsorted.add(key)
-        self._budget.size += entry.size
-        if self._budget.size > self._budget.max_bytes:
-            self._make_room()
+        self.use(entry)
+        self._grow(entry.size)
 
-    def put(self, key: bytes, value: bytes | None, current: Current) -> Entry:
+    def put(
+        self, key: bytes, value: bytes | None, value_bytes: int, current: Current,
+        typed: Any = UNKNOWN, time: int = -1,
+    ) -> None:
         """Write an entry on behalf of the current record, then make room."""
-        record, headers = current.record, current.headers
-        size = self._fixed_bytes + len(key) + (0 if value is None else len(value))
-        if record[0] is not None:
-            size += len(record[0])
+        rows, headers = current.rows, current.headers
+        size = self._fixed_bytes + len(key) + value_bytes
+        if rows.topic is not None:
+            size += len(rows.topic)
         if headers:
             size += _header_bytes(headers)
         growth = size
         entry = self.entries.get(key)
-        if entry is None or not entry.dirty:
-            # One that is not dirty may be on its way through a flush: it stays as it is.
-            if entry is None:
-                self._unsorted.add(key)
-            else:
-                growth -= entry.size
-                entry.size = 0
-            entry = self.entries[key] = Entry()
-            entry.name = key
-            entry.dirty = True
-            self._dirty.append(entry)
+        if entry is None:
+            self._unsorted.add(key)
+            entry = self.entries[key] = Entry(key)
         else:
             growth -= entry.size
+            if not entry.writes:
+                # It may be on its way through a flush: it stays as it is.
+                entry.size = 0
+                entry = self.entries[key] = Entry(key)
         entry.value = value
+        entry.typed = typed
+        entry.time = time
         entry.size = size
-        entry.used = entry.written = self.tick()
-        entry.record = record
-        entry.source = current.source
+        entry.rows = rows
+        entry.at = current.at
+        entry.sent = current.sent
         entry.timestamp = current.timestamp
         entry.headers = headers
-        entry.key = entry.row = None
-        budget = self._budget
-        budget.size += growth
-        if budget.size > budget.max_bytes:
-            self._make_room()
-        return entry
+        entry.uses += 1
+        entry.writes += 1
+        self._used.append(entry)
+        self._written.append(entry)
+        if growth:
+            self._grow(growth)
+
+    def note_rewritten(self, entry: Entry, current: Current) -> None:
+        """A dirty entry was changed in place by the current record; it is as large as before."""
+        entry.at = current.at
+        entry.sent = current.sent
+        entry.timestamp = current.timestamp
+        entry.uses += 1
+        entry.writes += 1
+        self._used.append(entry)
+        self._written.append(entry)
+        if len(self._used) > 4 * len(self.entries) + 1024:
+            self._shorten_used()
 
     def flush(self) -> None:
         """Hand all unwritten changes down."""
@@ -171,62 +200,73 @@ class StoreCache:
         if self._unsorted:
             self._sorted.update(self._unsorted)
             self._unsorted.clear()
-        entries = self.entries
         found: list[tuple[bytes, bytes | None]] = []
         for key in self._sorted.irange(start, end, inclusive=(True, False), reverse=reverse):
-            entry = entries[key]
-            entry.used = self.tick()
-            found.append((key, entry.value))
+            entry = self.entries[key]
+            self.use(entry)
+            found.append((key, self.stored(entry)))
         return found
 
     def clear(self) -> None:
         """Forget everything, unwritten changes included."""
         self._budget.size -= sum(entry.size for entry in self.entries.values())
         self.entries.clear()
-        self._dirty.clear()
-        self._by_use.clear()
+        self._written.clear()
+        self._used.clear()
         self._sorted.clear()
         self._unsorted.clear()
 
-    def _make_room(self) -> None:
+    def _grow(self, growth: int) -> None:
         budget = self._budget
+        budget.size += growth
+        if len(self._used) > 4 * len(self.entries) + 1024:
+            self._shorten_used()
         while budget.size > budget.max_bytes:
             # What was written may have made other stores grow; only this one is made smaller.
             if not self.entries:
                 return
-            self._evict(self._least_recently_used())
+            self._evict()
             budget.evictions += 1
 
-    def _least_recently_used(self) -> Entry:
-        while True:
-            while self._by_use:
-                used, entry = self._by_use.pop()
-                if entry.used == used and entry.size:
-                    return entry
-            by_use = sorted(self.entries.values(), key=_use_of, reverse=True)
-            self._by_use = [(entry.used, entry) for entry in by_use]
+    def _shorten_used(self) -> None:
+        """Leave every entry in the list once, where it stands last."""
+        shorter: deque[Entry] = deque()
+        for entry in reversed(self._used):
+            if entry.uses:
+                entry.uses = 0
+                if entry.size:
+                    shorter.appendleft(entry)
+        for entry in shorter:
+            entry.uses = 1
+        self._used = shorter
 
-    def _evict(self, entry: Entry) -> None:
+    def _evict(self) -> None:
+        """Let the least recently used entry go."""
+        while True:
+            entry = self._used.popleft()
+            entry.uses -= 1
+            if not entry.uses and entry.size:
+                break
         self._remove(entry)
-        if entry.dirty:
+        if entry.writes:
             self._flush_dirty(entry)
 
     def _flush_dirty(self, evicted: Entry | None) -> None:
         """Hand changes down in the order of their last write; an evicted one goes first."""
-        changes = [entry for entry in self._dirty if entry.dirty and entry is not evicted]
-        self._dirty = []
-        changes.sort(key=_write_of)
-        deleted = [entry for entry in changes if entry.value is None]
-        if evicted is not None:
-            changes.insert(0, evicted)
+        written, self._written = self._written, []
+        changes = [] if evicted is None else [evicted]
+        deleted: list[Entry] = []
         # None is dirty any more before anyone hears of them: a listener may write here again.
-        for entry in changes:
-            entry.dirty = False
+        for entry in written:
+            entry.writes -= 1
+            if not entry.writes and entry is not evicted and entry.size:
+                changes.append(entry)
+                if entry.value is None:
+                    deleted.append(entry)
         self._flush(changes)
         for entry in deleted:
             now = self.entries.get(entry.name)
             if now is not None:
-                now.dirty = False
                 self._remove(now)
 
     def _remove(self, entry: Entry) -> None:

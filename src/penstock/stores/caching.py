@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from penstock.record import Current
-from penstock.stores.cache import Entry, RecordCache
+from penstock.stores.cache import PENDING, UNKNOWN, Entry, RecordCache
 from penstock.stores.layouts import Layout, Ranges, Span, selector
 from penstock.stores.overlay import merged
 from penstock.stores.rows import KeyRange, Row, Rows
@@ -44,13 +44,16 @@ class CachedRows:
         if layout is None:
             self.get = self._get_and_keep
             self.put = self._put
+            self.put_typed = self.cache.put
         else:
             self.get = self._get
             self.put = self._put_timed
+            self.put_typed = self._put_typed_timed
 
     get: Callable[[bytes], bytes | None]
-    #: Writes a row; the entry it is in now.
-    put: Callable[[bytes, bytes | None], Entry]
+    put: Callable[[bytes, bytes | None], None]
+    #: The same with a typed value: row, stored or `PENDING`, its size, current, typed, timestamp.
+    put_typed: Callable[[bytes, Any, int, Current, Any, int], None]
 
     def set_listener(self, listener: RowListener, send_old: bool) -> None:
         """Who hears of what leaves the cache, and whether with old values."""
@@ -75,25 +78,31 @@ class CachedRows:
         """Forget the cache, changes included."""
         self.cache.clear()
 
-    def _put(self, row: bytes, value: bytes | None) -> Entry:
-        return self.cache.put(row, value, self.current)
+    def _put(self, row: bytes, value: bytes | None) -> None:
+        self.cache.put(row, value, 0 if value is None else len(value), self.current)
 
-    def _put_timed(self, row: bytes, value: bytes | None) -> Entry:
+    def _put_timed(self, row: bytes, value: bytes | None) -> None:
+        size = 0 if value is None else len(value)
+        self._put_typed_timed(row, value, size, self.current, UNKNOWN, -1)
+
+    def _put_typed_timed(
+        self, row: bytes, value: Any, size: int, current: Current, typed: Any, timestamp: int
+    ) -> None:
         time = self.layout.time(row)  # type: ignore[union-attr]
         if time > self._newest:
             self._newest = time
         if self._oldest < 0 or time < self._oldest:
             self._oldest = time
-        return self.cache.put(row, value, self.current)
+        self.cache.put(row, value, size, current, typed, timestamp)
 
     def _get(self, row: bytes) -> bytes | None:
         entry = self.cache.get(row)
-        return self._rows.get(row) if entry is None else entry.value
+        return self._rows.get(row) if entry is None else self.cache.stored(entry)
 
     def _get_and_keep(self, row: bytes) -> bytes | None:
         entry = self.cache.get(row)
         if entry is not None:
-            return entry.value
+            return self.cache.stored(entry)
         value = self._rows.get(row)
         if value is not None:
             self.cache.keep(row, value)
@@ -127,18 +136,20 @@ class CachedRows:
 
     def _flush(self, changes: list[Entry]) -> None:
         current, rows = self.current, self._rows
-        put, get = rows.put, rows.get
+        put, get, stored = rows.put, rows.get, self.cache.stored
         listener, send_old = self._listener, self._send_old
         before = current.saved()
         try:
             for entry in changes:
                 row, new = entry.name, entry.value
+                if new is PENDING:
+                    new = stored(entry)
                 old = None
                 if listener is not None and (new is None or send_old):
                     old = get(row)
                     if new is None and old is None:
                         continue
-                current.record, current.source = entry.record, entry.source
+                current.rows, current.at, current.sent = entry.rows, entry.at, entry.sent
                 current.timestamp, current.headers = entry.timestamp, entry.headers
                 put(row, new)
                 if listener is not None:

@@ -51,6 +51,8 @@ class TypedStore:
         self._deserialize_key: Callable[[bytes], Any] = self._refuse
         self._serialize_value: Callable[[Any], bytes] = self._refuse
         self._deserialize_value: Callable[[bytes], Any] = self._refuse
+        #: int or float if that is what the values are, in 8 bytes each.
+        self._number: type | None = None
 
     @property
     def is_open(self) -> bool:
@@ -145,6 +147,7 @@ class TypedStore:
         self._deserialize_key = key.deserialize
         self._serialize_value = value.serialize
         self._deserialize_value = value.deserialize
+        self._number = {"long": int, "double": float}.get(value.name)
 
     def _row_listener(
         self, listener: FlushListener

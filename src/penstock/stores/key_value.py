@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 from penstock.record import NO_HEADERS, Headers, ValueAndTimestamp, as_headers
 from penstock.serdes import Serde
 from penstock.stores.base import FlushListener, StoreContext
-from penstock.stores.cache import Entry
+from penstock.stores.cache import UNKNOWN, Entry
 from penstock.stores.caching import RowListener
 from penstock.stores.facade import StoreOptions, TypedStore
 from penstock.stores.formats import (
@@ -26,7 +26,14 @@ from penstock.stores.iterators import StoreIterator
 from penstock.stores.overlay import Overlay
 from penstock.stores.rows import KeyRange, KeyValueRows, LruRows
 from penstock.stores.suppliers import KeyValueSupplier
-from penstock.stores.timestamped import LoadRow, SaveRow, header_rows, timestamped_rows
+from penstock.stores.timestamped import (
+    FoldRow,
+    LoadRow,
+    SaveRow,
+    folding,
+    header_rows,
+    timestamped_rows,
+)
 from penstock.stores.values import ValueTimestampHeaders
 
 K = TypeVar("K")
@@ -183,10 +190,12 @@ class KeyValueStore(TypedStore, Generic[K, V]):
         key_of, split = self._deserialize_key, self._split
 
         def hear(row: bytes, new: bytes | None, old: bytes | None, entry: Entry) -> None:
-            key = key_of(row) if entry.key is None else entry.key
-            value, timestamp = entry.row or ((None, None) if new is None else split(new))
+            if entry.typed is UNKNOWN:
+                value, timestamp = (None, None) if new is None else split(new)
+            else:
+                value, timestamp = entry.typed, entry.time
             listener(
-                key, value, None if old is None else split(old)[0],
+                key_of(row), value, None if old is None else split(old)[0],
                 entry.timestamp if timestamp is None else timestamp, entry.headers,
             )
 
@@ -212,10 +221,20 @@ class TimestampedKeyValueStore(KeyValueStore[K, ValueAndTimestamp[V]]):
     load_row: LoadRow
     save_row: SaveRow
 
+    def fold_row(
+        self, initializer: Callable[[], Any], aggregator: Callable[[Any, Any, Any], Any]
+    ) -> FoldRow:
+        """What folds values into rows of this store; only if it is caching."""
+        assert self._cached is not None
+        return folding(
+            self._cached, self.load_row, self.save_row, self._number, initializer, aggregator
+        )
+
     def _bind(self) -> None:
         self.row_of = row_of = self._serialize_key
         self.load_row, self.save_row = load_row, save_row = timestamped_rows(
-            self._rows, self._cached, self._serialize_value, self._deserialize_value
+            self._rows, self._cached, self._serialize_value, self._deserialize_value,
+            self._number,
         )
 
         def load(key: Any) -> tuple[Any, int] | None:

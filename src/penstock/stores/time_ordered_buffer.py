@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -241,6 +241,12 @@ class ChangeBuffer(_Buffer):
         buffered, time = decode_buffered(value)
         self._set(time, key, buffered)
 
+    def held(self) -> Iterator[tuple[bytes, bytes, int, Headers]]:
+        """All that is held back, each as `restore` takes it; for the next batch."""
+        for key, (time, _, buffered) in self._entries.items():
+            stamp = buffered.context.timestamp
+            yield key, encode_buffered(buffered, time), stamp, CHANGELOG_HEADERS
+
     def close(self) -> None:
         """Forget everything."""
         self._open = False
@@ -340,6 +346,11 @@ class GraceBuffer(_Buffer):
         """Go on from the times of an earlier batch."""
         self._stream_time = max(self._stream_time, clocks.get("stream-time", -1))
         self._sequence = clocks.get("sequence", self._sequence)
+
+    def held(self) -> Iterator[tuple[bytes, bytes, int, Headers]]:
+        """All that waits, each as `restore` takes it; for the next batch."""
+        for key, buffered in self._entries.items():
+            yield key, encode_buffered(buffered, 0), buffered.context.timestamp, NO_HEADERS
 
     def close(self) -> None:
         """Forget everything."""

@@ -12,6 +12,7 @@ from struct import Struct
 from typing import Any
 
 from penstock.record import NO_HEADERS
+from penstock.stores.cache import PENDING, UNKNOWN
 from penstock.stores.caching import CachedRows
 from penstock.stores.formats import write_headers
 from penstock.stores.rows import Rows
@@ -21,9 +22,13 @@ LoadRow = Callable[[bytes], "tuple[Any, int] | None"]
 #: Writes (physical key, typed key, value, timestamp); a value of None deletes.
 SaveRow = Callable[[bytes, Any, Any, int], None]
 
+#: Folds (physical key, typed key, value, timestamp) into a row.
+FoldRow = Callable[[bytes, Any, Any, int], None]
+
 #: Values of these types cannot change.
 UNCHANGING = frozenset((int, str, float, bool, bytes))
 
+_LIMIT = 2**63
 _LONG = Struct(">q")
 _pack_long = _LONG.pack
 _long_at = _LONG.unpack_from
@@ -31,11 +36,14 @@ _long_at = _LONG.unpack_from
 
 def timestamped_rows(
     rows: Rows, cached: CachedRows | None, serialize: Callable[[Any], bytes],
-    deserialize: Callable[[bytes], Any],
+    deserialize: Callable[[bytes], Any], number: type | None = None,
 ) -> tuple[LoadRow, SaveRow]:
-    """`load_row` and `save_row` over the top layer of a store."""
+    """`load_row` and `save_row` over the top layer of a store.
+
+    `number` is int or float if that is what values are, in 8 bytes each.
+    """
     if cached is not None:
-        return _over_cache(cached, serialize, deserialize)
+        return _over_cache(cached, serialize, deserialize, number)
     get, put = rows.get, rows.put
 
     def load_row(row: bytes) -> tuple[Any, int] | None:
@@ -76,33 +84,77 @@ def header_rows(
 
 
 def _over_cache(
-    cached: CachedRows, serialize: Callable[[Any], bytes], deserialize: Callable[[bytes], Any]
+    cached: CachedRows, serialize: Callable[[Any], bytes], deserialize: Callable[[bytes], Any],
+    number: type | None,
 ) -> tuple[LoadRow, SaveRow]:
-    find, tick = cached.cache.entries.get, cached.cache.tick
-    get, put = cached.get, cached.put
+    """The size of a number is known beforehand: it is not serialized before it must be."""
+    cache, current = cached.cache, cached.current
+    find, use, stored_of = cache.entries.get, cache.use, cache.stored
+    get, put, put_typed = cached.get, cached.put, cached.put_typed
+    cache.encode = lambda value, timestamp: _pack_long(timestamp) + serialize(value)
 
     def load_row(row: bytes) -> tuple[Any, int] | None:
         entry = find(row)
         if entry is None:
             stored = get(row)
+        elif entry.typed is not UNKNOWN:
+            return entry.typed, entry.time
         else:
-            entry.used = tick()
-            if entry.row is not None:
-                return entry.row
-            stored = entry.value
+            use(entry)
+            stored = stored_of(entry)
         if stored is None:
             return None
         value = deserialize(stored[8:])
         return None if value is None else (value, _long_at(stored, 0)[0])
 
     def save_row(row: bytes, key: Any, value: Any, timestamp: int) -> None:
-        if value is None:
+        kind = value.__class__
+        if kind is number and (kind is float or -_LIMIT <= value < _LIMIT):
+            put_typed(row, PENDING, 16, current, value, timestamp)
+        elif value is None:
             put(row, None)
-            return
-        entry = put(row, _pack_long(timestamp) + serialize(value))
-        if key.__class__ in UNCHANGING:
-            entry.key = key
-        if value.__class__ in UNCHANGING:
-            entry.row = (value, timestamp)
+        else:
+            stored = _pack_long(timestamp) + serialize(value)
+            known = value if kind in UNCHANGING else UNKNOWN
+            put_typed(row, stored, len(stored), current, known, timestamp)
 
     return load_row, save_row
+
+
+def folding(
+    cached: CachedRows, load_row: LoadRow, save_row: SaveRow, number: type | None,
+    initializer: Callable[[], Any], aggregator: Callable[[Any, Any, Any], Any],
+) -> FoldRow:
+    """Folds a value into the row of a physical key, over a cache.
+
+    A number that was written since the last flush is folded where it stands: its entry keeps its
+    size, so nothing has to make room.
+    """
+    cache, current = cached.cache, cached.current
+    find, note = cache.entries.get, cache.note_rewritten
+
+    def fold_row(row: bytes, key: Any, value: Any, timestamp: int) -> None:
+        entry = find(row)
+        if entry is not None and entry.value is PENDING and entry.rows is current.rows:
+            time = entry.time
+            new = aggregator(key, value, entry.typed)
+            if (
+                new.__class__ is number
+                and current.headers is entry.headers
+                and (number is float or -_LIMIT <= new < _LIMIT)
+            ):
+                entry.typed = new
+                if timestamp > time:
+                    entry.time = timestamp
+                note(entry, current)
+                return
+            save_row(row, key, new, timestamp if timestamp > time else time)
+            return
+        found = load_row(row)
+        if found is None:
+            save_row(row, key, aggregator(key, value, initializer()), timestamp)
+            return
+        old, time = found
+        save_row(row, key, aggregator(key, value, old), timestamp if timestamp > time else time)
+
+    return fold_row

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from penstock.record import NO_HEADERS, Headers, ValueAndTimestamp, as_headers
 from penstock.stores.base import FlushListener, StoreContext
-from penstock.stores.cache import Entry
+from penstock.stores.cache import UNKNOWN, Entry
 from penstock.stores.caching import RowListener
 from penstock.stores.facade import StoreOptions, TypedStore
 from penstock.stores.formats import (
@@ -26,7 +26,14 @@ from penstock.stores.layouts import MAX_TIME, KeyFirst, Layout, Span, TimeFirstW
 from penstock.stores.overlay import Overlay
 from penstock.stores.rows import Retention, TimedRows
 from penstock.stores.suppliers import MIN_SEGMENT_MS, WindowSupplier
-from penstock.stores.timestamped import LoadRow, SaveRow, header_rows, timestamped_rows
+from penstock.stores.timestamped import (
+    FoldRow,
+    LoadRow,
+    SaveRow,
+    folding,
+    header_rows,
+    timestamped_rows,
+)
 from penstock.stores.values import ValueTimestampHeaders
 from penstock.windows import Window, Windowed, instant_ms
 
@@ -221,17 +228,14 @@ class WindowStore(TypedStore, Generic[K, V]):
         self, listener: FlushListener
     ) -> RowListener:
         windowed, split = self._windowed_key, self._split
-        time, size_ms = self._layout.time, self.window_size_ms
 
         def hear(row: bytes, new: bytes | None, old: bytes | None, entry: Entry) -> None:
-            if entry.key is None:
-                key = windowed(row)
+            if entry.typed is UNKNOWN:
+                value, timestamp = (None, None) if new is None else split(new)
             else:
-                start = time(row)
-                key = Windowed(entry.key, Window(start, min(start + size_ms, MAX_TIME)))
-            value, timestamp = entry.row or ((None, None) if new is None else split(new))
+                value, timestamp = entry.typed, entry.time
             listener(
-                key, value, None if old is None else split(old)[0],
+                windowed(row), value, None if old is None else split(old)[0],
                 entry.timestamp if timestamp is None else timestamp, entry.headers,
             )
 
@@ -260,10 +264,20 @@ class TimestampedWindowStore(WindowStore[K, ValueAndTimestamp[V]]):
     load_row: LoadRow
     save_row: SaveRow
 
+    def fold_row(
+        self, initializer: Callable[[], Any], aggregator: Callable[[Any, Any, Any], Any]
+    ) -> FoldRow:
+        """What folds values into rows of this store; only if it is caching."""
+        assert self._cached is not None
+        return folding(
+            self._cached, self.load_row, self.save_row, self._number, initializer, aggregator
+        )
+
     def _bind(self) -> None:
         serialize_key, encode = self._serialize_key, self._layout.encode
         self.load_row, self.save_row = load_row, save_row = timestamped_rows(
-            self._rows, self._cached, self._serialize_value, self._deserialize_value
+            self._rows, self._cached, self._serialize_value, self._deserialize_value,
+            self._number,
         )
 
         def row_of(key: Any, start: int) -> bytes:

@@ -120,13 +120,13 @@ def _switching(children: list[Entry], current: Current, failures: Failures) -> F
         if timestamp == current.timestamp and headers is current.headers:
             to_all(key, value, timestamp, headers)
             return
-        before = (current.timestamp, current.headers, current.source)
+        before = (current.timestamp, current.headers, current.sent)
         current.timestamp = timestamp
         current.headers = headers
         try:
             to_all(key, value, timestamp, headers)
         finally:
-            current.timestamp, current.headers, current.source = before
+            current.timestamp, current.headers, current.sent = before
 
     return forward
 

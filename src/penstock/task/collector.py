@@ -48,6 +48,9 @@ class Collector:
             key_serde, value_serde = (
                 key_serde.for_topic(topic, True), value_serde.for_topic(topic, False)
             )
+            single = self._partitions_of(topic) == 1
+            if node.partitioner is None and (single or not isinstance(key_serde, WindowedSerde)):
+                return self._plain_sink(node.name, topic, key_serde, value_serde, failures)
         encode = _encoder(node.name, key_serde, value_serde, failures)
         partitions = self._partitioning(node, key_serde, drop)
         choose: Any = node.topic if topic is None else None
@@ -74,13 +77,9 @@ class Collector:
                 raw_key, raw_value = encoded
                 if partition is None:
                     partition = self._default_partition(target, raw_key)
-                current.source = None
+                current.sent = True
                 outputs.append((target, partition, raw_key, raw_value, timestamp, headers))
 
-        if topic is not None and node.partitioner is None and not isinstance(
-            key_serde, WindowedSerde
-        ):
-            return self._plain_sink(node.name, topic, key_serde, value_serde, failures)
         return process
 
     def _plain_sink(
@@ -104,7 +103,7 @@ class Collector:
                 if encoded is None:
                     return
                 raw_key, raw_value = encoded
-            current.source = None
+            current.sent = True
             partition = 0 if single else default_partition(topic, raw_key)
             append((topic, partition, raw_key, raw_value, timestamp, headers))
 
@@ -119,9 +118,10 @@ class Collector:
             inner = key_serde.inner.serialize
 
             def by_inner_key(topic: str, key: Any, value: Any) -> Iterable[int | None]:
-                if key is None:
+                count = self._count(topic)
+                if key is None or count == 1:
                     return (None,)
-                return (partition_of(inner(key.key), self._count(topic)),)
+                return (partition_of(inner(key.key), count),)
 
             return by_inner_key
         if partitioner is None:

@@ -73,7 +73,7 @@ class GlobalState:
                 f"{record.timestamp}. It is offset {record.offset} of partition {record.partition}."
             )
         current = self.runtime.current
-        current.record = current.source = record
+        current.rows, current.at, current.sent = record.rows(), 0, False
         current.timestamp, current.headers = record.timestamp, record.headers
         try:
             forward(key, value, record.timestamp, record.headers)

@@ -14,6 +14,7 @@ from penstock.record import Current, Headers, RecordMetadata, TaskId
 from penstock.windows import instant_ms, to_ms
 
 if TYPE_CHECKING:
+    from penstock.config import StreamsConfig
     from penstock.serdes import Serde
     from penstock.task.runtime import Runtime
 
@@ -42,6 +43,11 @@ class TaskNode:
     @property
     def system_time(self) -> int:
         return self.runtime.system_time
+
+    @property
+    def config(self) -> StreamsConfig:
+        """The configuration the task runs with."""
+        return self.runtime.config
 
     def store(self, name: str) -> Any:
         """The store as operators use it: without headers in its values."""
@@ -116,7 +122,8 @@ class UserContext:
     """Implements `ProcessorContext`: what a processor of the user sees."""
 
     def __init__(self, node: TaskNode, forward: Forward) -> None:
-        self._node = node
+        #: For a built-in operator inside a processor of the user (`topology.wrapping`).
+        self.node = node
         self._runtime = node.runtime
         self._forward = forward
 
@@ -156,13 +163,13 @@ class UserContext:
         return self._runtime.state_dir
 
     def get_state_store(self, name: str) -> Any:
-        store = self._node.find_store(name)
+        store = self.node.find_store(name)
         if name in self._runtime.global_stores:
             return ReadOnlyStore(store)
         return store
 
     def forward(self, record: Any, child: str | None = None) -> None:
-        send = self._forward if child is None else self._node.forward_to(child)
+        send = self._forward if child is None else self.node.forward_to(child)
         send(record.key, record.value, record.timestamp, record.headers)
 
     def schedule(
@@ -179,7 +186,7 @@ class UserContext:
         first = None if start is None else instant_ms(start)
         if first is not None and first < 0:
             raise ValueError(f"A schedule cannot start before the epoch: {start}.")
-        return self._node.schedule(interval_ms, type, punctuator, first)
+        return self.node.schedule(interval_ms, type, punctuator, first)
 
     def commit(self) -> None:
         self._runtime.commit_requested = True

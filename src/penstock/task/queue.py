@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import islice, repeat
 from typing import Any, NamedTuple
 
 from penstock.errors import StreamsException
 from penstock.processors.base import Forward
-from penstock.record import NO_HEADERS, Headers
+from penstock.record import NO_HEADERS, Headers, Rows
 from penstock.serdes import Serde
 from penstock.task.failures import Failures
 from penstock.task.runtime import Runtime
@@ -31,6 +30,11 @@ class RawRecord(NamedTuple):
     value: bytes | None
     headers: Headers
 
+    def rows(self) -> Rows:
+        """The record as a queue takes it."""
+        topic, partition, offset, timestamp, key, value, headers = self
+        return Rows(topic, partition, (offset,), (timestamp,), (key,), (value,), (headers,))
+
 
 @dataclass(frozen=True)
 class RecordRange:
@@ -48,12 +52,10 @@ class RecordRange:
     headers: Sequence[Headers] | None = None
     cut: bool = False
 
-    def rows(self, topic: str, partition: int) -> Iterator[tuple[Any, ...]]:
-        """The records as `RawRecord` has them, without making objects of them."""
-        return zip(
-            repeat(topic), repeat(partition), self.offsets, self.timestamps, self.keys,
-            self.values, repeat(NO_HEADERS) if self.headers is None else self.headers,
-            strict=False,
+    def rows(self, topic: str, partition: int) -> Rows:
+        """The range as a queue takes it."""
+        return Rows(
+            topic, partition, self.offsets, self.timestamps, self.keys, self.values, self.headers
         )
 
 
@@ -77,9 +79,9 @@ class RecordQueue:
     """
 
     __slots__ = (
-        "_extract", "_failures", "_feeds", "_plain_time", "_runtime", "_source",
+        "_extract", "_failures", "_feeds", "_next", "_plain_time", "_runtime", "_source", "at",
         "corrupted", "cut", "forward", "has_head", "key", "name", "next_offset", "partition",
-        "partition_time", "raw", "taken", "time", "topic", "value",
+        "partition_time", "rows", "taken", "time", "topic", "value",
     )
 
     def __init__(
@@ -91,7 +93,8 @@ class RecordQueue:
         self.forward = source.forward
         self.has_head = False
         self.corrupted = False
-        self.raw: Any = None
+        self.rows: Any = None
+        self.at = 0
         self.key: Any = None
         self.value: Any = None
         self.time = -1
@@ -105,11 +108,13 @@ class RecordQueue:
         self._plain_time = type(source.extract) is FailOnInvalidTimestamp
         self._failures = source.failures
         self._runtime = runtime
-        self._feeds: deque[Iterator[Any]] = deque()
+        self._feeds: deque[Rows] = deque()
+        #: The next record of the first feed that was not looked at.
+        self._next = 0
 
-    def add(self, records: Iterable[Any]) -> None:
-        """Put records (each as `RawRecord` has it) at the end."""
-        self._feeds.append(iter(records))
+    def add(self, rows: Rows) -> None:
+        """Put records at the end."""
+        self._feeds.append(rows)
         if not self.has_head:
             self.next_head()
 
@@ -117,22 +122,26 @@ class RecordQueue:
         """Deserialize the next record, or find that there is none."""
         self.has_head = False
         self.corrupted = False
-        skipped = None
+        skipped = False
         feeds = self._feeds
         while feeds:
-            for raw in feeds[0]:
-                if self._set_head(raw):
+            rows = feeds[0]
+            for at in range(self._next, len(rows)):
+                self._next = at + 1
+                if self._set_head(rows, at):
                     return
-                skipped = raw
+                skipped = True
             feeds.popleft()
-        if skipped is not None:
+            self._next = 0
+        if skipped:
             self.has_head = self.corrupted = True
-            self.raw = skipped
             self.time = -1
 
-    def _set_head(self, raw: Any) -> bool:
+    def _set_head(self, rows: Rows, at: int) -> bool:
         """Make a record the first one; False if it has to be skipped."""
-        _, _, _, timestamp, key, value, _ = raw
+        self.rows = rows
+        self.at = at
+        key, value = rows.keys[at], rows.values[at]
         read_key, read_value = self._source.serdes
         try:
             if key is not None:
@@ -140,15 +149,16 @@ class RecordQueue:
             if value is not None:
                 value = read_value.deserialize(value)
         except Exception as error:
-            self._failures.not_deserialized(self.name, ConsumedRecord(*raw), error)
+            raw = self._consumed(rows.keys[at], rows.values[at])
+            self._failures.not_deserialized(self.name, raw, error)
             return False
+        timestamp = rows.timestamps[at]
         if not self._plain_time or timestamp < 0:
-            timestamp = self._timestamp(raw, key, value)
+            timestamp = self._timestamp(key, value)
             if timestamp < 0:
                 self._runtime.drop("negative extracted timestamp")
                 return False
         self.has_head = True
-        self.raw = raw
         self.key = key
         self.value = value
         self.time = timestamp
@@ -159,61 +169,70 @@ class RecordQueue:
 
         Only when no other queue has records. False if this one has none left.
         """
-        runtime = self._runtime
-        current = runtime.current
-        forward, set_head = self.forward, self._set_head
-        read_key, read_value = (serde.reader for serde in self._source.serdes)
-        plain_time = self._plain_time
-        schedules = runtime.stream_schedules
-        self._process_head()
-        stream_time, partition_time = runtime.stream_time, self.partition_time
-        while self._feeds:
-            taken = 0
-            offset = self.next_offset - 1
-            for raw in islice(self._feeds[0], CHUNK):
-                _, _, offset, timestamp, raw_key, raw_value, headers = raw
-                taken += 1
-                try:
-                    key = None if raw_key is None else read_key(raw_key)
-                    value = None if raw_value is None else read_value(raw_value)
-                    careful = not plain_time or timestamp < 0
-                except Exception:
-                    careful = True
-                if careful:
-                    self.partition_time = partition_time
-                    if not set_head(raw):
-                        continue
-                    key, value, timestamp = self.key, self.value, self.time
-                if timestamp > partition_time:
-                    partition_time = timestamp
-                    if timestamp > stream_time:
-                        runtime.stream_time = stream_time = timestamp
-                current.record = current.source = raw
-                current.timestamp = timestamp
-                current.headers = headers
-                forward(key, value, timestamp, headers)
-                if schedules.next_due <= stream_time:
-                    schedules.fire(stream_time, runtime.punctuate)
-            self.taken += taken
-            self.has_head = False
-            self.partition_time = partition_time
-            self.next_offset = offset + 1
-            if taken == CHUNK:
-                return True
-            self._feeds.popleft()
-        return False
-
-    def _process_head(self) -> None:
-        """Process the record that is deserialized already."""
         if self.has_head:
             self.take()
             if not self.corrupted:
-                self.process_taken()
+                self.process(self.rows, self.at, self.key, self.value, self.time)
             self.has_head = False
+        while self._feeds:
+            rows, first = self._feeds[0], self._next
+            last = min(first + CHUNK, len(rows))
+            if first < last:
+                self._process_rows(rows, first, last)
+                self._next = last
+                self.taken += last - first
+                self.next_offset = rows.offsets[last - 1] + 1
+                return True
+            self._feeds.popleft()
+            self._next = 0
+        return False
+
+    def _process_rows(self, rows: Rows, first: int, last: int) -> None:
+        """The way of most records: bound to local names, because it is walked so often."""
+        runtime, current = self._runtime, self._runtime.current
+        forward, set_head = self.forward, self._set_head
+        read_key, read_value = (serde.reader for serde in self._source.serdes)
+        plain_time, schedules = self._plain_time, runtime.stream_schedules
+        stream_time, partition_time = runtime.stream_time, self.partition_time
+        all_headers, headers = rows.headers, NO_HEADERS
+        current.rows = rows
+        for at, timestamp, key, value in zip(
+            range(first, last), rows.timestamps[first:last], rows.keys[first:last],
+            rows.values[first:last], strict=True,
+        ):
+            try:
+                if key is not None:
+                    key = read_key(key)
+                if value is not None:
+                    value = read_value(value)
+                plain = plain_time and timestamp >= 0
+            except Exception:
+                plain = False
+            if not plain:
+                self.partition_time = partition_time
+                if not set_head(rows, at):
+                    continue
+                key, value, timestamp = self.key, self.value, self.time
+            if timestamp > partition_time:
+                partition_time = timestamp
+                if timestamp > stream_time:
+                    runtime.stream_time = stream_time = timestamp
+            if all_headers is not None:
+                headers = all_headers[at]
+            current.at = at
+            current.sent = False
+            current.timestamp = timestamp
+            current.headers = headers
+            forward(key, value, timestamp, headers)
+            if schedules.next_due <= stream_time:
+                schedules.fire(stream_time, runtime.punctuate)
+                current.rows = rows
+        self.has_head = False
+        self.partition_time = partition_time
 
     def take(self) -> None:
         """Count the first record as taken; its parts stay until `next_head`."""
-        self.next_offset = self.raw[2] + 1
+        self.next_offset = self.rows.offsets[self.at] + 1
         self.taken += 1
         time = self.time
         if time > self.partition_time:
@@ -221,32 +240,36 @@ class RecordQueue:
         if time > self._runtime.stream_time:
             self._runtime.stream_time = time
 
-    def process_taken(self) -> None:
-        """Push the first record through the task."""
-        self.process(self.raw, self.key, self.value, self.time)
-
-    def process(self, raw: Any, key: Any, value: Any, timestamp: int) -> None:
+    def process(self, rows: Rows, at: int, key: Any, value: Any, timestamp: int) -> None:
         """Push a record through the task, then fire what its time makes due."""
         runtime = self._runtime
         current = runtime.current
-        current.record = current.source = raw
+        current.rows = rows
+        current.at = at
+        current.sent = False
         current.timestamp = timestamp
-        current.headers = headers = raw[6]
+        current.headers = headers = NO_HEADERS if rows.headers is None else rows.headers[at]
         self.forward(key, value, timestamp, headers)
         schedules = runtime.stream_schedules
         if schedules.next_due <= runtime.stream_time:
             schedules.fire(runtime.stream_time, runtime.punctuate)
 
-    def _timestamp(self, raw: Any, key: Any, value: Any) -> int:
-        topic, partition, offset, timestamp, _, _, headers = raw
-        consumed = ConsumedRecord(topic, partition, offset, timestamp, key, value, headers)
+    def _consumed(self, key: Any, value: Any) -> ConsumedRecord:
+        rows, at = self.rows, self.at
+        return ConsumedRecord(
+            rows.topic, rows.partition, rows.offsets[at], rows.timestamps[at], key, value,
+            NO_HEADERS if rows.headers is None else rows.headers[at],
+        )
+
+    def _timestamp(self, key: Any, value: Any) -> int:
+        consumed = self._consumed(key, value)
         try:
             return self._extract(consumed, self.partition_time)
         except StreamsException:
             raise
         except Exception as error:
             raise StreamsException(
-                f"The timestamp extractor of {self.name} failed for the record at topic {topic}, "
-                f"partition {partition}, offset {offset}: {error}"
+                f"The timestamp extractor of {self.name} failed for the record at topic "
+                f"{consumed.topic}, partition {consumed.partition}, offset {consumed.offset}: "
+                f"{error}"
             ) from error
-

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import NoReturn
 
 from penstock.errors import ConfigException, ProcessingFailedException, StreamsException
-from penstock.record import NO_HEADERS, RecordContext, TaskId
+from penstock.record import NO_HEADERS, RecordContext, Rows, TaskId
 from penstock.stores.time_ordered_buffer import ChangeBuffer, GraceBuffer
 from penstock.task.assembly import assemble
 from penstock.task.blueprint import Blueprint
@@ -135,9 +135,13 @@ class Task:
 
     def add_records(self, partition: Partition, records: Iterable[RawRecord]) -> None:
         """Put records at the end of their partition's queue."""
+        for record in records:
+            self._add(partition, record.rows())
+
+    def _add(self, partition: Partition, rows: Rows) -> None:
         queue = self._queues[partition]
         was_empty = not queue.has_head
-        queue.add(records)
+        queue.add(rows)
         if was_empty and queue.has_head:
             self._waiting.add(queue)
 
@@ -163,8 +167,8 @@ class Task:
         self.runtime.system_time = wall
         queue = self._waiting.take()
         queue.take()
-        raw, key, value, time, corrupted = (
-            queue.raw, queue.key, queue.value, queue.time, queue.corrupted
+        rows, at, key, value, time, corrupted = (
+            queue.rows, queue.at, queue.key, queue.value, queue.time, queue.corrupted
         )
         queue.next_head()
         if queue.has_head:
@@ -172,7 +176,7 @@ class Task:
         if corrupted:
             return
         try:
-            queue.process(raw, key, value, time)
+            queue.process(rows, at, key, value, time)
         except Exception as error:
             self._blame(queue, error)
 
@@ -190,7 +194,7 @@ class Task:
         self.punctuate_wall_clock(self.runtime.system_time)
         for (topic, partition), records in ranges.items():
             self._queues[topic, partition].cut = records.cut
-            self.add_records((topic, partition), records.rows(topic, partition))
+            self._add((topic, partition), records.rows(topic, partition))
         waiting = self._waiting
         while waiting.items and not self._is_full():
             if len(waiting.items) > 1:

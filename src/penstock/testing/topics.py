@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -21,14 +21,19 @@ V = TypeVar("V")
 
 @dataclass(frozen=True)
 class TestRecord(Generic[K, V]):
-    """A record with its time and headers."""
+    """A record with its time and headers.
+
+    `partition` is where a record that was read lies, and where one that is fed goes (None: where
+    its key belongs); records that differ in nothing else are equal.
+    """
 
     __test__ = False
 
     key: K
     value: V
-    timestamp: int | None = None
+    timestamp: datetime | int | None = None
     headers: Headers = NO_HEADERS
+    partition: int | None = field(default=None, compare=False, kw_only=True)
 
 
 class TestInputTopic(Generic[K, V]):
@@ -60,8 +65,9 @@ class TestInputTopic(Generic[K, V]):
         *value: Any,
         timestamp: datetime | int | None = None,
         headers: Iterable[tuple[str, bytes | None]] = NO_HEADERS,
+        partition: int | None = None,
     ) -> None:
-        """Feed `(value)`, `(key, value)` or a `TestRecord`."""
+        """Feed `(value)`, `(key, value)` or a `TestRecord`; by default where its key belongs."""
         if isinstance(key_or_value, TestRecord):
             record = key_or_value
         elif value:
@@ -69,13 +75,14 @@ class TestInputTopic(Generic[K, V]):
             record = TestRecord(key_or_value, only, headers=as_headers(headers))
         else:
             record = TestRecord(None, key_or_value, headers=as_headers(headers))
-        time = record.timestamp if timestamp is None else instant_ms(timestamp)
-        if time is None:
-            time = self._time
+        given = record.timestamp if timestamp is None else timestamp
+        if given is None:
+            given = self._time
             self._time += self._auto_advance_ms
         self._driver.pipe(
             self._topic, _bytes(self._key, record.key, self._topic, "key"),
-            _bytes(self._value, record.value, self._topic, "value"), time, record.headers,
+            _bytes(self._value, record.value, self._topic, "value"), instant_ms(given),
+            record.headers, partition=record.partition if partition is None else partition,
         )
 
     def pipe_value_list(
@@ -172,7 +179,7 @@ class TestOutputTopic(Generic[K, V]):
         return TestRecord(
             _value(self._key, output.key, self._topic, "key"),
             _value(self._value, output.value, self._topic, "value"),
-            output.timestamp, output.headers,
+            output.timestamp, output.headers, partition=output.partition,
         )
 
 

@@ -24,7 +24,7 @@ from penstock.processors.suppress import SuppressedRows
 from penstock.processors.table_joins import MergedRows, TableJoinMerger, TableTableJoin
 from penstock.processors.table_source import TableSource as TableSourceOperator
 from penstock.processors.table_store import StoreGetter
-from penstock.processors.user import UserProcessor, brought_stores
+from penstock.processors.user import UserProcessor
 from penstock.timestamps import FailOnInvalidTimestamp
 from penstock.topology.deferred import Deferred
 from penstock.topology.facts import OldValues, is_versioned, reads_versioned
@@ -114,7 +114,7 @@ class _Lowering:
     def _processor(
         self, name: str, operator: Any, parents: tuple[str, ...], *stores: StoreSpec | None
     ) -> None:
-        self._topology.add_node(ProcessorNode(name, operator, parents))
+        self._topology.add_wrapped(ProcessorNode(name, operator, parents))
         for store in stores:
             if store is not None:
                 self._topology.add_state_store(store, name)
@@ -204,8 +204,6 @@ class _Lowering:
     def _(self, node: ProcessStep) -> None:
         operator = UserProcessor.checked(node.supplier, step=node.name, fixed_key=node.fixed_key)
         self._processor(node.name, operator, self._parents(node))
-        for builder in brought_stores(node.supplier):
-            self._topology.add_state_store(builder, node.name)
         self._connect(node.name, node.stores)
 
     @write.register
@@ -300,8 +298,8 @@ class _Lowering:
             versioned=versioned.get(node.this_table, False),
         )
         other = TableTableJoin(
-            "right" if node.kind == "left" else node.kind, right, left, node.joiner, reverse=True, send_old=send_old,
-            versioned=versioned.get(node.other_table, False),
+            "right" if node.kind == "left" else node.kind, right, left, node.joiner,
+            reverse=True, send_old=send_old, versioned=versioned.get(node.other_table, False),
         )
         self._operators[node.this_name], self._operators[node.other_name] = this, other
         self._processor(node.this_name, this, (node.this_table,))

@@ -299,8 +299,10 @@ class JoinWindowSpec:
                 )
             )
         value = options.value if self.side == "this" else options.other_value
+        # Records are kept with all that the store has room for.
         make = (
-            Stores.timestamped_window_store_with_headers_builder if supplier.with_headers
+            Stores.timestamped_window_store_with_headers_builder
+            if supplier.persistent and supplier.timestamped
             else Stores.window_store_builder
         )
         builder = make(supplier, options.key, value)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.config import StreamsConfig
+from penstock.config import StreamsConfig, TopologyConfig, config_of_topology
 from penstock.errors import TopologyException
 from penstock.processors.user import UserProcessor, brought_stores
 from penstock.serde import Serde, as_serde
@@ -31,6 +31,7 @@ from penstock.topology.nodes import (
     TopicNameExtractor,
 )
 from penstock.topology.offset_reset import AutoOffsetReset
+from penstock.topology.wrapping import wrapped
 
 #: A serde, or for a source its deserializing and for a sink its serializing function.
 SerdeLike = Serde[Any] | Callable[[Any], Any] | None
@@ -52,8 +53,8 @@ class Topology:
     source; a store's name belongs to one store, local or global.
     """
 
-    def __init__(self, config: StreamsConfig | None = None) -> None:
-        self.config = config
+    def __init__(self, config: StreamsConfig | TopologyConfig | None = None) -> None:
+        self.config = config_of_topology(config)
         self._nodes: dict[str, Node] = {}
         self._stores: dict[str, StoreSpec] = {}
         self._users: dict[str, list[str]] = {}
@@ -63,6 +64,7 @@ class Topology:
         self._copartitioned: list[frozenset[str]] = []
         self._source_changelogs: dict[str, str] = {}
         self._united = _UnionFind()
+        self._wrapper = None if self.config is None else self.config.make_processor_wrapper()
 
     # ---- the Processor API -------------------------------------------------------------------
 
@@ -89,9 +91,7 @@ class Topology:
     def add_processor(self, name: str, supplier: Callable[[], Any], *parents: str) -> Topology:
         """Run a processor of the supplier for every record of the parents."""
         operator = UserProcessor.checked(supplier, step=name)
-        self.add_node(ProcessorNode(name, operator, parents))
-        for builder in brought_stores(supplier):
-            self.add_state_store(builder, name)
+        self.add_wrapped(ProcessorNode(name, operator, parents))
         return self
 
     def add_sink(
@@ -160,8 +160,10 @@ class Topology:
             timestamp_extractor=timestamp_extractor, key_deserializer=key_deserializer,
             value_deserializer=value_deserializer,
         )
-        self.add_processor(processor, supplier, source)
-        self.add_state_store(store.with_logging_disabled(), processor)
+        operator = UserProcessor.checked(supplier, step=processor)
+        self.add_node(ProcessorNode(processor, operator, (source,)))
+        for builder in (*brought_stores(supplier), store.with_logging_disabled()):
+            self.add_state_store(builder, processor)
         self.use_source_as_changelog(store.name, topic)
         return self
 
@@ -205,6 +207,17 @@ class Topology:
         self._united.add(node.name)
         for parent in node.parents:
             self._united.unite(node.name, parent)
+
+    def add_wrapped(self, node: ProcessorNode) -> None:
+        """Add a processor as the configuration's wrapper makes it, and the stores it brings."""
+        stores: Iterable[Any] = ()
+        if self._wrapper is not None:
+            node, stores = wrapped(self._wrapper, node)
+        elif isinstance(node.operator, UserProcessor):
+            stores = brought_stores(node.operator.supplier)
+        self.add_node(node)
+        for builder in stores:
+            self.add_state_store(builder, node.name)
 
     def add_global_nodes(
         self, source: SourceNode, processor: ProcessorNode, store: StoreSpec
@@ -385,10 +398,9 @@ def _matches(node: Node, topic: str) -> bool:
 
 
 def _as_spec(store: StoreBuilder | StoreSpec) -> StoreSpec:
-    if hasattr(store, "resolve"):
-        spec: StoreSpec = store
-        return spec
-    return GivenStore(store)
+    given: Any = store
+    spec: StoreSpec = given if hasattr(store, "resolve") else GivenStore(given)
+    return spec
 
 
 def _same_store(left: StoreSpec, right: StoreSpec) -> bool:

@@ -97,6 +97,13 @@ class _Listening:
     def is_caching(self) -> bool:
         return self.caches
 
+    def fold_row(self, initializer: Any, aggregator: Any) -> Any:
+        def fold_row(row: Any, key: Any, value: Any, timestamp: int) -> None:
+            old, time = self.load_row(row) or (initializer(), -1)
+            self.save_row(row, key, aggregator(key, value, old), max(time, timestamp))
+
+        return fold_row
+
 
 class FakeTimestampedStore(_Listening):
     """A timestamped key-value store."""
