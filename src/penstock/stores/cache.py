@@ -177,8 +177,8 @@ class StoreCache:
         if growth:
             self._grow(growth)
 
-    def note_rewritten(self, entry: Entry, current: Current) -> None:
-        """A dirty entry was changed in place by the current record; it is as large as before."""
+    def rewrite(self, entry: Entry, current: Current, growth: int) -> None:
+        """A dirty entry was changed in place by the current record, then make room."""
         entry.at = current.at
         entry.sent = current.sent
         entry.timestamp = current.timestamp
@@ -186,7 +186,10 @@ class StoreCache:
         entry.writes += 1
         self._used.append(entry)
         self._written.append(entry)
-        if len(self._used) > 4 * len(self.entries) + 1024:
+        if growth:
+            entry.size += growth
+            self._grow(growth)
+        elif len(self._used) > 4 * len(self.entries) + 1024:
             self._shorten_used()
 
     def flush(self) -> None:

@@ -229,9 +229,16 @@ class TimedRows:
         return self._converted(_selected(self.layout, self.overlay, span, ranges, reverse))
 
     def restore(self, row: bytes, value: bytes | None) -> None:
-        """Take a row, already in the form that is kept; what is too old is left out silently."""
-        if self._is_live(row) and not (value is None and self._retention.retain_duplicates):
-            self._write(row, value)
+        """Take a row, already in the form that is kept; what is too old is left out silently.
+
+        A deletion that was logged need not have been observed when it was made.
+        """
+        if value is not None:
+            if self._is_live(row):
+                self._write(row, value)
+        elif not self._retention.retain_duplicates:
+            if self.layout.time(row) // self._interval >= self._first_segment:
+                self._write(row, None)
 
     def advance(self) -> None:
         """The writes are committed, and what has expired goes."""

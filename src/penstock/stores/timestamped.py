@@ -122,34 +122,51 @@ def _over_cache(
 
 
 def folding(
-    cached: CachedRows, load_row: LoadRow, save_row: SaveRow, number: type | None,
+    cached: CachedRows, rows: tuple[LoadRow, SaveRow],
+    serdes: tuple[Callable[[Any], bytes], Callable[[bytes], Any], type | None],
     initializer: Callable[[], Any], aggregator: Callable[[Any, Any, Any], Any],
 ) -> FoldRow:
     """Folds a value into the row of a physical key, over a cache.
 
-    A number that was written since the last flush is folded where it stands: its entry keeps its
-    size, so nothing has to make room.
+    A row that was written by an earlier record of the same batch is folded where it stands: it is
+    looked up once, and not put into the cache again.
     """
+    load_row, save_row = rows
+    serialize, deserialize, number = serdes
     cache, current = cached.cache, cached.current
-    find, note = cache.entries.get, cache.note_rewritten
+    find, rewrite = cache.entries.get, cache.rewrite
 
     def fold_row(row: bytes, key: Any, value: Any, timestamp: int) -> None:
         entry = find(row)
-        if entry is not None and entry.value is PENDING and entry.rows is current.rows:
-            time = entry.time
-            new = aggregator(key, value, entry.typed)
-            if (
-                new.__class__ is number
-                and current.headers is entry.headers
-                and (number is float or -_LIMIT <= new < _LIMIT)
-            ):
-                entry.typed = new
-                if timestamp > time:
-                    entry.time = timestamp
-                note(entry, current)
-                return
-            save_row(row, key, new, timestamp if timestamp > time else time)
+        if (
+            entry is None or not entry.writes or entry.rows is not current.rows
+            or entry.headers is not current.headers or entry.value is None or entry.time < 0
+        ):
+            fold_slowly(row, key, value, timestamp)
             return
+        old = entry.typed
+        if old is UNKNOWN:
+            old = deserialize(entry.value[8:])
+        if entry.time > timestamp:
+            timestamp = entry.time
+        new = aggregator(key, value, old)
+        kind = new.__class__
+        if kind is number and (kind is float or -_LIMIT <= new < _LIMIT):
+            entry.typed = new
+            entry.value = PENDING
+            entry.time = timestamp
+            rewrite(entry, current, 0)
+        elif new is None or entry.value is PENDING:
+            save_row(row, key, new, timestamp)
+        else:
+            stored = _pack_long(timestamp) + serialize(new)
+            growth = len(stored) - len(entry.value)
+            entry.typed = new if kind in UNCHANGING else UNKNOWN
+            entry.value = stored
+            entry.time = timestamp
+            rewrite(entry, current, growth)
+
+    def fold_slowly(row: bytes, key: Any, value: Any, timestamp: int) -> None:
         found = load_row(row)
         if found is None:
             save_row(row, key, aggregator(key, value, initializer()), timestamp)

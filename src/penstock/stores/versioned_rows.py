@@ -39,6 +39,8 @@ class VersionedRows:
         self._interval = interval_ms
         self._drop = drop
         self._stream_time = -1
+        #: What the changelog has shown so far.
+        self._restored_time = -1
 
     def put(self, key: bytes, value: bytes | None, time: int) -> int:
         """Add a version; the time up to which it is valid, or one of the codes."""
@@ -97,9 +99,16 @@ class VersionedRows:
         return iter(newest_first if reverse else newest_first[::-1])
 
     def restore(self, key: bytes, value: bytes | None, time: int, headers: Headers) -> None:
-        """Take a version from the changelog; what is too old is left out silently."""
+        """Take a version from the changelog, as it was taken when it was written.
+
+        What was too old then is left out silently, so the time observed so far is that of the
+        changelog, not the one that the store had reached in the end.
+        """
+        reached, self._stream_time = self._stream_time, self._restored_time
         if time >= self._stream_time - self._history:
             self._put(key, value, time)
+        self._restored_time = self._stream_time
+        self._stream_time = max(reached, self._stream_time)
 
     def advance(self) -> None:
         """The writes are committed."""

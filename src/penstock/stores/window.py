@@ -270,7 +270,9 @@ class TimestampedWindowStore(WindowStore[K, ValueAndTimestamp[V]]):
         """What folds values into rows of this store; only if it is caching."""
         assert self._cached is not None
         return folding(
-            self._cached, self.load_row, self.save_row, self._number, initializer, aggregator
+            self._cached, (self.load_row, self.save_row),
+            (self._serialize_value, self._deserialize_value, self._number),
+            initializer, aggregator,
         )
 
     def _bind(self) -> None:
@@ -371,7 +373,6 @@ class PlainWindowView(TimestampedWindowStore[K, V]):
         self._store = store
         self._rows = store._rows
         self._kept = store._kept
-        self._cached = store._cached
         self._serialize_key = store._serialize_key
         self._deserialize_key = store._deserialize_key
         self._serialize_value = store._serialize_value
