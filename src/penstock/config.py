@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
 from typing import Any
@@ -21,6 +21,7 @@ from penstock.handlers import (
     DeserializationExceptionHandler,
     ProcessingExceptionHandler,
     ProductionExceptionHandler,
+    check_handler,
     deserialization_handler,
     processing_handler,
     production_handler,
@@ -142,18 +143,14 @@ class StreamsConfig:
             )
         # Names that do not exist are found now, not with the first bad record.
         timestamp_extractor(self.default_timestamp_extractor)
-        for chosen, make in self._handlers():
-            if isinstance(chosen, str) or not (
-                callable(chosen) or hasattr(chosen, "handle_error")
-            ):
-                make(chosen, {})
-
-    def _handlers(self) -> tuple[tuple[Any, Callable[[Any, Mapping[str, Any]], Any]], ...]:
-        return (
-            (self.deserialization_exception_handler, deserialization_handler),
-            (self.processing_exception_handler, processing_handler),
-            (self.production_exception_handler, production_handler),
-        )
+        check_handler(self.deserialization_exception_handler, "deserialization")
+        check_handler(self.processing_exception_handler, "processing")
+        check_handler(self.production_exception_handler, "production")
+        if not isinstance(self.ensure_explicit_internal_resource_naming, bool):
+            raise ConfigException(
+                "ensure_explicit_internal_resource_naming must be True or False, not "
+                f"{self.ensure_explicit_internal_resource_naming!r}."
+            )
 
     @classmethod
     def from_properties(
@@ -313,6 +310,11 @@ def optimizations(chosen: Any) -> frozenset[str]:
 
 def _store_suppliers(chosen: Any) -> Any:
     if not isinstance(chosen, str):
+        methods = ("key_value_store", "window_store", "session_store")
+        if not all(hasattr(chosen, method) for method in methods):
+            raise ConfigException(
+                f"dsl_store_suppliers cannot be {chosen!r}: it needs {', '.join(methods)}."
+            )
         return chosen
     name = chosen.rpartition(".")[2].rpartition("$")[2]
     known = {
@@ -349,7 +351,7 @@ def _processor_wrapper(chosen: Any) -> Any:
 def _duration(name: str, value: timedelta | int) -> int:
     try:
         return to_ms(value, name)
-    except TypeError as error:
+    except (TypeError, ValueError) as error:
         raise ConfigException(str(error)) from error
 
 

@@ -11,6 +11,7 @@ or a function with the arguments of `handle_error`.
 
 from __future__ import annotations
 
+import inspect
 import logging
 import traceback
 from collections.abc import Callable, Iterable, Mapping
@@ -327,6 +328,41 @@ _PRODUCTION: Mapping[str, type[_BuiltIn]] = {
     "DefaultProductionExceptionHandler": DefaultProductionExceptionHandler,
     "LogAndContinueProductionExceptionHandler": LogAndContinueProductionExceptionHandler,
 }
+_BUILT_INS = {
+    "deserialization": _DESERIALIZATION,
+    "processing": _PROCESSING,
+    "production": _PRODUCTION,
+}
+
+
+def check_handler(chosen: Any, kind: str) -> None:
+    """Refuse what is no handler of this kind; nothing is made or configured for it."""
+    names = _BUILT_INS[kind]
+    if isinstance(chosen, str):
+        _choose(chosen, names, kind, {})
+        return
+    made = chosen if isinstance(chosen, type) else type(chosen)
+    if issubclass(made, _BuiltIn) and made not in names.values():
+        raise ConfigException(
+            f"{made.__name__} is no {kind} exception handler. "
+            f"There are: {', '.join(names)}; or give a function of (context, record, exception)."
+        )
+    if hasattr(chosen, "handle_error"):
+        return
+    if isinstance(chosen, type) or not callable(chosen):
+        raise ConfigException(
+            f"A {kind} exception handler must be 'fail', 'continue', an object with handle_error "
+            f"or a function of (context, record, exception), not {made.__name__}."
+        )
+    try:
+        inspect.signature(chosen).bind(None, None, None)
+    except TypeError:
+        raise ConfigException(
+            f"A {kind} exception handler is called with (context, record, exception), which "
+            f"{getattr(chosen, '__name__', made.__name__)} does not take."
+        ) from None
+    except ValueError:
+        pass
 
 
 def _choose(

@@ -128,14 +128,17 @@ def unreadable(what: str, data: bytes) -> SerializationException:
     return SerializationException(f"{what}. The bytes are {shown or '(none)'}.")
 
 
-def as_serde(given: Any, *, reads: bool) -> Serde[Any] | None:
+def as_serde(given: Any, *, reads: bool, step: str = "") -> Serde[Any] | None:
     """A serde, or a single function of one: for reading a deserializer, else a serializer."""
     if given is None or isinstance(given, Serde) or hasattr(given, "make"):
         return given  # type: ignore[no-any-return]
     if hasattr(given, "serialize") and hasattr(given, "deserialize"):
         return given  # type: ignore[no-any-return]
     if not callable(given):
-        raise TypeError(f"A serde or a function is expected, not {given!r}.")
+        raise TypeError(
+            f"{step and f'{step}: '}a {'de' if reads else ''}serializer is a serde or a function, "
+            f"not {given!r}. Serdes.string(), for example."
+        )
     return Serde(_only_reads, given) if reads else Serde(given, _only_writes)
 
 

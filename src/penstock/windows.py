@@ -23,9 +23,15 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def to_ms(duration: timedelta | int, what: str = "duration") -> int:
-    """A duration in milliseconds; parts of a millisecond are cut off."""
+    """A duration in milliseconds."""
     if isinstance(duration, timedelta):
-        return duration // _MILLISECOND
+        milliseconds, rest = divmod(duration, _MILLISECOND)
+        if rest:
+            raise ValueError(
+                f"The {what} {duration} has a part of a millisecond. "
+                "Times are kept in whole milliseconds: round it."
+            )
+        return milliseconds
     if isinstance(duration, int) and not isinstance(duration, bool):
         return duration
     raise TypeError(

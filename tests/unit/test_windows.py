@@ -24,8 +24,10 @@ from penstock.windows import (
 )
 
 
-def test_durations_are_cut_to_milliseconds() -> None:
-    assert to_ms(timedelta(seconds=1, microseconds=1999)) == 1001
+def test_durations_are_whole_milliseconds() -> None:
+    assert to_ms(timedelta(seconds=1, microseconds=1000)) == 1001
+    with pytest.raises(ValueError, match="has a part of a millisecond"):
+        to_ms(timedelta(seconds=1, microseconds=1999))
     assert to_ms(17) == 17
     for wrong in (1.5, "1", True, None):
         with pytest.raises(TypeError, match=type(wrong).__name__):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 from penstock.dsl.functions import key_value_function
 from penstock.dsl.options import Branched
 from penstock.dsl.said import Place
+from penstock.errors import TopologyException
 from penstock.processors.stateless import Branch, PassThrough
 from penstock.topology.plan_nodes import StreamStep
 
@@ -81,6 +82,11 @@ class BranchedKStream(Generic[K, V]):
         said.names.processor(child)
         operator = self._node.operator
         assert isinstance(operator, Branch)
+        if len(operator.children) > len(operator.predicates):
+            raise TopologyException(
+                f"{self._name}: the default branch is there already. Say branch() before it, and "
+                "default_branch() once."
+            )
         grown = replace(self._node, operator=Branch(predicates, (*operator.children, child)))
         said.plan.replace(self._node, grown)
         self._node = grown

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, TypedDict, TypeVar, Unpack, overload
 
 from penstock.config import StreamsConfig, TopologyConfig, config_of_topology
+from penstock.dsl.checks import check_reading, check_serdes, check_store_builder
 from penstock.dsl.options import Materialized, StoreOption, as_materialized
 from penstock.dsl.said import AnySerde, Place, Said
 from penstock.dsl.stream import KStream
@@ -102,10 +103,10 @@ class StreamsBuilder:
         pattern = topics if isinstance(topics, re.Pattern) else None
         names: tuple[str, ...] = ()
         if pattern is None:
-            names = (topics,) if isinstance(topics, str) else tuple(topics)  # type: ignore[arg-type]
-            if not names or not all(isinstance(topic, str) and topic for topic in names):
-                raise TopologyException(f"A stream needs the names of its topics, not {topics!r}.")
+            names = _topic_names(topics)
         step = said.names.given_or_next(name, "KSTREAM-SOURCE-")
+        check_serdes(step, key=key, value=value)
+        check_reading(step, timestamp, offset_reset)
         node = StreamSource(
             name=step, topics=frozenset(names), ordered_topics=names, pattern=pattern, key=key,
             value=value, timestamp=timestamp, offset_reset=offset_reset,
@@ -199,10 +200,11 @@ class StreamsBuilder:
         _, spec, named = self._table_source(
             topic, key, value, timestamp, None, name, store, is_global=True
         )
-        return GlobalKTable(spec.name, named)
+        return GlobalKTable(self._said, spec.name, named)
 
     def add_state_store(self, builder: Any) -> StreamsBuilder:
         """A store to be connected to processors by its name."""
+        check_store_builder(builder, step="add_state_store")
         self._said.plan.add(LooseStore(name=f"store {builder.name}", store=GivenStore(builder)))
         return self
 
@@ -222,6 +224,11 @@ class StreamsBuilder:
         source = said.names.suffixed_or_next(name, "-source", "KSTREAM-SOURCE-")
         step = said.names.given_or_next(name, "KTABLE-SOURCE-")
         UserProcessor.checked(supplier, step=step)
+        check_store_builder(builder, step=step)
+        check_serdes(step, key=key, value=value)
+        check_reading(step, timestamp, None)
+        if not isinstance(topic, str) or not topic:
+            raise TopologyException(f"{step} needs the name of its topic, not {topic!r}.")
         node = GlobalStoreSource(
             name=step, source=source, topic=topic,
             store=GivenStore(builder.with_logging_disabled()), supplier=supplier, key=key,
@@ -260,6 +267,7 @@ class StreamsBuilder:
         said = self._said
         if not isinstance(topic, str) or not topic:
             raise TopologyException(f"A table needs the name of its topic, not {topic!r}.")
+        check_serdes(name or f"table of {topic}", key=key, value=value)
         given = as_materialized(store, step=name or f"table of {topic}")
         if is_global and given is not None and given.store_name is None:
             raise ValueError(
@@ -280,6 +288,7 @@ class StreamsBuilder:
             spec = spec.without_logging()
         source = said.names.suffixed_or_next(name, "-source", "KSTREAM-SOURCE-")
         step = said.names.given_or_next(name, "KTABLE-SOURCE-")
+        check_reading(step, timestamp, offset_reset)
         node = TableSource(
             name=step, table=step, source=source, topic=topic, store=spec, key=key, value=value,
             timestamp=timestamp, offset_reset=offset_reset, is_global=is_global,
@@ -295,3 +304,15 @@ class StreamsBuilder:
                 "ensure_explicit_internal_resource_naming is set, but these names were generated: "
                 f"{', '.join(generated)}. Name the steps and stores that they belong to."
             )
+
+
+def _topic_names(topics: Any) -> tuple[str, ...]:
+    names = (topics,) if isinstance(topics, str) else topics
+    if isinstance(names, Iterable):
+        names = tuple(names)
+        if names and all(isinstance(topic, str) and topic for topic in names):
+            return names
+    raise TopologyException(
+        f"A stream needs the names of its topics, not {topics!r}. "
+        "Give one, a list of them, or a compiled pattern."
+    )

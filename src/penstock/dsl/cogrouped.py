@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
+from penstock.dsl.checks import check_same_builder
 from penstock.dsl.functions import plain_function
-from penstock.dsl.grouped import Grouping, KGroupedStream
+from penstock.dsl.grouped import Grouping, KGroupedStream, check_windows
 from penstock.dsl.options import Materialized, StoreOption, as_materialized
 from penstock.dsl.said import AnySerde, Place, Said
 from penstock.dsl.windowed import window_parts
@@ -102,6 +103,7 @@ class CogroupedKStream(Generic[K, VA]):
         if not isinstance(grouped, KGroupedStream):
             raise TypeError(f"cogroup takes a grouped stream, not {type(grouped).__name__}.")
         plain_function(aggregator, 3, step="cogroup", what="the aggregator")
+        check_same_builder("cogroup", self._groups.said, grouped._grouping.place.said)
         self._groups.members[id(grouped)] = (grouped._grouping, aggregator)
         return self
 
@@ -132,6 +134,7 @@ class CogroupedKStream(Generic[K, VA]):
         """Aggregate window by window."""
         if isinstance(windows, SessionWindows):
             return SessionWindowedCogroupedKStream(self._groups, windows)
+        check_windows(windows, step="cogroup")
         return TimeWindowedCogroupedKStream(self._groups, windows)
 
 

@@ -8,6 +8,27 @@ from typing import Any
 
 from penstock.errors import TopologyException
 
+_OF_RECORD = "(value) or (key, value)"
+#: What the arguments are, for messages.
+_SHAPES = {
+    "the predicate": _OF_RECORD,
+    "the mapper": _OF_RECORD,
+    "the selector": _OF_RECORD,
+    "the key selector": _OF_RECORD,
+    "the foreign-key function": _OF_RECORD,
+    "the action": "(key, value)",
+    "the joiner": "(left, right) or (key, left, right)",
+    "the joiner of two tables": "(left, right)",
+    "the reducer": "(aggregate, value)",
+    "the aggregator": "(key, value, aggregate)",
+    "the adder": "(key, value, aggregate), or (aggregate, value) to reduce",
+    "the subtractor": "(key, value, aggregate), or (aggregate, value) to reduce",
+    "the merger": "(key, aggregate, aggregate)",
+    "the timestamp extractor": "(record, partition_time)",
+    "the partitioner": "(topic, key, value, partitions)",
+    "the function that names the topic": "(key, value, context)",
+}
+
 
 def takes(function: Callable[..., Any], *counts: int, step: str, what: str) -> int:
     """How many arguments to call the function with, out of `counts`.
@@ -32,9 +53,10 @@ def takes(function: Callable[..., Any], *counts: int, step: str, what: str) -> i
         if _accepts(signature, count):
             return count
     wanted = " or ".join(str(count) for count in sorted(counts))
+    shape = _SHAPES.get(what, "")
     raise TopologyException(
-        f"{step}: {what} must take {wanted} argument{'s' if max(counts) != 1 else ''}, "
-        f"but it is {_name(function)}{signature}."
+        f"{step}: {what} must take {wanted} argument{'s' if max(counts) != 1 else ''}"
+        f"{shape and ', '}{shape}, but it is {_name(function)}{signature}."
     )
 
 
@@ -72,4 +94,5 @@ def plain_function(function: Callable[..., Any], count: int, *, step: str, what:
 
 
 def _name(function: Callable[..., Any]) -> str:
-    return getattr(function, "__qualname__", repr(function))
+    name: str = getattr(function, "__qualname__", repr(function))
+    return "<lambda>" if name.endswith("<lambda>") else name

@@ -22,7 +22,7 @@ from penstock.serdes import Serdes
 from penstock.topology.plan import AggregateTable
 from penstock.topology.plan_nodes import Aggregation, PlanNode, TableRepartition
 from penstock.topology.store_specs import KeyValueSpec
-from penstock.windows import SessionWindows, SlidingWindows, Windows
+from penstock.windows import JoinWindows, SessionWindows, SlidingWindows, Windows
 
 if TYPE_CHECKING:
     from penstock.dsl.cogrouped import CogroupedKStream
@@ -136,12 +136,8 @@ class KGroupedStream(Generic[K, V]):
 
         if isinstance(windows, SessionWindows):
             return SessionWindowedKStream(self._grouping, windows)
-        if isinstance(windows, Windows | SlidingWindows):
-            return TimeWindowedKStream(self._grouping, windows)
-        raise TypeError(
-            "windowed_by takes TimeWindows, SlidingWindows, SessionWindows or UnlimitedWindows, "
-            f"not {windows!r}."
-        )
+        check_windows(windows, step=self._grouping.place.name)
+        return TimeWindowedKStream(self._grouping, windows)
 
     def cogroup(self, aggregator: Callable[[K, V, VA], VA]) -> CogroupedKStream[K, VA]:
         """Aggregate several grouped streams into one table."""
@@ -156,6 +152,15 @@ class KGroupedStream(Generic[K, V]):
         return add_aggregation(
             self._grouping, step, operator, spec, named, spec.key, spec.value,
             versioned=spec.is_versioned,
+        )
+
+
+def check_windows(windows: Any, *, step: str) -> None:
+    """Windows that records can be put into."""
+    if isinstance(windows, JoinWindows) or not isinstance(windows, Windows | SlidingWindows):
+        raise TypeError(
+            f"{step}: windowed_by takes TimeWindows, SlidingWindows, SessionWindows or "
+            f"UnlimitedWindows, not {windows!r}. TimeWindows.of(timedelta(minutes=1)), for example."
         )
 
 

@@ -18,6 +18,7 @@ from typing import (
     overload,
 )
 
+from penstock.dsl.checks import check_serdes
 from penstock.serdes import Serde
 from penstock.stores.dsl_suppliers import BuiltInDslStoreSuppliers, DslStoreSuppliers
 from penstock.topology.naming import check_name
@@ -103,6 +104,7 @@ class Materialized(Generic[K, V]):
             raise ValueError("A store takes either a supplier or a store_type, not both.")
         if self.name is not None:
             check_name(self.name)
+        check_serdes(f"Materialized({self.store_name!r})", key=self.key, value=self.value)
         if self.retention is not None and to_ms(self.retention) < 0:
             raise ValueError(f"The retention of a store must not be negative: {self.retention}.")
 
@@ -143,10 +145,11 @@ def as_materialized(store: Any, *, step: str) -> Materialized[Any, Any] | None:
         return store
     if isinstance(store, str):
         return Materialized(store)
-    if hasattr(store, "name"):
+    if hasattr(store, "name") and not hasattr(store, "build") and not isinstance(store, Serde):
         return Materialized(supplier=store)
     raise TypeError(
-        f"{step}: store= takes a name, a supplier or a Materialized, not {type(store).__name__}."
+        f"{step}: store= takes a name, a supplier or a Materialized, not {type(store).__name__}. "
+        "Stores.in_memory_key_value_store(name) is a supplier; serdes go into a Materialized."
     )
 
 
@@ -203,6 +206,13 @@ class BufferConfig:
     when_full: Literal["emit_early", "shut_down"] = "emit_early"
     logging: bool = True
     log_config: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for what, limit in (("records", self.record_limit), ("bytes", self.byte_limit)):
+            if limit is not None and (not isinstance(limit, int) or limit < 0):
+                raise ValueError(
+                    f"The number of {what} in a buffer must be 0 or more, not {limit!r}."
+                )
 
     @classmethod
     def unbounded(cls) -> BufferConfig:
@@ -263,6 +273,10 @@ class Suppressed:
     name: str | None = None
 
     def __post_init__(self) -> None:
+        if self.time_limit_ms is not None and self.time_limit_ms < 0:
+            raise ValueError(
+                f"The time limit of suppress must not be negative: {self.time_limit_ms} ms."
+            )
         if self.time_limit_ms is None and not self.buffer.is_strict:
             raise ValueError(
                 "Until a window closes nothing may leave the buffer early: "

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock.config import StreamsConfig
+from penstock.dsl.checks import check_serdes
 from penstock.dsl.options import Materialized
 from penstock.serdes import Serde
 from penstock.topology.naming import NameCounter
@@ -92,3 +93,6 @@ class Place:
     sources: frozenset[str]
     #: The key was changed since the records were last brought together by it.
     rekeyed: bool = False
+
+    def __post_init__(self) -> None:
+        check_serdes(self.name, key=self.key, value=self.value)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from penstock.dsl.branched import BranchedKStream
+from penstock.dsl.checks import check_partitioner, check_same_builder, check_serdes
 from penstock.dsl.functions import key_value_function, plain_function, value_function
 from penstock.dsl.grouped import KGroupedStream
 from penstock.dsl.options import Materialized, Printed, StoreOption, as_materialized
@@ -178,6 +179,11 @@ class KStream(StreamJoins[K, V], StreamProcessing[K, V], Generic[K, V]):
     def print(self, printed: Printed[K, V] | None = None) -> None:
         """Show every record, by default as `[step]: key, value` on standard output."""
         printed = printed if printed is not None else Printed()
+        if not isinstance(printed, Printed):
+            raise TypeError(
+                f"{self._place.name}: print takes a Printed, not {type(printed).__name__}. "
+                "Printed(label), for example."
+            )
         step = self._next(printed.name, "KSTREAM-PRINTER-")
         label = printed.label if printed.label is not None else self._place.name
         mapper = printed.mapper if printed.mapper is not None else key_and_value
@@ -189,8 +195,14 @@ class KStream(StreamJoins[K, V], StreamProcessing[K, V], Generic[K, V]):
 
     def merge(self, other: KStream[K, V], *, name: str | None = None) -> KStream[K, V]:
         """The records of both streams."""
-        here, there = self._place, other._place
         step = self._next(name, "KSTREAM-MERGE-")
+        if not isinstance(other, KStream):
+            raise TypeError(
+                f"{step}: merge takes a KStream, not {type(other).__name__}. "
+                "A table becomes a stream with to_stream()."
+            )
+        here, there = self._place, other._place
+        check_same_builder(step, here.said, there.said)
         node = StreamStep(name=step, operator=PassThrough(), merges=True)
         here.said.plan.add(node, here.node, there.node)
         return KStream(
@@ -213,9 +225,11 @@ class KStream(StreamJoins[K, V], StreamProcessing[K, V], Generic[K, V]):
     ) -> KStream[K, V]:
         """Send the records through a topic of their own, partitioned by their present key."""
         here = self._place
-        if partitions is not None and partitions < 1:
-            raise ValueError(f"A repartition needs at least one partition, not {partitions}.")
         base = name if name is not None else here.said.names.processor("KSTREAM-REPARTITION-")
+        if partitions is not None and (not isinstance(partitions, int) or partitions < 1):
+            raise ValueError(f"{base}: partitions= must be at least 1, not {partitions!r}.")
+        check_serdes(base, key=key, value=value)
+        check_partitioner(base, partitioner)
         value_serde = value if value is not None else here.value
         node = here.said.repartition(
             base, key, value_serde, given=name is not None, implied=False,
@@ -241,6 +255,8 @@ class KStream(StreamJoins[K, V], StreamProcessing[K, V], Generic[K, V]):
         step = self._next(name, "KSTREAM-SINK-")
         if not isinstance(topic, str):
             plain_function(topic, 3, step=step, what="the function that names the topic")
+        check_serdes(step, key=key, value=value)
+        check_partitioner(step, partitioner)
         node = StreamSink(
             name=step, topic=topic, key=key if key is not None else here.key,
             value=value if value is not None else here.value, partitioner=partitioner,
@@ -261,6 +277,7 @@ class KStream(StreamJoins[K, V], StreamProcessing[K, V], Generic[K, V]):
         here = self._place
         step = self._next(name, "KSTREAM-TOTABLE-")
         wanted = as_materialized(store, step=step)
+        check_serdes(step, key=key, value=value)
         if wanted is None:
             wanted = Materialized(key=here.key, value=here.value)
         materialized, named = here.said.named_store(

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar, Unpack, overload
 
+from penstock.dsl.checks import check_options, check_same_builder, check_serdes
 from penstock.dsl.functions import joiner_function, key_value_function
 from penstock.dsl.options import StoreType
 from penstock.dsl.said import AnySerde, Place
@@ -185,16 +186,26 @@ class StreamJoins(Generic[K, V]):
         from penstock.dsl.stream import KStream
         from penstock.dsl.table import GlobalKTable, KTable
 
+        step = options.get("name") or f"{kind} join of {self._place.name}"
+        said = self._place.said
         if isinstance(other, KStream):
-            return self._join_stream(kind, other, *_arguments(kind, "stream", args, 2), **options)
+            check_same_builder(step, said, other._place.said)
+            _check_arguments(step, "stream", args)
+            check_options(step, options, _StreamJoinOptions.__annotations__)
+            return self._join_stream(kind, other, args[0], args[1], **options)
         if kind != "outer" and isinstance(other, GlobalKTable):
-            arguments = _arguments(kind, "global table", args, 2)
-            return self._join_global(kind, other, *arguments, **options)
+            check_same_builder(step, said, other._said)
+            _check_arguments(step, "global table", args)
+            check_options(step, options, ("name",))
+            return self._join_global(kind, other, args[0], args[1], **options)
         if kind != "outer" and isinstance(other, KTable):
-            return self._join_table(kind, other, *_arguments(kind, "table", args, 1), **options)
+            check_same_builder(step, said, other._place.said)
+            _check_arguments(step, "table", args)
+            check_options(step, options, _TableJoinOptions.__annotations__)
+            return self._join_table(kind, other, args[0], **options)
         raise TypeError(
-            f"A stream's {kind} join takes {'a KStream' if kind == 'outer' else _PARTNERS}, "
-            f"not {type(other).__name__}."
+            f"{step}: a stream's {kind} join takes "
+            f"{'a KStream' if kind == 'outer' else _PARTNERS}, not {type(other).__name__}."
         )
 
     # ---- with a stream -----------------------------------------------------------------------
@@ -218,14 +229,16 @@ class StreamJoins(Generic[K, V]):
     ) -> KStream[Any, Any]:
         from penstock.dsl.stream import KStream
 
+        said = self._place.said
+        step = name or f"{kind} join of {self._place.name}"
         if not isinstance(windows, JoinWindows):
             raise TypeError(
-                f"A join of two streams needs JoinWindows as its third argument, not {windows!r}: "
-                "for example JoinWindows.of(timedelta(minutes=5))."
+                f"{step}: a join of two streams needs JoinWindows as its third argument, not "
+                f"{windows!r}. JoinWindows.of(timedelta(minutes=5)), for example."
             )
         if name is not None:
             check_name(name)
-        said = self._place.said
+        check_serdes(step, key=key, value=value, other_value=other_value)
         left: KStream[Any, Any] = self._together("-left", name, key, value)
         right = other._together("-right", name, key, other_value)
         sources = said.copartition(left._place.sources, right._place.sources)
@@ -281,6 +294,10 @@ class StreamJoins(Generic[K, V]):
 
         if name is not None:
             check_name(name)
+        check_serdes(
+            name or f"{kind} join of {self._place.name}", key=key, value=value,
+            other_value=other_value,
+        )
         rekeyed = self._place.rekeyed
         stream = self._hopped(name, key, value) if rekeyed else self
         here = stream._place
@@ -334,17 +351,22 @@ class StreamJoins(Generic[K, V]):
         )
 
 
-def _arguments(kind: str, what: str, args: tuple[Any, ...], count: int) -> tuple[Any, ...]:
-    if len(args) != count:
-        shapes = {
-            "stream": "(stream, joiner, windows)", "table": "(table, joiner)",
-            "global table": "(global_table, key_selector, joiner)",
-        }
+_SHAPES = {
+    "stream": ("joiner", "windows"),
+    "table": ("joiner",),
+    "global table": ("key_selector", "joiner"),
+}
+
+
+def _check_arguments(step: str, what: str, args: tuple[Any, ...]) -> None:
+    wanted = _SHAPES[what]
+    if len(args) != len(wanted):
+        missing = "" if len(args) > len(wanted) else f" {wanted[len(args)]} is missing."
         raise TypeError(
-            f"A {kind} join with a {what} takes {shapes[what]}; "
-            f"{len(args)} argument{'s' if len(args) != 1 else ''} after the {what} were given."
+            f"{step}: a join with a {what} takes ({', '.join((what, *wanted))}), but "
+            f"{len(args)} argument{' was' if len(args) == 1 else 's were'} given after the {what}."
+            f"{missing}"
         )
-    return args
 
 
 def _add_stream_join(
@@ -422,5 +444,3 @@ def _check_join_stores(options: JoinStoreOptions, windows: JoinWindows) -> None:
                 f"retention of {supplier.retention_ms} ms and a window size of "
                 f"{supplier.window_size_ms} ms; they must be {retention_ms} and {windows.size}."
             )
-
-

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 from penstock.dsl.functions import key_value_function, value_function
 from penstock.dsl.grouped import KGroupedTable
 from penstock.dsl.options import Materialized, StoreOption, Suppressed, as_materialized
-from penstock.dsl.said import AnySerde, Place
+from penstock.dsl.said import AnySerde, Place, Said
 from penstock.dsl.table_joins import TableJoins
 from penstock.errors import TopologyException
 from penstock.processors.api import ValueTransformer
@@ -159,6 +159,11 @@ class KTable(TableJoins[K, V], Generic[K, V]):
         """Hold changes back: until their window closes, or for a time."""
         here = self._place
         said = here.said
+        if not isinstance(suppressed, Suppressed):
+            raise TypeError(
+                f"{here.name}: suppress takes a Suppressed, not {type(suppressed).__name__}. "
+                "Suppressed.until_window_closes(), for example."
+            )
         if here.node.versioned:
             raise TopologyException(
                 f"{here.name}: suppress() is only supported for non-versioned KTables."
@@ -284,7 +289,8 @@ _LATER: Any = None
 class GlobalKTable(Generic[K, V]):
     """A table of which every task has all rows; a stream can be joined to it by any key."""
 
-    def __init__(self, store: str, queryable: bool) -> None:
+    def __init__(self, said: Said, store: str, queryable: bool) -> None:
+        self._said = said
         self._store = store
         self._queryable = queryable
 

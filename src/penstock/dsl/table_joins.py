@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar, Unpack, overload
 
+from penstock.dsl.checks import check_options, check_same_builder
 from penstock.dsl.foreign_key import add_foreign_key_join
-from penstock.dsl.functions import joiner_function, key_value_function
+from penstock.dsl.functions import key_value_function, plain_function
 from penstock.dsl.options import Materialized, StoreOption, as_materialized
 from penstock.dsl.said import Place
-from penstock.errors import TopologyException
 from penstock.topology.nodes import Partitioner
 from penstock.topology.plan import JoinedTable
 from penstock.topology.plan_nodes import JoinKind, TableJoin
@@ -94,25 +94,29 @@ class TableJoins(Generic[K, V]):
     ) -> KTable[Any, Any]:
         from penstock.dsl.table import KTable
 
+        step = options.get("name") or f"{kind} join of {self._place.name}"
         if not isinstance(other, KTable):
-            raise TypeError(f"A table's {kind} join takes a KTable, not {type(other).__name__}.")
+            raise TypeError(
+                f"{step}: a table's {kind} join takes a KTable, not {type(other).__name__}. "
+                "Read a stream as a table with to_table(), or join the stream with the table."
+            )
+        check_same_builder(step, self._place.said, other._place.said)
+        known = _ForeignKeyOptions.__annotations__ if len(args) > 1 else ("name", "store")
+        check_options(step, options, known)
         if len(args) == 1:
             return self._join_on_key(kind, other, args[0], **options)
-        if len(args) == 2:
-            step = options.get("name") or f"{kind} join"
+        if len(args) == 2 and kind != "outer":
             foreign_key = key_value_function(args[0], step=step, what="the foreign-key function")
-            if joiner_function(args[1], step=step):
-                raise TopologyException(
-                    f"{step}: the joiner of two tables takes (left, right); it has no key."
-                )
+            plain_function(args[1], 2, step=step, what="the joiner of two tables")
             left = self
             assert isinstance(left, KTable)
             return add_foreign_key_join(
                 left, other, foreign_key, args[1], left_join=kind == "left", **options
             )
+        shapes = "(table, joiner)" + (kind != "outer") * " or (table, foreign_key, joiner)"
         raise TypeError(
-            f"A table's {kind} join takes (table, joiner) or (table, foreign_key, joiner); "
-            f"{len(args)} arguments after the table were given."
+            f"{step}: a table's {kind} join takes {shapes}; {len(args)} arguments came after the "
+            "table."
         )
 
     def _join_on_key(
@@ -133,10 +137,7 @@ class TableJoins(Generic[K, V]):
         if wanted is not None:
             materialized, _ = said.named_store(wanted, "KTABLE-MERGE-")
         merge = said.names.given_or_next(name, "KTABLE-MERGE-")
-        if joiner_function(joiner, step=merge):
-            raise TopologyException(
-                f"{merge}: the joiner of two tables takes (left, right); it has no key."
-            )
+        plain_function(joiner, 2, step=merge, what="the joiner of two tables")
         sources = said.copartition(here.sources, there.sources)
         if kind != "inner":
             said.wants_old_values(self._id)

@@ -51,6 +51,7 @@ class TimeWindowedKStream(Generic[K, V]):
 
     def emit_strategy(self, strategy: EmitStrategy) -> TimeWindowedKStream[K, V]:
         """When results are sent downstream."""
+        check_emit(strategy, step=self._grouping.place.name)
         if isinstance(self._windows, UnlimitedWindows) and strategy is EmitStrategy.ON_WINDOW_CLOSE:
             raise ValueError("Unlimited windows never close: they cannot emit on window close.")
         self._emit = strategy
@@ -120,6 +121,15 @@ class TimeWindowedKStream(Generic[K, V]):
         )
 
 
+def check_emit(strategy: Any, *, step: str) -> None:
+    """One of the two strategies."""
+    if not isinstance(strategy, EmitStrategy):
+        raise TypeError(
+            f"{step}: emit_strategy takes an EmitStrategy, not {strategy!r}. "
+            "EmitStrategy.on_window_close(), for example."
+        )
+
+
 def window_parts(
     windows: Windows | SlidingWindows,
     materialized: Materialized[Any, Any],
@@ -151,6 +161,7 @@ class SessionWindowedKStream(Generic[K, V]):
 
     def emit_strategy(self, strategy: EmitStrategy) -> SessionWindowedKStream[K, V]:
         """When results are sent downstream."""
+        check_emit(strategy, step=self._grouping.place.name)
         self._emit = strategy
         return self
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -15,8 +16,69 @@ def brought_stores(supplier: Any) -> tuple[Any, ...]:
     """The store builders a supplier brings along as `stores`, an attribute or a method."""
     stores = getattr(supplier, "stores", None)
     if callable(stores):
+        if not _takes_nothing(stores):
+            raise TypeError(
+                f"{_name(supplier)}.stores cannot be called without arguments. "
+                "Where a class is the supplier, make it a static method, or a list of builders."
+            )
         stores = stores()
-    return tuple(stores) if isinstance(stores, Iterable) else ()
+    if stores is None:
+        return ()
+    builders = tuple(stores) if isinstance(stores, Iterable) else (stores,)
+    for builder in builders:
+        if not hasattr(builder, "build") or not hasattr(builder, "name"):
+            raise TypeError(
+                f"{_name(supplier)}.stores must be builders of stores, not {builder!r}. "
+                "Stores.key_value_store_builder(supplier, key, value) makes one of a supplier."
+            )
+    return builders
+
+
+def _takes_nothing(function: Callable[..., Any]) -> bool:
+    try:
+        inspect.signature(function).bind()
+    except TypeError:
+        return False
+    except ValueError:
+        return True
+    return True
+
+
+def _name(thing: Any) -> str:
+    name: str = getattr(thing, "__name__", type(thing).__name__)
+    return name
+
+
+def _check_supplier(supplier: Any, method: str, kind: str, step: str) -> None:
+    """A class with that method, or a function that makes a new object with it at every call."""
+    if not callable(supplier):
+        raise TypeError(
+            f"{step}: a {kind} is given by what makes it, a class or a function without "
+            f"arguments, not by {type(supplier).__name__}. "
+            f"Give {type(supplier).__name__}, or lambda: {type(supplier).__name__}(...)."
+        )
+    if not _takes_nothing(supplier):
+        raise TypeError(
+            f"{step}: what makes a {kind} is called without arguments, but {_name(supplier)} needs "
+            f"some. Give a function: lambda: {_name(supplier)}(...)."
+            if isinstance(supplier, type) else
+            f"{step}: what makes a {kind} is called without arguments, but {_name(supplier)} needs "
+            f"some. Give a class with a method `{method}`, or a function that answers its object."
+        )
+    if isinstance(supplier, type):
+        if not hasattr(supplier, method):
+            raise TypeError(f"{step}: {supplier.__name__} has no method `{method}`.")
+        return
+    first, second = supplier(), supplier()
+    if not hasattr(first, method):
+        raise StreamsException(
+            f"{step}: the supplier made {first!r}, which has no method `{method}`."
+        )
+    if first is second:
+        raise ValueError(
+            f"{step}: {_name(supplier)} generates single reference. It must make a new {kind} "
+            "each time it is called: every task has its own."
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +93,7 @@ class UserProcessor:
         cls, supplier: Callable[[], Any], *, step: str, fixed_key: bool = False
     ) -> UserProcessor:
         """Refuses what is no supplier of processors."""
-        if not callable(supplier):
-            raise TypeError(
-                f"{step}: a processor is given by what makes it, a class or a function without "
-                f"arguments, not by {type(supplier).__name__}."
-            )
+        _check_supplier(supplier, "process", "processor", step)
         return cls(supplier, fixed_key)
 
     def attach(self, node: NodeContext, forward: Forward) -> Forward:
@@ -62,8 +120,7 @@ def transformer_factory(
     supplier: Callable[[], Any], *, step: str
 ) -> Callable[[NodeContext], Callable[[Any, Any], Any]]:
     """What makes the transforming function of `transform_values` in a task."""
-    if not callable(supplier):
-        raise TypeError(f"{step}: a transformer is given by what makes it, not {supplier!r}.")
+    _check_supplier(supplier, "transform", "transformer", step)
 
     def make(node: NodeContext) -> Callable[[Any, Any], Any]:
         transformer = supplier()

@@ -33,7 +33,7 @@ class CachedRows:
     def __init__(
         self, rows: Rows, cache: RecordCache, current: Current, layout: Layout | None
     ) -> None:
-        self._rows = rows
+        self.below = rows
         self.current = current
         self.layout = layout
         self.cache = cache.store(self._flush, 0 if layout is None else layout.cache_bytes)
@@ -66,7 +66,7 @@ class CachedRows:
 
     def scan(self, span: Any, reverse: bool) -> Iterator[Row]:
         """The rows below, with what is cached over them."""
-        below = self._rows.scan(span, reverse)
+        below = self.below.scan(span, reverse)
         mine = self._cached(span, reverse)
         return merged(mine, below, reverse) if mine else below
 
@@ -97,13 +97,13 @@ class CachedRows:
 
     def _get(self, row: bytes) -> bytes | None:
         entry = self.cache.get(row)
-        return self._rows.get(row) if entry is None else self.cache.stored(entry)
+        return self.below.get(row) if entry is None else self.cache.stored(entry)
 
     def _get_and_keep(self, row: bytes) -> bytes | None:
         entry = self.cache.get(row)
         if entry is not None:
             return self.cache.stored(entry)
-        value = self._rows.get(row)
+        value = self.below.get(row)
         if value is not None:
             self.cache.keep(row, value)
         return value
@@ -135,7 +135,7 @@ class CachedRows:
         return layout.ranges(span, self._oldest, newest)
 
     def _flush(self, changes: list[Entry]) -> None:
-        current, rows = self.current, self._rows
+        current, rows = self.current, self.below
         put, get, stored = rows.put, rows.get, self.cache.stored
         listener, send_old = self._listener, self._send_old
         before = current.saved()

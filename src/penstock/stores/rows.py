@@ -185,6 +185,10 @@ class TimedRows:
         self._interval = retention.interval_ms or 1
         #: Segments below this one are gone; exact expiry has segments of 1 ms.
         self._first_segment = 0
+        if convert is None and index is None and not retention.retain_duplicates:
+            self.put = self._put_plainly
+        else:
+            self.put = self._put
 
     def get(self, row: bytes) -> bytes | None:
         """The stored value, None if it is past retention."""
@@ -194,7 +198,9 @@ class TimedRows:
         value = self.overlay.get(row)
         return value if value is None or self._up is None else self._up(value)
 
-    def put(self, row: bytes, value: bytes | None) -> None:
+    put: Callable[[bytes, bytes | None], None]
+
+    def _put(self, row: bytes, value: bytes | None) -> None:
         """Write a row, unless it is too old, which counts as a dropped record.
 
         A deletion means nothing where duplicates are kept; only an exact store looks at its time.
@@ -209,6 +215,17 @@ class TimedRows:
             if value is not None and self._down is not None:
                 value = self._down(value)
             self._write(row, value)
+
+    def _put_plainly(self, row: bytes, value: bytes | None) -> None:
+        """The same where nothing is converted, indexed or kept twice."""
+        time = self.layout.time(row)
+        if time > self.stream_time:
+            self.stream_time = time
+            self._expire()
+        if time // self._interval >= self._first_segment:
+            self.overlay.put(row, value)
+        else:
+            self._drop("Skipping record for expired segment.")
 
     def remove(self, row: bytes) -> None:
         """Delete a row; never counts as dropped. An exact store does not look at its time."""
@@ -234,11 +251,12 @@ class TimedRows:
         A deletion that was logged need not have been observed when it was made.
         """
         if value is not None:
-            if self._is_live(row):
-                self._write(row, value)
-        elif not self._retention.retain_duplicates:
-            if self.layout.time(row) // self._interval >= self._first_segment:
-                self._write(row, None)
+            live = self._is_live(row)
+        else:
+            live = self.layout.time(row) // self._interval >= self._first_segment
+            live = live and not self._retention.retain_duplicates
+        if live:
+            self._write(row, value)
 
     def advance(self) -> None:
         """The writes are committed, and what has expired goes."""

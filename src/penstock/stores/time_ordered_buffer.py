@@ -113,7 +113,7 @@ class ChangeBuffer(_Buffer):
 
     A key keeps the time of its first update until it is sent; later updates only replace the
     value. `_entries` is the truth; `_order` holds (time, key) of every entry, and may hold some of
-    entries that a restored tombstone took away.
+    entries that a restored record took away.
     """
 
     def __init__(
@@ -225,11 +225,15 @@ class ChangeBuffer(_Buffer):
         self._dirty.clear()
 
     def restore(self, key: bytes, value: bytes | None, timestamp: int, headers: Headers) -> None:
-        """Take one record of the changelog; nothing is logged."""
+        """Take one record of the changelog; nothing is logged.
+
+        The record says all about its key: an entry that left and came back between two commits has
+        another time than before.
+        """
+        entry = self._entries.pop(key, None)
+        if entry is not None:
+            self.size_bytes -= entry.size
         if value is None:
-            entry = self._entries.pop(key, None)
-            if entry is not None:
-                self.size_bytes -= entry.size
             return
         version = headers.last("v")
         if version != VERSION:

@@ -91,7 +91,10 @@ def _over_cache(
     cache, current = cached.cache, cached.current
     find, use, stored_of = cache.entries.get, cache.use, cache.stored
     get, put, put_typed = cached.get, cached.put, cached.put_typed
-    cache.encode = lambda value, timestamp: _pack_long(timestamp) + serialize(value)
+    if number is not None:
+        # Both in one go: what is pending is a number of this type, and it fits.
+        pack = Struct(">qq" if number is int else ">qd").pack
+        cache.encode = lambda value, timestamp: pack(timestamp, value)
 
     def load_row(row: bytes) -> tuple[Any, int] | None:
         entry = find(row)
@@ -135,9 +138,17 @@ def folding(
     serialize, deserialize, number = serdes
     cache, current = cached.cache, cached.current
     find, rewrite = cache.entries.get, cache.rewrite
+    below, put_typed = cached.below.get, cached.put_typed
 
     def fold_row(row: bytes, key: Any, value: Any, timestamp: int) -> None:
         entry = find(row)
+        if entry is None and below(row) is None:
+            new = aggregator(key, value, initializer())
+            if new.__class__ is int is number and -_LIMIT <= new < _LIMIT:
+                put_typed(row, PENDING, 16, current, new, timestamp)
+            else:
+                save_row(row, key, new, timestamp)
+            return
         if (
             entry is None or not entry.writes or entry.rows is not current.rows
             or entry.headers is not current.headers or entry.value is None or entry.time < 0

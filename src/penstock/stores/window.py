@@ -45,6 +45,9 @@ _LONG = Struct(">q")
 _pack_long = _LONG.pack
 _long_at = _LONG.unpack_from
 
+#: So many windows are remembered by who tells of them.
+_MANY_WINDOWS = 1024
+
 
 class WindowStore(TypedStore, Generic[K, V]):
     """Values by key and start of their window.
@@ -227,15 +230,23 @@ class WindowStore(TypedStore, Generic[K, V]):
     def _row_listener(
         self, listener: FlushListener
     ) -> RowListener:
-        windowed, split = self._windowed_key, self._split
+        decode, key_of, split = self._layout.decode, self._deserialize_key, self._split
+        size_ms = self.window_size_ms
+        windows: dict[int, Window] = {}
 
         def hear(row: bytes, new: bytes | None, old: bytes | None, entry: Entry) -> None:
             if entry.typed is UNKNOWN:
                 value, timestamp = (None, None) if new is None else split(new)
             else:
                 value, timestamp = entry.typed, entry.time
+            key, start, _ = decode(row)
+            window = windows.get(start)
+            if window is None:
+                if len(windows) > _MANY_WINDOWS:
+                    windows.clear()
+                window = windows[start] = Window(start, min(start + size_ms, MAX_TIME))
             listener(
-                windowed(row), value, None if old is None else split(old)[0],
+                Windowed(key_of(key), window), value, None if old is None else split(old)[0],
                 entry.timestamp if timestamp is None else timestamp, entry.headers,
             )
 

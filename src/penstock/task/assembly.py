@@ -21,6 +21,7 @@ from penstock.task.node import TaskNode, no_children
 from penstock.task.runtime import Runtime
 from penstock.topology.nodes import ProcessorNode, SinkNode, SourceNode
 
+
 @dataclass(frozen=True)
 class Entry:
     """How a parent calls a node. `watched` ones are asked about by whoever calls them."""

@@ -25,10 +25,11 @@ log = logging.getLogger(__name__)
 class NodeFailed(StreamsException):
     """A node failed and its handler said so; passes up through its parents unasked."""
 
-    def __init__(self, node: str, cause: BaseException) -> None:
+    def __init__(self, node: str, cause: BaseException, key: object = None) -> None:
         super().__init__(f"{node} failed: {cause}")
         self.node = node
         self.cause = cause
+        self.key = key
 
 
 class Failures:
@@ -81,7 +82,7 @@ class Failures:
             lambda: self._processing.handle_error(self._context(node), record, error),
         )
         if response.result is Result.FAIL:
-            raise NodeFailed(node, error) from error
+            raise NodeFailed(node, error, None if record is None else record.key) from error
         self._drop("processing error")
 
     def watcher(self, node: str) -> Failed:

@@ -63,6 +63,7 @@ class Schedules:
         self._heap: TimeHeap[Schedule] = TimeHeap()
         self._all: list[Schedule] = []
         self._known = {(state.node, state.number): state for state in known}
+        self._places = {name: place for place, name in enumerate(self._known)}
         #: The earliest due time, for a check without a call; `NEVER` if nothing is scheduled.
         self.next_due = NEVER
 
@@ -86,6 +87,18 @@ class Schedules:
         self._update()
         return schedule
 
+    def settle(self) -> None:
+        """Let schedules of one time go in the order in which they would have gone before.
+
+        To be called when all processors are set up.
+        """
+        heap, self._heap = self._heap, TimeHeap()
+        last = len(self._places)
+        for schedule in sorted(
+            heap.items, key=lambda each: self._places.get((each.node, each.number), last)
+        ):
+            self._heap.add(schedule)
+
     def fire(self, now: int, punctuate: Callable[[Schedule, int], None]) -> None:
         """Call all that are due, each at most once."""
         heap = self._heap
@@ -100,9 +113,12 @@ class Schedules:
         self._update()
 
     def states(self) -> tuple[ScheduleState, ...]:
-        """What the next batch must know."""
+        """What the next batch must know: first those that are due some time, as they stand."""
+        waiting = self._heap.items
+        others = [each for each in self._all if each not in waiting]
         return tuple(
-            ScheduleState(each.node, each.number, each.time, each.cancelled) for each in self._all
+            ScheduleState(each.node, each.number, each.time, each.cancelled)
+            for each in (*waiting, *others)
         )
 
     def _update(self) -> None:

@@ -74,3 +74,8 @@ class TaskResult:
     #: What ended the batch, if it failed: then nothing else counts.
     failure: Exception | None = None
     format_version: int = FORMAT_VERSION
+
+    @classmethod
+    def failed(cls, task_id: TaskId, failure: Exception, state: TaskState) -> TaskResult:
+        """A batch that came to nothing, and why."""
+        return cls(task_id, [], [], {}, state, None, [], {}, failure=failure)

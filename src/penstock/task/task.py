@@ -93,6 +93,8 @@ class Task:
                     RecordContext(None, -1, -1, runtime.system_time, NO_HEADERS)
                 )
                 action()
+        runtime.stream_schedules.settle()
+        runtime.wall_schedules.settle()
         runtime.starting = False
         self._check_source_serdes()
 
@@ -184,11 +186,15 @@ class Task:
         """One batch: due punctuations, then the records of all ranges by time, then the commit.
 
         Ends when all ranges are used up, when a range that was cut runs empty (its next record
-        might be the earliest of all), or when the result is large enough.
+        might be the earliest of all), or when the result is large enough. A failure is a result
+        as well: one that holds nothing else.
         """
         with _without_garbage_collection():
-            self._run(ranges)
-            return self.commit()
+            try:
+                self._run(ranges)
+                return self.commit()
+            except StreamsException as failure:
+                return TaskResult.failed(self.task_id, failure, self._state())
 
     def _run(self, ranges: Mapping[Partition, RecordRange]) -> None:
         self.punctuate_wall_clock(self.runtime.system_time)
@@ -196,6 +202,8 @@ class Task:
             self._queues[topic, partition].cut = records.cut
             self._add((topic, partition), records.rows(topic, partition))
         waiting = self._waiting
+        if any(queue.cut and not queue.has_head for queue in self._queues.values()):
+            return
         while waiting.items and not self._is_full():
             if len(waiting.items) > 1:
                 if not self._process_chunk_of_several():
@@ -238,19 +246,21 @@ class Task:
     def _blame(self, queue: RecordQueue, error: Exception) -> NoReturn:
         """Say which record was processed when an error was raised."""
         if isinstance(error, NodeFailed):
-            raise self._failed(error.node, error.cause) from error.cause
+            raise self._failed(error.node, error.cause, error.key) from error.cause
         if isinstance(error, StreamsException):
             raise error
-        raise self._failed(queue.name, error) from error
+        raise self._failed(queue.name, error, queue.key) from error
 
-    def _failed(self, node: str, cause: BaseException) -> ProcessingFailedException:
+    def _failed(
+        self, node: str, cause: BaseException, key: object
+    ) -> ProcessingFailedException:
         current = self.runtime.current
         return ProcessingFailedException(
             f"Exception caught in process. taskId={self.task_id}, processor={node}, "
-            f"topic={current.topic}, partition={current.partition}, offset={current.offset}: "
-            f"{type(cause).__name__}: {cause}",
+            f"topic={current.topic}, partition={current.partition}, offset={current.offset}, "
+            f"key={key!r}: {type(cause).__name__}: {cause}",
             task_id=str(self.task_id), processor=node, topic=current.topic,
-            partition=current.partition, offset=current.offset, key=current.raw_key,
+            partition=current.partition, offset=current.offset, key=key,
         )
 
     # ---- clocks ------------------------------------------------------------------------------

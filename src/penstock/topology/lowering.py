@@ -187,7 +187,7 @@ class _Lowering:
     @write.register
     def _(self, node: GlobalStoreSource) -> None:
         source = SourceNode(node.source, (node.topic,), None, node.key, node.value, node.timestamp)
-        operator = UserProcessor.checked(node.supplier, step=node.name)
+        operator = UserProcessor(node.supplier)
         self._topology.add_global_nodes(
             source, ProcessorNode(node.name, operator, (node.source,)), node.store
         )
@@ -202,7 +202,7 @@ class _Lowering:
 
     @write.register
     def _(self, node: ProcessStep) -> None:
-        operator = UserProcessor.checked(node.supplier, step=node.name, fixed_key=node.fixed_key)
+        operator = UserProcessor(node.supplier, node.fixed_key)
         self._processor(node.name, operator, self._parents(node))
         self._connect(node.name, node.stores)
 

@@ -12,8 +12,10 @@ _MAX_LENGTH = 249
 
 def check_name(name: str) -> str:
     """A name that the user gave: legal as part of a topic name, or a clear error."""
+    if not isinstance(name, str):
+        raise TypeError(f"A name must be a text, not {type(name).__name__}: {name!r}.")
     if not name:
-        raise TopologyException("A name must not be empty.")
+        raise TopologyException("A name must not be empty. Leave name= out to get a generated one.")
     if name in (".", ".."):
         raise TopologyException(f"A name must not be {name!r}.")
     if len(name) > _MAX_LENGTH:

@@ -23,7 +23,12 @@ from penstock.stores.dsl_suppliers import (
     DslWindowParams,
 )
 from penstock.stores.stores import Stores
-from penstock.stores.suppliers import KeyValueSupplier, WindowSupplier
+from penstock.stores.suppliers import (
+    KeyValueSupplier,
+    SessionSupplier,
+    VersionedSupplier,
+    WindowSupplier,
+)
 from penstock.stores.time_ordered_buffer import ChangeBufferBuilder, GraceBufferBuilder
 from penstock.topology.deferred import Defaults
 from penstock.windows import (
@@ -99,6 +104,15 @@ class _Spec:
         """The same store without a changelog of its own."""
         return replace(self, materialized=replace(self.materialized, logging=False))  # type: ignore[type-var]
 
+    def _refuse(self, *kinds: type) -> None:
+        supplier = self.materialized.supplier
+        if isinstance(supplier, kinds):
+            raise TypeError(
+                f"The supplier of store {self.name} is a {type(supplier).__name__}, which does "
+                "not fit here. A table is kept in a key-value store, an aggregation in windows "
+                "in a window store, one in sessions in a session store."
+            )
+
     def _kept_for(self, default_ms: int) -> int:
         retention = self.materialized.retention
         return default_ms if retention is None else to_ms(retention)
@@ -116,6 +130,9 @@ class KeyValueSpec(_Spec):
     """The store of a table or an aggregation without windows."""
 
     materialized: Materialized[Any, Any]
+
+    def __post_init__(self) -> None:
+        self._refuse(WindowSupplier, SessionSupplier)
 
     def resolve(self, config: StreamsConfig) -> StoreBuilder:
         supplier = self.materialized.supplier
@@ -142,6 +159,7 @@ class WindowSpec(_Spec):
     emit: EmitStrategy
 
     def __post_init__(self) -> None:
+        self._refuse(KeyValueSupplier, VersionedSupplier, SessionSupplier)
         size, grace = self.windows.size, self.windows.grace_period_ms
         if size + grace > self.retention_ms:
             raise ValueError(
@@ -183,6 +201,7 @@ class SlidingSpec(WindowSpec):
     windows: SlidingWindows  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
+        self._refuse(KeyValueSupplier, VersionedSupplier, SessionSupplier)
         difference, grace = self.windows.time_difference_ms, self.windows.grace_ms
         if 2 * difference + grace > self.retention_ms:
             raise ValueError(
@@ -212,6 +231,7 @@ class SessionSpec(_Spec):
     emit: EmitStrategy
 
     def __post_init__(self) -> None:
+        self._refuse(KeyValueSupplier, VersionedSupplier, WindowSupplier)
         gap, grace = self.windows.gap_ms, self.windows.grace_ms
         if gap + grace > self.retention_ms:
             raise ValueError(

@@ -82,7 +82,8 @@ class Topology:
         self.add_node(
             SourceNode(
                 name, tuple(topics), re.compile(pattern) if pattern is not None else None,
-                as_serde(key_deserializer, reads=True), as_serde(value_deserializer, reads=True),
+                as_serde(key_deserializer, reads=True, step=name),
+                as_serde(value_deserializer, reads=True, step=name),
                 timestamp_extractor, offset_reset,
             )
         )
@@ -104,16 +105,26 @@ class Topology:
         partitioner: Partitioner | None = None,
     ) -> Topology:
         """Write the records of the parents to a topic, fixed or chosen for each record."""
+        if not isinstance(topic, str) and not callable(topic):
+            raise TypeError(
+                f"{name}: a sink writes to a topic, or to the one that a function of "
+                f"(key, value, context) names, not to {topic!r}."
+            )
         self.add_node(
             SinkNode(
-                name, topic, parents, as_serde(key_serializer, reads=False),
-                as_serde(value_serializer, reads=False), partitioner,
+                name, topic, parents, as_serde(key_serializer, reads=False, step=name),
+                as_serde(value_serializer, reads=False, step=name), partitioner,
             )
         )
         return self
 
     def add_state_store(self, store: StoreBuilder | StoreSpec, *processors: str) -> Topology:
         """Add a store and connect it to processors that are there already."""
+        if not hasattr(store, "name") or not (hasattr(store, "build") or hasattr(store, "resolve")):
+            raise TypeError(
+                f"A store is added by its builder, not {store!r}. "
+                "Stores.key_value_store_builder(supplier, key, value) makes one of a supplier."
+            )
         spec = _as_spec(store)
         known = self._stores.get(spec.name)
         if known is not None and not _same_store(known, spec):
@@ -181,8 +192,8 @@ class Topology:
     ) -> Topology:
         """A store that every task may read, fed from all partitions of a topic."""
         source_node = SourceNode(
-            source, (topic,), None, as_serde(key_deserializer, reads=True),
-            as_serde(value_deserializer, reads=True), timestamp_extractor,
+            source, (topic,), None, as_serde(key_deserializer, reads=True, step=source),
+            as_serde(value_deserializer, reads=True, step=source), timestamp_extractor,
         )
         operator = UserProcessor.checked(supplier, step=processor)
         self.add_global_nodes(
@@ -375,7 +386,9 @@ class Topology:
                 f"Stores: {', '.join(self._stores) or 'none'}."
             )
         if processor not in self._nodes:
-            raise TopologyException(f"Processor {processor} is not added yet.")
+            raise TopologyException(
+                f"Processor {processor} is not added yet. Add it before store {store} is connected."
+            )
         if not isinstance(self._nodes[processor], ProcessorNode):
             raise TopologyException(
                 f"StateStore {store} cannot be connected to {processor}: it is no processor."

@@ -1,0 +1,282 @@
+"""The task in batches: order, ends, offsets, failures, and going on in the next batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from penstock import (
+    Processor,
+    PunctuationType,
+    Record,
+    Serdes,
+    Stores,
+    StreamsBuilder,
+    StreamsConfig,
+    Topology,
+)
+from penstock.errors import ProcessingFailedException
+from penstock.record import TaskId
+from penstock.stores.inner import InnerStore, memory
+from penstock.task.blueprint import Blueprint
+from penstock.task.queue import RecordRange
+from penstock.task.result import FORMAT_VERSION, Output, TaskResult, TaskState
+from penstock.task.runtime import Environment
+from penstock.task.task import Task
+
+STRING = Serdes.string()
+
+
+def topology_of(say: Callable[[StreamsBuilder], object]) -> Topology:
+    builder = StreamsBuilder()
+    say(builder)
+    return builder.build()
+
+
+def task_of(
+    topology: Topology, state: TaskState | None = None, *, cache_bytes: int = 0, **environment: Any
+) -> Task:
+    config = StreamsConfig(
+        application_id="app", default_key_serde=STRING, default_value_serde=STRING,
+        statestore_cache_max_bytes=cache_bytes,
+    )
+    blueprint = Blueprint.of(topology, config)
+    task = Task(blueprint, TaskId(0, 0), Environment(**environment), state)
+    task.start()
+    for source in blueprint.sources:
+        for topic in source.topics:
+            task.subscribe(source.name, blueprint.topic(topic), 0)
+    return task
+
+
+def records(*rows: tuple[str, int], first: int = 0, cut: bool = False) -> RecordRange:
+    """(value, timestamp) rows with key k and offsets from `first`."""
+    return RecordRange(
+        range(first, first + len(rows)), [time for _, time in rows], [b"k"] * len(rows),
+        [value.encode() for value, _ in rows], cut=cut,
+    )
+
+
+def values(result: TaskResult) -> list[str]:
+    return [(Output._make(row).value or b"").decode() for row in result.outputs]
+
+
+def two_topics(builder: StreamsBuilder) -> None:
+    builder.stream("a").merge(builder.stream("b")).to("out")
+
+
+def test_records_of_several_partitions_are_taken_by_time() -> None:
+    task = task_of(topology_of(two_topics))
+    result = task.run({
+        ("a", 0): records(("a1", 1), ("a5", 5), ("a6", 6)), ("b", 0): records(("b2", 2), ("b9", 9)),
+    })
+    assert values(result) == ["a1", "b2", "a5", "a6", "b9"]
+    assert result.offsets == {("a", 0): 3, ("b", 0): 2}
+    assert result.state.stream_time == 9
+    assert result.format_version == FORMAT_VERSION
+
+
+def test_a_range_that_was_cut_ends_the_batch_when_it_runs_empty() -> None:
+    task = task_of(topology_of(two_topics))
+    result = task.run({
+        ("a", 0): records(("a1", 1), ("a2", 2), cut=True),
+        ("b", 0): records(("b0", 0), ("b5", 5), ("b6", 6)),
+    })
+    assert values(result) == ["b0", "a1", "a2"]
+    assert result.offsets == {("a", 0): 2, ("b", 0): 1}
+
+
+def test_nothing_is_taken_while_a_range_that_was_cut_is_empty() -> None:
+    task = task_of(topology_of(two_topics))
+    result = task.run({("a", 0): records(cut=True), ("b", 0): records(("b0", 0))})
+    assert values(result) == []
+    assert result.offsets == {}
+
+
+def test_a_batch_ends_when_its_result_is_large_enough() -> None:
+    task = task_of(topology_of(two_topics), max_result_bytes=1000)
+    many = records(*[("x" * 100, time) for time in range(5000)])
+    result = task.run({("a", 0): many})
+    assert 0 < len(result.outputs) < 5000
+    assert result.offsets == {("a", 0): len(result.outputs)}
+
+
+def test_where_a_batch_is_cut_changes_nothing() -> None:
+    def say(builder: StreamsBuilder) -> None:
+        builder.stream("a").group_by_key().reduce(lambda old, new: old + new).to_stream().to("out")
+
+    whole = task_of(topology_of(say)).run({("a", 0): records(("x", 1), ("y", 2), ("z", 3))})
+    topology = topology_of(say)
+    kept: dict[str, InnerStore] = {}
+
+    def reopen(name: str) -> InnerStore:
+        return kept.setdefault(name, memory(name))
+
+    state, seen = None, []
+    for number, row in enumerate([("x", 1), ("y", 2), ("z", 3)]):
+        task = task_of(topology, state, open_inner=reopen)
+        result = task.run({("a", 0): records(row, first=number)})
+        task.advance()
+        state = result.state
+        seen += result.outputs
+    assert seen == whole.outputs
+    assert state == whole.state
+
+
+class Ticker(Processor[str, str]):
+    """Says at which punctuations it was called."""
+
+    def init(self, context: Any) -> None:
+        super().init(context)
+        context.schedule(10, PunctuationType.STREAM_TIME, self.tick)
+        context.schedule(100, PunctuationType.WALL_CLOCK_TIME, self.tock)
+
+    def process(self, record: Record[str, str]) -> None:
+        self.context.forward(record)
+
+    def tick(self, now: int) -> None:
+        self.context.forward(Record("tick", f"tick {now}", now))
+
+    def tock(self, now: int) -> None:
+        self.context.forward(Record("tock", f"tock {now}", now))
+
+
+def test_schedules_go_on_in_the_next_batch() -> None:
+    topology = topology_of(lambda builder: builder.stream("a").process(Ticker).to("out"))
+    first = task_of(topology, now=0).run({("a", 0): records(("x", 5))})
+    assert values(first) == ["x", "tick 5"]
+    assert first.next_wall_punctuation == 100
+    second = task_of(topology, first.state, now=250).run({("a", 0): records(("y", 9), first=1)})
+    assert values(second) == ["tock 250", "y"]
+    assert second.next_wall_punctuation == 300
+    third = task_of(topology, second.state, now=260).run({("a", 0): records(("z", 31), first=2)})
+    assert values(third) == ["z", "tick 31"]
+
+
+def test_a_failure_is_a_result_that_says_where() -> None:
+    def fail(value: str) -> str:
+        raise RuntimeError("boom")
+
+    topology = topology_of(
+        lambda builder: builder.stream("a").map_values(fail, name="explode").to("out")
+    )
+    result = task_of(topology).run({("a", 0): records(("x", 1), first=41)})
+    failure = result.failure
+    assert isinstance(failure, ProcessingFailedException)
+    assert (failure.processor, failure.topic, failure.offset) == ("explode", "a", 41)
+    assert failure.key == "k"
+    assert "boom" in str(failure)
+    assert isinstance(failure.__cause__, RuntimeError)
+    assert result.outputs == []
+
+
+@pytest.mark.parametrize("cache_bytes", [0, 300, 100_000])
+def test_a_cache_of_any_size_leads_to_the_same_rows(cache_bytes: int) -> None:
+    topology = topology_of(
+        lambda builder: builder.stream("a").group_by_key().count(store="counts").to_stream().to(
+            "out", key=STRING, value=Serdes.long()
+        )
+    )
+    task = task_of(topology, cache_bytes=cache_bytes)
+    keys = [b"k%d" % (number * 7 % 13) for number in range(2000)]
+    task.run({("a", 0): RecordRange(range(2000), range(2000), keys, [b"v"] * 2000)})
+    task.advance()
+    rows = {key: row for key, row in task.runtime.stores["counts"].all()}
+    assert sum(row.value for row in rows.values()) == 2000
+    assert rows["k0"].timestamp == max(n for n in range(2000) if keys[n] == b"k0")
+
+
+def test_outputs_under_a_cache_are_the_newest_values_in_the_order_of_writing() -> None:
+    topology = topology_of(
+        lambda builder: builder.stream("a").group_by_key().count().to_stream().to(
+            "out", key=STRING, value=Serdes.long()
+        )
+    )
+    task = task_of(topology, cache_bytes=100_000)
+    result = task.run({
+        ("a", 0): RecordRange(range(4), range(4), [b"x", b"y", b"x", b"z"], [b"v"] * 4)
+    })
+    assert [(row[2], row[3][-1]) for row in result.outputs] == [(b"y", 1), (b"x", 2), (b"z", 1)]
+    assert len(result.changelog) == 3
+
+
+def test_resources_live_as_long_as_the_environment() -> None:
+    made: list[str] = []
+
+    class Asks(Processor[str, str]):
+        def process(self, record: Record[str, str]) -> None:
+            self.context.resource("connection", lambda: made.append("made") or object())
+
+    topology = topology_of(lambda builder: builder.stream("a").process(Asks))
+    resources: dict[str, Any] = {}
+    for _ in range(2):
+        task_of(topology, resources=resources).run({("a", 0): records(("x", 1), ("y", 2))})
+    assert made == ["made"]
+
+
+def test_a_custom_store_is_used_and_restored() -> None:
+    from penstock import StoreBuilder
+
+    class Register:
+        """Keeps one text for each key and logs it."""
+
+        persistent = False
+
+        def __init__(self) -> None:
+            self.name = "register"
+            self.rows: dict[bytes, bytes | None] = {}
+            self.is_open = False
+
+        def init(self, context: Any) -> None:
+            self.context = context
+            self.is_open = True
+
+        def put(self, key: str, value: str) -> None:
+            self.rows[key.encode()] = value.encode()
+            current = self.context.current
+            self.context.log_change(
+                self.name, key.encode(), value.encode(), current.timestamp, current.headers
+            )
+
+        def commit(self) -> None: ...
+
+        def restore(self, key: bytes, value: bytes | None, timestamp: int, headers: Any) -> None:
+            self.rows[key] = value
+
+        def close(self) -> None:
+            self.is_open = False
+
+    class Keeper(Processor[str, str]):
+        def process(self, record: Record[str, str]) -> None:
+            self.context.get_state_store("register").put(record.key, record.value)
+
+    def say(builder: StreamsBuilder) -> None:
+        builder.add_state_store(StoreBuilder.custom("register", Register))
+        builder.stream("a").process(Keeper, "register")
+
+    topology = topology_of(say)
+    task = task_of(topology)
+    result = task.run({("a", 0): records(("x", 1), ("y", 2))})
+    assert [row[1:4] for row in result.changelog] == [(b"k", b"x", 1), (b"k", b"y", 2)]
+    again = task_of(topology)
+    for _, key, value, timestamp, headers in result.changelog:
+        again.runtime.stores["register"].restore(key, value, timestamp, headers)
+    assert again.runtime.stores["register"].rows == {b"k": b"y"}
+
+
+def test_lru_stores_keep_the_newest_keys() -> None:
+    class Remember(Processor[str, str]):
+        def process(self, record: Record[str, str]) -> None:
+            self.context.get_state_store("lru").put(record.value, record.value)
+
+    def say(builder: StreamsBuilder) -> None:
+        builder.add_state_store(
+            Stores.key_value_store_builder(Stores.lru_map("lru", 2), STRING, STRING)
+        )
+        builder.stream("a").process(Remember, "lru")
+
+    task = task_of(topology_of(say))
+    task.run({("a", 0): records(("x", 1), ("y", 2), ("z", 3))})
+    assert [key for key, _ in task.runtime.stores["lru"].all()] == ["y", "z"]
