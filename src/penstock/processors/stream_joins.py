@@ -222,13 +222,15 @@ class StreamSelfJoin:
             seen.time = max(seen.time, timestamp)
             pending = timestamp > seen.time - retention + 1
             matched = int(pending)
-            for start, other in partners(key, max(0, timestamp - before), max(0, timestamp + after)):
+            first, last = max(0, timestamp - before), max(0, timestamp + after)
+            for start, other in partners(key, first, last):
                 matched += 1
                 forward(
                     key, combine(key, value, other),
                     start if start > timestamp else timestamp, headers,
                 )
-            for start, other in partners(key, max(0, timestamp - after), max(0, timestamp + before)):
+            first, last = max(0, timestamp - after), max(0, timestamp + before)
+            for start, other in partners(key, first, last):
                 matched += 1
                 if pending and start > timestamp:
                     pending = False

@@ -92,6 +92,8 @@ class StoreCache:
     """The entries of one store by physical key.
 
     Every dirty entry is in `_written`, every entry in `_used`, each as often as it says itself.
+    `size` is the sum of the entries' sizes. The budget hears of a smaller size only when whoever
+    listens to an eviction or a flush is done, as in Kafka Streams: until then they count.
     """
 
     def __init__(self, budget: RecordCache, flush: FlushEntries, key_bytes: int) -> None:
@@ -100,6 +102,7 @@ class StoreCache:
         #: The size of an entry without its key, value, topic and headers.
         self._fixed_bytes = key_bytes + _ENTRY_BYTES + _CONTEXT_BYTES
         self.entries: dict[bytes, Entry] = {}
+        self.size = 0
         #: Serializes (typed value, timestamp); set by stores that leave values pending.
         self.encode: Callable[[Any, int], bytes] | None = None
         self._written: list[Entry] = []
@@ -174,7 +177,7 @@ class StoreCache:
         entry.writes += 1
         self._used.append(entry)
         self._written.append(entry)
-        if growth:
+        if growth or self._budget.size > self._budget.max_bytes:
             self._grow(growth)
 
     def rewrite(self, entry: Entry, current: Current, growth: int) -> None:
@@ -186,7 +189,7 @@ class StoreCache:
         entry.writes += 1
         self._used.append(entry)
         self._written.append(entry)
-        if growth:
+        if growth or self._budget.size > self._budget.max_bytes:
             entry.size += growth
             self._grow(growth)
         elif len(self._used) > 4 * len(self.entries) + 1024:
@@ -194,7 +197,9 @@ class StoreCache:
 
     def flush(self) -> None:
         """Hand all unwritten changes down."""
+        before = self.size
         self._flush_dirty(None)
+        self._budget.size += self.size - before
 
     def rows(
         self, start: bytes | None, end: bytes | None, reverse: bool
@@ -212,7 +217,8 @@ class StoreCache:
 
     def clear(self) -> None:
         """Forget everything, unwritten changes included."""
-        self._budget.size -= sum(entry.size for entry in self.entries.values())
+        self._budget.size -= self.size
+        self.size = 0
         self.entries.clear()
         self._written.clear()
         self._used.clear()
@@ -221,6 +227,7 @@ class StoreCache:
 
     def _grow(self, growth: int) -> None:
         budget = self._budget
+        self.size += growth
         budget.size += growth
         if len(self._used) > 4 * len(self.entries) + 1024:
             self._shorten_used()
@@ -228,7 +235,9 @@ class StoreCache:
             # What was written may have made other stores grow; only this one is made smaller.
             if not self.entries:
                 return
+            before = self.size
             self._evict()
+            budget.size += self.size - before
             budget.evictions += 1
 
     def _shorten_used(self) -> None:
@@ -274,7 +283,7 @@ class StoreCache:
 
     def _remove(self, entry: Entry) -> None:
         del self.entries[entry.name]
-        self._budget.size -= entry.size
+        self.size -= entry.size
         entry.size = 0
         if entry.name in self._unsorted:
             self._unsorted.discard(entry.name)

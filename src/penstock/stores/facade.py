@@ -185,10 +185,10 @@ def _serde(
     serde = given or default
     if serde is None:
         cause = ConfigException(
-            f"No {which} serde was given and there is no default.\n"
-            f"Give one where the store is described, or set default_{which}_serde."
+            f"No {which} serde was given and there is no default one. "
+            f"Give one where the store is described, or set default_{which}_serde in StreamsConfig."
         )
         raise StreamsException(
-            f"Failed to initialize {which} serdes for store {store}"
+            f"Failed to initialize {which} serdes for store {store}. {cause}"
         ) from cause
     return serde

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from struct import Struct
 from typing import Any, Generic, TypeVar
 
-from penstock.record import NO_HEADERS, Headers, ValueAndTimestamp, as_headers
+from penstock.record import Headers, ValueAndTimestamp, as_headers
 from penstock.serdes import Serde
 from penstock.stores.base import FlushListener, StoreContext
 from penstock.stores.cache import UNKNOWN, Entry

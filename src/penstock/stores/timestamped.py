@@ -100,10 +100,10 @@ def _over_cache(
         entry = find(row)
         if entry is None:
             stored = get(row)
-        elif entry.typed is not UNKNOWN:
-            return entry.typed, entry.time
         else:
             use(entry)
+            if entry.typed is not UNKNOWN:
+                return entry.typed, entry.time
             stored = stored_of(entry)
         if stored is None:
             return None

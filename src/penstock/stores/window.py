@@ -7,7 +7,7 @@ from datetime import datetime
 from struct import Struct
 from typing import Any, Generic, TypeVar
 
-from penstock.record import NO_HEADERS, Headers, ValueAndTimestamp, as_headers
+from penstock.record import Headers, ValueAndTimestamp, as_headers
 from penstock.stores.base import FlushListener, StoreContext
 from penstock.stores.cache import UNKNOWN, Entry
 from penstock.stores.caching import RowListener

@@ -12,6 +12,7 @@ from penstock.processors.base import Forward
 from penstock.record import NO_HEADERS, Headers, Rows
 from penstock.serdes import Serde
 from penstock.task.failures import Failures
+from penstock.task.punctuation import NEVER
 from penstock.task.runtime import Runtime
 from penstock.timestamps import ConsumedRecord, FailOnInvalidTimestamp
 
@@ -192,7 +193,8 @@ class RecordQueue:
         runtime, current = self._runtime, self._runtime.current
         forward, set_head = self.forward, self._set_head
         read_key, read_value = (serde.reader for serde in self._source.serdes)
-        plain_time, schedules = self._plain_time, runtime.stream_schedules
+        plain_from = 0 if self._plain_time else NEVER
+        schedules = runtime.stream_schedules
         stream_time, partition_time = runtime.stream_time, self.partition_time
         all_headers, headers = rows.headers, NO_HEADERS
         current.rows = rows
@@ -205,10 +207,10 @@ class RecordQueue:
                     key = read_key(key)
                 if value is not None:
                     value = read_value(value)
-                plain = plain_time and timestamp >= 0
             except Exception:
-                plain = False
-            if not plain:
+                timestamp = -1
+            if timestamp < plain_from:
+                # With care: what cannot be read is asked about, what has no time gets one.
                 self.partition_time = partition_time
                 if not set_head(rows, at):
                     continue

@@ -27,8 +27,9 @@ class TopologyTestDriver(StoreAccess):
 
     `partitions`: a number for all topics, or {topic: number}. Then there is a task for each
     sub-topology and partition, and a record goes to the partition of its key.
-    `commit_interval`: commits happen only when the wall clock has moved on by this much, or when
-    `commit` is called; `auto_commit=False`: only then. Until a commit, outputs are not visible,
+    `commit_interval`: commits happen only when the wall clock has moved on by this much, when
+    `commit` is called, or when a processor asks for one. `auto_commit=False`, or an interval of
+    `timedelta.max`: not even by the wall clock. Until a commit, outputs are not visible,
     caches hold what they hold, and sub-topologies hear nothing of each other.
     `batch_size`: `new_batch` after so many records. `show_printed`: whether the lines of
     `KStream.print` go to standard output and to their files, too.
@@ -50,9 +51,12 @@ class TopologyTestDriver(StoreAccess):
             raise ValueError(f"A batch has at least one record, not {batch_size}.")
         self._config = config or topology.config or StreamsConfig(application_id="test")
         now = instant_ms(initial_wall_clock)
-        self._interval_ms = None if commit_interval is None else to_ms(commit_interval)
-        self._auto_commit = auto_commit
+        # Nothing is as long as the longest duration: then only the test commits.
+        auto_commit = auto_commit and commit_interval != timedelta.max
         self._every_record = auto_commit and commit_interval is None
+        self._interval_ms = (
+            to_ms(commit_interval) if auto_commit and commit_interval is not None else None
+        )
         placement = (
             one_task(topology, self._config) if partitions is None
             else task_for_each_partition(topology, self._config, partitions)
@@ -232,9 +236,8 @@ class TopologyTestDriver(StoreAccess):
         return number % count
 
     def _commit_is_due(self) -> bool:
-        if not self._auto_commit or self._interval_ms is None:
-            return False
-        return self._cluster.now - self._last_commit >= self._interval_ms
+        interval_ms = self._interval_ms
+        return interval_ms is not None and self._cluster.now - self._last_commit >= interval_ms
 
     def _show(self) -> None:
         """Show what was printed since the last time; a file begins anew with each driver."""

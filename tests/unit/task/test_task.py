@@ -183,7 +183,7 @@ def test_a_cache_of_any_size_leads_to_the_same_rows(cache_bytes: int) -> None:
     keys = [b"k%d" % (number * 7 % 13) for number in range(2000)]
     task.run({("a", 0): RecordRange(range(2000), range(2000), keys, [b"v"] * 2000)})
     task.advance()
-    rows = {key: row for key, row in task.runtime.stores["counts"].all()}
+    rows = dict(task.runtime.stores["counts"].all())
     assert sum(row.value for row in rows.values()) == 2000
     assert rows["k0"].timestamp == max(n for n in range(2000) if keys[n] == b"k0")
 

@@ -62,8 +62,8 @@ def test_a_repartition_topic_has_the_number_it_was_given() -> None:
 
 def test_a_number_goes_on_through_several_repartitions() -> None:
     def say(b: StreamsBuilder) -> None:
-        first = b.stream("a", key=TEXT, value=TEXT).select_key(lambda k, v: v).group_by_key().count()
-        first.to_stream().select_key(lambda k, v: k).group_by_key(
+        values = b.stream("a", key=TEXT, value=TEXT).select_key(lambda k, v: v)
+        values.group_by_key().count().to_stream().select_key(lambda k, v: k).group_by_key(
             key=TEXT, value=Serdes.long()
         ).count()
 

@@ -1,0 +1,61 @@
+"""Runs the benchmarks one after the other and keeps their figures in `bench/results/`.
+
+    python bench/run.py [NAME ...]
+
+Each script prints for people and ends with one JSON line; that line is kept together with the
+conditions under which it was measured.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+SUPPORT = {"run.py", "orders.py"}
+
+
+def conditions() -> dict[str, object]:
+    """What else was true: figures of a shared machine mean little without it."""
+    return {
+        "date": datetime.date.today().isoformat(),
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "cpus": os.cpu_count(),
+        "load_average_before": [round(load, 2) for load in os.getloadavg()],
+    }
+
+
+def main() -> int:
+    names = sys.argv[1:] or sorted(
+        script.stem for script in HERE.glob("*.py") if script.name not in SUPPORT
+    )
+    results = HERE / "results"
+    results.mkdir(exist_ok=True)
+    failed = []
+    for name in names:
+        print(f"== {name}", flush=True)
+        before = conditions()
+        done = subprocess.run(
+            [sys.executable, str(HERE / f"{name}.py")], stdout=subprocess.PIPE, text=True,
+            check=False,
+        )
+        print(done.stdout, end="", flush=True)
+        if done.returncode:
+            failed.append(name)
+            continue
+        figures = json.loads(done.stdout.strip().splitlines()[-1])
+        kept = results / f"{name}.json"
+        kept.write_text(json.dumps({"conditions": before, "figures": figures}, indent=2) + "\n")
+    if failed:
+        print(f"failed: {', '.join(failed)}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,68 @@
+"""Where topics are: the contract of a log, and the logs that keep it.
+
+    base.py          the contract: what a log promises
+    words.py         the plain data that goes in and comes out
+    errors.py        what a log refuses
+    topic_config.py  the settings of a topic, with Kafka's names
+    embedded/        one SQLite file
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from penstock.errors import ConfigException
+from penstock.log.base import (
+    Appended,
+    Assignment,
+    Candidate,
+    Columns,
+    CommittedOffset,
+    Lease,
+    Log,
+    LogBatch,
+    Member,
+    PartitionOffsets,
+    Reading,
+    StoredBlob,
+    TopicDescription,
+    TopicPartition,
+    Transaction,
+)
+
+
+def open_log(where: str | os.PathLike[str], **options: Any) -> Log:
+    """The log at an address: a path, the embedded one; `options` are those of `EmbeddedOptions`.
+
+    pyarrow and sqlite3 are imported here, not before.
+    """
+    address = os.fspath(where)
+    if address.startswith("kafka://"):
+        raise ConfigException(
+            f"No log at '{address}': penstock keeps topics in a file only. Give a path."
+        )
+    from penstock.log.embedded.log import EmbeddedLog  # noqa: PLC0415  (see the docstring)
+    from penstock.log.embedded.options import EmbeddedOptions  # noqa: PLC0415
+
+    return EmbeddedLog(address, EmbeddedOptions(**options))
+
+
+__all__ = [
+    "Appended",
+    "Assignment",
+    "Candidate",
+    "Columns",
+    "CommittedOffset",
+    "Lease",
+    "Log",
+    "LogBatch",
+    "Member",
+    "PartitionOffsets",
+    "Reading",
+    "StoredBlob",
+    "TopicDescription",
+    "TopicPartition",
+    "Transaction",
+    "open_log",
+]

@@ -1,0 +1,169 @@
+"""Commits that a test decides on: what is visible when, and what caches hold back."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from penstock import (
+    Processor,
+    PunctuationType,
+    Record,
+    Serdes,
+    StreamsBuilder,
+    StreamsConfig,
+    Topology,
+)
+from penstock.testing import TopologyTestDriver
+
+CACHED = StreamsConfig(
+    application_id="app", default_key_serde=Serdes.string(), default_value_serde=Serdes.string()
+)
+UNCACHED = CACHED.with_(statestore_cache_max_bytes=0)
+LONG = Serdes.long()
+
+
+def counting() -> Topology:
+    builder = StreamsBuilder()
+    builder.stream("in").group_by_key().count(store="counts").to_stream().to("out", value=LONG)
+    return builder.build()
+
+
+def two_hops() -> Topology:
+    """Counts by value, then how many values have each count."""
+    builder = StreamsBuilder()
+    (
+        builder.stream("in").group_by(lambda key, value: value).count(store="first").to_stream()
+        .group_by(lambda key, count: str(count), value=LONG).count(store="second").to_stream()
+        .to("out", value=LONG)
+    )
+    return builder.build()
+
+
+def outputs(driver: TopologyTestDriver) -> list[Any]:
+    return driver.create_output_topic("out", value=LONG).read_key_values_to_list()
+
+
+def feed(driver: TopologyTestDriver, *pairs: tuple[str, str]) -> None:
+    driver.create_input_topic("in").pipe_key_value_list(pairs)
+
+
+def test_without_a_cache_every_update_comes_out_at_the_commit() -> None:
+    with TopologyTestDriver(counting(), UNCACHED, auto_commit=False) as driver:
+        feed(driver, ("a", "x"), ("a", "y"), ("b", "z"))
+        assert outputs(driver) == []
+        driver.commit()
+        assert outputs(driver) == [("a", 1), ("a", 2), ("b", 1)]
+
+
+def test_a_cache_lets_only_the_last_update_of_a_key_out() -> None:
+    with TopologyTestDriver(counting(), CACHED, auto_commit=False) as driver:
+        feed(driver, ("a", "x"), ("b", "z"), ("a", "y"))
+        driver.commit()
+        assert outputs(driver) == [("b", 1), ("a", 2)]
+        assert len(driver.read_raw("app-counts-changelog")) == 2
+
+
+def test_a_store_shows_what_is_not_committed() -> None:
+    with TopologyTestDriver(counting(), CACHED, auto_commit=False) as driver:
+        feed(driver, ("a", "x"), ("a", "y"))
+        assert driver.get_key_value_store("counts")["a"] == 2
+
+
+@pytest.mark.parametrize("interval", [timedelta(seconds=30), 30_000])
+def test_a_commit_happens_when_the_wall_clock_passes_the_interval(interval: Any) -> None:
+    with TopologyTestDriver(counting(), CACHED, commit_interval=interval) as driver:
+        feed(driver, ("a", "x"))
+        driver.advance_wall_clock_time(timedelta(seconds=29))
+        assert outputs(driver) == []
+        driver.advance_wall_clock_time(timedelta(seconds=1))
+        assert outputs(driver) == [("a", 1)]
+        feed(driver, ("a", "x"))
+        driver.advance_wall_clock_time(timedelta(seconds=29))
+        assert outputs(driver) == []
+        driver.commit()
+        assert outputs(driver) == [("a", 2)]
+        driver.advance_wall_clock_time(timedelta(seconds=1))
+        feed(driver, ("a", "x"))
+        driver.advance_wall_clock_time(timedelta(seconds=28))
+        assert outputs(driver) == []
+
+
+def test_an_interval_without_end_leaves_it_to_the_test() -> None:
+    with TopologyTestDriver(counting(), CACHED, commit_interval=timedelta.max) as driver:
+        feed(driver, ("a", "x"))
+        driver.advance_wall_clock_time(timedelta(days=10_000))
+        assert outputs(driver) == []
+        driver.commit()
+        assert outputs(driver) == [("a", 1)]
+
+
+@pytest.mark.parametrize("partitions", [None, 3])
+def test_sub_topologies_hear_of_each_other_at_commits_only(partitions: int | None) -> None:
+    driver = TopologyTestDriver(two_hops(), UNCACHED, partitions=partitions, auto_commit=False)
+    with driver:
+        feed(driver, ("1", "x"), ("2", "x"), ("3", "y"))
+        assert list(driver.get_key_value_store("first").all()) == []
+        driver.commit()
+        assert dict(driver.get_key_value_store("first").all()) == {"x": 2, "y": 1}
+        assert dict(driver.get_key_value_store("second").all()) == {"1": 2, "2": 1}
+        assert dict(outputs(driver)) == {"1": 2, "2": 1}
+
+
+@pytest.mark.parametrize("partitions", [None, 2])
+def test_a_circle_runs_until_nothing_moves(partitions: int | None) -> None:
+    builder = StreamsBuilder()
+    # What is written to the topic that is read comes in again, shorter by one each time.
+    builder.stream("in").map_values(lambda value: value[1:]).filter(
+        lambda key, value: bool(value)
+    ).to("in")
+    driver = TopologyTestDriver(
+        builder.build(), UNCACHED, partitions=partitions, auto_commit=False
+    )
+    with driver:
+        feed(driver, ("a", "wxyz"))
+        assert driver.produced_topic_names() == set()
+        driver.commit()
+        assert driver.create_output_topic("in").read_values_to_list() == ["xyz", "yz", "z"]
+
+
+def test_a_processor_can_ask_for_a_commit() -> None:
+    class Asking(Processor[str, str]):
+        def process(self, record: Record[str, str]) -> None:
+            self.context.forward(record)
+            if record.value == "now":
+                self.context.commit()
+
+    builder = StreamsBuilder()
+    builder.stream("in").process(Asking).to("out")
+    with TopologyTestDriver(builder.build(), CACHED, auto_commit=False) as driver:
+        out = driver.create_output_topic("out")
+        feed(driver, ("a", "wait"))
+        assert out.is_empty
+        feed(driver, ("a", "now"))
+        assert out.read_values_to_list() == ["wait", "now"]
+
+
+def test_a_punctuation_by_the_wall_clock_waits_for_the_commit() -> None:
+    class Ticking(Processor[str, str]):
+        def init(self, context: Any) -> None:
+            super().init(context)
+            context.schedule(10, PunctuationType.WALL_CLOCK_TIME, self.tick)
+
+        def process(self, record: Record[str, str]) -> None:
+            pass
+
+        def tick(self, now: int) -> None:
+            self.context.forward(Record("tick", str(now), now))
+
+    builder = StreamsBuilder()
+    builder.stream("in").process(Ticking).to("out")
+    with TopologyTestDriver(builder.build(), CACHED, commit_interval=25) as driver:
+        out = driver.create_output_topic("out")
+        driver.advance_wall_clock_time(10)
+        driver.advance_wall_clock_time(10)
+        assert out.is_empty
+        driver.advance_wall_clock_time(5)
+        assert out.read_values_to_list() == ["10", "20"]

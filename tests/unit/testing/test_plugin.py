@@ -1,0 +1,80 @@
+"""The fixtures that come with penstock, and what they cost a run that does not use them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from penstock import Serdes, StreamsBuilder, StreamsConfig, Topology
+from penstock.testing import TopologyTestDriver
+
+
+def copying(config: StreamsConfig | None = None) -> Topology:
+    builder = StreamsBuilder(config)
+    builder.stream("in").to("out")
+    return builder.build()
+
+
+def test_the_fixture_makes_drivers(topology_driver: Callable[..., TopologyTestDriver]) -> None:
+    driver = topology_driver(copying(), partitions=2)
+    driver.create_input_topic("in").pipe_input("k", "v")
+    assert driver.create_output_topic("out").read_key_value() == ("k", "v")
+
+
+def test_a_configuration_of_its_own_comes_first(
+    topology_driver: Callable[..., TopologyTestDriver], penstock_config: StreamsConfig
+) -> None:
+    numbers = penstock_config.with_(default_value_serde=Serdes.long())
+    for driver in (topology_driver(copying(), numbers), topology_driver(copying(numbers))):
+        driver.create_input_topic("in").pipe_input("k", 7)
+        assert driver.create_output_topic("out").read_value() == 7
+
+
+RUN = '''
+import sys
+
+def test_one(): pass
+
+def test_penstock_is_not_there():
+    assert "penstock" not in sys.modules
+
+drivers = []
+
+def test_driver(topology_driver, request):
+    from penstock import StreamsBuilder
+    builder = StreamsBuilder()
+    builder.stream("in").to("out")
+    drivers.append(topology_driver(builder.build()))
+    assert not drivers[0]._closed
+
+def test_it_is_closed_now():
+    assert drivers[0]._closed
+'''
+
+
+def test_pytest_finds_it_and_penstock_is_imported_when_needed(tmp_path: Path) -> None:
+    path = tmp_path / "test_run.py"
+    path.write_text(RUN, encoding="utf-8")
+    ran = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(path)],
+        capture_output=True, text=True, cwd=tmp_path, check=False,
+    )
+    assert "4 passed" in ran.stdout, ran.stdout + ran.stderr
+
+
+def test_a_driver_starts_in_milliseconds() -> None:
+    topology = copying()
+    config = StreamsConfig(
+        application_id="app", default_key_serde=Serdes.string(),
+        default_value_serde=Serdes.string(),
+    )
+    assert min(_time_to_start(topology, config) for _ in range(20)) < 0.005
+
+
+def _time_to_start(topology: Topology, config: StreamsConfig) -> float:
+    started = time.perf_counter()
+    TopologyTestDriver(topology, config).close()
+    return time.perf_counter() - started
