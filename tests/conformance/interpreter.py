@@ -152,18 +152,21 @@ class Interpreter:
 
     def _filter(self, step: Step) -> Any:
         accepts = predicate(step.get("fn"))
-        return self._on(step).filter(accepts, **self._options(step, "name", "store"))
+        on = self._on(step)
+        return on.filter(accepts, **self._options(step, *_view_options(on)))
 
     def _filter_not(self, step: Step) -> Any:
         accepts = predicate(step.get("fn"))
-        return self._on(step).filter_not(accepts, **self._options(step, "name", "store"))
+        on = self._on(step)
+        return on.filter_not(accepts, **self._options(step, *_view_options(on)))
 
     def _map(self, step: Step) -> Any:
         return self._on(step).map(_pairs(step), **self._options(step, "name"))
 
     def _map_values(self, step: Step) -> Any:
         mapper = _of_value(scalar(step.get("fn")), step)
-        return self._on(step).map_values(mapper, **self._options(step, "name", "store"))
+        on = self._on(step)
+        return on.map_values(mapper, **self._options(step, *_view_options(on)))
 
     def _flat_map(self, step: Step) -> Any:
         each = list_function(step.get("each"))
@@ -403,6 +406,11 @@ def _branched(branch: Step, made: dict[str, Any]) -> Branched[Any, Any]:
         return made[branch.get("id", "")]
 
     return Branched(function=chain, **options)
+
+
+def _view_options(on: Any) -> tuple[str, ...]:
+    """A table's steps may have a store; a stream has none to give."""
+    return ("name", "store") if isinstance(on, KTable) else ("name",)
 
 
 def _partitioner(spec: Step) -> Callable[[str, Any, Any, int], Any]:

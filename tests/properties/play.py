@@ -23,8 +23,8 @@ def random_cases() -> list[Case]:
     were read. Waiting for a topic without records begins anew in a new batch.
     """
     return [
-        case for name in ("random-plain", "random-cached")
-        for case in read_cases(KEPT / f"{name}.jsonl.gz") if _is_kept(case)
+        case for kind in ("random-*", "own-options*", "own-stores*")
+        for path in sorted(KEPT.glob(kind)) for case in read_cases(path) if _is_kept(case)
     ]
 
 

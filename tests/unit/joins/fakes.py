@@ -39,7 +39,7 @@ class FakeNode:
     def clock(self, name: str) -> Clock:
         return self.clocks.setdefault(name, Clock())
 
-    def print_line(self, line: str) -> None:
+    def print_line(self, line: str, file: str | None = None) -> None:
         raise AssertionError(line)
 
     def at(self, timestamp: int, offset: int = 0, headers: Headers = NO_HEADERS) -> None:
@@ -72,6 +72,12 @@ class JoinWindowStore:
         self.retention = retention
         self.time = -1
         self.rows: list[tuple[Any, int, int, Any]] = []
+
+    def keep(self, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        self.put(key, value, timestamp)
+
+    def partners(self, key: Any, since: int, until: int) -> Iterator[tuple[int, Any]]:
+        return self.fetch(key, since, until)
 
     def put(self, key: Any, value: Any, start: int) -> None:
         if value is None:

@@ -48,7 +48,7 @@ class FakeNode:
     def count(self, counter: str, amount: int = 1) -> None:
         self.counts[counter] += amount
 
-    def print_line(self, line: str) -> None:
+    def print_line(self, line: str, file: str | None = None) -> None:
         self.printed.append(line)
 
     def forward_to(self, child: str) -> Forward:
@@ -211,6 +211,8 @@ class FakeWindowStore(_Listening):
 
 class FakeSessionStore(_Listening):
     """A session store that never expires anything."""
+
+    has_headers = False
 
     def __init__(self, caches: bool = False) -> None:
         super().__init__(caches)

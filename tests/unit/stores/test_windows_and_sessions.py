@@ -342,6 +342,7 @@ def test_windows_are_those_of_a_model(
     for (name, start), value in seen.items():
         assert store.fetch(name, start) == value
     again = windows(fresh(), supplier)
+    again.set_clocks(store.clocks())
     for _, changelog_key, value, timestamp, headers in context.logged:
         again.restore(changelog_key, value, timestamp, headers)
     assert list(again.all()) == list(store.all())
