@@ -12,6 +12,7 @@
     │   └── StreamsStoppedException
     ├── ProcessingFailedException     a record that could not be processed, and where
     ├── SerializationException        bytes and values that do not fit together
+    ├── WrongSerdeException           a node whose serdes are not made for what it gets
     ├── ProcessorStateException       a store that cannot be read or written
     ├── TaskCorruptedException
     ├── TaskMigratedException
@@ -43,6 +44,10 @@ class ConfigException(StreamsException):
 
 class SerializationException(StreamsException):
     """Bytes that cannot be read, or a value that cannot be written, by a serde."""
+
+
+class WrongSerdeException(StreamsException):
+    """A node cannot work at all with the serdes it has: the handler of the node is not asked."""
 
 
 class ProcessingFailedException(StreamsException):

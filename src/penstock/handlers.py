@@ -170,7 +170,7 @@ def dead_letter_queue_record(
 
 
 @dataclass(frozen=True, slots=True)
-class _BuiltIn:
+class BuiltInHandler:
     """A handler that writes the source record to the dead letter queue, if there is one."""
 
     dead_letter_queue_topic: str | None = None
@@ -204,7 +204,7 @@ def _log_processing(level: int, context: ErrorHandlerContext, exception: Excepti
     )
 
 
-class LogAndFailExceptionHandler(_BuiltIn):
+class LogAndFailExceptionHandler(BuiltInHandler):
     """Bytes that cannot be read end the application. The default."""
 
     def handle_error(
@@ -214,7 +214,7 @@ class LogAndFailExceptionHandler(_BuiltIn):
         return Response.fail(self._dead_letters(context, exception))
 
 
-class LogAndContinueExceptionHandler(_BuiltIn):
+class LogAndContinueExceptionHandler(BuiltInHandler):
     """Records that cannot be read are left out."""
 
     def handle_error(
@@ -224,7 +224,7 @@ class LogAndContinueExceptionHandler(_BuiltIn):
         return Response.resume(self._dead_letters(context, exception))
 
 
-class LogAndFailProcessingExceptionHandler(_BuiltIn):
+class LogAndFailProcessingExceptionHandler(BuiltInHandler):
     """An exception in a processor ends the application. The default."""
 
     def handle_error(
@@ -234,7 +234,7 @@ class LogAndFailProcessingExceptionHandler(_BuiltIn):
         return Response.fail(self._dead_letters(context, exception))
 
 
-class LogAndContinueProcessingExceptionHandler(_BuiltIn):
+class LogAndContinueProcessingExceptionHandler(BuiltInHandler):
     """A record that a processor raises for goes no further there; other branches go on."""
 
     def handle_error(
@@ -244,7 +244,7 @@ class LogAndContinueProcessingExceptionHandler(_BuiltIn):
         return Response.resume(self._dead_letters(context, exception))
 
 
-class DefaultProductionExceptionHandler(_BuiltIn):
+class DefaultProductionExceptionHandler(BuiltInHandler):
     """What may succeed later is tried again, everything else ends the application.
 
     An exception says that it may succeed later with a true attribute `retriable`.
@@ -267,7 +267,7 @@ class DefaultProductionExceptionHandler(_BuiltIn):
         return Response.fail(self._dead_letters(context, exception))
 
 
-class LogAndContinueProductionExceptionHandler(_BuiltIn):
+class LogAndContinueProductionExceptionHandler(BuiltInHandler):
     """Results that cannot be written are left out."""
 
     def handle_error(
@@ -310,19 +310,19 @@ class _FromFunction:
         return self.function(context, record, exception)
 
 
-_DESERIALIZATION: Mapping[str, type[_BuiltIn]] = {
+_DESERIALIZATION: Mapping[str, type[BuiltInHandler]] = {
     "fail": LogAndFailExceptionHandler,
     "continue": LogAndContinueExceptionHandler,
     "LogAndFailExceptionHandler": LogAndFailExceptionHandler,
     "LogAndContinueExceptionHandler": LogAndContinueExceptionHandler,
 }
-_PROCESSING: Mapping[str, type[_BuiltIn]] = {
+_PROCESSING: Mapping[str, type[BuiltInHandler]] = {
     "fail": LogAndFailProcessingExceptionHandler,
     "continue": LogAndContinueProcessingExceptionHandler,
     "LogAndFailProcessingExceptionHandler": LogAndFailProcessingExceptionHandler,
     "LogAndContinueProcessingExceptionHandler": LogAndContinueProcessingExceptionHandler,
 }
-_PRODUCTION: Mapping[str, type[_BuiltIn]] = {
+_PRODUCTION: Mapping[str, type[BuiltInHandler]] = {
     "fail": DefaultProductionExceptionHandler,
     "continue": LogAndContinueProductionExceptionHandler,
     "DefaultProductionExceptionHandler": DefaultProductionExceptionHandler,
@@ -342,7 +342,7 @@ def check_handler(chosen: Any, kind: str) -> None:
         _choose(chosen, names, kind, {})
         return
     made = chosen if isinstance(chosen, type) else type(chosen)
-    if issubclass(made, _BuiltIn) and made not in names.values():
+    if issubclass(made, BuiltInHandler) and made not in names.values():
         raise ConfigException(
             f"{made.__name__} is no {kind} exception handler. "
             f"There are: {', '.join(names)}; or give a function of (context, record, exception)."
@@ -366,7 +366,7 @@ def check_handler(chosen: Any, kind: str) -> None:
 
 
 def _choose(
-    chosen: Any, names: Mapping[str, type[_BuiltIn]], kind: str, configs: Mapping[str, Any]
+    chosen: Any, names: Mapping[str, type[BuiltInHandler]], kind: str, configs: Mapping[str, Any]
 ) -> Any:
     dead_letter_queue_topic = configs.get(DEAD_LETTER_QUEUE_TOPIC)
     if isinstance(chosen, str):
@@ -378,7 +378,7 @@ def _choose(
             )
         return found(dead_letter_queue_topic)
     handler = chosen() if isinstance(chosen, type) else chosen
-    if isinstance(handler, _BuiltIn):
+    if isinstance(handler, BuiltInHandler):
         topic = handler.dead_letter_queue_topic
         return type(handler)(dead_letter_queue_topic if topic is None else topic)
     if hasattr(handler, "handle_error"):

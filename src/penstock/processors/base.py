@@ -94,7 +94,12 @@ class NodeContext(Protocol):
 
 
 class Operator(Protocol):
-    """What one node does; frozen, picklable, shared by all tasks."""
+    """What one node does; frozen, picklable, shared by all tasks.
+
+    One that passes on the very record it was given, if any, may say so by a class attribute
+    `forwards_the_same = True`. All others make new records: that something of such a record was
+    sent is not said of the record it was made of (which decides what a dead letter queue gets).
+    """
 
     def attach(self, node: NodeContext, forward: Forward) -> Forward:
         """The function that processes a record in this task."""

@@ -20,6 +20,8 @@ _NULL_RESULT = "The provided KeyValueMapper returned null which is not allowed."
 class Filter(PlainOperator):
     """Passes on what the predicate accepts, or with `negate` what it refuses."""
 
+    forwards_the_same = True
+
     predicate: Callable[[Any, Any], bool]
     negate: bool = False
 
@@ -153,6 +155,8 @@ class FlatMapValues:
 class Peek:
     """Shows each record to a function, then passes it on."""
 
+    forwards_the_same = True
+
     action: Callable[[Any, Any], object]
 
     def attach(self, node: NodeContext, forward: Forward) -> Forward:
@@ -211,6 +215,8 @@ class Branch:
     One child more than predicates: the last one takes the rest; otherwise the rest ends here.
     """
 
+    forwards_the_same = True
+
     predicates: tuple[Callable[[Any, Any], bool], ...]
     children: tuple[str, ...]
 
@@ -234,6 +240,8 @@ class Branch:
 @dataclass(frozen=True, slots=True)
 class PassThrough:
     """Passes everything on: merge, the children of a branch, the result of a cogroup."""
+
+    forwards_the_same = True
 
     def attach(self, node: NodeContext, forward: Forward) -> Forward:
         return forward

@@ -24,6 +24,8 @@ _NULL = "null key or value in a stream-stream join"
 class StreamJoinWindow:
     """Keeps each record of one side for the other side's lookups, after passing it on."""
 
+    forwards_the_same = True
+
     store_name: str
 
     def attach(self, node: NodeContext, forward: Forward) -> Forward:

@@ -126,6 +126,8 @@ class TableTransformValues:
 class TablePassThrough:
     """The one table that the aggregations of a cogroup, which share its store, make together."""
 
+    forwards_the_same = True
+
     store_name: str
 
     def attach(self, node: NodeContext, forward: Forward) -> Forward:

@@ -85,6 +85,9 @@ def _check_supplier(supplier: Any, method: str, kind: str, step: str) -> None:
 class UserProcessor:
     """Runs a processor of the user; a new one for every task and batch."""
 
+    # Its context looks at each record that is forwarded.
+    forwards_the_same = True
+
     supplier: Callable[[], Any]
     fixed_key: bool = False
 
@@ -111,7 +114,8 @@ class UserProcessor:
         shape: Any = FixedKeyRecord if self.fixed_key else Record
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-            handle(shape(key, value, timestamp, headers))
+            context.given = record = shape(key, value, timestamp, headers)
+            handle(record)
 
         return process
 

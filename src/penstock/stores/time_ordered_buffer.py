@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from penstock.errors import ConfigException, ProcessorStateException
+from penstock.errors import ConfigException, ProcessorStateException, WrongSerdeException
 from penstock.record import NO_HEADERS, Change, Headers, RecordContext
 from penstock.stores.buffer_wire import (
     CHANGELOG_HEADERS,
@@ -152,9 +152,12 @@ class ChangeBuffer(_Buffer):
     def put(self, time: int, key: Any, change: Change, context: RecordContext) -> None:
         """Hold an update back, in the place of an earlier one of the key if there is one."""
         to_bytes = self._value_to_bytes
-        raw_key = self._key_to_bytes(key)
-        old = None if change.old is None else to_bytes(change.old)
-        new = None if change.new is None else to_bytes(change.new)
+        try:
+            raw_key = self._key_to_bytes(key)
+            old = None if change.old is None else to_bytes(change.old)
+            new = None if change.new is None else to_bytes(change.new)
+        except TypeError as error:
+            raise WrongSerdeException(f"Store {self.name}: {error}") from error
         earlier = self._entries.get(raw_key)
         prior = old if earlier is None else earlier[2][0]
         self._set(time, raw_key, _buffered_of((prior, old, new, context)))

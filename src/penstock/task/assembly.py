@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.errors import ConfigException, StreamsException
+from penstock.errors import ConfigException, StreamsException, WrongSerdeException
 from penstock.processors.base import Failed, Forward, PlainOperator
 from penstock.record import Current, Headers
 from penstock.task.blueprint import Blueprint
@@ -61,14 +61,19 @@ def _attached(
     context.children = {
         child.name: _switching([child], current, failures) for child in children
     }
+    makes_records = failures.needs_sources and not getattr(operator, "forwards_the_same", False)
     several_with_sink = len(children) > 1 and any(child.is_sink for child in children)
     if isinstance(operator, PlainOperator) and not several_with_sink:
         failed = failures.watcher(node.name)
         forward = _unswitched(children, failures)
         if children and children[0].is_sink:
             forward = _watched(forward, failed)
+        if makes_records:
+            forward = _unmarked(forward, current)
         return Entry(node.name, operator.attach(context, forward, failed), watched=False)
     forward = _switching(children, current, failures)
+    if makes_records:
+        forward = _unmarked(forward, current)
     return Entry(node.name, operator.attach(context, forward), watched=True)
 
 
@@ -140,7 +145,23 @@ def _watched(process: Forward, failed: Failed) -> Forward:
             process(key, value, timestamp, headers)
         except NodeFailed:
             raise
+        except WrongSerdeException as error:
+            # Not this node's handler is asked, but that of the node before it.
+            raise StreamsException(str(error)) from error
         except Exception as error:
             failed(error, key, value, timestamp, headers)
 
     return watched
+
+
+def _unmarked(forward: Forward, current: Current) -> Forward:
+    """For a node that makes new records: that one of them was sent is not said of its source."""
+
+    def unmarked(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        sent = current.sent
+        try:
+            forward(key, value, timestamp, headers)
+        finally:
+            current.sent = sent
+
+    return unmarked

@@ -9,6 +9,7 @@ from typing import Any
 from penstock.config import StreamsConfig
 from penstock.errors import ProcessingFailedException, StreamsException
 from penstock.handlers import (
+    BuiltInHandler,
     ErrorHandlerContext,
     ProducedRecord,
     Response,
@@ -45,6 +46,11 @@ class Failures:
         self._deserialization = config.deserialization_handler()
         self._processing = config.processing_handler()
         self._production = config.production_handler()
+        #: Whether anyone may look at the bytes of the source record: a handler of the user, or a
+        #: built-in one on behalf of a dead letter queue.
+        self.needs_sources = config.errors_dead_letter_queue_topic_name is not None or not all(
+            isinstance(handler, BuiltInHandler) for handler in (self._processing, self._production)
+        )
         self._task_id = task_id
         self._current = current
         self._write = write

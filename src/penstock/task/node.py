@@ -124,6 +124,8 @@ class UserContext:
     def __init__(self, node: TaskNode, forward: Forward) -> None:
         #: For a built-in operator inside a processor of the user (`topology.wrapping`).
         self.node = node
+        #: The record the processor was given last.
+        self.given: Any = None
         self._runtime = node.runtime
         self._forward = forward
 
@@ -170,7 +172,11 @@ class UserContext:
 
     def forward(self, record: Any, child: str | None = None) -> None:
         send = self._forward if child is None else self.node.forward_to(child)
+        current = self._runtime.current
+        sent = current.sent
         send(record.key, record.value, record.timestamp, record.headers)
+        if record is not self.given:
+            current.sent = sent
 
     def schedule(
         self,

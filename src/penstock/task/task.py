@@ -11,7 +11,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import NoReturn
 
-from penstock.errors import ConfigException, ProcessingFailedException, StreamsException
+from penstock.errors import (
+    ConfigException,
+    ProcessingFailedException,
+    ProcessorStateException,
+    StreamsException,
+)
 from penstock.record import NO_HEADERS, RecordContext, Rows, TaskId
 from penstock.stores.time_ordered_buffer import ChangeBuffer, GraceBuffer
 from penstock.task.assembly import assemble
@@ -318,21 +323,31 @@ class Task:
         return result
 
     def _flush(self) -> None:
-        """Buffers come last: a cache that is let go may still fill them."""
+        """Let all caches go, then log what buffers hold; the first failure is raised at the end.
+
+        Buffers come last: a cache that is let go may still fill them.
+        """
+        first: StreamsException | None = None
         stores = self.runtime.stores.values()
-        try:
-            for store in stores:
-                if not isinstance(store, ChangeBuffer | GraceBuffer):
-                    store.commit()
-            for store in stores:
-                if isinstance(store, ChangeBuffer | GraceBuffer):
-                    store.commit()
-        except NodeFailed as failure:
-            raise ProcessingFailedException(
-                f"Exception caught while committing task {self.task_id}, processor="
-                f"{failure.node}: {type(failure.cause).__name__}: {failure.cause}",
-                task_id=str(self.task_id), processor=failure.node,
-            ) from failure.cause
+        for store in sorted(stores, key=lambda each: isinstance(each, ChangeBuffer | GraceBuffer)):
+            try:
+                store.commit()
+            except Exception as error:
+                first = first or self._flush_failed(store.name, error)
+        if first is not None:
+            raise first
+
+    def _flush_failed(self, store: str, error: Exception) -> StreamsException:
+        if isinstance(error, StreamsException) and not isinstance(error, NodeFailed):
+            return error
+        cause = error.cause if isinstance(error, NodeFailed) else error
+        where = f", processor={error.node}" if isinstance(error, NodeFailed) else ""
+        failure = ProcessorStateException(
+            f"Failed to flush the cache of store {store}. taskId={self.task_id}{where}: "
+            f"{type(cause).__name__}: {cause}"
+        )
+        failure.__cause__ = cause
+        return failure
 
     def _state(self) -> TaskState:
         runtime = self.runtime

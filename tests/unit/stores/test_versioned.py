@@ -111,12 +111,12 @@ def test_versions_are_those_of_a_model_while_nothing_expires(
     store = opened(context, 10_000, interval)
     model: dict[str, dict[int, str | None]] = {"a": {}, "b": {}}
     for key, value, time in puts:
+        if value is None and time in model[key]:
+            # Kafka Streams may forget a deletion that takes the place of a version.
+            continue
         later = [t for t in model[key] if t > time]
-        # A deletion before which nothing is left is forgotten, here as in Kafka Streams.
-        forgotten = all(model[key][t] is None for t in later)
         model[key][time] = value
-        code = store.put(key, value, time)
-        assert code == min(later, default=-1) or (forgotten and code == -1)
+        assert store.put(key, value, time) == (min(later) if later else -1)
         if advancing:
             store.advance()
     again = opened(Context(), 10_000, interval)

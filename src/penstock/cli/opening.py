@@ -1,0 +1,22 @@
+"""The log that a command works on."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from penstock.cli.errors import CommandFailed, UsageError
+from penstock.cli.parsing import LOG_VARIABLE
+from penstock.log import Log, open_log
+
+
+def opened(args: argparse.Namespace, *, create: bool = False) -> Log:
+    """The log that was named; a new one only if `create`, so that a slip makes no file."""
+    address: str = getattr(args, "log", "") or os.environ.get(LOG_VARIABLE, "")
+    if not address:
+        raise UsageError(f"No log was named. Give --log PATH or set {LOG_VARIABLE}.")
+    if not create and "://" not in address and not os.path.exists(address):
+        raise CommandFailed(
+            f"No log at '{address}'. 'penstock topics create' makes one with its first topic."
+        )
+    return open_log(address)

@@ -1,0 +1,150 @@
+"""How arguments are written: times, settings, and the options that all commands share."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+
+from penstock.cli.errors import UsageError
+
+if TYPE_CHECKING:
+    from penstock.cli.terminal import Terminal
+
+Command: TypeAlias = "Callable[[argparse.Namespace, Terminal], None]"
+#: What `add_subparsers` answers; argparse has no public name for it.
+Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
+
+LOG_VARIABLE = "PENSTOCK_LOG"
+_AGO = re.compile(r"(\d+)(ms|s|m|h|d)")
+_UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that takes no abbreviations, so that a new option never breaks a script."""
+
+    def __init__(self, *, examples: str = "", **settings: Any) -> None:
+        settings.setdefault("allow_abbrev", False)
+        settings.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        if examples:
+            settings["epilog"] = f"examples:\n{examples.strip(chr(10))}"
+        super().__init__(**settings)
+
+    def error(self, message: str) -> NoReturn:
+        """A hint at the help instead of the whole usage."""
+        self.exit(2, f"penstock: error: {message}\nSee '{self.prog} --help'.\n")
+
+
+def add_common(parser: argparse.ArgumentParser, *, log: bool = True) -> None:
+    """The options that may stand before or after the name of a command."""
+    # No defaults: those of the command would undo what was given before its name.
+    if log:
+        parser.add_argument(
+            "--log", metavar="PATH", default=argparse.SUPPRESS,
+            help=f"the log to work on (default: the environment variable {LOG_VARIABLE})",
+        )
+    parser.add_argument(
+        "--debug", action="store_true", default=argparse.SUPPRESS,
+        help="show the traceback of an error",
+    )
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """The option that asks for JSON instead of a table."""
+    parser.add_argument("--json", action="store_true", help="one JSON object a line, for scripts")
+
+
+def add_command(
+    commands: Commands, name: str, run: Command | None, *, about: str, more: str = "",
+    examples: str = "", log: bool = True,
+) -> Parser:
+    """One command with its help; `run` is None for one that has commands of its own."""
+    parser = commands.add_parser(
+        name, help=about, description=f"{about[0].upper()}{about[1:]}.\n{more}".rstrip(),
+        examples=examples,
+    )
+    add_common(parser, log=log)
+    if run is not None:
+        parser.set_defaults(run=run)
+    return parser
+
+
+def add_commands(parser: Parser, title: str = "commands") -> Commands:
+    """Room for the commands under a parser; one of them has to be given."""
+    return parser.add_subparsers(title=title, metavar="COMMAND", dest="command", required=True)
+
+
+# The types of arguments. argparse shows what an ArgumentTypeError says.
+
+
+def whole(text: str) -> int:
+    """A number that is not negative."""
+    if not re.fullmatch(r"\d+", text):
+        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number of 0 or more")
+    return int(text)
+
+
+def positive(text: str) -> int:
+    """A number of 1 or more."""
+    number = whole(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("must be 1 or more")
+    return number
+
+
+def signed(text: str) -> int:
+    """A number, with or without a sign."""
+    if not re.fullmatch(r"[+-]?\d+", text):
+        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number")
+    return int(text)
+
+
+def instant(text: str) -> int:
+    """A point in time as epoch milliseconds: `now`, milliseconds, ISO 8601, or `15m` (ago)."""
+    now = time.time_ns() // 1_000_000
+    if text == "now":
+        return now
+    if re.fullmatch(r"\d+", text):
+        return int(text)
+    if ago := _AGO.fullmatch(text):
+        return max(0, now - int(ago[1]) * _UNIT_MS[ago[2]])
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"'{text}' is no time; write 2026-01-31T12:00:00Z, epoch milliseconds, "
+            "15m (that long ago) or now"
+        ) from None
+    if moment.tzinfo is None:
+        # As people read the clock on the wall; scripts had better name the zone.
+        moment = moment.astimezone()
+    since = moment - datetime(1970, 1, 1, tzinfo=UTC)
+    milliseconds = since.days * 86_400_000 + since.seconds * 1_000 + since.microseconds // 1_000
+    if milliseconds < 0:
+        raise argparse.ArgumentTypeError(f"'{text}' is before 1970")
+    return milliseconds
+
+
+def setting(text: str) -> tuple[str, str]:
+    """`name=value`."""
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise argparse.ArgumentTypeError(f"'{text}' is not of the form NAME=VALUE")
+    return name, value
+
+
+def separator(text: str) -> str:
+    r"""A text of at least one character; `\t` may be written for a tab."""
+    if not text:
+        raise argparse.ArgumentTypeError("must not be empty")
+    return text.replace("\\t", "\t")
+
+
+def refuse_together(**given: bool) -> None:
+    """Refuse all but one of some options; they are named with underscores for dashes."""
+    names = [f"--{name.replace('_', '-')}" for name, is_given in given.items() if is_given]
+    if len(names) > 1:
+        raise UsageError(f"{' and '.join(names)} do not go together.")

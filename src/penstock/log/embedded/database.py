@@ -1,0 +1,291 @@
+"""Connections to the file, its read and write transactions, and its errors in words."""
+
+from __future__ import annotations
+
+import os
+import random
+import sqlite3
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+from penstock.log.embedded import schema
+from penstock.log.embedded.options import EmbeddedOptions
+from penstock.log.errors import (
+    LogBusy,
+    LogDamaged,
+    LogError,
+    LogFull,
+    LogReadOnly,
+    LogUnavailable,
+    NotALog,
+)
+
+#: Connections of a parent process. They must not be closed in a child, not even by the collector:
+#: SQLite would take the child for the last user of the file.
+_OF_PARENTS: list[object] = []
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.0002, 0.005
+
+
+class Database:
+    """One process's way to the file.
+
+    Writers of this process take turns at one connection. Readers borrow connections from a pool,
+    each for a moment: nothing keeps a snapshot open, which would keep the WAL from being reused.
+    """
+
+    def __init__(self, path: str, options: EmbeddedOptions) -> None:
+        self.path = path
+        self.options = options
+        #: Set by commits of this process and by `wake`; cleared by whoever waits.
+        self.changed = threading.Event()
+        self.closed = False
+        self._start_over()
+        self._open_file()
+
+    def _start_over(self) -> None:
+        self._pid = os.getpid()
+        self._turn = threading.Lock()
+        self._writer: sqlite3.Connection | None = None
+        self._readers: deque[sqlite3.Connection] = deque()
+        self._watcher: sqlite3.Connection | None = None
+        self._seen_version: int | None = None
+
+    def _after_fork(self) -> None:
+        _OF_PARENTS.extend((self._writer, self._watcher, self._readers))
+        self.changed = threading.Event()
+        self._start_over()
+
+    # Opening
+
+    def _open_file(self) -> None:
+        path = Path(self.path)
+        if not path.parent.is_dir():
+            raise LogUnavailable(
+                f"No directory '{path.parent}' for the log '{self.path}'. Make it first."
+            )
+        if path.is_dir():
+            raise NotALog(f"'{self.path}' is a directory. Give the path of a file.")
+        if not path.exists() and (self.options.read_only or not self.options.create):
+            raise LogUnavailable(f"No log at '{self.path}'.")
+        with self.translated():
+            db = self._connect()
+            if schema.is_empty(db):
+                if self.options.read_only or not self.options.create:
+                    db.close()
+                    raise NotALog(f"'{self.path}' is empty.")
+                self._create(db)
+            schema.check(db, self.path)
+            self._readers.append(db)
+        self.has_changed()
+
+    def _create(self, db: sqlite3.Connection) -> None:
+        """Several processes may do this at once; one of them makes the tables."""
+        schema.prepare(db)
+        deadline = time.monotonic() + self.options.busy_timeout_ms / 1000
+        pause = _FIRST_PAUSE
+        # Another process that changes the mode is met with an error, not with waiting.
+        while True:
+            try:
+                db.execute("PRAGMA journal_mode = WAL")
+                break
+            except sqlite3.OperationalError as error:
+                if not _is_busy(error) or time.monotonic() > deadline:
+                    raise
+            pause = _sleep(pause)
+        self._begin(db)
+        try:
+            if schema.is_empty(db):
+                schema.create(db)
+            db.execute("COMMIT")
+        except BaseException:
+            _roll_back(db)
+            raise
+
+    def _connect(self) -> sqlite3.Connection:
+        if self.closed:
+            raise LogUnavailable(f"The log '{self.path}' is closed.")
+        options = self.options
+        mode = "ro" if options.read_only else "rwc" if options.create else "rw"
+        db = sqlite3.connect(
+            f"file:{quote(self.path)}?mode={mode}", uri=True, isolation_level=None,
+            check_same_thread=False, timeout=options.busy_timeout_ms / 1000, cached_statements=64,
+        )
+        db.execute(f"PRAGMA synchronous = {options.synchronous}")
+        db.execute("PRAGMA journal_size_limit = 67108864")
+        return db
+
+    # Transactions
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """A connection to read with. One statement sees one snapshot."""
+        if self._pid != os.getpid():
+            self._after_fork()
+        with self.translated():
+            try:
+                db = self._readers.pop()
+            except IndexError:
+                db = self._connect()
+            try:
+                yield db
+            finally:
+                if self.closed:
+                    db.close()
+                else:
+                    self._readers.append(db)
+
+    @contextmanager
+    def snapshot(self) -> Iterator[sqlite3.Connection]:
+        """A connection whose statements all see the same snapshot."""
+        with self.reading() as db:
+            db.execute("BEGIN")
+            try:
+                yield db
+            finally:
+                _roll_back(db)
+
+    @contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """A write transaction: committed at the end of the block, undone if it raises."""
+        if self._pid != os.getpid():
+            self._after_fork()
+        if self.options.read_only:
+            raise LogReadOnly(f"The log '{self.path}' was opened for reading only.")
+        if not self._turn.acquire(timeout=self.options.busy_timeout_ms / 1000):
+            raise self._busy()
+        try:
+            with self.translated():
+                db = self._writer or self._connect_writer()
+                self._begin(db)
+                try:
+                    yield db
+                    db.execute("COMMIT")
+                except BaseException:
+                    _roll_back(db)
+                    raise
+        finally:
+            self._turn.release()
+        self.changed.set()
+
+    def _connect_writer(self) -> sqlite3.Connection:
+        db = self._writer = self._connect()
+        db.execute("PRAGMA busy_timeout = 0")
+        if self.options.max_file_bytes is not None:
+            page = db.execute("PRAGMA page_size").fetchone()[0]
+            db.execute(f"PRAGMA max_page_count = {max(1, self.options.max_file_bytes // page)}")
+        return db
+
+    def _begin(self, db: sqlite3.Connection) -> None:
+        """Become the only writer. SQLite's own waiting sleeps for up to 100 ms; this does not."""
+        deadline = time.monotonic() + self.options.busy_timeout_ms / 1000
+        pause = _FIRST_PAUSE
+        while True:
+            try:
+                db.execute("BEGIN IMMEDIATE")
+                return
+            except sqlite3.OperationalError as error:
+                if not _is_busy(error):
+                    raise
+            if time.monotonic() > deadline:
+                raise self._busy()
+            pause = _sleep(pause)
+
+    def _busy(self) -> LogBusy:
+        return LogBusy(
+            f"Other writers held the log '{self.path}' for {self.options.busy_timeout_ms} ms. "
+            "Nothing was written; try again."
+        )
+
+    def free_pages(self, least_share: float) -> None:
+        """Give unused space back to the file system if it is more than this share of the file."""
+        while True:
+            with self.reading() as db:
+                pages = db.execute("PRAGMA page_count").fetchone()[0]
+                unused = db.execute("PRAGMA freelist_count").fetchone()[0]
+            if unused <= max(256, pages * least_share):
+                return
+            with self.writing() as db:
+                db.execute("PRAGMA incremental_vacuum(256)").fetchall()
+
+    # Waiting
+
+    def has_changed(self) -> bool:
+        """Whether any process has committed since this was last asked, or since the opening."""
+        if self._pid != os.getpid():
+            self._after_fork()
+        with self.translated():
+            if self._watcher is None:
+                self._watcher = self._connect()
+            # The number changes with the commits of other connections, and this one never writes.
+            version = self._watcher.execute("PRAGMA data_version").fetchone()[0]
+        changed = version != self._seen_version
+        self._seen_version = version
+        return changed
+
+    def close(self) -> None:
+        """Close all connections that are not in use; the others are closed when given back."""
+        if self.closed:
+            return
+        self.closed = True
+        self.changed.set()
+        if self._pid != os.getpid():
+            self._after_fork()
+            return
+        with self._turn:
+            for db in (self._writer, self._watcher, *self._readers):
+                if db is not None:
+                    db.close()
+            self._writer = self._watcher = None
+            self._readers.clear()
+
+    # Errors
+
+    @contextmanager
+    def translated(self) -> Iterator[None]:
+        """SQLite's errors as those of a log."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise self._in_words(error) from error
+
+    def _in_words(self, error: sqlite3.Error) -> LogError:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        path = self.path
+        if code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
+            return self._busy()
+        if code == sqlite3.SQLITE_READONLY:
+            return LogReadOnly(f"The log '{path}' cannot be written. Check who may write the file.")
+        if code == sqlite3.SQLITE_FULL:
+            return LogFull(
+                f"No room in the log '{path}': the disk or its own limit is full. "
+                "Nothing was written; make room or shorten the retention."
+            )
+        if code == sqlite3.SQLITE_NOTADB:
+            return NotALog(f"'{path}' is not a penstock log. Give another path.")
+        if code == sqlite3.SQLITE_CORRUPT:
+            return LogDamaged(f"The log '{path}' is damaged: {error}.")
+        if code == sqlite3.SQLITE_CANTOPEN:
+            return LogUnavailable(f"The log '{path}' cannot be opened. Check who may read it.")
+        return LogUnavailable(f"The log '{path}' cannot be used: {error}.")
+
+
+def _is_busy(error: sqlite3.OperationalError) -> bool:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in {
+        sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED,
+    }
+
+
+def _sleep(pause: float) -> float:
+    # Not all at the same moment, or the same one would win again and again.
+    time.sleep(pause * (0.5 + random.random()))
+    return min(2 * pause, _LONGEST_PAUSE)
+
+
+def _roll_back(db: sqlite3.Connection) -> None:
+    if db.in_transaction:
+        db.execute("ROLLBACK")
