@@ -163,13 +163,14 @@ def put_json(row: dict[str, Any], name: str, data: bytes | None, form: Form) -> 
 
 
 def take_json(
-    plain: msgspec.Raw | None, encoded: str | None, name: str, form: Form
+    plain: msgspec.Raw, encoded: str | None, name: str, form: Form
 ) -> bytes | None:
-    """Bytes out of a JSON object that `put_json` could have written."""
+    """Bytes out of a JSON object that `put_json` could have written; empty: not given."""
+    written = bytes(plain)
     if encoded is not None:
-        if plain is not None:
+        if written:
             raise SerializationException(f"Both {name} and {name}_base64 are given.")
         return _bytes_from_base64(encoded)
-    if plain is None or bytes(plain) == b"null":
+    if written in {b"", b"null"}:
         return None
     return form.from_json(plain)

@@ -79,10 +79,16 @@ def _checked(name: str, text: str) -> str:
     elif name == _RATIO:
         if not re.fullmatch(r"0(\.\d*)?|1(\.0*)?|\.\d+", text):
             raise InvalidTopic(f"{name} must be between 0 and 1, not '{text}'.")
-    elif name not in _WITHOUT_EFFECT:
+    else:
+        check_setting_name(name)
+    return text
+
+
+def check_setting_name(name: str) -> None:
+    """Raise `InvalidTopic` for a setting that no topic has."""
+    if name not in DEFAULTS and name not in _WITHOUT_EFFECT:
         known = ", ".join(sorted({*DEFAULTS, *_WITHOUT_EFFECT}))
         raise InvalidTopic(f"Topics have no setting '{name}'. Settings: {known}.")
-    return text
 
 
 def _check_choice(name: str, text: str) -> None:

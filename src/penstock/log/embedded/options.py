@@ -36,6 +36,8 @@ class EmbeddedOptions:
     compaction_buffer_bytes: int = 128 * 1024 * 1024
     #: Epoch milliseconds.
     clock: Callable[[], int] = wall_clock_ms
+    #: Seconds; by this, holders of leases and members of groups are taken for dead.
+    monotonic: Callable[[], float] = time.monotonic
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "synchronous", self.synchronous.upper())

@@ -10,11 +10,17 @@ from typing import NamedTuple
 
 from penstock.log.base import TopicDescription
 from penstock.log.embedded.database import Database
-from penstock.log.errors import InvalidTopic, OffsetOutOfRange, TopicExists, UnknownPartition
-from penstock.log.errors import UnknownTopic as UnknownTopic
+from penstock.log.errors import (
+    InvalidTopic,
+    OffsetOutOfRange,
+    TopicExists,
+    UnknownPartition,
+    UnknownTopic,
+)
 from penstock.log.topic_config import (
     TopicSettings,
     check_partitions,
+    check_setting_name,
     check_topic_name,
     checked_config,
 )
@@ -108,8 +114,9 @@ class Topics:
     def alter_topic(self, name: str, config: Mapping[str, object | None]) -> TopicDescription:
         """See `Log.alter_topic`."""
         given = checked_config({k: v for k, v in config.items() if v is not None})
-        # Names that are taken back have to be known as well.
         removed = {k for k, v in config.items() if v is None}
+        for setting in removed:
+            check_setting_name(setting)
         with self._db.writing() as db:
             topic = find_topic(db, name)
             settings = {**json.loads(topic.config), **given}
