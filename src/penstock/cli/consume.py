@@ -126,10 +126,12 @@ def _print_all(
     shows_progress = bool(total) and not terminal.out_is_terminal
     with terminal.progress("consuming", total, enabled=shows_progress) as bar:
         while True:
+            is_idle = True
             for record in source.round(left):
                 out.write(shape(record))
                 source.took(record)
                 bar.advance(1)
+                is_idle = False
                 if left is not None:
                     left -= 1
                     if not left:
@@ -138,7 +140,8 @@ def _print_all(
             source.settle()
             if left == 0 or (not args.follow and source.is_done()):
                 return
-            source.wait()
+            if is_idle:
+                source.wait()
 
 
 def _total(source: Source, limit: int | None) -> int:

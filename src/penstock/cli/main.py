@@ -19,8 +19,8 @@ import sys
 import threading
 import traceback
 from collections.abc import Sequence
-from importlib import metadata
 from types import FrameType
+from typing import NoReturn
 
 from penstock.cli import consume, describe, groups, produce, topics
 from penstock.cli.errors import UsageError
@@ -56,7 +56,9 @@ def parser() -> Parser:
         "'penstock COMMAND --help' has more.\n\n"
         "exit codes: 0 done, 1 failure, 2 wrong usage, 130 interrupted",
     )
-    root.add_argument("--version", action="version", version=f"penstock {_version()}")
+    root.add_argument(
+        "--version", action=_ShowVersion, nargs=0, help="show the version and exit"
+    )
     add_common(root)
     commands = add_commands(root)
     for module in COMMANDS:
@@ -140,11 +142,17 @@ def _forget_output() -> None:
         pass
 
 
-def _version() -> str:
-    try:
-        return metadata.version("penstock")
-    except metadata.PackageNotFoundError:
-        return "(not installed)"
+class _ShowVersion(argparse.Action):
+    """Looks the version up only when it is asked for."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: object,
+        option_string: str | None = None,
+    ) -> NoReturn:
+        from importlib import metadata  # noqa: PLC0415  (nobody else needs it)
+
+        print(f"penstock {metadata.version('penstock')}")
+        parser.exit()
 
 
 class _Terminated(BaseException):

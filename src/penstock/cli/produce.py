@@ -6,7 +6,7 @@ import argparse
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import BinaryIO
 
 from penstock.cli.errors import UsageError
@@ -124,14 +124,12 @@ def _input(args: argparse.Namespace, terminal: Terminal) -> Iterator[tuple[Binar
         yield terminal.stdin, None
         return
     with open(args.file, "rb", buffering=0) as file:
-        yield file, os.fstat(file.fileno()).st_size or None  # type: ignore[misc]
+        yield file, os.fstat(file.fileno()).st_size or None
 
 
 def _create(log: Log, topic: str) -> None:
-    try:
+    with suppress(TopicExists):
         log.create_topic(topic)
-    except TopicExists:
-        pass
 
 
 class Sending:
@@ -162,32 +160,22 @@ class Sending:
 
     def send_all(self, chunked: Iterable[list[bytes]], read: Callable[[bytes], Line]) -> None:
         """Append everything; in one transaction if that was asked for."""
-        if self._atomic:
-            with self._log.transaction() as transaction:
-                count = self._each(
-                    chunked, read, lambda appends: [transaction.append(*one) for one in appends]
-                )
-            self.sent = count
-            return
-
-        def append(appends: list[Append]) -> None:
-            self._log.append_many(appends)
-            self.sent += sum(len(one.records.keys) for one in appends)  # type: ignore[union-attr]
-
-        self._each(chunked, read, append)
-
-    def _each(
-        self,
-        chunked: Iterable[list[bytes]],
-        read: Callable[[bytes], Line],
-        append: Callable[[list[Append]], object],
-    ) -> int:
         count = 0
-        for lines in chunked:
-            append(self._appends(numbered(lines, count + 1, read)))
-            count += len(lines)
-            self._advance(sum(map(len, lines)) + len(lines))
-        return count
+        with ExitStack() as stack:
+            transaction = (
+                stack.enter_context(self._log.transaction()) if self._atomic else None
+            )
+            for lines in chunked:
+                appends = self._appends(numbered(lines, count + 1, read))
+                count += len(lines)
+                if transaction is None:
+                    self._log.append_many(appends)
+                    self.sent = count
+                else:
+                    for one in appends:
+                        transaction.append(*one)
+                self._advance(sum(map(len, lines)) + len(lines))
+        self.sent = count
 
     def _appends(self, records: list[Line]) -> list[Append]:
         """The records by partition; those of one partition keep their order."""

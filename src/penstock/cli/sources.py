@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from penstock.cli.errors import CommandFailed
-from penstock.log import Log, TopicPartition
+from penstock.log import Log, Member, TopicPartition
 from penstock.log.errors import Fenced, OffsetOutOfRange
 from penstock.record import NO_HEADERS, Headers
 
@@ -60,14 +60,14 @@ class Source(ABC):
         """The record was written."""
         self.positions[record.at] = record.next
 
-    def settle(self) -> None:
+    def settle(self) -> None:  # noqa: B027  (not every source keeps what it knows)
         """All that was taken has reached its receiver."""
 
     def wait(self) -> None:
         """Wait for a change, for a while."""
         self._log.wait_for_change(HEARTBEAT_SECONDS)
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027
         """Give up whatever is held."""
 
     def _merged(self, ends: Mapping[TopicPartition, int], limit: int | None) -> Iterator[Consumed]:
@@ -155,7 +155,8 @@ class GroupMember(Source):
         self._start = start
         self._group = group
         self._member = self._join()
-        self._beat_at = 0.0
+        #: On the monotonic clock; None: the member has still to introduce itself.
+        self._beat_at: float | None = None
         self._began_at = time.monotonic()
         self._committed: dict[TopicPartition, int] = {}
         #: Where each partition ended when it was given to this member.
@@ -163,7 +164,8 @@ class GroupMember(Source):
 
     def round(self, limit: int | None) -> Iterator[Consumed]:
         """What the group gives now; ends early if the group has changed."""
-        self._beat()
+        if self._is_due():
+            self._beat()
         for count, record in enumerate(self._merged(self._bounds(self.positions), limit), 1):
             yield record
             if count % STRIDE == 0 and self._is_due():
@@ -192,23 +194,25 @@ class GroupMember(Source):
 
     def wait(self) -> None:
         """Wait for records, for the group, or for the time of the next sign of life."""
-        # With nothing to read, what is awaited is another member's answer.
-        self._log.wait_for_change(HEARTBEAT_SECONDS if self.positions else 0.2)
+        self._log.wait_for_change(max(0.01, self._until_due()))
 
     def close(self) -> None:
         """Leave, so that the others need not wait for a timeout."""
         self._member.leave()
 
-    def _join(self):  # type: ignore[no-untyped-def]
+    def _join(self) -> Member:
         return self._log.join_group(
             self._group, [self._description.name], client_id="penstock consume",
             session_timeout_ms=SESSION_TIMEOUT_MS,
         )
 
     def _is_due(self) -> bool:
-        return (
-            time.monotonic() - self._beat_at >= HEARTBEAT_SECONDS or self._member.needs_heartbeat()
-        )
+        return self._until_due() <= 0 or self._member.needs_heartbeat()
+
+    def _until_due(self) -> float:
+        if self._beat_at is None:
+            return 0.0
+        return self._beat_at + HEARTBEAT_SECONDS - time.monotonic()
 
     def _beat(self) -> None:
         """Say what is worked on, and take over what the group says."""
@@ -247,3 +251,4 @@ class GroupMember(Source):
         self._committed.clear()
         self.targets.clear()
         self._member = self._join()
+        self._beat_at = None

@@ -116,7 +116,9 @@ class Outbox:
                     self._changed.acquire()
                 continue
             left = end - time.monotonic()
-            if left <= 0 or not self._changed.wait(left):
+            if left > 0:
+                self._changed.wait(left)
+            else:
                 raise BufferError(
                     f"The producer's buffer is full: {self._count} records of {self._used} bytes "
                     f"wait (buffer.memory is {self._limits.buffer_bytes}), and none could be sent "

@@ -158,6 +158,10 @@ def folding(
         old = entry.typed
         if old is UNKNOWN:
             old = deserialize(entry.value[8:])
+            if old is None:
+                # The serde reads these bytes as null: there is no row.
+                fold_slowly(row, key, value, timestamp)
+                return
         if entry.time > timestamp:
             timestamp = entry.time
         new = aggregator(key, value, old)

@@ -7,6 +7,7 @@ import logging
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsException
 from penstock.record import TaskId
+from penstock.stores.cache import RecordCache
 from penstock.task.assembly import assemble
 from penstock.task.blueprint import Blueprint
 from penstock.task.collector import Collector
@@ -28,10 +29,12 @@ class GlobalState:
     processor raises goes up: there is no handler here, as in Kafka Streams.
     """
 
-    def __init__(self, topology: Topology, config: StreamsConfig) -> None:
+    def __init__(
+        self, topology: Topology, config: StreamsConfig, cache: RecordCache | None = None
+    ) -> None:
         groups = [group.id for group in topology.groups() if group.is_global]
         blueprint = Blueprint.of(topology, config, groups)
-        self.runtime = Runtime(config, GLOBAL_TASK, Environment(), TaskState(), {})
+        self.runtime = Runtime(config, GLOBAL_TASK, Environment(cache=cache), TaskState(), {})
         runtime = self.runtime
         for name, store in topology.global_stores.items():
             builder = store.store.resolve(config).with_logging_disabled()

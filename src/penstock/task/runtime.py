@@ -21,6 +21,11 @@ def one_partition(topic: str) -> int:
     return 1
 
 
+def thread_cache(config: StreamsConfig) -> RecordCache:
+    """The record cache of one thread: its part of the configured size."""
+    return RecordCache(config.statestore_cache_max_bytes // config.num_stream_threads)
+
+
 def _no_punctuation(schedule: Schedule, now: int) -> None:
     raise AssertionError("a punctuation outside of a task")
 
@@ -39,6 +44,8 @@ class Environment:
     #: The wall clock of the batch.
     now: int = 0
     state_dir: str = ""
+    #: The record cache of the thread, if the task shares one; else it makes its own.
+    cache: RecordCache | None = None
     #: A batch ends early when what it wants to write is about this large; None: no limit.
     max_result_bytes: int | None = None
 
@@ -61,7 +68,7 @@ class Runtime:
         self.resources = environment.resources
         self.state_dir = environment.state_dir
         self.current = Current()
-        self.cache = RecordCache(config.statestore_cache_max_bytes // config.num_stream_threads)
+        self.cache = environment.cache or thread_cache(config)
         self.default_key_serde = config.default_key_serde
         self.default_value_serde = config.default_value_serde
         self.stores: dict[str, Any] = {}

@@ -9,11 +9,12 @@ from typing import Any
 
 from penstock.config import StreamsConfig
 from penstock.record import Headers, TaskId
+from penstock.stores.cache import RecordCache
 from penstock.stores.inner import InnerStore, SortedMemory
 from penstock.task.blueprint import StorePlan
 from penstock.task.global_state import GlobalState
 from penstock.task.result import TaskResult, TaskState
-from penstock.task.runtime import Environment
+from penstock.task.runtime import Environment, thread_cache
 from penstock.task.task import Task
 from penstock.testing.log import Arrival, MemoryLog
 from penstock.testing.placement import Place, Placement
@@ -47,6 +48,7 @@ class Cluster:
         self._commit_every_record = commit_every_record
         self._states: dict[TaskId, TaskState] = {}
         self._rows: dict[tuple[TaskId, str], InnerStore] = {}
+        self._shared_cache: RecordCache | None = None
         self._resources: dict[str, Any] = {}
         #: How many arrivals the last commit had seen: global stores are that far after a crash.
         self._seen = 0
@@ -247,7 +249,7 @@ class Cluster:
             partitions_of=self.placement.partitions_of,
             open_inner=partial(self._rows_of, place.task_id),
             global_stores=self.global_state.stores if self.global_state else {},
-            resources=self._resources, now=self.now,
+            resources=self._resources, now=self.now, cache=self._shared_cache,
         )
         task = Task(
             place.blueprint, place.task_id, environment, self._states.get(place.task_id)
@@ -265,7 +267,10 @@ class Cluster:
 
     def _start_global(self) -> None:
         if self._topology.global_stores:
-            self.global_state = GlobalState(self._topology, self._config)
+            if len(self.placement.places) == 1:
+                # Kafka's driver has one thread, whose cache the global stores share.
+                self._shared_cache = thread_cache(self._config)
+            self.global_state = GlobalState(self._topology, self._config, self._shared_cache)
 
     def _is_global(self, topic: str) -> bool:
         return self.global_state is not None and topic in self.global_state.topics

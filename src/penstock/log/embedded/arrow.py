@@ -1,8 +1,8 @@
 """Records as Arrow bytes, and back.
 
-A blob is one Arrow IPC record batch message, lz4, without its schema: the layout says which of four
-it has. Timestamps and keys and values are always there; headers only if a record has some; offsets
-only after compaction.
+A blob is one Arrow IPC record batch message, lz4 unless it is small, without its schema: the layout
+says which of four it has. Timestamps and keys and values are always there; headers only if a record
+has some; offsets only after compaction.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.log.base import Columns
+from penstock.log.base import Columns, record_size
 from penstock.log.errors import InvalidRecord, LogDamaged
+from penstock.log.words import as_header_pairs
 
 HEADERS = 1
 OFFSETS = 2
@@ -35,6 +36,9 @@ READ_SCHEMA = pa.schema(
 _LZ4 = pa.ipc.IpcWriteOptions(compression="lz4")
 _COUNTING = pa.array(range(BATCH_RECORDS), pa.int64())
 _END_OF_STREAM_BYTES = 8
+#: Below these, setting up the machinery costs more than it gains.
+_PLAIN_BYTES = 8192
+_FEW_RECORDS = 16
 
 
 @functools.cache
@@ -46,6 +50,12 @@ def schema_of(layout: int) -> pa.Schema:
     if layout & OFFSETS:
         names.append("offset")
     return pa.schema([(name, _TYPES[name]) for name in names])
+
+
+@functools.cache
+def _schema_bytes(layout: int) -> int:
+    """The size of the schema's message, which opens a stream."""
+    return int(schema_of(layout).serialize().size)
 
 
 class Facts(NamedTuple):
@@ -71,13 +81,15 @@ class Chunk(NamedTuple):
     data: bytes | pa.Buffer
 
 
-def encode(batch: pa.RecordBatch) -> pa.Buffer:
+def encode(batch: pa.RecordBatch, layout: int) -> pa.Buffer:
     """The message of a batch, without what a stream puts around it."""
+    if batch.nbytes <= _PLAIN_BYTES:
+        return batch.serialize()
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema, options=_LZ4) as writer:
-        begin = sink.tell()
+    with pa.ipc.new_stream(sink, schema_of(layout), options=_LZ4) as writer:
         writer.write_batch(batch)
     data = sink.getvalue()
+    begin = _schema_bytes(layout)
     return data.slice(begin, data.size - begin - _END_OF_STREAM_BYTES)
 
 
@@ -211,10 +223,11 @@ def _typed(names: list[str], columns: list[Any], count: int) -> list[_Timed]:
     if arrays[0].null_count:
         raise InvalidRecord("A timestamp is null. Leave the column out to get the log's time.")
     # More than two gigabytes do not fit into one array.
+    schema = schema_of(HEADERS if "headers" in names else 0)
     if any(isinstance(array, pa.ChunkedArray) for array in arrays):
-        batches = pa.table(arrays, names=names).to_batches()
+        batches = pa.table(arrays, schema=schema).to_batches()
     else:
-        batches = [pa.RecordBatch.from_arrays(arrays, names=names)]
+        batches = [pa.RecordBatch.from_arrays(arrays, schema=schema)]
     return [(batch, untimed) for batch in batches]
 
 
@@ -241,15 +254,29 @@ def _cut(batch: pa.RecordBatch) -> Iterable[pa.RecordBatch]:
 
 
 def _chunk(batch: pa.RecordBatch, layout: int, *, untimed: bool = False) -> Chunk:
-    timestamps, key, value = batch.columns[:3]
-    headers = batch.column(3) if layout & HEADERS else None
-    times = pc.min_max(timestamps)
-    first, last = times["min"].as_py(), times["max"].as_py()
+    if batch.num_rows <= _FEW_RECORDS:
+        first, last, largest = _extremes_of_few(batch, layout)
+    else:
+        timestamps, key, value = batch.columns[:3]
+        headers = batch.column(3) if layout & HEADERS else None
+        times = pc.min_max(timestamps)
+        first, last = times["min"].as_py(), times["max"].as_py()
+        largest = pc.max(record_sizes(key, value, headers)).as_py()
     if first < 0:
         raise InvalidRecord(f"A record's timestamp must not be negative: {first}.")
-    largest = pc.max(record_sizes(key, value, headers)).as_py()
-    data = encode(batch)
-    facts = Facts(
-        layout, batch.num_rows, data.size, first, last, largest, key.null_count > 0, untimed
+    data = encode(batch, layout)
+    null_keys = batch.column(1).null_count > 0
+    return Chunk(
+        Facts(layout, batch.num_rows, data.size, first, last, largest, null_keys, untimed), data
     )
-    return Chunk(facts, data)
+
+
+def _extremes_of_few(batch: pa.RecordBatch, layout: int) -> tuple[int, int, int]:
+    """The first and last time and the largest size, without Arrow's kernels."""
+    timestamps, keys, values = (column.to_pylist() for column in batch.columns[:3])
+    if layout & HEADERS:
+        headers = [as_header_pairs(pairs) for pairs in batch.column(3).to_pylist()]
+        sizes = map(record_size, keys, values, headers)
+    else:
+        sizes = map(record_size, keys, values)
+    return min(timestamps), max(timestamps), max(sizes)

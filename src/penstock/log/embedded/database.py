@@ -222,7 +222,7 @@ class Database:
             if self._watcher is None:
                 self._watcher = self._connect()
             # The number changes with the commits of other connections, and this one never writes.
-            version = self._watcher.execute("PRAGMA data_version").fetchone()[0]
+            version = int(self._watcher.execute("PRAGMA data_version").fetchone()[0])
         changed = version != self._seen_version
         self._seen_version = version
         return changed

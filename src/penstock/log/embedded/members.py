@@ -49,7 +49,9 @@ def _members(db: sqlite3.Connection, group: str) -> dict[str, _Row]:
         "owned, target FROM members WHERE group_name = ? ORDER BY member_id",
         (group,),
     )
-    return {row[0]: _Row(*row[:8], _parsed(row[8]), _parsed(row[9])) for row in rows}
+    return {
+        row[0]: _Row._make((*row[:8], _parsed(row[8]), _parsed(row[9]))) for row in rows
+    }
 
 
 def live_members(
@@ -103,7 +105,7 @@ def _divide(db: sqlite3.Connection, group: str, members: dict[str, _Row]) -> dic
     if before is not None and before[0] == divided:
         return members
     assignor = ASSIGNORS[next(iter(members.values())).strategy]
-    had: Shares = {name: set(row.target | row.owned) for name, row in members.items()}
+    had: Shares = {name: set(row.target) for name, row in members.items()}
     shares = assignor(subscriptions, counts, had)
     db.executemany(
         "UPDATE members SET target = ? WHERE group_name = ? AND member_id = ?",
