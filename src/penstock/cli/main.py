@@ -71,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         args = parser().parse_args(arguments)
     except SystemExit as told:  # Help, the version, or wrong usage: argparse has said it.
-        return told.code if isinstance(told.code, int) else FAILED
+        return _flushed(told.code if isinstance(told.code, int) else FAILED)
     terminal = Terminal.of_process()
     with _Terminable():
         return _run(args, terminal)
@@ -95,7 +95,7 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     except _Terminated:
         return _stopped(terminal, TERMINATED)
     except UsageError as error:
-        return _told(terminal, str(error), WRONG_USAGE)
+        return _told(terminal, f"{error}\nSee '{args.prog} --help'.", WRONG_USAGE)
     except StreamsException as error:
         return _told(terminal, str(error), FAILED)
     except OSError as error:
@@ -107,7 +107,7 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _told(terminal: Terminal, message: str, code: int) -> int:
-    code = _flushed(terminal, code)
+    code = _flushed(code)
     terminal.note(f"penstock: error: {message}")
     return code
 
@@ -116,14 +116,19 @@ def _stopped(terminal: Terminal, code: int) -> int:
     """After a signal: results that were written are handed over, as far as they are taken."""
     if terminal.err_is_terminal:
         terminal.note("")  # The shell's prompt goes below the ^C.
-    return _flushed(terminal, code)
+    return _flushed(code)
 
 
-def _flushed(terminal: Terminal, code: int) -> int:
+def _flushed(code: int) -> int:
+    """Hand over what was written before; if nobody takes it, that is not the first trouble."""
     try:
-        terminal.flush()
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _forget_output()
+        return code or RECEIVER_GONE
     except OSError:
         _forget_output()
+        return code or FAILED
     return code
 
 

@@ -19,4 +19,4 @@ def opened(args: argparse.Namespace, *, create: bool = False) -> Log:
         raise CommandFailed(
             f"No log at '{address}'. 'penstock topics create' makes one with its first topic."
         )
-    return open_log(address)
+    return open_log(address, create=create)

@@ -68,7 +68,7 @@ def add_command(
     )
     add_common(parser, log=log)
     if run is not None:
-        parser.set_defaults(run=run)
+        parser.set_defaults(run=run, prog=parser.prog)
     return parser
 
 

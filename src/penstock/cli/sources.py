@@ -202,7 +202,7 @@ class GroupMember(Source):
 
     def _join(self) -> Member:
         return self._log.join_group(
-            self._group, [self._description.name], client_id="penstock consume",
+            self._group, [self._description.name], client_id="penstock-consume",
             session_timeout_ms=SESSION_TIMEOUT_MS,
         )
 

@@ -148,7 +148,8 @@ class Progress:
 def _cell(value: Cell) -> str:
     if value is None:
         return "-"
-    return f"{value:,}" if isinstance(value, int) else shown(value, _UNSHOWABLE_CELL)
+    # Numbers have no commas: offsets are copied into the next command.
+    return str(value) if isinstance(value, int) else shown(value, _UNSHOWABLE_CELL)
 
 
 def _is_terminal(stream: BinaryIO | TextIO) -> bool:

@@ -195,13 +195,11 @@ def describe_topics(args: argparse.Namespace, terminal: Terminal) -> None:
             continue
         if number:
             terminal.line()
-        listed = ", ".join(f"{name}={value}" for name, value in sorted(config.items()))
         terminal.properties({
-            "Topic": topic.name,
-            "Id": topic.id,
-            "Partitions": topic.partitions,
-            "Settings": listed or "defaults",
+            "Topic": topic.name, "Id": topic.id, "Partitions": topic.partitions,
         })
+        if config:
+            terminal.table(("SETTING", "VALUE"), sorted(config.items()))
         terminal.table(
             ("PARTITION", "START", "END"),
             [(at, offsets.start, offsets.end) for at, offsets in enumerate(bounds[topic.name])],

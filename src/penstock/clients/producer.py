@@ -264,9 +264,7 @@ class Producer:
 
     def commit_transaction(self, timeout: float = -1) -> None:
         """Let everything of the transaction appear at once; then call the callbacks."""
-        transactions = self._transactional()
-        outcomes = transactions.commit(seconds(timeout))
-        _report(outcomes)
+        _report(self._transactional().commit())
 
     def abort_transaction(self, timeout: float = -1) -> None:
         """Forget everything of the transaction; its records are reported as purged."""

@@ -11,6 +11,7 @@ with an older one is refused by the log.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable
@@ -104,18 +105,16 @@ class Transactions:
             except LogError as error:
                 raise self._refused(error) from error
 
-    def commit(self, timeout: float | None) -> list[Outcome]:
+    def commit(self) -> list[Outcome]:
         """Make the transaction visible; answers the reports of its records."""
         with self._lock:
             self._require("commit a transaction", "open")
             self._hand_over()
-            transaction = self._opened()
             try:
-                appended = _patiently(transaction.commit, timeout)
-            except KafkaException as error:
-                if isinstance(error.__cause__, LogBusy):
-                    raise  # it is still open, and may be committed again
-                raise self._refused(error.__cause__ or error) from error.__cause__
+                appended = self._opened().commit()
+            except LogError as error:
+                # Nothing of it has happened, and nothing of it is left to be tried again.
+                raise self._refused(error) from error
             outcomes: list[Outcome] = []
             for records, place in zip(self._handed, appended, strict=True):
                 outcomes += delivered(records, place)
@@ -134,10 +133,9 @@ class Transactions:
         transaction = self._transaction
         self._reset("ready" if self._state != "fenced" else "fenced")
         if transaction is not None:
-            try:
+            # What it has put aside and cannot remove now is swept in time.
+            with contextlib.suppress(LogError):
                 transaction.abort()
-            except LogError as refused:
-                raise translated(refused) from refused
         return _resolved(failed(records, error))
 
     def close(self) -> list[Outcome]:
@@ -145,10 +143,8 @@ class Transactions:
         with self._lock:
             outcomes = self._abort() if self._transaction is not None else []
             if self._lease is not None and self._state != "fenced":
-                try:
+                with contextlib.suppress(LogError):
                     self._lease.release()
-                except LogError as error:
-                    raise translated(error) from error
             self._state = "closed"
             return outcomes
 
@@ -165,15 +161,13 @@ class Transactions:
             except LogError as error:
                 raise self._refused(error) from error
 
-    def _refused(self, error: BaseException) -> KafkaException:
+    def _refused(self, error: LogError) -> KafkaException:
         """The state after an error, and what to raise."""
         if isinstance(error, Fenced) and self._lease is not None and self._lost_lease():
             self._state = "fenced"
             return failure(KafkaError._FENCED, str(error), fatal=True)
         self._state = "failed"
-        if isinstance(error, LogError):
-            return KafkaException(as_kafka_error(error).requiring_abort())
-        return KafkaException(KafkaError(KafkaError._FAIL, str(error)).requiring_abort())
+        return KafkaException(as_kafka_error(error).requiring_abort())
 
     def _lost_lease(self) -> bool:
         """Whether it was the lease that was lost, and not the consumer's partitions."""

@@ -112,14 +112,13 @@ class OuterJoinStore:
             time, side = _HEAD.unpack_from(raw_key)
             if left_open and right_open:
                 break
-            if side:
-                if time + left_reach >= now:
-                    left_open = True
-                    continue
-            elif time + right_reach >= now:
-                right_open = True
+            if time + (left_reach if side else right_reach) < now:
+                due.append(Waiting(raw_key, time, side == 1, raw_values))
                 continue
-            due.append(Waiting(raw_key, time, side == 1, raw_values))
+            left_open, right_open = left_open or side == 1, right_open or side == 0
+            if left_open and right_open and _COUNT.unpack_from(raw_values)[1] > 1:
+                # The values of a list are looked at one by one: the second one ends the scan.
+                break
         return due, time
 
     def key_of(self, waiting: Waiting) -> Any:

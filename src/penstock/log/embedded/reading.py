@@ -48,6 +48,41 @@ class _Step(NamedTuple):
     batches: list[tuple[pa.RecordBatch, int]]
 
 
+class _Found:
+    """Stored batches in order; neighbours that can be put together cheaply are."""
+
+    def __init__(self) -> None:
+        self._done: list[tuple[pa.RecordBatch, int]] = []
+        self._kind: tuple[int, int | None] = (0, None)
+        self._base = self._last = -1
+        self._run: list[pa.RecordBatch] = []
+
+    def add(
+        self, kind: tuple[int, int | None], base: int, last: int, stored: pa.RecordBatch
+    ) -> None:
+        """One more; its kind is its layout and its append time."""
+        if self._run and (kind != self._kind or base != self._last + 1):
+            self._end_run()
+        if not self._run:
+            self._kind, self._base = kind, base
+        self._run.append(stored)
+        self._last = last
+
+    def _end_run(self) -> None:
+        if self._run:
+            layout, append_time = self._kind
+            stored = arrow.concatenated(self._run)
+            self._done.append(
+                (arrow.as_read(stored, layout, self._base, append_time), self._last)
+            )
+            self._run = []
+
+    def batches(self) -> list[tuple[pa.RecordBatch, int]]:
+        """With a reader's columns, and the last offset that each stands for."""
+        self._end_run()
+        return self._done
+
+
 class RangeReading(Reading):
     """A range of one partition. Each step is one statement and decodes what it found."""
 
@@ -94,7 +129,7 @@ class RangeReading(Reading):
             "topic": self._topic.id, "partition": self._partition, "position": self.position,
             "end": self._end,
         }
-        batches: list[tuple[pa.RecordBatch, int]] = []
+        found = _Found()
         records = size = 0
         offsets = None
         with self._db.reading() as db:
@@ -107,8 +142,7 @@ class RangeReading(Reading):
                     )
                 if base is None:
                     break
-                stored = arrow.decode(data, layout)
-                batches.append((arrow.as_read(stored, layout, base, append_time), last))
+                found.add((layout, append_time), base, last, arrow.decode(data, layout))
                 records += count
                 size += len(data)
                 if records >= _STEP_RECORDS or size >= _STEP_BYTES:
@@ -116,7 +150,7 @@ class RangeReading(Reading):
             cursor.close()
         if offsets is None:
             raise UnknownTopic(self._topic.name)
-        return _Step(offsets, batches)
+        return _Step(offsets, found.batches())
 
     def _within(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, bool]:
         """The part of a batch that is in the range and the limits, and whether that is all of it.

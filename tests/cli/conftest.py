@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from io import BytesIO, TextIOWrapper
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from penstock.cli.main import main
+from penstock.log import Columns, Log, open_log
+
+
+class Ran(NamedTuple):
+    """A command that has ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+Penstock = Callable[..., Ran]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "log.db"
+
+
+@pytest.fixture
+def penstock(
+    path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> Penstock:
+    """Runs a command in this process, on one log."""
+    monkeypatch.setenv("PENSTOCK_LOG", str(path))
+
+    def run(*arguments: object, stdin: str | bytes = b"") -> Ran:
+        data = stdin.encode() if isinstance(stdin, str) else stdin
+        monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(data)))
+        capfdbinary.readouterr()
+        code = main([str(one) for one in arguments])
+        out, err = capfdbinary.readouterr()
+        return Ran(code, out.decode("utf-8", "surrogateescape"), err.decode())
+
+    return run
+
+
+@pytest.fixture
+def command(path: Path) -> Callable[..., subprocess.Popen[bytes]]:
+    """Starts the installed command as a process of its own, on the same log."""
+
+    def start(*arguments: object, **options: object) -> subprocess.Popen[bytes]:
+        settings: dict[str, object] = {
+            "stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE,
+            "env": {**os.environ, "PENSTOCK_LOG": str(path)}, **options,
+        }
+        script = Path(sys.executable).with_name("penstock")
+        return subprocess.Popen([script, *map(str, arguments)], **settings)  # type: ignore[call-overload,no-any-return]
+
+    return start
+
+
+@pytest.fixture
+def log(path: Path) -> Iterator[Log]:
+    """A log with the topic `words`, of two partitions and six records."""
+    log = open_log(path)
+    log.create_topic("words", 2)
+    log.append("words", 0, Columns([b"a", b"b", None], [b"one", None, b"three"], [10, 30, 50]))
+    log.append("words", 1, Columns([b"c", b"d", b"e"], [b"two", b"four", b"\xff"], [20, 40, 60]))
+    yield log
+    log.close()

@@ -1,0 +1,177 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from penstock.cli.shapes import TextShape
+from penstock.log import Columns, Log, TopicPartition
+
+
+def values(ran) -> list[str]:
+    assert ran.code == 0, ran.err
+    return ran.out.splitlines()
+
+
+def test_everything_that_is_there_by_time(penstock, log: Log) -> None:
+    ran = penstock("consume", "words")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out == "one\ntwo\nnull\nfour\nthree\n\udcff\n"
+
+
+def test_values_are_written_byte_for_byte(penstock, log: Log) -> None:
+    log.create_topic("raw")
+    log.append("raw", 0, Columns([None], [bytes(range(256))]))
+    assert penstock("consume", "raw").out.encode("utf-8", "surrogateescape") == (
+        bytes(range(256)) + b"\n"
+    )
+
+
+@pytest.mark.parametrize(("options", "first"), [
+    (("--format", "key-value"), "a\tone"),
+    (("--format", "key-value", "--key-separator", ": "), "a: one"),
+    (("--format", "key-value", "--key-separator", "{}"), "a{}one"),
+    (("--format", "full"), "1970-01-01T00:00:00.010Z\t0\t0\ta\tone"),
+    (("--format", "{topic}-{partition}@{offset} {timestamp} {value!r:>6}"), "words-0@0 10  'one'"),
+    (("--value-type", "bytes"), "b25l"),
+])
+def test_formats(penstock, log: Log, options, first: str) -> None:
+    assert values(penstock("consume", "words", "--max", 1, *options)) == [first]
+
+
+def test_null_may_be_written_in_another_way(penstock, log: Log) -> None:
+    ran = penstock("consume", "words", "--partition", 0, "--null", "NULL", "--format", "key-value")
+    assert values(ran) == ["a\tone", "b\tNULL", "NULL\tthree"]
+
+
+def test_json_has_one_object_a_record(penstock, log: Log) -> None:
+    log.append("words", 0, Columns([b"h"], [b"x"], [70], [[("t", b"1"), ("u", b"\xff"),
+                                                          ("v", None)]]))
+    rows = [json.loads(line) for line in values(penstock("consume", "words", "--json"))]
+    assert rows[0] == {
+        "topic": "words", "partition": 0, "offset": 0, "timestamp": 10, "key": "a", "value": "one",
+    }
+    assert rows[2]["value"] is None
+    assert rows[5] == {
+        "topic": "words", "partition": 1, "offset": 2, "timestamp": 60, "key": "e",
+        "value_base64": "/w==",
+    }
+    assert rows[6]["headers"] == [
+        {"name": "t", "value": "1"}, {"name": "u", "value_base64": "/w=="},
+        {"name": "v", "value": None},
+    ]
+
+
+def test_a_topic_can_be_copied_through_json(penstock, log: Log) -> None:
+    log.append("words", 1, Columns([b"\x00"], [b'{"a":  1}'], [70], [[("u", b"\xff")]]))
+    text = penstock("consume", "words", "--json").out
+    log.create_topic("copy", 2)
+    assert penstock("produce", "copy", "--json", stdin=text).code == 0
+    assert penstock("consume", "copy", "--json").out == text.replace('"words"', '"copy"')
+
+
+def test_json_values_may_be_embedded(penstock, log: Log) -> None:
+    log.create_topic("j")
+    log.append("j", 0, Columns([b"1"], [b'{ "n":\n 12345678901234567890123 }']))
+    ran = penstock("consume", "j", "--json", "--key-type", "json", "--value-type", "json")
+    assert ran.out.endswith('"key":1,"value":{"n":12345678901234567890123}}\n')
+    assert penstock("consume", "j", "--value-type", "json").out == (
+        '{"n":12345678901234567890123}\n'
+    )
+
+
+def test_a_record_of_another_type_is_an_error_after_those_before_it(penstock, log: Log) -> None:
+    log.create_topic("n")
+    log.append("n", 0, Columns([None] * 2, [b"\0" * 8, b"x"]))
+    ran = penstock("consume", "n", "--value-type", "long")
+    assert (ran.code, ran.out) == (1, "0\n")
+    assert "The value at offset 1 of 'n' [0] is not of type long" in ran.err
+
+
+@pytest.mark.parametrize(("options", "expected"), [
+    (("--offset", "beginning", "--max", "2"), ["one", "two"]),
+    (("--from-beginning", "--max", "2"), ["one", "two"]),
+    (("--offset", "-1", "--format", "{partition}"), ["0", "1"]),
+    (("--offset", "-99", "--max", "1"), ["one"]),
+    (("--offset", "end"), []),
+    (("--partition", "1"), ["two", "four", "\udcff"]),
+    (("--partition", "1", "--partition", "0", "--max", "3"), ["one", "two", "null"]),
+    (("--partition", "0", "--offset", "2"), ["three"]),
+    (("--partition", "0", "--offset", "3"), []),
+    (("--from-time", "40", "--max", "2"), ["four", "three"]),
+    (("--from-time", "1970-01-01T00:00:00.055Z", "--format", "{timestamp}"), ["60"]),
+    (("--from-time", "now"), []),
+])
+def test_where_to_begin(penstock, log: Log, options, expected: list[str]) -> None:
+    assert values(penstock("consume", "words", *options)) == expected
+
+
+@pytest.mark.parametrize("wrong", [
+    ("--offset", "1"), ("--offset", "first"), ("--from-beginning", "--offset", "end"),
+    ("--group", "g", "--partition", "0"), ("--group", "g", "--offset", "end"),
+    ("--json", "--format", "full"), ("--format", "{nothing}"), ("--format", "plain"),
+    ("--format", "{value"), ("--format", "{value.__class__}"), ("--max", "0"),
+    ("--from", "1"),
+])
+def test_options_that_make_no_sense_are_wrong_usage(penstock, log: Log, wrong) -> None:
+    ran = penstock("consume", "words", *wrong)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith("penstock: error: ")
+
+
+def test_offsets_and_partitions_that_are_not_there_are_errors(penstock, log: Log) -> None:
+    ran = penstock("consume", "words", "--partition", 0, "--offset", 4)
+    assert (ran.code, "it goes from 0 to 3" in ran.err) == (1, True)
+    assert penstock("consume", "words", "--partition", 2).code == 1
+    assert penstock("consume", "nothing").code == 1
+
+
+def test_a_group_goes_on_where_it_was(penstock, log: Log) -> None:
+    assert values(penstock("consume", "words", "--group", "g", "--max", 2)) == ["one", "two"]
+    assert values(penstock("consume", "words", "--group", "g", "--max", 3, "--from-beginning")) == [
+        "null", "four", "three",
+    ]
+    committed = {at: place.offset for at, place in log.committed("g").items()}
+    assert committed == {TopicPartition("words", 0): 3, TopicPartition("words", 1): 2}
+    assert values(penstock("consume", "words", "--group", "g")) == ["\udcff"]
+    assert values(penstock("consume", "words", "--group", "g")) == []
+    assert log.group("g").members == ()
+
+
+def test_a_group_commits_what_was_written_before_an_error(penstock, log: Log) -> None:
+    log.create_topic("n")
+    log.append("n", 0, Columns([None] * 3, [b"\0" * 8, b"\0" * 8, b"x"]))
+    ran = penstock("consume", "n", "--value-type", "long", "--group", "g")
+    assert (ran.code, ran.out) == (1, "0\n0\n")
+    assert log.committed("g")[TopicPartition("n", 0)].offset == 2
+    assert log.group("g").members == ()
+
+
+def test_a_group_that_was_overtaken_by_retention_says_so(penstock, log: Log) -> None:
+    penstock("consume", "words", "--group", "g", "--max", 1)
+    log.delete_records("words", 0, 2)
+    ran = penstock("consume", "words", "--group", "g")
+    assert (ran.code, ran.out) == (0, "two\nfour\nthree\n\udcff\n")
+    assert "Retention has removed what was there. Going on at 2." in ran.err
+
+
+def test_the_position_moves_over_what_compaction_removed(penstock, log: Log) -> None:
+    log.create_topic("c", config={"cleanup.policy": "compact", "delete.retention.ms": 0})
+    log.append("c", 0, Columns([b"a", b"b", b"a"], [b"1", b"2", b"3"]))
+    log.append("c", 0, Columns([b"d"], [None]))
+    log.clean(["c"], force=True)
+    log.clean(["c"], force=True)
+    ran = penstock("consume", "c", "--group", "g")
+    assert values(ran)[:2] == ["2", "3"]
+    assert log.committed("g")[TopicPartition("c", 0)].offset == 4
+
+
+def test_a_terminal_is_not_made_to_obey_records() -> None:
+    from penstock.cli.forms import FORMS
+    from penstock.cli.sources import Consumed
+    from penstock.record import NO_HEADERS
+
+    text = FORMS["string"]
+    record = Consumed(TopicPartition("t", 0), 0, 0, None, b"\x1b[2Jred\xff\ttab", NO_HEADERS, 1)
+    shape = TextShape("{value}", text, text, "null", True)
+    assert shape(record) == b"\\x1b[2Jred\\xff\ttab\n"

@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from penstock.cli.terminal import Terminal
+from penstock.log import Columns, Log, TopicPartition, open_log
+
+
+def test_topics_are_listed_as_a_table(penstock, log: Log) -> None:
+    log.create_topic("prices", config={"cleanup.policy": "compact"})
+    ran = penstock("topics", "list")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out == (
+        "TOPIC   PARTITIONS  OFFSETS  CLEANUP\n"
+        "prices           1        0  compact\n"
+        "words            2        6  delete\n"
+    )
+
+
+def test_topics_are_listed_as_json(penstock, log: Log) -> None:
+    ran = penstock("topics", "list", "--json")
+    assert [json.loads(line) for line in ran.out.splitlines()] == [
+        {"name": "words", "partitions": 2, "offsets": 6, "cleanup_policy": "delete"}
+    ]
+
+
+def test_create_makes_the_log_and_the_topics(penstock, path: Path) -> None:
+    made = penstock("topics", "create", "a", "b", "--partitions", 3, "--config", "retention.ms=-1")
+    assert (made.code, made.out) == (0, "")
+    with open_log(path, create=False) as log:
+        assert [(t.name, t.partitions, dict(t.config)) for t in log.topics()] == [
+            ("a", 3, {"retention.ms": "-1"}), ("b", 3, {"retention.ms": "-1"}),
+        ]
+
+
+def test_a_topic_that_exists_is_an_error_unless_said_otherwise(penstock, log: Log) -> None:
+    ran = penstock("topics", "create", "words")
+    assert (ran.code, ran.err) == (1, "penstock: error: Topic 'words' exists already.\n")
+    assert penstock("topics", "create", "words", "--if-not-exists").code == 0
+    assert log.topic("words").partitions == 2
+
+
+def test_a_wrong_setting_or_name_is_refused_with_what_there_is(penstock, log: Log) -> None:
+    ran = penstock("topics", "create", "new", "--config", "retention=1")
+    assert ran.code == 1
+    assert "no setting 'retention'. Settings: cleanup.policy" in ran.err
+    assert penstock("topics", "create", "a/b").code == 1
+    assert penstock("topics", "create", "new", "--config", "retention.ms").code == 2
+    assert penstock("topics", "create", "new", "--partitions", 0).code == 2
+    assert [topic.name for topic in log.topics()] == ["words"]
+
+
+def test_describe_shows_settings_and_offsets(penstock, log: Log) -> None:
+    log.alter_topic("words", {"retention.ms": 5})
+    log.delete_records("words", 1, 2)
+    ran = penstock("topics", "describe", "words")
+    assert ran.out == (
+        "Topic:      words\n"
+        f"Id:         {log.topic('words').id}\n"
+        "Partitions: 2\n"
+        "SETTING       VALUE\n"
+        "retention.ms  5\n"
+        "PARTITION  START  END\n"
+        "        0      0    3\n"
+        "        1      2    3\n"
+    )
+    full = penstock("topics", "describe", "words", "--all-settings").out
+    assert "cleanup.policy                   delete\n" in full
+    (row,) = map(json.loads, penstock("topics", "describe", "--json").out.splitlines())
+    assert row["config"] == {"retention.ms": "5"}
+    assert row["partitions"][1] == {
+        "partition": 1, "start": 2, "end": 3, "tombstones_removed_to": 0,
+    }
+
+
+def test_describe_of_an_unknown_topic_lists_the_known(penstock, log: Log) -> None:
+    ran = penstock("topics", "describe", "wrods")
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err == "penstock: error: No topic 'wrods'. Topics: 'words'.\n"
+
+
+def test_alter_changes_settings_and_adds_partitions(penstock, log: Log) -> None:
+    assert penstock("topics", "alter", "words", "--config", "retention.ms=9").code == 0
+    assert log.topic("words").config == {"retention.ms": "9"}
+    assert penstock("topics", "alter", "words", "--unset", "retention.ms", "--partitions", 4
+                    ).code == 0
+    assert (log.topic("words").config, log.topic("words").partitions) == ({}, 4)
+    assert penstock("topics", "alter", "words", "--partitions", 3).code == 1
+
+
+def test_alter_without_anything_to_change_is_wrong_usage(penstock, log: Log) -> None:
+    ran = penstock("topics", "alter", "words")
+    assert ran.code == 2
+    assert "Give --config, --unset or --partitions.\nSee 'penstock topics alter --help'." in ran.err
+    both = ("--config", "retention.ms=1", "--unset", "retention.ms")
+    assert penstock("topics", "alter", "words", *both).code == 2
+
+
+def test_delete_looks_all_topics_up_first(penstock, log: Log) -> None:
+    assert penstock("topics", "delete", "words", "nothing").code == 1
+    assert [topic.name for topic in log.topics()] == ["words"]
+    assert penstock("topics", "delete", "words", "nothing", "--if-exists").code == 0
+    assert log.topics() == []
+
+
+def test_delete_asks_at_a_terminal(penstock, log: Log, monkeypatch) -> None:
+    asked = []
+
+    def confirmed(self: Terminal, question: str) -> bool:
+        asked.append(question)
+        return False
+
+    monkeypatch.setattr(Terminal, "confirmed", confirmed)
+    ran = penstock("topics", "delete", "words")
+    assert (ran.code, ran.err) == (1, "penstock: error: Nothing was deleted.\n")
+    assert asked == ["Delete 'words' for good?"]
+    assert penstock("topics", "delete", "words", "--yes").code == 0
+    assert len(asked) == 1
+
+
+def test_clean_compacts_and_reports(penstock, log: Log) -> None:
+    log.create_topic("prices", config={"cleanup.policy": "compact"})
+    for price in range(5):
+        log.append("prices", 0, Columns([b"tea", b"%d" % price], [b"%d" % price] * 2))
+    (row,) = map(json.loads, penstock("topics", "clean", "prices", "--force", "--json"
+                                      ).out.splitlines())
+    assert (row["name"], row["records_compacted"]) == ("prices", 4)
+    assert log.offsets([TopicPartition("prices", 0)])[TopicPartition("prices", 0)].end == 10
+    table = penstock("topics", "clean").out.splitlines()
+    assert table[0].split("  ")[0] == "TOPIC"
+    assert [line.split()[0] for line in table[1:]] == ["prices", "words"]

@@ -1,0 +1,38 @@
+"""Records for the tests of logs, and back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+from penstock.log import Columns, Log, Reading
+
+NOW = time.time_ns() // 1_000_000
+Pair = tuple[bytes | None, bytes | None]
+
+
+def records(*pairs: Pair, at: int = NOW) -> Columns:
+    return Columns([key for key, _ in pairs], [value for _, value in pairs], [at] * len(pairs))
+
+
+def numbered(numbers: Iterable[int], size: int = 0, at: int = NOW) -> Columns:
+    return records(*((b"k%d" % n, (b"%d" % n).ljust(size, b".")) for n in numbers), at=at)
+
+
+def values(reading: Reading) -> list[bytes | None]:
+    return [value for batch in reading for value in batch.rows().values]
+
+
+def offsets(reading: Reading) -> list[int]:
+    return [offset for batch in reading for offset in batch.rows().offsets]
+
+
+def pairs(log: Log, topic: str, partition: int = 0) -> list[Pair]:
+    """All that can be read of a partition."""
+    start = log.offsets([(topic, partition)])[topic, partition].start
+    return [
+        pair
+        for batch in log.read(topic, partition, start)
+        for rows in [batch.rows()]
+        for pair in zip(rows.keys, rows.values, strict=True)
+    ]
