@@ -157,7 +157,9 @@ class TaskId(NamedTuple):
 class Rows:
     """Records of one partition as they were read: bytes, column by column."""
 
-    __slots__ = ("headers", "keys", "offsets", "partition", "timestamps", "topic", "values")
+    __slots__ = (
+        "headers", "keys", "offsets", "partition", "timestamps", "topic", "topic_size", "values",
+    )
 
     def __init__(
         self,
@@ -170,6 +172,8 @@ class Rows:
         headers: Sequence[Headers] | None = None,
     ) -> None:
         self.topic = topic
+        #: What the record cache counts for the topic's name.
+        self.topic_size = 0 if topic is None else len(topic)
         self.partition = partition
         self.offsets = offsets
         self.timestamps = timestamps

@@ -33,11 +33,12 @@ def _time_windowed(inner: Serde[T], size_ms: int, changelog: bool) -> Serde[Wind
     suffix = 12 if changelog else 8
 
     def serialize(value: Windowed[T]) -> bytes:
-        if not isinstance(value, Windowed):
+        if value.__class__ is not Windowed and not isinstance(value, Windowed):
             raise wrong_type(value, "time windowed")
+        key, (start, _) = value
         if changelog:
-            return write(value.key) + pack_changelog(value.window.start, 0)
-        return write(value.key) + pack(value.window.start)
+            return write(key) + pack_changelog(start, 0)
+        return write(key) + pack(start)
 
     def deserialize(data: bytes) -> Any:
         if not data:

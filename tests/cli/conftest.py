@@ -4,9 +4,10 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from io import BytesIO, TextIOWrapper
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -49,18 +50,27 @@ def penstock(
 
 
 @pytest.fixture
-def command(path: Path) -> Callable[..., subprocess.Popen[bytes]]:
+def command(path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
     """Starts the installed command as a process of its own, on the same log."""
+    started: list[subprocess.Popen[bytes]] = []
 
-    def start(*arguments: object, **options: object) -> subprocess.Popen[bytes]:
-        settings: dict[str, object] = {
+    def start(*arguments: object, **options: Any) -> subprocess.Popen[bytes]:
+        settings: dict[str, Any] = {
             "stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE,
             "env": {**os.environ, "PENSTOCK_LOG": str(path)}, **options,
         }
         script = Path(sys.executable).with_name("penstock")
-        return subprocess.Popen([script, *map(str, arguments)], **settings)  # type: ignore[call-overload,no-any-return]
+        started.append(subprocess.Popen([script, *map(str, arguments)], **settings))
+        return started[-1]
 
-    return start
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+        for stream in (process.stdin, process.stdout, process.stderr):
+            if stream is not None:
+                with suppress(BrokenPipeError):
+                    stream.close()
 
 
 @pytest.fixture

@@ -35,6 +35,6 @@ def logs(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[LogUnderTes
         yield LogUnderTest(tmp_path / "log.db", stack)
 
 
-@pytest.fixture()
+@pytest.fixture
 def log(logs: LogUnderTest) -> Log:
     return logs.open()

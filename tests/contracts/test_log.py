@@ -6,9 +6,9 @@ import threading
 
 import pyarrow as pa
 import pytest
+
 from contracts.conftest import LogUnderTest
 from contracts.log_records import NOW, numbered, offsets, pairs, records, values
-
 from penstock.log import Columns, Log, TopicPartition
 from penstock.log.base import COLUMNS, Append, record_size
 from penstock.log.errors import (

@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable
 
 import pytest
+
 from contracts.conftest import LogUnderTest
 from contracts.log_records import numbered, pairs, records, values
-
 from penstock.log import CommittedOffset, Log, Member, TopicPartition
 from penstock.log.errors import Fenced, GroupNotEmpty, RecordTooLarge, UnknownTopic
 

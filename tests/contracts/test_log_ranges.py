@@ -5,14 +5,14 @@ from __future__ import annotations
 import random
 
 import pytest
-from contracts.log_records import NOW, numbered, offsets, pairs, records, values
 
+from contracts.log_records import NOW, numbered, offsets, pairs, records, values
 from penstock.log import Log, TopicPartition
 from penstock.log.base import OffsetAndTimestamp, record_size
 from penstock.log.errors import OffsetOutOfRange
 
 
-@pytest.fixture()
+@pytest.fixture
 def orders(log: Log) -> Log:
     """Offsets 0 to 29,999 in appends of many sizes."""
     log.create_topic("orders")

@@ -68,11 +68,11 @@ def parser() -> Parser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line; answers the exit code."""
+    terminal = Terminal.of_process()
     try:
         args = parser().parse_args(arguments)
     except SystemExit as told:  # Help, the version, or wrong usage: argparse has said it.
-        return _flushed(told.code if isinstance(told.code, int) else FAILED)
-    terminal = Terminal.of_process()
+        return _flushed(terminal, told.code if isinstance(told.code, int) else FAILED)
     with _Terminable():
         return _run(args, terminal)
 
@@ -107,7 +107,7 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _told(terminal: Terminal, message: str, code: int) -> int:
-    code = _flushed(code)
+    code = _flushed(terminal, code)
     terminal.note(f"penstock: error: {message}")
     return code
 
@@ -116,12 +116,13 @@ def _stopped(terminal: Terminal, code: int) -> int:
     """After a signal: results that were written are handed over, as far as they are taken."""
     if terminal.err_is_terminal:
         terminal.note("")  # The shell's prompt goes below the ^C.
-    return _flushed(code)
+    return _flushed(terminal, code)
 
 
-def _flushed(code: int) -> int:
+def _flushed(terminal: Terminal, code: int) -> int:
     """Hand over what was written before; if nobody takes it, that is not the first trouble."""
     try:
+        terminal.flush()
         sys.stdout.flush()
     except BrokenPipeError:
         _forget_output()

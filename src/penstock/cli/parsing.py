@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import textwrap
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -23,12 +24,23 @@ _AGO = re.compile(r"(\d+)(ms|s|m|h|d)")
 _UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
+class _Help(argparse.HelpFormatter):
+    """Fills paragraphs to the width of the terminal and leaves examples as they are."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        if text.startswith("examples:"):
+            return text
+        return "\n\n".join(
+            textwrap.fill(" ".join(paragraph.split()), width) for paragraph in text.split("\n\n")
+        )
+
+
 class Parser(argparse.ArgumentParser):
     """A parser that takes no abbreviations, so that a new option never breaks a script."""
 
     def __init__(self, *, examples: str = "", **settings: Any) -> None:
         settings.setdefault("allow_abbrev", False)
-        settings.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        settings.setdefault("formatter_class", _Help)
         if examples:
             settings["epilog"] = f"examples:\n{examples.strip(chr(10))}"
         super().__init__(**settings)
@@ -63,7 +75,7 @@ def add_command(
 ) -> Parser:
     """One command with its help; `run` is None for one that has commands of its own."""
     parser = commands.add_parser(
-        name, help=about, description=f"{about[0].upper()}{about[1:]}.\n{more}".rstrip(),
+        name, help=about, description=f"{about[0].upper()}{about[1:]}.\n\n{more.strip()}".rstrip(),
         examples=examples,
     )
     add_common(parser, log=log)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import sys
 import time
@@ -42,7 +43,12 @@ class Terminal:
     @classmethod
     def of_process(cls) -> Terminal:
         """The streams that the process was started with."""
-        return cls(sys.stdout.buffer, sys.stderr, sys.stdin.buffer)
+        out = sys.stdout.buffer
+        if isinstance(out, io.RawIOBase):
+            # Python was told not to buffer. A bare write may write a part only, and what was
+            # handed over must be known from what was not.
+            out = open(out.fileno(), "wb", closefd=False)
+        return cls(out, sys.stderr, sys.stdin.buffer)
 
     # Results
 

@@ -17,7 +17,7 @@
 from __future__ import annotations
 
 import builtins
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from penstock.errors import StreamsException
 from penstock.log.errors import (
@@ -176,6 +176,11 @@ class ConsumeError(KafkaException):
     def __init__(self, error: KafkaError, message: Message | None = None) -> None:
         super().__init__(error)
         self.kafka_message = message
+
+    def after(self, cause: Exception) -> Self:
+        """This error, raised because of another."""
+        self.__cause__ = cause
+        return self
 
 
 class KeyDeserializationError(ConsumeError):

@@ -59,8 +59,8 @@ class Cursor:
     """One partition that is being read."""
 
     __slots__ = (
-        "at", "end_told", "paused", "place", "position", "rows", "then", "timestamp_kind", "unread",
-        "where",
+        "at", "end_told", "error_told", "failed", "paused", "place", "position", "rows", "then",
+        "timestamp_kind", "unread", "where",
     )
 
     def __init__(self, where: TopicPartition, offset: int) -> None:
@@ -82,6 +82,9 @@ class Cursor:
         self.unread = 0
         #: The end that the program was told of (`enable.partition.eof`).
         self.end_told: int | None = None
+        self.error_told: int | None = None
+        #: There is nowhere to read until the program seeks.
+        self.failed = False
 
     def add(self, rows: Rows, size: int) -> None:
         """Read ahead."""
@@ -130,21 +133,24 @@ class Fetcher:
 
     # Giving out
 
-    def take(self, most: int) -> list[Message]:
-        """Up to so many records of what was read ahead."""
-        messages: list[Message] = []
+    def take(self, most: int, messages: list[Message]) -> bool:
+        """Add what was read ahead, up to so many messages in all.
+
+        A record that cannot be read is raised if it would be the first; otherwise nothing is taken
+        from it on, and the answer is False.
+        """
         if self._held_until and not self._may_give():
-            return messages
+            return True
         for cursor in list(self.cursors.values()):
+            if len(messages) >= most:
+                break
             if cursor.rows and not cursor.paused:
-                # A bad record is raised only if nothing would be lost with it.
                 if not self._take_from(cursor, most, messages):
-                    break
-                if len(messages) >= most:
-                    break
-                # The others come first next time.
-                self.cursors[cursor.where] = self.cursors.pop(cursor.where)
-        return messages
+                    return False
+                if not cursor.rows:
+                    # The others come first next time.
+                    self.cursors[cursor.where] = self.cursors.pop(cursor.where)
+        return True
 
     def _take_from(self, cursor: Cursor, most: int, messages: list[Message]) -> bool:
         topic, partition = cursor.where
@@ -205,10 +211,7 @@ class Fetcher:
 
     def fetch(self) -> None:
         """Read ahead where nothing is left of what was read before."""
-        hungry = [
-            cursor for cursor in self.cursors.values()
-            if not cursor.paused and (not cursor.rows or self._held_until)
-        ]
+        hungry = [cursor for cursor in self.cursors.values() if self._is_hungry(cursor)]
         if not hungry:
             return
         ends = self._offsets(hungry)
@@ -223,6 +226,13 @@ class Fetcher:
             size += self._read(cursor, offsets)
         if self._rules.min_bytes > 1 and size and not self._held_until:
             self._held_until = time.monotonic() + self._rules.max_wait_ms / 1000
+
+    def _is_hungry(self, cursor: Cursor) -> bool:
+        if cursor.paused or cursor.failed:
+            return False
+        if not cursor.rows:
+            return True
+        return self._held_until > 0 and cursor.unread < self._rules.partition_max_bytes
 
     def _offsets(self, cursors: list[Cursor]) -> dict[TopicPartition, PartitionOffsets]:
         try:
@@ -245,6 +255,8 @@ class Fetcher:
         if start >= offsets.end:
             self._tell_end(cursor, offsets.end)
             return 0
+        if not cursor.timestamp_kind:
+            cursor.timestamp_kind = self._timestamp_kind(cursor.where.topic)
         size = 0
         limit = min(self._rules.partition_max_bytes, self._rules.max_bytes)
         try:
@@ -276,8 +288,6 @@ class Fetcher:
             offsets = ends.get(cursor.where)
             if offsets is None:
                 continue
-            if not cursor.timestamp_kind:
-                cursor.timestamp_kind = self._timestamp_kind(cursor.where.topic)
             if cursor.place == OFFSET_BEGINNING:
                 cursor.position = offsets.start
             elif cursor.place == OFFSET_END:
@@ -309,12 +319,13 @@ class Fetcher:
 
     def _reset(self, cursor: Cursor, offsets: PartitionOffsets, why: str) -> None:
         if self._rules.reset == "error":
+            cursor.failed = True
             topic, partition = cursor.where
-            self._tell_once(cursor, KafkaError(
+            self.tell(KafkaError(
                 KafkaError._AUTO_OFFSET_RESET,
                 f"No offset to begin at in '{topic}' [{partition}]: {why}, and auto.offset.reset "
                 "is 'error'. Seek to one.",
-            ))
+            ), cursor.where)
         else:
             earliest = self._rules.reset == "earliest"
             cursor.position = offsets.start if earliest else offsets.end
@@ -322,8 +333,8 @@ class Fetcher:
     # Events
 
     def _tell_once(self, cursor: Cursor, error: KafkaError) -> None:
-        if cursor.end_told != error.code():
-            cursor.end_told = error.code()
+        if cursor.error_told != error.code():
+            cursor.error_told = error.code()
             self.tell(error, cursor.where)
 
     def _tell_end(self, cursor: Cursor, end: int) -> None:
@@ -344,28 +355,23 @@ def _deserialized(
     message: Message, read_key: Callable[[Any], Any] | None, read_value: Callable[[Any], Any] | None
 ) -> ConsumeError | None:
     """Put the deserialized key and value into the message, or say why it cannot be."""
-    where = f"{message.topic()} [{message.partition()}] at offset {message.offset()}"
     try:
         if read_key is not None and message.key() is not None:
             message.set_key(read_key(message.key()))
     except Exception as error:
-        return _chained(KeyDeserializationError(
-            KafkaError(
-                KafkaError._KEY_DESERIALIZATION, f"The key of {where} cannot be read. {error}"
-            ), message,
-        ), error)
+        return KeyDeserializationError(_unreadable("key", message, error), message).after(error)
     try:
         if read_value is not None and message.value() is not None:
             message.set_value(read_value(message.value()))
     except Exception as error:
-        return _chained(ValueDeserializationError(
-            KafkaError(
-                KafkaError._VALUE_DESERIALIZATION, f"The value of {where} cannot be read. {error}"
-            ), message,
-        ), error)
+        return ValueDeserializationError(_unreadable("value", message, error), message).after(error)
     return None
 
 
-def _chained(raised: ConsumeError, cause: Exception) -> ConsumeError:
-    raised.__cause__ = cause
-    return raised
+def _unreadable(part: str, message: Message, error: Exception) -> KafkaError:
+    is_key = part == "key"
+    return KafkaError(
+        KafkaError._KEY_DESERIALIZATION if is_key else KafkaError._VALUE_DESERIALIZATION,
+        f"The {part} of '{message.topic()}' [{message.partition()}] at offset {message.offset()} "
+        f"cannot be read. {error}",
+    )

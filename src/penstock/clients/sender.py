@@ -103,7 +103,7 @@ class Sender(threading.Thread):
         self._outbox = outbox
         self._rules = rules
         self._forget_topic = forget_topic
-        self._stop = threading.Event()
+        self._giving_up = threading.Event()
 
     def run(self) -> None:
         """Send until the outbox is closed."""
@@ -118,7 +118,7 @@ class Sender(threading.Thread):
 
     def give_up(self) -> None:
         """Try nothing again; what cannot be sent at once has failed."""
-        self._stop.set()
+        self._giving_up.set()
 
     def _told(self, outcomes: list[Outcome]) -> list[Outcome]:
         if self._rules.acknowledge:
@@ -127,10 +127,9 @@ class Sender(threading.Thread):
         for pending, error, message in outcomes:
             if error is not None:
                 logger.warning("A record of topic '%s' was not written: %s", pending.topic, error)
-            if message is not None:
-                timestamp = (TIMESTAMP_CREATE_TIME, pending.timestamp)
-                message = pending.message(OFFSET_INVALID, timestamp, None)
-            told.append((pending, None, message))
+            timestamp = (TIMESTAMP_CREATE_TIME, pending.timestamp)
+            report = message and pending.message(OFFSET_INVALID, timestamp, None)
+            told.append((pending, None, report))
         return told
 
     def _send(self, records: list[Pending]) -> list[Outcome]:
@@ -188,7 +187,7 @@ class Sender(threading.Thread):
                     attempt > rules.retries
                     or not rules.acknowledge
                     or waited_ms + backoff_ms > rules.delivery_timeout_ms
-                    or self._stop.wait(backoff_ms / 1000)
+                    or self._giving_up.wait(backoff_ms / 1000)
                 ):
                     raise
                 backoff_ms = min(2 * backoff_ms, rules.retry_backoff_max_ms)

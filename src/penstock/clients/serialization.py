@@ -65,7 +65,7 @@ class Converter:
         return self._functions[topic]
 
     def _made(self, topic: str) -> Callable[[Any], Any] | None:
-        serde = self._serde
+        serde: Any = self._serde
         if serde is None:
             return None if self._reads else plain_bytes
         if hasattr(serde, "for_topic"):

@@ -24,6 +24,20 @@ CALLBACKS = frozenset((
     "rebalance_cb", "stats_cb", "throttle_cb",
 ))
 
+#: What some client acts on. One that does not is not disturbed by it, so clients may share a
+#: configuration.
+EFFECTIVE = frozenset((
+    "acks", "auto.commit.interval.ms", "auto.offset.reset", "batch.num.messages", "batch.size",
+    "bootstrap.servers", "buffer.memory", "delivery.timeout.ms", "enable.auto.commit",
+    "enable.auto.offset.store", "enable.idempotence", "enable.partition.eof", "fetch.max.bytes",
+    "fetch.message.max.bytes", "fetch.min.bytes", "fetch.wait.max.ms", "group.id",
+    "group.instance.id", "heartbeat.interval.ms", "isolation.level", "key.deserializer",
+    "key.serializer", "linger.ms", "log", "max.block.ms", "max.poll.interval.ms",
+    "max.poll.records", "message.max.bytes", "partition.assignment.strategy", "partitioner",
+    "queue.buffering.max.kbytes", "queue.buffering.max.messages", "retries", "session.timeout.ms",
+    "transactional.id", "value.deserializer", "value.serializer",
+))
+
 #: What concerns connections, brokers, compression on the wire and the like.
 WITHOUT_EFFECT_PREFIX = (
     "broker.", "client.dns", "sasl.", "security.", "socket.", "ssl.", "reconnect.", "metrics.",

@@ -20,7 +20,13 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from penstock.clients.setting_names import ALIASES, CALLBACKS, WITHOUT_EFFECT, WITHOUT_EFFECT_PREFIX
+from penstock.clients.setting_names import (
+    ALIASES,
+    CALLBACKS,
+    EFFECTIVE,
+    WITHOUT_EFFECT,
+    WITHOUT_EFFECT_PREFIX,
+)
 from penstock.errors import ConfigException
 from penstock.log import Log, open_log
 
@@ -43,13 +49,12 @@ def merged(config: Mapping[str, Any] | None, given: Mapping[str, Any]) -> dict[s
 
 
 class Settings:
-    """Reads one configuration, name by name, and knows in the end which names nobody wanted."""
+    """One configuration, read name by name."""
 
     def __init__(self, config: Mapping[str, Any], client: str) -> None:
         self._client = client
         self._values: dict[str, Any] = {}
         self._given: dict[str, str] = {}
-        self._asked: set[str] = set()
         for name, value in config.items():
             # A name and its alias: the name counts.
             known = ALIASES.get(name, name)
@@ -59,7 +64,6 @@ class Settings:
 
     def raw(self, name: str, default: Any = None) -> Any:
         """A value as it was given."""
-        self._asked.add(name)
         return self._values.get(name, default)
 
     def text(self, name: str, default: str = "") -> str:
@@ -109,13 +113,12 @@ class Settings:
         return value
 
     def check_names(self) -> None:
-        """Raise `ConfigException` for a name that was never asked for and that nobody knows."""
+        """Raise `ConfigException` for a name that no client has."""
+        known = EFFECTIVE | WITHOUT_EFFECT | CALLBACKS
         for name in self._values:
-            if name in self._asked or name in WITHOUT_EFFECT or name in CALLBACKS:
+            if name in known or name.startswith((_LOG_OPTION, *WITHOUT_EFFECT_PREFIX)):
                 continue
-            if name.startswith((_LOG_OPTION, *WITHOUT_EFFECT_PREFIX)):
-                continue
-            near = difflib.get_close_matches(name, sorted(self._asked | WITHOUT_EFFECT), 1)
+            near = difflib.get_close_matches(name, sorted(known), 1)
             hint = f" Did you mean '{near[0]}'?" if near else ""
             raise ConfigException(f"{self._client} has no setting '{self._name(name)}'.{hint}")
 
@@ -126,7 +129,7 @@ class Settings:
         if isinstance(given, Log):
             return given.address
         if given:
-            return os.fspath(given)
+            return str(os.fspath(given))
         if not servers:
             raise ConfigException(
                 f"{self._client}: which log? Set 'log' to the path of a file, or "

@@ -64,10 +64,6 @@ class Entry:
     typed: Any
     time: int
 
-    def __init__(self, name: bytes) -> None:
-        self.name = name
-        self.uses = self.writes = 0
-
 
 #: Takes what a store's cache lets go, in order.
 FlushEntries = Callable[[list[Entry]], None]
@@ -107,7 +103,8 @@ class StoreCache:
         self.encode: Callable[[Any, int], bytes] | None = None
         self._written: list[Entry] = []
         self._used: deque[Entry] = deque()
-        self._sorted = SortedList()
+        #: The keys in order, from the first scan on; new ones wait in `_unsorted` for the next.
+        self._sorted: SortedList | None = None
         self._unsorted: set[bytes] = set()
 
     def __len__(self) -> int:
@@ -134,12 +131,16 @@ class StoreCache:
 
     def keep(self, key: bytes, value: bytes) -> None:
         """Add a copy of what the store below has, then make room."""
-        entry = self.entries[key] = Entry(key)
+        entry = self.entries[key] = Entry()
+        entry.name = key
         entry.value = value
         entry.size = self._fixed_bytes + len(key) + len(value)
         entry.typed = UNKNOWN
-        self._unsorted.add(key)
-        self.use(entry)
+        entry.uses = 1
+        entry.writes = 0
+        self._used.append(entry)
+        if self._sorted is not None:
+            self._unsorted.add(key)
         self._grow(entry.size)
 
     def put(
@@ -148,22 +149,25 @@ class StoreCache:
     ) -> None:
         """Write an entry on behalf of the current record, then make room."""
         rows, headers = current.rows, current.headers
-        size = self._fixed_bytes + len(key) + value_bytes
-        if rows.topic is not None:
-            size += len(rows.topic)
+        size = self._fixed_bytes + len(key) + value_bytes + rows.topic_size
         if headers:
             size += _header_bytes(headers)
         growth = size
         entry = self.entries.get(key)
-        if entry is None:
-            self._unsorted.add(key)
-            entry = self.entries[key] = Entry(key)
+        if entry is None or not entry.writes:
+            if entry is not None:
+                # It may be on its way through a flush: it stays as it is.
+                growth -= entry.size
+                entry.size = 0
+            elif self._sorted is not None:
+                self._unsorted.add(key)
+            entry = self.entries[key] = Entry()
+            entry.name = key
+            entry.uses = entry.writes = 1
         else:
             growth -= entry.size
-            if not entry.writes:
-                # It may be on its way through a flush: it stays as it is.
-                entry.size = 0
-                entry = self.entries[key] = Entry(key)
+            entry.uses += 1
+            entry.writes += 1
         entry.value = value
         entry.typed = typed
         entry.time = time
@@ -173,12 +177,9 @@ class StoreCache:
         entry.sent = current.sent
         entry.timestamp = current.timestamp
         entry.headers = headers
-        entry.uses += 1
-        entry.writes += 1
         self._used.append(entry)
         self._written.append(entry)
-        if growth or self._budget.size > self._budget.max_bytes:
-            self._grow(growth)
+        self._grow(growth)
 
     def rewrite(self, entry: Entry, current: Current, growth: int) -> None:
         """A dirty entry was changed in place by the current record, then make room."""
@@ -189,11 +190,8 @@ class StoreCache:
         entry.writes += 1
         self._used.append(entry)
         self._written.append(entry)
-        if growth or self._budget.size > self._budget.max_bytes:
-            entry.size += growth
-            self._grow(growth)
-        elif len(self._used) > 4 * len(self.entries) + 1024:
-            self._shorten_used()
+        entry.size += growth
+        self._grow(growth)
 
     def flush(self) -> None:
         """Hand all unwritten changes down."""
@@ -205,7 +203,9 @@ class StoreCache:
         self, start: bytes | None, end: bytes | None, reverse: bool
     ) -> list[tuple[bytes, bytes | None]]:
         """The entries of a range in order; they count as used."""
-        if self._unsorted:
+        if self._sorted is None:
+            self._sorted = SortedList(self.entries)
+        elif self._unsorted:
             self._sorted.update(self._unsorted)
             self._unsorted.clear()
         found: list[tuple[bytes, bytes | None]] = []
@@ -222,15 +222,19 @@ class StoreCache:
         self.entries.clear()
         self._written.clear()
         self._used.clear()
-        self._sorted.clear()
+        self._sorted = None
         self._unsorted.clear()
 
     def _grow(self, growth: int) -> None:
         budget = self._budget
         self.size += growth
         budget.size += growth
-        if len(self._used) > 4 * len(self.entries) + 1024:
+        if budget.size > budget.max_bytes:
+            self._make_room(budget)
+        elif len(self._used) > 4 * len(self.entries) + 1024:
             self._shorten_used()
+
+    def _make_room(self, budget: RecordCache) -> None:
         while budget.size > budget.max_bytes:
             # What was written may have made other stores grow; only this one is made smaller.
             if not self.entries:
@@ -285,10 +289,11 @@ class StoreCache:
         del self.entries[entry.name]
         self.size -= entry.size
         entry.size = 0
-        if entry.name in self._unsorted:
-            self._unsorted.discard(entry.name)
-        else:
-            self._sorted.remove(entry.name)
+        if self._sorted is not None:
+            if entry.name in self._unsorted:
+                self._unsorted.discard(entry.name)
+            else:
+                self._sorted.remove(entry.name)
 
 
 def _header_bytes(headers: Headers) -> int:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from penstock.record import Current
-from penstock.stores.cache import PENDING, UNKNOWN, Entry, RecordCache
+from penstock.stores.cache import UNKNOWN, Entry, RecordCache
 from penstock.stores.layouts import Layout, Ranges, Span, selector
 from penstock.stores.overlay import merged
 from penstock.stores.rows import KeyRange, Row, Rows
@@ -135,24 +135,41 @@ class CachedRows:
         return layout.ranges(span, self._oldest, newest)
 
     def _flush(self, changes: list[Entry]) -> None:
+        """Write all changes below and tell of each, under the record that wrote it."""
+        before = self.current.saved()
+        put_all = getattr(self.below, "put_all", None)
+        try:
+            if (
+                put_all is None or self._send_old
+                or any(entry.value is None for entry in changes)
+            ):
+                self._flush_one_by_one(changes)
+                return
+            # Nobody asks what was there before, so the order of writing and telling is free.
+            stored, listener, current = self.cache.stored, self._listener, self.current
+            put_all([entry.name for entry in changes], [stored(entry) for entry in changes])
+            if listener is None:
+                return
+            for entry in changes:
+                current.rows, current.at, current.sent = entry.rows, entry.at, entry.sent
+                current.timestamp, current.headers = entry.timestamp, entry.headers
+                listener(entry.name, entry.value, None, entry)
+        finally:
+            self.current.restore(before)
+
+    def _flush_one_by_one(self, changes: list[Entry]) -> None:
         current, rows = self.current, self.below
         put, get, stored = rows.put, rows.get, self.cache.stored
         listener, send_old = self._listener, self._send_old
-        before = current.saved()
-        try:
-            for entry in changes:
-                row, new = entry.name, entry.value
-                if new is PENDING:
-                    new = stored(entry)
-                old = None
-                if listener is not None and (new is None or send_old):
-                    old = get(row)
-                    if new is None and old is None:
-                        continue
-                current.rows, current.at, current.sent = entry.rows, entry.at, entry.sent
-                current.timestamp, current.headers = entry.timestamp, entry.headers
-                put(row, new)
-                if listener is not None:
-                    listener(row, new, old if send_old else None, entry)
-        finally:
-            current.restore(before)
+        for entry in changes:
+            row, new = entry.name, stored(entry)
+            old = None
+            if listener is not None and (new is None or send_old):
+                old = get(row)
+                if new is None and old is None:
+                    continue
+            current.rows, current.at, current.sent = entry.rows, entry.at, entry.sent
+            current.timestamp, current.headers = entry.timestamp, entry.headers
+            put(row, new)
+            if listener is not None:
+                listener(row, new, old if send_old else None, entry)

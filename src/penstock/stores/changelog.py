@@ -7,12 +7,13 @@ that its store refuses as expired, too.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from struct import Struct
 from typing import Any
 
 from penstock.record import NO_HEADERS
 from penstock.stores.base import StoreContext
-from penstock.stores.formats import Format
-from penstock.stores.rows import LruRows, Row, Rows
+from penstock.stores.formats import TIMESTAMPED, Format
+from penstock.stores.rows import LruRows, PutAll, Row, Rows
 
 
 class LoggedRows:
@@ -28,6 +29,7 @@ class LoggedRows:
         self._store = store
         self.put = self._logging_put(rows, value_format, changelog_key)
         self._log_deletion = self._deletion_logger(value_format, changelog_key)
+        self.put_all = self._logging_put_all(rows, value_format, changelog_key)
 
     get: Callable[[bytes], bytes | None]
     put: Callable[[bytes, bytes | None], None]
@@ -63,6 +65,27 @@ class LoggedRows:
             log_change(store, changelog_key(row), *to_log(stored, current))  # type: ignore[misc]
 
         return put if changelog_key is None else put_keyed
+
+    def _logging_put_all(
+        self, rows: Rows, value_format: Format, changelog_key: Callable[[bytes], bytes] | None
+    ) -> PutAll | None:
+        """Many rows at once, if their changelog records can be told from their bytes alone."""
+        write_all: PutAll | None = getattr(rows, "put_all", None)
+        log_changes = getattr(self._context, "log_changes", None)
+        if write_all is None or log_changes is None or value_format is not TIMESTAMPED:
+            return None
+        store = self._store
+        time_of = Struct(">q").unpack_from
+
+        def put_all(rows: list[bytes], values: list[bytes]) -> None:
+            write_all(rows, values)
+            keys = rows if changelog_key is None else map(changelog_key, rows)
+            log_changes(store, [
+                (store, key, value[8:], time_of(value)[0], NO_HEADERS)
+                for key, value in zip(keys, values, strict=True)
+            ])
+
+        return put_all
 
     def _deletion_logger(
         self, value_format: Format, changelog_key: Callable[[bytes], bytes] | None

@@ -51,6 +51,12 @@ class Overlay:
             self._unsorted.append(key)
         writes[key] = value
 
+    def put_all(self, keys: list[bytes], values: list[bytes]) -> None:
+        """Write many rows."""
+        writes = self._writes
+        self._unsorted += [key for key in keys if key not in writes]
+        writes.update(zip(keys, values, strict=True))
+
     def scan(
         self, start: bytes | None, end: bytes | None, reverse: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:

@@ -27,6 +27,10 @@ class KeyRange(NamedTuple):
     end: bytes | None
 
 
+#: Writes many rows: keys and values.
+PutAll = Callable[[list[bytes], list[bytes]], None]
+
+
 class Rows(Protocol):
     """What all layers below the facade can do. Keys are physical, values stored ones."""
 
@@ -54,9 +58,12 @@ class KeyValueRows:
         self.overlay = overlay
         self._down: Convert | None = None
         self._up: Convert | None = None
+        #: Writes many rows that are not deletions at once, where that is the same.
+        self.put_all: PutAll | None = None
         if convert is None:
             self.get = overlay.get
             self.put = overlay.put
+            self.put_all = overlay.put_all
         else:
             self._down, self._up = convert
             self.get = self._get_converted
@@ -117,6 +124,7 @@ class LruRows(KeyValueRows):
         self.on_evict: Callable[[bytes], None] | None = None
         self.get = self._get_recent
         self.put = self._put_recent
+        self.put_all = None
 
     def restore(self, row: bytes, value: bytes | None) -> None:
         """Take a row; what goes for it is not logged."""
@@ -185,8 +193,10 @@ class TimedRows:
         self._interval = retention.interval_ms or 1
         #: Segments below this one are gone; exact expiry has segments of 1 ms.
         self._first_segment = 0
+        self.put_all: PutAll | None = None
         if convert is None and index is None and not retention.retain_duplicates:
             self.put = self._put_plainly
+            self.put_all = self._put_all_plainly
         else:
             self.put = self._put
 
@@ -226,6 +236,10 @@ class TimedRows:
             self.overlay.put(row, value)
         else:
             self._drop("Skipping record for expired segment.")
+
+    def _put_all_plainly(self, rows: list[bytes], values: list[bytes]) -> None:
+        for row, value in zip(rows, values, strict=True):
+            self._put_plainly(row, value)
 
     def remove(self, row: bytes) -> None:
         """Delete a row; never counts as dropped. An exact store does not look at its time."""

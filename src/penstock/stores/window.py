@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
+from functools import partial
 from struct import Struct
 from typing import Any, Generic, TypeVar
 
@@ -44,6 +45,10 @@ Instant = int | datetime
 _LONG = Struct(">q")
 _pack_long = _LONG.pack
 _long_at = _LONG.unpack_from
+
+# A NamedTuple's own constructor costs twice as much as the tuple it makes.
+#: A `Windowed` from (key, window).
+windowed_of: Callable[[tuple[Any, Window]], Windowed[Any]] = partial(tuple.__new__, Windowed)
 
 #: So many windows are remembered by who tells of them.
 _MANY_WINDOWS = 1024
@@ -246,7 +251,7 @@ class WindowStore(TypedStore, Generic[K, V]):
                     windows.clear()
                 window = windows[start] = Window(start, min(start + size_ms, MAX_TIME))
             listener(
-                Windowed(key_of(key), window), value, None if old is None else split(old)[0],
+                windowed_of((key_of(key), window)), value, None if old is None else split(old)[0],
                 entry.timestamp if timestamp is None else timestamp, entry.headers,
             )
 

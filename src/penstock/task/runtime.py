@@ -116,6 +116,11 @@ class Runtime:
         if self._changelogs.get(store) is not None:
             self.changelog.append((store, key, value, timestamp, headers))
 
+    def log_changes(self, store: str, changes: list[tuple[Any, ...]]) -> None:
+        """Append many records to one store's changelog; each as `LoggedChange` has it."""
+        if self._changelogs.get(store) is not None:
+            self.changelog += changes
+
     def drop(self, reason: str) -> None:
         """Count a dropped record."""
         self.dropped += 1

@@ -97,7 +97,7 @@ def decode(data: bytes, layout: int) -> pa.RecordBatch:
     """The batch that `encode` was given."""
     try:
         return pa.ipc.read_record_batch(pa.py_buffer(data), schema_of(layout))
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, EOFError) as error:
         raise LogDamaged(f"A batch of {len(data)} bytes cannot be read: {error}.") from error
 
 

@@ -29,6 +29,7 @@ from penstock.log.errors import (
 #: SQLite would take the child for the last user of the file.
 _OF_PARENTS: list[object] = []
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.0002, 0.005
+_MAGIC = b"SQLite format 3\x00"
 
 
 class Database:
@@ -72,6 +73,9 @@ class Database:
             raise NotALog(f"'{self.path}' is a directory. Give the path of a file.")
         if not path.exists() and (self.options.read_only or not self.options.create):
             raise LogUnavailable(f"No log at '{self.path}'.")
+        # SQLite would take a file of a few bytes for a new one, and overwrite it.
+        if path.exists() and not _looks_like_sqlite(path):
+            raise self._not_a_log()
         with self.translated():
             db = self._connect()
             if schema.is_empty(db):
@@ -201,6 +205,9 @@ class Database:
             "Nothing was written; try again."
         )
 
+    def _not_a_log(self) -> NotALog:
+        return NotALog(f"'{self.path}' is not a penstock log. Give another path.")
+
     def free_pages(self, least_share: float) -> None:
         """Give unused space back to the file system if it is more than this share of the file."""
         while True:
@@ -266,12 +273,21 @@ class Database:
                 "Nothing was written; make room or shorten the retention."
             )
         if code == sqlite3.SQLITE_NOTADB:
-            return NotALog(f"'{path}' is not a penstock log. Give another path.")
+            return self._not_a_log()
         if code == sqlite3.SQLITE_CORRUPT:
             return LogDamaged(f"The log '{path}' is damaged: {error}.")
         if code == sqlite3.SQLITE_CANTOPEN:
             return LogUnavailable(f"The log '{path}' cannot be opened. Check who may read it.")
         return LogUnavailable(f"The log '{path}' cannot be used: {error}.")
+
+
+def _looks_like_sqlite(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(len(_MAGIC)) in {b"", _MAGIC}
+    except OSError:
+        # What is wrong with it, opening will say.
+        return True
 
 
 def _is_busy(error: sqlite3.OperationalError) -> bool:

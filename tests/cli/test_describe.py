@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+APP = '''
+from neighbour import IN
+from penstock import StreamsBuilder, Topology
+
+def topology() -> Topology:
+    builder = StreamsBuilder()
+    builder.stream(IN).to("out")
+    return builder.build()
+
+def other() -> Topology:
+    builder = StreamsBuilder()
+    builder.table("t", store="rows")
+    return builder.build()
+
+class Holder:
+    builder = StreamsBuilder()
+    builder.stream("held").to("out")
+
+number = 7
+
+def broken() -> Topology:
+    return 1 / 0
+
+def wants(argument) -> Topology:
+    pass
+
+if __name__ == "__main__":
+    raise SystemExit("not to be run")
+'''
+TEXT = """Topologies:
+   Sub-topology: 0
+    Source: KSTREAM-SOURCE-0000000000 (topics: [in])
+      --> KSTREAM-SINK-0000000001
+    Sink: KSTREAM-SINK-0000000001 (topic: out)
+      <-- KSTREAM-SOURCE-0000000000
+"""
+
+
+@pytest.fixture(autouse=True)
+def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    (tmp_path / "app.py").write_text(APP)
+    (tmp_path / "neighbour.py").write_text('IN = "in"\n')
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    before = set(sys.modules)
+    yield
+    for name in set(sys.modules) - before:
+        if not name.startswith("penstock"):
+            del sys.modules[name]
+
+
+@pytest.mark.parametrize("target", ["app.py", "app.py:topology", "app:topology", "app", "./app.py"])
+def test_a_topology_is_described_as_kafka_does(penstock, target: str) -> None:
+    assert penstock("describe", target) == (0, TEXT, "")
+
+
+def test_no_log_is_needed(penstock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PENSTOCK_LOG")
+    assert penstock("describe", "app.py").code == 0
+
+
+def test_builders_and_names_with_dots_will_do(penstock) -> None:
+    assert "topics: [held]" in penstock("describe", "app.py:Holder.builder").out
+
+
+def test_json_has_all_nodes(penstock) -> None:
+    found = json.loads(penstock("describe", "app.py:other", "--json").out)
+    (part,) = found["subtopologies"]
+    assert [(node["kind"], node["name"]) for node in part["nodes"]] == [
+        ("source", "KSTREAM-SOURCE-0000000000"), ("processor", "KTABLE-SOURCE-0000000001"),
+    ]
+    assert part["nodes"][0]["topics"] == ["t"]
+    assert part["nodes"][1]["stores"] == ["rows"]
+    assert found["global_stores"] == []
+
+
+@pytest.mark.parametrize(("target", "complaint"), [
+    ("app.py:missing", "No 'missing' in 'app.py'. Topologies: topology, other, broken, wants."),
+    ("app.py:number", "'app.py:number' is no topology but a int."),
+    ("app.py:wants", "wants() of 'app.py' failed with TypeError"),
+    ("nothing.py", "No file 'nothing.py'."),
+    ("nothing", "No module 'nothing' here"),
+    ("app.nothing:x", "No module 'app.nothing' here"),
+])
+def test_what_cannot_be_described(penstock, target: str, complaint: str) -> None:
+    ran = penstock("describe", target)
+    assert (ran.code, ran.out) == (1, "")
+    assert complaint in ran.err
+    assert "Traceback" not in ran.err
+
+
+def test_an_error_of_the_users_code_names_its_place(penstock, tmp_path: Path) -> None:
+    line = APP.splitlines().index("    return 1 / 0") + 1
+    ran = penstock("describe", "app.py:broken")
+    assert (ran.code, ran.err) == (
+        1,
+        "penstock: error: broken() of 'app.py' failed with ZeroDivisionError: division by zero "
+        f"({tmp_path / 'app.py'}, line {line})\n",
+    )
+    assert "Traceback" in penstock("describe", "app.py:broken", "--debug").err
+    for text in ("import nowhere_to_be_found", "x = = 1", "raise SystemExit(3)"):
+        (tmp_path / "bad.py").write_text(text)
+        ran = penstock("describe", "bad.py")
+        assert (ran.code, ran.err.count("\n")) == (1, 1), ran.err
+        assert "'bad.py' failed with " in ran.err
+
+
+def test_one_of_many_has_to_be_named(penstock, tmp_path: Path) -> None:
+    text = "from penstock import StreamsBuilder\na = StreamsBuilder()\na.stream('x').to('y')\n"
+    (tmp_path / "one.py").write_text(text)
+    assert "topics: [x]" in penstock("describe", "one.py").out
+    (tmp_path / "two.py").write_text(text + "b = StreamsBuilder()\n")
+    ran = penstock("describe", "two.py")
+    assert (ran.code, "Name it: two.py:NAME. Topologies: a, b." in ran.err) == (1, True)

@@ -1,0 +1,147 @@
+"""Help, exit codes, and errors as people and scripts see them."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from penstock.cli import main as entry
+from penstock.cli.parsing import Parser, instant
+from penstock.log import Log
+
+
+def parsers(parser: argparse.ArgumentParser | None = None) -> list[Parser]:
+    """The parser and all below it."""
+    parser = parser or entry.parser()
+    found = [parser]
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for inner in action.choices.values():
+                found += parsers(inner)
+    return found  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("prog", [parser.prog for parser in parsers()])
+def test_every_command_has_help_with_examples(penstock, prog: str) -> None:
+    ran = penstock(*prog.split()[1:], "--help")
+    assert (ran.code, ran.err) == (0, "")
+    assert "\nexamples:\n  " in ran.out
+    # argparse does not fold every usage.
+    body = ran.out.partition("\n\n")[2]
+    assert max(map(len, body.splitlines())) <= 100
+
+
+def test_the_examples_can_be_parsed(penstock) -> None:
+    commands = [
+        line.split("penstock ", 1)[1]
+        for parser in parsers()
+        for line in (parser.epilog or "").splitlines() if re.match(r"  .*penstock ", line)
+    ]
+    assert len(commands) > 40
+    import shlex
+
+    for command in commands:
+        words = shlex.split(command)
+        ends = [words.index(end) for end in ("|", "<") if end in words]
+        assert entry.parser().parse_args(words[: min(ends, default=len(words))]).run
+
+
+def test_the_version_is_that_of_the_package(penstock) -> None:
+    from importlib.metadata import version
+
+    assert penstock("--version") == (0, f"penstock {version('penstock')}\n", "")
+
+
+@pytest.mark.parametrize("wrong", [
+    (), ("nothing",), ("topics",), ("topics", "lst"), ("topics", "list", "--nothing"),
+])
+def test_wrong_usage_is_told_in_a_line_with_a_hint(penstock, wrong) -> None:
+    ran = penstock(*wrong)
+    assert (ran.code, ran.out) == (2, "")
+    assert re.fullmatch(r"penstock: error: .*\nSee 'penstock.* --help'\.\n", ran.err)
+
+
+def test_the_log_may_be_named_before_or_after_the_command(
+    penstock, log: Log, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PENSTOCK_LOG", "elsewhere.db")
+    assert penstock("topics", "list").code == 1
+    for words in (("--log", path, "topics", "list"), ("topics", "--log", path, "list"),
+                  ("topics", "list", "--log", path), ("topics", "list", f"--log={path}")):
+        assert penstock(*words).code == 0
+    monkeypatch.delenv("PENSTOCK_LOG")
+    ran = penstock("topics", "list")
+    assert (ran.code, "No log was named. Give --log PATH or set PENSTOCK_LOG." in ran.err) == (
+        2, True,
+    )
+
+
+def test_only_create_makes_a_log(penstock, path: Path) -> None:
+    for words in (("topics", "list"), ("consume", "t"), ("produce", "t"), ("groups", "list"),
+                  ("topics", "delete", "t"), ("topics", "clean")):
+        ran = penstock(*words)
+        assert (ran.code, ran.out) == (1, "")
+        assert f"No log at '{path}'." in ran.err
+    assert not path.exists()
+
+
+def test_a_file_that_is_no_log_is_an_error(penstock, path: Path) -> None:
+    path.write_text("hello " * 1000)
+    for words in (("topics", "list"), ("topics", "create", "t")):
+        ran = penstock(*words)
+        assert (ran.code, ran.out) == (1, "")
+        assert ran.err.startswith("penstock: error: ")
+        assert "Traceback" not in ran.err
+    assert path.read_text() == "hello " * 1000
+    assert penstock("topics", "list", "--log", path.parent).code == 1
+    assert penstock("topics", "list", "--log", "kafka://localhost:9092").code == 1
+
+
+def test_a_mistake_of_penstock_is_a_line_too(penstock, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("oh")
+
+    monkeypatch.setattr("penstock.cli.topics.opened", broken)
+    ran = penstock("topics", "list")
+    assert (ran.code, ran.err) == (
+        1, "penstock: error: RuntimeError: oh --debug shows where.\n",
+    )
+    ran = penstock("topics", "list", "--debug")
+    assert ran.code == 1
+    assert ran.err.startswith("Traceback")
+    assert penstock("--debug", "topics", "list").err.startswith("Traceback")
+
+
+def test_times() -> None:
+    assert instant("5") == 5
+    assert instant("1970-01-01T01:00:00+01:00") == 0
+    assert instant("2026-01-31T12:00:00.5Z") == 1_769_860_800_500
+    assert instant("now") - instant("90m") in range(5_400_000 - 50, 5_400_001)
+    assert instant("99999999d") == 0
+    for wrong in ("noon", "-5", "5 m", "1969-12-31T00:00:00Z", "5x"):
+        with pytest.raises(argparse.ArgumentTypeError):
+            instant(wrong)
+
+
+@pytest.mark.parametrize(("words", "allowed"), [
+    (("--help",), set()), (("topics", "list", "--help"), set()), (("--version",), set()),
+    (("topics", "list"), {"pyarrow"}), (("topics", "create", "t"), {"pyarrow"}),
+])
+def test_heavy_packages_are_not_imported(tmp_path: Path, log: Log, path: Path, words, allowed
+                                         ) -> None:
+    heavy = {"pyspark", "pyarrow", "pandas", "lmdb", "confluent_kafka", "pydantic"} - allowed
+    code = (
+        "import sys\nfrom penstock.cli.main import main\nmain(sys.argv[1:])\n"
+        f"sys.exit(','.join(sorted({heavy!r} & set(sys.modules))) or None)"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code, *words], capture_output=True, text=True, check=False,
+        env={**os.environ, "PENSTOCK_LOG": str(path)}, timeout=60,
+    )
+    assert ran.returncode == 0, ran.stderr

@@ -1,0 +1,199 @@
+"""Compaction: the newest record of each key, tombstones for a while, offsets as they were."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from contracts.log_records import Pair, pairs, records
+from penstock.log import Log, TopicPartition
+from unit.log.conftest import Clock
+
+P0 = TopicPartition("table", 0)
+DAY = 86_400_000
+
+
+def create(log: Log, **config: object) -> None:
+    settings = {name.replace("_", "."): value for name, value in config.items()}
+    log.create_topic("table", 1, {"cleanup.policy": "compact", **settings})
+
+
+def contents(log: Log) -> dict[int, Pair]:
+    start = log.offsets([P0])[P0].start
+    return {
+        offset: (key, value)
+        for batch in log.read("table", 0, start)
+        for rows in [batch.rows()]
+        for offset, key, value in zip(rows.offsets, rows.keys, rows.values, strict=True)
+    }
+
+
+def test_only_the_newest_of_each_key_stays_where_it_was(log: Log, clock: Clock) -> None:
+    create(log)
+    log.append("table", 0, records((b"a", b"1"), (b"b", b"1"), (b"a", b"2"), at=clock.now))
+    log.append("table", 0, records((b"c", b"1"), (b"b", b"2"), at=clock.now))
+    report = log.clean()
+    assert report.records_compacted == 2
+    assert contents(log) == {2: (b"a", b"2"), 3: (b"c", b"1"), 4: (b"b", b"2")}
+    assert log.offsets([P0])[P0] == (0, 5, 0)
+    reading = log.read("table", 0, 0, 2)
+    assert list(reading) == []
+    assert reading.position == 2
+    log.append("table", 0, records((b"a", b"3"), at=clock.now))
+    log.clean(force=True)
+    assert contents(log) == {3: (b"c", b"1"), 4: (b"b", b"2"), 5: (b"a", b"3")}
+
+
+def test_timestamps_and_headers_stay(log: Log, clock: Clock) -> None:
+    create(log)
+    columns = records((b"a", b"1"), (b"b", b"1"), (b"a", b"2"), at=clock.now)
+    log.append("table", 0, columns._replace(
+        timestamps=[clock.now, clock.now + 1, clock.now + 2], headers=[[], [("h", b"x")], []]
+    ))
+    log.clean()
+    (batch,) = log.read("table", 0, 0)
+    assert batch.rows().timestamps == [clock.now + 1, clock.now + 2]
+    assert batch.rows().headers == [(("h", b"x"),), ()]
+
+
+def test_a_tombstone_stays_for_its_time_and_then_tells_readers(log: Log, clock: Clock) -> None:
+    create(log, delete_retention_ms=DAY)
+    log.append("table", 0, records((b"a", b"1"), (b"b", b"1"), at=clock.now))
+    log.append("table", 0, records((b"a", None), at=clock.now))
+    clock.now += 10 * DAY
+    log.clean()
+    # Its time begins when it is compacted, not when it was written.
+    assert contents(log) == {1: (b"b", b"1"), 2: (b"a", None)}
+    clock.now += DAY - 1
+    log.clean(force=True)
+    assert 2 in contents(log)
+    assert log.offsets([P0])[P0].tombstones_removed_to == 0
+    clock.now += 1
+    assert log.clean().records_compacted == 1
+    assert contents(log) == {1: (b"b", b"1")}
+    assert log.offsets([P0])[P0] == (0, 3, 3)
+    (batch,) = log.read("table", 0, 0)
+    assert (batch.next_offset, batch.tombstones_removed_to) == (2, 3)
+
+
+def test_tombstones_go_even_when_the_topic_is_cleaned_all_the_time(
+    log: Log, clock: Clock
+) -> None:
+    create(log, delete_retention_ms=DAY)
+    for number in range(60):
+        log.append("table", 0, records((b"%d" % number, None), at=clock.now))
+        log.clean(force=True)
+        clock.now += DAY // 10
+    assert min(contents(log)) >= 48
+    assert log.offsets([P0])[P0].tombstones_removed_to >= 48
+
+
+def test_a_tombstone_that_was_overwritten_is_no_loss(log: Log, clock: Clock) -> None:
+    create(log, delete_retention_ms=0)
+    log.append("table", 0, records((b"a", b"1"), (b"a", None), (b"a", b"2"), at=clock.now))
+    log.clean()
+    log.clean(force=True)
+    assert contents(log) == {2: (b"a", b"2")}
+    assert log.offsets([P0])[P0].tombstones_removed_to == 0
+
+
+def test_when_everything_goes_start_and_end_stay(log: Log, clock: Clock) -> None:
+    create(log, delete_retention_ms=0)
+    log.append("table", 0, records((b"a", b"1"), (b"a", None), at=clock.now))
+    log.clean()
+    log.clean()
+    assert contents(log) == {}
+    assert log.offsets([P0])[P0] == (0, 2, 2)
+    reading = log.read("table", 0, 0)
+    assert list(reading) == []
+    assert reading.position == 2
+    assert log.append("table", 0, records((b"b", b"1"), at=clock.now)).base_offset == 2
+
+
+def test_little_dirt_is_left_for_later(log: Log, clock: Clock) -> None:
+    create(log, min_cleanable_dirty_ratio=0.5)
+    many = [(b"%d" % n, b"1") for n in range(100)]
+    log.append("table", 0, records(*many, at=clock.now))
+    log.clean()
+    log.append("table", 0, records((b"1", b"2"), at=clock.now))
+    assert log.clean().records_compacted == 0
+    assert log.clean(force=True).records_compacted == 1
+
+
+def test_young_records_are_left_alone(log: Log, clock: Clock) -> None:
+    create(log, min_compaction_lag_ms=DAY)
+    log.append("table", 0, records((b"a", b"1"), (b"a", b"2"), at=clock.now - 2 * DAY))
+    log.append("table", 0, records((b"a", b"3"), (b"a", b"4"), at=clock.now))
+    log.clean()
+    assert contents(log) == {1: (b"a", b"2"), 2: (b"a", b"3"), 3: (b"a", b"4")}
+
+
+def test_records_without_a_key_from_before_go(log: Log, clock: Clock) -> None:
+    log.create_topic("table")
+    log.append("table", 0, records((None, b"1"), (b"a", b"1"), at=clock.now))
+    log.alter_topic("table", {"cleanup.policy": "compact"})
+    log.clean()
+    assert contents(log) == {1: (b"a", b"1")}
+
+
+def test_compact_and_delete_work_together(log: Log, clock: Clock) -> None:
+    create(log, retention_ms=DAY)
+    log.alter_topic("table", {"cleanup.policy": "compact,delete"})
+    log.append("table", 0, records((b"a", b"1"), (b"b", b"1"), at=clock.now))
+    clock.now += 2 * DAY
+    log.append("table", 0, records((b"b", b"2"), (b"b", b"3"), at=clock.now))
+    log.clean()
+    assert contents(log) == {3: (b"b", b"3")}
+    assert log.offsets([P0])[P0][:2] == (2, 4)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_any_history_keeps_the_newest_of_every_key(
+    opened: Callable[..., Log], clock: Clock, path: Path, seed: int
+) -> None:
+    """Random appends and cleanings against a dictionary; little memory, so many passes."""
+    log = opened(compaction_buffer_bytes=5_000)
+    rng = random.Random(seed)
+    create(log, delete_retention_ms=DAY, min_cleanable_dirty_ratio=0)
+    newest: dict[bytes, tuple[int, bytes | None]] = {}
+    written: dict[int, Pair] = {}
+    end = 0
+    for _ in range(120):
+        if rng.random() < 0.2:
+            before = log.offsets([P0])[P0]
+            log.clean()
+            after = log.offsets([P0])[P0]
+            assert after[:2] == before[:2]
+            assert after.tombstones_removed_to >= before.tombstones_removed_to
+        batch = []
+        for _ in range(rng.choice((1, 1, 1, 40))):
+            key = b"%d" % rng.randrange(60)
+            value = None if rng.random() < 0.3 else b"%d" % end
+            batch.append((key, value))
+            newest[key], written[end] = (end, value), (key, value)
+            end += 1
+        log.append("table", 0, records(*batch, at=clock.now))
+        clock.now += rng.randrange(DAY // 2)
+        found = contents(log)
+        assert found.items() <= written.items()
+        removed_to = log.offsets([P0])[P0].tombstones_removed_to
+        for key, (offset, value) in newest.items():
+            if offset in found:
+                assert found[offset] == (key, value)
+            else:
+                assert value is None, "the newest value of a key is lost"
+                assert offset < removed_to
+                assert all(other != key for other, _ in found.values()), "an old value is back"
+    for _ in range(2):
+        log.clean(force=True)
+        clock.now += 2 * DAY
+    live = {(key, value) for key, (_, value) in newest.items() if value is not None}
+    assert sorted(pairs(log, "table")) == sorted(live)
+    db = sqlite3.connect(path)
+    assert db.execute("SELECT count(*) FROM blobs").fetchone() == db.execute(
+        "SELECT count(*) FROM batches").fetchone()
+    db.close()
