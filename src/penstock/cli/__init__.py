@@ -3,6 +3,7 @@
     main.py      the entry: finds the command, turns errors into messages and exit codes
     parsing.py   how arguments are written: times, settings, options that all commands share
     terminal.py  what goes to standard output and standard error: tables, JSON, progress
+    errors.py    what a command raises to end with a message
     opening.py   the log that a command works on
     forms.py     keys and values between bytes, text and JSON
     topics.py    topics list, create, describe, alter, delete, clean

@@ -191,6 +191,8 @@ class Sending:
             return self._checked(record.partition)
         if self._fixed is not None:
             return self._fixed
+        if self._partitions == 1:
+            return 0
         if record.key is not None:
             return partition_of(record.key, self._partitions)
         self._turn += 1

@@ -47,7 +47,7 @@ class Terminal:
         if isinstance(out, io.RawIOBase):
             # Python was told not to buffer. A bare write may write a part only, and what was
             # handed over must be known from what was not.
-            out = open(out.fileno(), "wb", closefd=False)
+            out = io.BufferedWriter(io.FileIO(out.fileno(), "wb", closefd=False))
         return cls(out, sys.stderr, sys.stdin.buffer)
 
     # Results
@@ -92,7 +92,8 @@ class Terminal:
     # All else
 
     def note(self, text: str) -> None:
-        """A line for people."""
+        """A line for people, after the results so far: both may go to the same place."""
+        self.flush()
         self.err.write(shown(text) + "\n")
         self.err.flush()
 

@@ -49,7 +49,7 @@ from penstock.clients.words import (
     log_partition,
 )
 from penstock.log.base import Log
-from penstock.log.errors import GroupNotEmpty, LogError, TopicExists
+from penstock.log.errors import GroupNotEmpty, InvalidTopic, LogError, TopicExists
 from penstock.log.topic_config import DEFAULTS, check_partitions, check_topic_name, checked_config
 from penstock.log.words import GroupDescription
 
@@ -78,13 +78,12 @@ class AdminClient:
 
     def _create_topic(self, new: NewTopic, validate_only: bool) -> None:
         partitions = 1 if new.num_partitions == -1 else new.num_partitions
+        _check(KafkaError.TOPIC_EXCEPTION, check_topic_name, new.topic)
+        _check(KafkaError.INVALID_PARTITIONS, check_partitions, partitions)
+        _check(KafkaError.INVALID_CONFIG, checked_config, new.config or {})
         if not validate_only:
             self._log.create_topic(new.topic, partitions, new.config)
-            return
-        check_topic_name(new.topic)
-        check_partitions(partitions)
-        checked_config(new.config or {})
-        if any(topic.name == new.topic for topic in self._log.topics()):
+        elif any(topic.name == new.topic for topic in self._log.topics()):
             raise TopicExists(new.topic)
 
     def delete_topics(self, topics: Sequence[str], **timeouts: float) -> dict[str, Future[None]]:
@@ -218,10 +217,10 @@ class AdminClient:
         self._alter(resource.name, changes, validate_only)
 
     def _alter(self, topic: str, changes: dict[str, object | None], validate_only: bool) -> None:
-        if validate_only:
-            self._log.topic(topic)
-            checked_config({name: value for name, value in changes.items() if value is not None})
-        else:
+        self._log.topic(topic)
+        wanted = {name: value for name, value in changes.items() if value is not None}
+        _check(KafkaError.INVALID_CONFIG, checked_config, wanted)
+        if not validate_only:
             self._log.alter_topic(topic, changes)
 
     # Groups
@@ -341,6 +340,14 @@ def _check_topic_resource(resource: ConfigResource) -> None:
             f"Only topics have settings here, not {resource.restype.name.lower()} "
             f"'{resource.name}'.",
         )
+
+
+def _check(code: int, check: Callable[[Any], object], given: object) -> None:
+    """Refuse with Kafka's own code what the log would refuse without saying which part it is."""
+    try:
+        check(given)
+    except InvalidTopic as error:
+        raise failure(code, str(error)) from error
 
 
 def _list_of(kind: type[T], given: Iterable[T]) -> list[T]:

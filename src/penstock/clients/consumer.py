@@ -22,7 +22,8 @@ Settings, with their defaults (Kafka's and librdkafka's names are taken):
     group.instance.id        none: with one, a restarted consumer takes its former place
     auto.offset.reset        latest; or earliest, or error
     enable.auto.commit       true: what earlier polls gave is committed by a poll every
-    auto.commit.interval.ms  5000, when partitions are revoked, and by `close`
+    auto.commit.interval.ms  5000, when partitions are revoked, and by `close` (but not by a
+                             `with` block that has failed)
     enable.auto.offset.store true; false: only what `store_offsets` was told is committed
     key.deserializer, value.deserializer   bytes as they are
     max.poll.records         none: `consume` gives no more than this
@@ -102,6 +103,7 @@ class Consumer(Places):
         self._next_auto_commit = self._auto_commit_time()
         self._woken = threading.Event()
         self._closed = False
+        self._failed = False
 
     # What to read
 
@@ -315,7 +317,7 @@ class Consumer(Places):
 
     def _commit_at_last(self, partitions: Collection[LogPartition]) -> None:
         """If it cannot be committed, the next consumer gets some records once more."""
-        if self._settings.auto_commit_interval_ms is None:
+        if self._settings.auto_commit_interval_ms is None or self._failed:
             return
         try:
             self._commit_now(self._to_commit(partitions))
@@ -433,7 +435,7 @@ class Consumer(Places):
 
     def memberid(self) -> str:
         """The consumer's name in its group; empty while it has none."""
-        member = self._member()
+        member = None if self._membership is None else self._membership.member
         return "" if member is None else member.member_id
 
     def close(self) -> None:
@@ -458,4 +460,7 @@ class Consumer(Places):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        if kind is not None and issubclass(kind, Exception) and kind is not WakeupException:
+            # What failed is to be done again, so it is not committed.
+            self._failed = True
         self.close()

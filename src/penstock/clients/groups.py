@@ -53,6 +53,7 @@ class Membership:
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._member: Member | None = None
+        self._former: Member | None = None
         self._held: set[TopicPartition] = set()
         self._working: set[TopicPartition] = set()
         self._wanted: frozenset[TopicPartition] = frozenset()
@@ -66,8 +67,11 @@ class Membership:
 
     @property
     def member(self) -> Member | None:
-        """The place in the log; None before the first poll and after a loss."""
-        return self._member
+        """The place in the log; None before the first poll.
+
+        After a loss it is the former one, which the log refuses.
+        """
+        return self._member or self._former
 
     @property
     def failure(self) -> KafkaError | None:
@@ -224,7 +228,7 @@ class Membership:
         self._lose(KafkaError(KafkaError._ASSIGNMENT_LOST, str(error)))
 
     def _lose(self, error: KafkaError) -> None:
-        self._member = None
+        self._former, self._member = self._member, None
         self._held.clear()
         self._wanted = frozenset()
         self._lost = error

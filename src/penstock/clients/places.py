@@ -140,7 +140,16 @@ class Places:
         return cluster_metadata(self._log, topic)
 
     def _member(self) -> Member | None:
-        return None if self._membership is None else self._membership.member
+        """Who commits: None for a consumer that assigned its partitions itself."""
+        if self._membership is None:
+            return None
+        member = self._membership.member
+        if member is None:
+            raise failure(
+                KafkaError.UNKNOWN_MEMBER_ID,
+                f"The consumer is not in group '{self._group_id}' yet. Poll first.",
+            )
+        return member
 
     def _check_open(self) -> None:
         if self._closed:

@@ -108,7 +108,7 @@ class Producer:
         self._starting = threading.Lock()
         self._started = False
         self._closed = False
-        self._finalizer = weakref.finalize(self, _warn_of_unsent, self._outbox)
+        self._finalizer = weakref.finalize(self, _let_go, self._outbox)
 
     def produce(
         self,
@@ -324,9 +324,13 @@ def _report(outcomes: list[tuple[Pending, KafkaError | None, Message | None]]) -
             pending.callback(error, message)
 
 
-def _warn_of_unsent(outbox: Outbox) -> None:
+def _let_go(outbox: Outbox) -> None:
+    """Of a producer that nobody has closed: its thread ends once it has sent what waits."""
     if len(outbox):
-        logger.warning("%d records were not sent: the producer was not flushed", len(outbox))
+        logger.warning(
+            "A producer was not flushed or closed: %d records may not be sent", len(outbox)
+        )
+    outbox.close()
 
 
 def _send_rules(read: Settings) -> SendRules:

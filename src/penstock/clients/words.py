@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from penstock.clients.errors import KafkaError
+from penstock.clients.errors import KafkaError, translated
 from penstock.log.base import Log, Member
+from penstock.log.errors import LogError
 from penstock.log.words import TopicPartition as LogPartition
 
 #: Places that stand for an offset.
@@ -254,11 +255,15 @@ class ClusterMetadata:
 
 def cluster_metadata(log: Log, topic: str | None = None) -> ClusterMetadata:
     """All topics of a log, or one; a topic that is not there carries an error."""
+    try:
+        all_topics = log.topics()
+    except LogError as refused:
+        raise translated(refused) from refused
     topics = {
         known.name: TopicMetadata(
             known.name, {number: PartitionMetadata(number) for number in range(known.partitions)}
         )
-        for known in log.topics()
+        for known in all_topics
         if topic is None or known.name == topic
     }
     if topic is not None and topic not in topics:

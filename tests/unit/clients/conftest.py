@@ -49,24 +49,24 @@ class Clients:
             other.close()
 
 
-@pytest.fixture()
+@pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "log.db"
 
 
-@pytest.fixture()
+@pytest.fixture
 def log(path: Path) -> Iterator[Log]:
     with open_log(path) as log:
         yield log
 
 
-@pytest.fixture()
+@pytest.fixture
 def clients(path: Path, log: Log) -> Iterator[Clients]:
     with ExitStack() as stack:
         yield Clients(path, stack)
 
 
-@pytest.fixture()
+@pytest.fixture
 def until() -> Callable[..., None]:
     """Waits for a condition, with a deadline."""
 
@@ -79,7 +79,7 @@ def until() -> Callable[..., None]:
     return wait
 
 
-@pytest.fixture()
+@pytest.fixture
 def read() -> Callable[..., list[Message]]:
     """Polls a consumer until it has given so many records."""
 

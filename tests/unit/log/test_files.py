@@ -209,6 +209,46 @@ def test_threads_share_a_log(log: Log) -> None:
     assert failures == []
 
 
+def test_a_forked_child_and_its_parent_write_while_threads_do(log: Log) -> None:
+    code = (
+        "import os, threading\n"
+        "from penstock.log import Columns, open_log\n"
+        f"log = open_log({log.address!r})\n"
+        "def write(name):\n"
+        "    for n in range(40):\n"
+        "        log.append('orders', 0, Columns([name], [b'%d' % n], [1]))\n"
+        "threads = [threading.Thread(target=write, args=(b't%d' % n,)) for n in range(2)]\n"
+        "for thread in threads: thread.start()\n"
+        "children = []\n"
+        "for number in range(4):\n"
+        "    child = os.fork()\n"
+        "    if child == 0:\n"
+        "        write(b'c%d' % number)\n"
+        "        os._exit(0)\n"
+        "    children.append(child)\n"
+        "for thread in threads: thread.join()\n"
+        "assert all(os.waitpid(child, 0)[1] == 0 for child in children)\n"
+    )
+    log.create_topic("orders")
+    subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, timeout=120)
+    found = pairs(log, "orders")
+    for name in (b"t0", b"t1", b"c0", b"c1", b"c2", b"c3"):
+        assert [value for key, value in found if key == name] == [b"%d" % n for n in range(40)]
+
+
+def test_the_wal_is_used_again(path: Path, log: Log, opened: Opened) -> None:
+    log.create_topic("orders")
+    other = opened()
+    rng = random.Random(2)
+    noise = [rng.randbytes(1000) for _ in range(2000)]
+    for number in range(60):
+        writer = log if number % 2 else other
+        writer.append("orders", 0, numbered(range(2000))._replace(values=noise))
+        assert len(list(other.read("orders", 0, 2000 * number))) > 0
+    assert path.stat().st_size > 100_000_000
+    assert path.with_name("log.db-wal").stat().st_size < 40_000_000
+
+
 def test_a_forked_child_goes_on_with_its_copy(log: Log) -> None:
     code = (
         "import os, sys\n"

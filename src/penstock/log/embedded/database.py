@@ -9,11 +9,12 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote
 
 from penstock.log.embedded import schema
+from penstock.log.embedded.gate import Gate
 from penstock.log.embedded.options import EmbeddedOptions
 from penstock.log.errors import (
     LogBusy,
@@ -25,11 +26,12 @@ from penstock.log.errors import (
     NotALog,
 )
 
-#: Connections of a parent process. They must not be closed in a child, not even by the collector:
-#: SQLite would take the child for the last user of the file.
-_OF_PARENTS: list[object] = []
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.0002, 0.005
-_MAGIC = b"SQLite format 3\x00"
+#: SQLite takes a shorter file for a new one.
+_SHORTEST_FILE_BYTES = 512
+#: From this size of the WAL on, it is copied into the file; tried again when it grew by so much.
+_CHECKPOINT_BYTES = 16 * 1024 * 1024
+_CHECKPOINT_AGAIN_BYTES = 4 * 1024 * 1024
 
 
 class Database:
@@ -37,6 +39,8 @@ class Database:
 
     Writers of this process take turns at one connection. Readers borrow connections from a pool,
     each for a moment: nothing keeps a snapshot open, which would keep the WAL from being reused.
+
+    The file itself is never opened but by SQLite: closing it would release SQLite's locks.
     """
 
     def __init__(self, path: str, options: EmbeddedOptions) -> None:
@@ -45,21 +49,15 @@ class Database:
         #: Set by commits of this process and by `wake`; cleared by whoever waits.
         self.changed = threading.Event()
         self.closed = False
-        self._start_over()
-        self._open_file()
-
-    def _start_over(self) -> None:
-        self._pid = os.getpid()
         self._turn = threading.Lock()
         self._writer: sqlite3.Connection | None = None
         self._readers: deque[sqlite3.Connection] = deque()
         self._watcher: sqlite3.Connection | None = None
         self._seen_version: int | None = None
-
-    def _after_fork(self) -> None:
-        _OF_PARENTS.extend((self._writer, self._watcher, self._readers))
-        self.changed = threading.Event()
-        self._start_over()
+        #: The size of the WAL when this process last tried a checkpoint.
+        self._wal_tried = 0
+        self._gate = Gate(self._close_connections, self._in_child)
+        self._open_file()
 
     # Opening
 
@@ -73,10 +71,9 @@ class Database:
             raise NotALog(f"'{self.path}' is a directory. Give the path of a file.")
         if not path.exists() and (self.options.read_only or not self.options.create):
             raise LogUnavailable(f"No log at '{self.path}'.")
-        # SQLite would take a file of a few bytes for a new one, and overwrite it.
-        if path.exists() and not _looks_like_sqlite(path):
+        if path.exists() and 0 < path.stat().st_size < _SHORTEST_FILE_BYTES:
             raise self._not_a_log()
-        with self.translated():
+        with self._gate, self.translated():
             db = self._connect()
             if schema.is_empty(db):
                 if self.options.read_only or not self.options.create:
@@ -120,7 +117,9 @@ class Database:
             check_same_thread=False, timeout=options.busy_timeout_ms / 1000, cached_statements=64,
         )
         db.execute(f"PRAGMA synchronous = {options.synchronous}")
-        db.execute("PRAGMA journal_size_limit = 67108864")
+        # See `_checkpoint`. The limit lets the size of the WAL tell how much is in it.
+        db.execute("PRAGMA wal_autocheckpoint = 0")
+        db.execute("PRAGMA journal_size_limit = 0")
         return db
 
     # Transactions
@@ -128,9 +127,7 @@ class Database:
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """A connection to read with. One statement sees one snapshot."""
-        if self._pid != os.getpid():
-            self._after_fork()
-        with self.translated():
+        with self._gate, self.translated():
             try:
                 db = self._readers.pop()
             except IndexError:
@@ -156,25 +153,25 @@ class Database:
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
         """A write transaction: committed at the end of the block, undone if it raises."""
-        if self._pid != os.getpid():
-            self._after_fork()
         if self.options.read_only:
             raise LogReadOnly(f"The log '{self.path}' was opened for reading only.")
-        if not self._turn.acquire(timeout=self.options.busy_timeout_ms / 1000):
-            raise self._busy()
-        try:
-            with self.translated():
-                db = self._writer or self._connect_writer()
-                self._begin(db)
-                try:
-                    yield db
-                    db.execute("COMMIT")
-                except BaseException:
-                    _roll_back(db)
-                    raise
-        finally:
-            self._turn.release()
-        self.changed.set()
+        with self._gate:
+            if not self._turn.acquire(timeout=self.options.busy_timeout_ms / 1000):
+                raise self._busy()
+            try:
+                with self.translated():
+                    db = self._writer or self._connect_writer()
+                    self._begin(db)
+                    try:
+                        yield db
+                        db.execute("COMMIT")
+                    except BaseException:
+                        _roll_back(db)
+                        raise
+                self.changed.set()
+                self._maybe_checkpoint(db)
+            finally:
+                self._turn.release()
 
     def _connect_writer(self) -> sqlite3.Connection:
         db = self._writer = self._connect()
@@ -198,6 +195,30 @@ class Database:
             if time.monotonic() > deadline:
                 raise self._busy()
             pause = _sleep(pause)
+
+    def _maybe_checkpoint(self, db: sqlite3.Connection) -> None:
+        size = _size(f"{self.path}-wal")
+        if size < self._wal_tried:
+            self._wal_tried = 0
+        if size >= max(_CHECKPOINT_BYTES, self._wal_tried + _CHECKPOINT_AGAIN_BYTES):
+            self._wal_tried = size
+            # The commit is done; what goes wrong here, a later one will meet and tell.
+            with suppress(sqlite3.Error, LogError):
+                self._checkpoint(db)
+
+    def _checkpoint(self, db: sqlite3.Connection) -> None:
+        """Copy the WAL into the file, while nobody can write.
+
+        SQLite would do it after the commit, while others write; before version 3.51.3 that can, in
+        rare cases, lose commits (the WAL-reset bug). It cannot while the WAL is not begun anew,
+        which only a writer does: so one connection is the writer and another makes the checkpoint.
+        """
+        self._begin(db)
+        try:
+            with self.reading() as other:
+                other.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        finally:
+            _roll_back(db)
 
     def _busy(self) -> LogBusy:
         return LogBusy(
@@ -223,9 +244,7 @@ class Database:
 
     def has_changed(self) -> bool:
         """Whether any process has committed since this was last asked, or since the opening."""
-        if self._pid != os.getpid():
-            self._after_fork()
-        with self.translated():
+        with self._gate, self.translated():
             if self._watcher is None:
                 self._watcher = self._connect()
             # The number changes with the commits of other connections, and this one never writes.
@@ -240,15 +259,20 @@ class Database:
             return
         self.closed = True
         self.changed.set()
-        if self._pid != os.getpid():
-            self._after_fork()
-            return
-        with self._turn:
-            for db in (self._writer, self._watcher, *self._readers):
-                if db is not None:
-                    db.close()
-            self._writer = self._watcher = None
-            self._readers.clear()
+        with self._gate, self._turn:
+            self._close_connections()
+
+    def _in_child(self) -> None:
+        # Threads of the parent may have been in the middle of it.
+        self.changed = threading.Event()
+
+    def _close_connections(self) -> None:
+        """Close those that are not in use; new ones are made when they are needed."""
+        for db in (self._writer, self._watcher, *self._readers):
+            if db is not None:
+                db.close()
+        self._writer = self._watcher = self._seen_version = None
+        self._readers.clear()
 
     # Errors
 
@@ -281,19 +305,17 @@ class Database:
         return LogUnavailable(f"The log '{path}' cannot be used: {error}.")
 
 
-def _looks_like_sqlite(path: Path) -> bool:
-    try:
-        with path.open("rb") as file:
-            return file.read(len(_MAGIC)) in {b"", _MAGIC}
-    except OSError:
-        # What is wrong with it, opening will say.
-        return True
-
-
 def _is_busy(error: sqlite3.OperationalError) -> bool:
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in {
         sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED,
     }
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except FileNotFoundError:
+        return 0
 
 
 def _sleep(pause: float) -> float:

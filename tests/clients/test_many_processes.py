@@ -1,0 +1,78 @@
+"""Many writers at once, and copiers that are killed: nothing is lost, nothing is doubled."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+
+from penstock.clients import Producer
+from penstock.log import Log
+from penstock.log.words import TopicPartition
+
+Until = Callable[..., None]
+
+
+def values(log: Log, topic: str) -> list[bytes]:
+    return [
+        value
+        for partition in range(log.topic(topic).partitions)
+        for batch in log.read(topic, partition, 0)
+        for value in batch.rows().values
+        if value is not None
+    ]
+
+
+@pytest.mark.slow
+def test_one_record_at_a_time_from_four_processes(
+    log: Log, start: Callable[..., Any]
+) -> None:
+    log.create_topic("in", 3)
+    writers = [start("writer", log.address, f"w{n}", 100) for n in range(4)]
+    assert [writer.wait() for writer in writers] == [0] * 4
+    places = [
+        (told["partition"], told["offset"])
+        for writer in writers for told in writer.heard("written")
+    ]
+    assert len(set(places)) == 400
+    ends = log.offsets([TopicPartition("in", n) for n in range(3)])
+    assert set(places) == {
+        (where.partition, offset) for where, offsets in ends.items()
+        for offset in range(offsets.end)
+    }
+    assert Counter(values(log, "in")) == Counter(
+        f"w{n}-{i}".encode() for n in range(4) for i in range(100)
+    )
+
+
+@pytest.mark.slow
+def test_copiers_that_are_killed_copy_everything_exactly_once(
+    log: Log, start: Callable[..., Any], until: Until
+) -> None:
+    dice = random.Random(7)
+    log.create_topic("in", 4)
+    log.create_topic("out", 2)
+    copiers = [start("copier", log.address, f"copier-{n}") for n in range(2)]
+    until(lambda: all(copier.heard("ready") for copier in copiers))
+    written = 0
+    for _ in range(8):
+        with Producer({"log": log}) as producer:
+            for _ in range(300):
+                producer.produce("in", str(written), key=str(written % 17))
+                written += 1
+        victim = dice.randrange(2)
+        enough = written - dice.randrange(300)
+        until(partial(has_copied, log, enough))
+        copiers[victim].kill()
+        copiers[victim] = start("copier", log.address, f"copier-{victim}")
+    until(partial(has_copied, log, written))
+    assert Counter(values(log, "out")) == Counter(str(n).encode() for n in range(written))
+
+
+def has_copied(log: Log, count: int) -> bool:
+    offsets = log.offsets([TopicPartition("out", n) for n in range(2)])
+    return sum(there.end for there in offsets.values()) >= count
