@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: install demo test check bench clean
+.PHONY: install demo test check bench faults clean
 
 install: .venv/installed
 
@@ -26,6 +26,10 @@ check: install
 
 bench: install
 	$(BIN)/python bench/run.py
+
+# Many more processes killed than in the tests; takes some minutes.
+faults: install
+	$(BIN)/python tests/faults/log_kills.py --kills 200
 
 clean:
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis dist

@@ -8,6 +8,9 @@ Reading order, along the way of a record:
     processors/  what each operator does
     stores/      where rows are kept, in four layers
     testing/     TopologyTestDriver
+    log/         where topics are: the contract of a log, and the embedded one in a file
+    clients/     Producer, Consumer and AdminClient over a log
+    cli/         the command line
 """
 
 from penstock.config import StreamsConfig, TopologyConfig
