@@ -16,6 +16,8 @@ PLACES = {
     "confluent_kafka": ("penstock.log.kafka", "penstock.clients"),
     "lmdb": ("penstock.stores.lmdb",),
     "pydantic": (),
+    "pyarrow": ("penstock.log.embedded", "penstock.log.words", "penstock.log.base"),
+    "sqlite3": ("penstock.log.embedded",),
 }
 
 #: A layer, and the layers it must not import.
