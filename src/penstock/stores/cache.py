@@ -25,6 +25,10 @@ _ENTRY_BYTES = 8 + 8 + 8 + 1
 _CONTEXT_BYTES = 8 + 8 + 4
 
 
+#: The list of uses is made shorter when it is longer than this, and four times what it must be.
+_MANY_USES = 4096
+
+
 class _Pending:
     __slots__ = ()
 
@@ -103,6 +107,7 @@ class StoreCache:
         self.encode: Callable[[Any, int], bytes] | None = None
         self._written: list[Entry] = []
         self._used: deque[Entry] = deque()
+        self._used_limit = _MANY_USES
         #: The keys in order, from the first scan on; new ones wait in `_unsorted` for the next.
         self._sorted: SortedList | None = None
         self._unsorted: set[bytes] = set()
@@ -190,8 +195,12 @@ class StoreCache:
         entry.writes += 1
         self._used.append(entry)
         self._written.append(entry)
-        entry.size += growth
-        self._grow(growth)
+        budget = self._budget
+        if growth or budget.size > budget.max_bytes:
+            entry.size += growth
+            self._grow(growth)
+        elif len(self._used) > self._used_limit:
+            self._shorten_used()
 
     def flush(self) -> None:
         """Hand all unwritten changes down."""
@@ -231,7 +240,7 @@ class StoreCache:
         budget.size += growth
         if budget.size > budget.max_bytes:
             self._make_room(budget)
-        elif len(self._used) > 4 * len(self.entries) + 1024:
+        elif len(self._used) > self._used_limit:
             self._shorten_used()
 
     def _make_room(self, budget: RecordCache) -> None:
@@ -255,6 +264,7 @@ class StoreCache:
         for entry in shorter:
             entry.uses = 1
         self._used = shorter
+        self._used_limit = 4 * len(shorter) + _MANY_USES
 
     def _evict(self) -> None:
         """Let the least recently used entry go."""
