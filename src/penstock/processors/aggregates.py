@@ -64,13 +64,18 @@ class StreamAggregate:
 
     def _attach_caching(self, store: Any, drop: Callable[[str], None]) -> Forward:
         """The same where the cache forwards: the row is changed, no more."""
-        row_of, fold_row = store.row_of, store.fold_row(self.initializer, self.aggregator)
+        write_key, row_of = store.write_key, store.row_of
+        fold_row = store.fold_row(self.initializer, self.aggregator)
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             if key is None or value is None:
                 drop("null key or value")
                 return
-            fold_row(row_of(key), key, value, timestamp)
+            try:
+                row = write_key(key)
+            except Exception:
+                row = row_of(key)
+            fold_row(row, key, value, timestamp)
 
         return process
 

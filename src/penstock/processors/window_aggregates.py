@@ -87,7 +87,8 @@ class WindowAggregate:
 
     def _attach_caching(self, store: Any, node: NodeContext) -> Forward:
         """The same where the cache forwards: the rows are changed, no more."""
-        row_of, fold_row = store.row_of, store.fold_row(self.initializer, self.aggregator)
+        row_of = _row_maker(store)
+        fold_row = store.fold_row(self.initializer, self.aggregator)
         drop = node.drop
         windows_of = windows_by_time(self.windows)
         grace = self.windows.grace_period_ms
@@ -161,3 +162,26 @@ def _closed_windows(windows: Windows) -> ClosedRange:
         return first, last
 
     return closed
+
+
+def _row_maker(store: Any) -> Callable[[Any, int], bytes]:
+    """The physical key of (key, start); what stands around a key is made once for each window."""
+    around, write_key, row_of = store.around, store.write_key, store.row_of
+    if around(0) is None:
+        made: Callable[[Any, int], bytes] = row_of
+        return made
+    known_start, before, behind = -1, b"", b""
+
+    def make_row(key: Any, start: int) -> bytes:
+        nonlocal known_start, before, behind
+        if start != known_start:
+            before, behind = around(start)
+            known_start = start
+        try:
+            raw: bytes = write_key(key)
+        except Exception:
+            row: bytes = row_of(key, start)
+            return row
+        return before + raw + behind
+
+    return make_row

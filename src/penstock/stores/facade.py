@@ -51,6 +51,11 @@ class TypedStore:
         self._deserialize_key: Callable[[bytes], Any] = self._refuse
         self._serialize_value: Callable[[Any], bytes] = self._refuse
         self._deserialize_value: Callable[[bytes], Any] = self._refuse
+        #: Writes a key as it usually is; what it raises says only to ask `row_of`.
+        self.write_key: Callable[[Any], bytes] = self._refuse
+        self._fast_value: tuple[Callable[[Any], bytes], Callable[[bytes], Any]] = (
+            self._refuse, self._refuse
+        )
         #: int or float if that is what the values are, in 8 bytes each.
         self._number: type | None = None
 
@@ -148,6 +153,9 @@ class TypedStore:
         self._serialize_value = value.serialize
         self._deserialize_value = value.deserialize
         self._number = {"long": int, "double": float}.get(value.name)
+        #: Fast functions: what they refuse is for the careful ones.
+        self.write_key = key.writer
+        self._fast_value = value.writer, value.reader
 
     def _row_listener(
         self, listener: FlushListener

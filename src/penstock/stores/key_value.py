@@ -228,7 +228,7 @@ class TimestampedKeyValueStore(KeyValueStore[K, ValueAndTimestamp[V]]):
         assert self._cached is not None
         return folding(
             self._cached, (self.load_row, self.save_row),
-            (self._serialize_value, self._deserialize_value, self._number),
+            (self._serialize_value, self._deserialize_value, *self._fast_value, self._number),
             initializer, aggregator,
         )
 

@@ -119,6 +119,10 @@ class KeyFirst:
         """Segment, key, time, sequence or start."""
         return _pack_long(time // self._interval) + key + self._tail.pack(time, other)
 
+    def around(self, time: int) -> tuple[bytes, bytes]:
+        """What stands before and behind a key in a row of that time and sequence 0."""
+        return _pack_long(time // self._interval), self._tail.pack(time, 0)
+
     def decode(self, row: bytes) -> tuple[bytes, int, int]:
         """(key, time, other)."""
         cut = len(row) - self._tail_size

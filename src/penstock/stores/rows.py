@@ -238,8 +238,20 @@ class TimedRows:
             self._drop("Skipping record for expired segment.")
 
     def _put_all_plainly(self, rows: list[bytes], values: list[bytes]) -> None:
+        time_of, interval = self.layout.time, self._interval
+        live_rows: list[bytes] = []
+        live_values: list[bytes] = []
         for row, value in zip(rows, values, strict=True):
-            self._put_plainly(row, value)
+            time = time_of(row)
+            if time > self.stream_time:
+                self.stream_time = time
+                self._expire()
+            if time // interval >= self._first_segment:
+                live_rows.append(row)
+                live_values.append(value)
+            else:
+                self._drop("Skipping record for expired segment.")
+        self.overlay.put_all(live_rows, live_values)
 
     def remove(self, row: bytes) -> None:
         """Delete a row; never counts as dropped. An exact store does not look at its time."""

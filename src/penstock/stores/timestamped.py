@@ -22,6 +22,9 @@ LoadRow = Callable[[bytes], "tuple[Any, int] | None"]
 #: Writes (physical key, typed key, value, timestamp); a value of None deletes.
 SaveRow = Callable[[bytes, Any, Any, int], None]
 
+Write = Callable[[Any], bytes]
+Read = Callable[[bytes], Any]
+
 #: Folds (physical key, typed key, value, timestamp) into a row.
 FoldRow = Callable[[bytes, Any, Any, int], None]
 
@@ -126,16 +129,17 @@ def _over_cache(
 
 def folding(
     cached: CachedRows, rows: tuple[LoadRow, SaveRow],
-    serdes: tuple[Callable[[Any], bytes], Callable[[bytes], Any], type | None],
+    serdes: tuple[Write, Read, Write, Read, type | None],
     initializer: Callable[[], Any], aggregator: Callable[[Any, Any, Any], Any],
 ) -> FoldRow:
     """Folds a value into the row of a physical key, over a cache.
 
     A row that was written by an earlier record of the same batch is folded where it stands: it is
-    looked up once, and not put into the cache again.
+    looked up once, and not put into the cache again. `serdes` are the careful functions, the fast
+    ones, and the type of number that values are.
     """
     load_row, save_row = rows
-    serialize, deserialize, number = serdes
+    serialize, deserialize, write, read, number = serdes
     cache, current = cached.cache, cached.current
     find, rewrite = cache.entries.get, cache.rewrite
     below, put_typed = cached.below.get, cached.put_typed
@@ -157,7 +161,10 @@ def folding(
             return
         old = entry.typed
         if old is UNKNOWN:
-            old = deserialize(entry.value[8:])
+            try:
+                old = read(entry.value[8:])
+            except Exception:
+                old = deserialize(entry.value[8:])
             if old is None:
                 # The serde reads these bytes as null: there is no row.
                 fold_slowly(row, key, value, timestamp)
@@ -174,7 +181,10 @@ def folding(
         elif new is None or entry.value is PENDING:
             save_row(row, key, new, timestamp)
         else:
-            stored = _pack_long(timestamp) + serialize(new)
+            try:
+                stored = _pack_long(timestamp) + write(new)
+            except Exception:
+                stored = _pack_long(timestamp) + serialize(new)
             growth = len(stored) - len(entry.value)
             entry.typed = new if kind in UNCHANGING else UNKNOWN
             entry.value = stored

@@ -280,6 +280,11 @@ class TimestampedWindowStore(WindowStore[K, ValueAndTimestamp[V]]):
     load_row: LoadRow
     save_row: SaveRow
 
+    def around(self, start: int) -> tuple[bytes, bytes] | None:
+        """What stands before and behind the key in the physical key of a window, if it is so."""
+        layout = self._layout
+        return layout.around(start) if isinstance(layout, KeyFirst) else None
+
     def fold_row(
         self, initializer: Callable[[], Any], aggregator: Callable[[Any, Any, Any], Any]
     ) -> FoldRow:
@@ -287,7 +292,7 @@ class TimestampedWindowStore(WindowStore[K, ValueAndTimestamp[V]]):
         assert self._cached is not None
         return folding(
             self._cached, (self.load_row, self.save_row),
-            (self._serialize_value, self._deserialize_value, self._number),
+            (self._serialize_value, self._deserialize_value, *self._fast_value, self._number),
             initializer, aggregator,
         )
 

@@ -115,6 +115,8 @@ class FakeTimestampedStore(_Listening):
     def row_of(self, key: Any) -> Any:
         return key
 
+    write_key = row_of
+
     def load_row(self, row: Any) -> tuple[Any, int] | None:
         return self.load(row)
 
@@ -173,6 +175,12 @@ class FakeWindowStore(_Listening):
 
     def row_of(self, key: Any, start: int) -> Any:
         return start, key
+
+    def write_key(self, key: Any) -> Any:
+        raise AssertionError("rows of this store are made by row_of")
+
+    def around(self, start: int) -> None:
+        return None
 
     def load_row(self, row: Any) -> tuple[Any, int] | None:
         return self.rows.get(row)
