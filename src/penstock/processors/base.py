@@ -38,6 +38,15 @@ class Clock:
         self.time = time
 
 
+class Tally:
+    """A counter of a node, for what happens with every record: whoever has it adds to it."""
+
+    __slots__ = ("amount",)
+
+    def __init__(self) -> None:
+        self.amount = 0
+
+
 class NodeContext(Protocol):
     """One node of one running task, as its operator sees it."""
 
@@ -66,6 +75,10 @@ class NodeContext(Protocol):
 
     def count(self, counter: str, amount: int = 1) -> None:
         """Add to one of the node's own counters (joins: matched, unmatched, late...)."""
+        ...
+
+    def tally(self, counter: str) -> Tally:
+        """One of the node's own counters, to be added to without a call."""
         ...
 
     def print_line(self, line: str, file: str | None = None) -> None:

@@ -51,6 +51,8 @@ class StreamTableJoin:
                     "KTable must be versioned to use a grace period in a stream table join."
                 )
             return self._attach_buffered(node, join, self.buffer)
+        if not getter.is_versioned and not self.with_key:
+            return self._attach_plain(node, forward, getter)
         left, drop = self.left, node.drop
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
@@ -58,6 +60,26 @@ class StreamTableJoin:
                 drop(_NULL)
                 return
             join(key, key, value, timestamp, headers)
+
+        return process
+
+    def _attach_plain(self, node: NodeContext, forward: Forward, getter: ValueGetter) -> Forward:
+        """The most common join, in one function."""
+        left, drop, get, joiner = self.left, node.drop, getter.get, self.joiner
+        matched, unmatched = node.tally("matched"), node.tally("unmatched-left")
+
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            if value is None or (key is None and not left):
+                drop(_NULL)
+                return
+            row = None if key is None else get(key)
+            if row is not None and row[0] is not None:
+                matched.amount += 1
+                forward(key, joiner(value, row[0]), timestamp, headers)
+                return
+            unmatched.amount += 1
+            if left:
+                forward(key, joiner(value, None), timestamp, headers)
 
         return process
 

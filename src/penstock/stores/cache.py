@@ -91,7 +91,7 @@ class RecordCache:
 class StoreCache:
     """The entries of one store by physical key.
 
-    Every dirty entry is in `_written`, every entry in `_used`, each as often as it says itself.
+    Every dirty entry is in `_written`, every entry in `used`, each as often as it says itself.
     `size` is the sum of the entries' sizes. The budget hears of a smaller size only when whoever
     listens to an eviction or a flush is done, as in Kafka Streams: until then they count.
     """
@@ -106,7 +106,7 @@ class StoreCache:
         #: Serializes (typed value, timestamp); set by stores that leave values pending.
         self.encode: Callable[[Any, int], bytes] | None = None
         self._written: list[Entry] = []
-        self._used: deque[Entry] = deque()
+        self.used: deque[Entry] = deque()
         self._used_limit = _MANY_USES
         #: The keys in order, from the first scan on; new ones wait in `_unsorted` for the next.
         self._sorted: SortedList | None = None
@@ -125,7 +125,7 @@ class StoreCache:
     def use(self, entry: Entry) -> None:
         """Note that an entry was used."""
         entry.uses += 1
-        self._used.append(entry)
+        self.used.append(entry)
 
     def stored(self, entry: Entry) -> bytes | None:
         """The stored value of an entry."""
@@ -143,7 +143,7 @@ class StoreCache:
         entry.typed = UNKNOWN
         entry.uses = 1
         entry.writes = 0
-        self._used.append(entry)
+        self.used.append(entry)
         if self._sorted is not None:
             self._unsorted.add(key)
         self._grow(entry.size)
@@ -182,7 +182,7 @@ class StoreCache:
         entry.sent = current.sent
         entry.timestamp = current.timestamp
         entry.headers = headers
-        self._used.append(entry)
+        self.used.append(entry)
         self._written.append(entry)
         self._grow(growth)
 
@@ -193,13 +193,13 @@ class StoreCache:
         entry.timestamp = current.timestamp
         entry.uses += 1
         entry.writes += 1
-        self._used.append(entry)
+        self.used.append(entry)
         self._written.append(entry)
         budget = self._budget
         if growth or budget.size > budget.max_bytes:
             entry.size += growth
             self._grow(growth)
-        elif len(self._used) > self._used_limit:
+        elif len(self.used) > self._used_limit:
             self._shorten_used()
 
     def flush(self) -> None:
@@ -230,7 +230,7 @@ class StoreCache:
         self.size = 0
         self.entries.clear()
         self._written.clear()
-        self._used.clear()
+        self.used.clear()
         self._sorted = None
         self._unsorted.clear()
 
@@ -240,7 +240,7 @@ class StoreCache:
         budget.size += growth
         if budget.size > budget.max_bytes:
             self._make_room(budget)
-        elif len(self._used) > self._used_limit:
+        elif len(self.used) > self._used_limit:
             self._shorten_used()
 
     def _make_room(self, budget: RecordCache) -> None:
@@ -256,20 +256,20 @@ class StoreCache:
     def _shorten_used(self) -> None:
         """Leave every entry in the list once, where it stands last."""
         shorter: deque[Entry] = deque()
-        for entry in reversed(self._used):
+        for entry in reversed(self.used):
             if entry.uses:
                 entry.uses = 0
                 if entry.size:
                     shorter.appendleft(entry)
         for entry in shorter:
             entry.uses = 1
-        self._used = shorter
+        self.used = shorter
         self._used_limit = 4 * len(shorter) + _MANY_USES
 
     def _evict(self) -> None:
         """Let the least recently used entry go."""
         while True:
-            entry = self._used.popleft()
+            entry = self.used.popleft()
             entry.uses -= 1
             if not entry.uses and entry.size:
                 break

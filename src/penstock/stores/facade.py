@@ -16,6 +16,7 @@ from penstock.stores.formats import Format
 from penstock.stores.inner import OpenInner
 from penstock.stores.layouts import Layout
 from penstock.stores.rows import KeyValueRows, LruRows, Rows, TimedRows
+from penstock.stores.timestamped import Serdes
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +157,11 @@ class TypedStore:
         #: Fast functions: what they refuse is for the careful ones.
         self.write_key = key.writer
         self._fast_value = value.writer, value.reader
+
+    def _serdes(self) -> Serdes:
+        return (
+            self._serialize_value, self._deserialize_value, *self._fast_value, self._number
+        )
 
     def _row_listener(
         self, listener: FlushListener

@@ -228,19 +228,23 @@ class TimestampedKeyValueStore(KeyValueStore[K, ValueAndTimestamp[V]]):
         assert self._cached is not None
         return folding(
             self._cached, (self.load_row, self.save_row),
-            (self._serialize_value, self._deserialize_value, *self._fast_value, self._number),
-            initializer, aggregator,
+            self._serdes(), initializer, aggregator,
         )
 
     def _bind(self) -> None:
         self.row_of = row_of = self._serialize_key
         self.load_row, self.save_row = load_row, save_row = timestamped_rows(
-            self._rows, self._cached, self._serialize_value, self._deserialize_value,
-            self._number,
+            self._rows, self._cached, self._serdes()
         )
 
+        write_key = self.write_key
+
         def load(key: Any) -> tuple[Any, int] | None:
-            return load_row(row_of(key))
+            try:
+                row = write_key(key)
+            except Exception:
+                row = row_of(key)
+            return load_row(row)
 
         def save(key: Any, value: Any, timestamp: int) -> None:
             save_row(row_of(key), key, value, timestamp)

@@ -24,6 +24,9 @@ SaveRow = Callable[[bytes, Any, Any, int], None]
 
 Write = Callable[[Any], bytes]
 Read = Callable[[bytes], Any]
+#: Careful functions, fast functions (what one of them raises says only to ask the careful one), and
+#: int or float if that is what values are, in 8 bytes each.
+Serdes = tuple[Write, Read, Write, Read, "type | None"]
 
 #: Folds (physical key, typed key, value, timestamp) into a row.
 FoldRow = Callable[[bytes, Any, Any, int], None]
@@ -38,22 +41,22 @@ _long_at = _LONG.unpack_from
 
 
 def timestamped_rows(
-    rows: Rows, cached: CachedRows | None, serialize: Callable[[Any], bytes],
-    deserialize: Callable[[bytes], Any], number: type | None = None,
+    rows: Rows, cached: CachedRows | None, serdes: Serdes
 ) -> tuple[LoadRow, SaveRow]:
-    """`load_row` and `save_row` over the top layer of a store.
-
-    `number` is int or float if that is what values are, in 8 bytes each.
-    """
+    """`load_row` and `save_row` over the top layer of a store."""
     if cached is not None:
-        return _over_cache(cached, serialize, deserialize, number)
+        return _over_cache(cached, serdes)
+    serialize, deserialize, _, read, _ = serdes
     get, put = rows.get, rows.put
 
     def load_row(row: bytes) -> tuple[Any, int] | None:
         stored = get(row)
         if stored is None:
             return None
-        value = deserialize(stored[8:])
+        try:
+            value = read(stored[8:])
+        except Exception:
+            value = deserialize(stored[8:])
         return None if value is None else (value, _long_at(stored, 0)[0])
 
     def save_row(row: bytes, key: Any, value: Any, timestamp: int) -> None:
@@ -87,12 +90,12 @@ def header_rows(
 
 
 def _over_cache(
-    cached: CachedRows, serialize: Callable[[Any], bytes], deserialize: Callable[[bytes], Any],
-    number: type | None,
+    cached: CachedRows, serdes: Serdes
 ) -> tuple[LoadRow, SaveRow]:
     """The size of a number is known beforehand: it is not serialized before it must be."""
+    serialize, deserialize, _, read, number = serdes
     cache, current = cached.cache, cached.current
-    find, use, stored_of = cache.entries.get, cache.use, cache.stored
+    find, stored_of = cache.entries.get, cache.stored
     get, put, put_typed = cached.get, cached.put, cached.put_typed
     if number is not None:
         # Both in one go: what is pending is a number of this type, and it fits.
@@ -104,13 +107,19 @@ def _over_cache(
         if entry is None:
             stored = get(row)
         else:
-            use(entry)
+            entry.uses += 1
+            cache.used.append(entry)
             if entry.typed is not UNKNOWN:
                 return entry.typed, entry.time
-            stored = stored_of(entry)
+            stored = entry.value
+            if stored is PENDING:
+                stored = stored_of(entry)
         if stored is None:
             return None
-        value = deserialize(stored[8:])
+        try:
+            value = read(stored[8:])
+        except Exception:
+            value = deserialize(stored[8:])
         return None if value is None else (value, _long_at(stored, 0)[0])
 
     def save_row(row: bytes, key: Any, value: Any, timestamp: int) -> None:
@@ -129,14 +138,13 @@ def _over_cache(
 
 def folding(
     cached: CachedRows, rows: tuple[LoadRow, SaveRow],
-    serdes: tuple[Write, Read, Write, Read, type | None],
+    serdes: Serdes,
     initializer: Callable[[], Any], aggregator: Callable[[Any, Any, Any], Any],
 ) -> FoldRow:
     """Folds a value into the row of a physical key, over a cache.
 
     A row that was written by an earlier record of the same batch is folded where it stands: it is
-    looked up once, and not put into the cache again. `serdes` are the careful functions, the fast
-    ones, and the type of number that values are.
+    looked up once, and not put into the cache again.
     """
     load_row, save_row = rows
     serialize, deserialize, write, read, number = serdes

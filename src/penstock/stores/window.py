@@ -292,15 +292,13 @@ class TimestampedWindowStore(WindowStore[K, ValueAndTimestamp[V]]):
         assert self._cached is not None
         return folding(
             self._cached, (self.load_row, self.save_row),
-            (self._serialize_value, self._deserialize_value, *self._fast_value, self._number),
-            initializer, aggregator,
+            self._serdes(), initializer, aggregator,
         )
 
     def _bind(self) -> None:
         serialize_key, encode = self._serialize_key, self._layout.encode
         self.load_row, self.save_row = load_row, save_row = timestamped_rows(
-            self._rows, self._cached, self._serialize_value, self._deserialize_value,
-            self._number,
+            self._rows, self._cached, self._serdes()
         )
 
         def row_of(key: Any, start: int) -> bytes:

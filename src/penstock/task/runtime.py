@@ -8,7 +8,7 @@ from typing import Any
 
 from penstock.config import StreamsConfig
 from penstock.processors.api import PunctuationType
-from penstock.processors.base import Clock
+from penstock.processors.base import Clock, Tally
 from penstock.record import Current, Headers, TaskId
 from penstock.stores.cache import RecordCache
 from penstock.stores.inner import OpenInner, memory
@@ -78,6 +78,7 @@ class Runtime:
         self.wall_schedules = Schedules(PunctuationType.WALL_CLOCK_TIME, state.wall_schedules)
         self.dropped = 0
         self.counters: dict[str, int] = {}
+        self.tallies: dict[str, Tally] = {}
         self.printed: list[tuple[str | None, str]] = []
         #: Each as `LoggedChange` has it.
         self.changelog: list[tuple[Any, ...]] = []
@@ -101,7 +102,8 @@ class Runtime:
 
     def all_counters(self) -> dict[str, int]:
         """The nodes' counters and how many records were dropped."""
-        return {**self.counters, "dropped-records-total": self.dropped}
+        tallies = {name: tally.amount for name, tally in self.tallies.items() if tally.amount}
+        return {**self.counters, **tallies, "dropped-records-total": self.dropped}
 
     # ---- for stores --------------------------------------------------------------------------
 

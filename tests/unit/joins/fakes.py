@@ -11,6 +11,21 @@ from penstock.processors.base import Clock, Forward
 from penstock.record import NO_HEADERS, Current, Headers, RecordContext
 
 
+class _FakeTally:
+    """Writes through to the counters of a fake node."""
+
+    def __init__(self, counters: Any, name: str) -> None:
+        self.counters, self.name = counters, name
+
+    @property
+    def amount(self) -> int:
+        return int(self.counters[self.name])
+
+    @amount.setter
+    def amount(self, amount: int) -> None:
+        self.counters[self.name] = amount
+
+
 class FakeNode:
     """Remembers what was dropped and counted; clocks are shared by name."""
 
@@ -38,6 +53,9 @@ class FakeNode:
 
     def clock(self, name: str) -> Clock:
         return self.clocks.setdefault(name, Clock())
+
+    def tally(self, counter: str) -> Any:
+        return _FakeTally(self.counters, counter)
 
     def print_line(self, line: str, file: str | None = None) -> None:
         raise AssertionError(line)

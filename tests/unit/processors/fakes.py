@@ -23,6 +23,21 @@ class Sent(NamedTuple):
     headers: Headers = NO_HEADERS
 
 
+class _FakeTally:
+    """Writes through to the counters of a fake node."""
+
+    def __init__(self, counters: Any, name: str) -> None:
+        self.counters, self.name = counters, name
+
+    @property
+    def amount(self) -> int:
+        return int(self.counters[self.name])
+
+    @amount.setter
+    def amount(self, amount: int) -> None:
+        self.counters[self.name] = amount
+
+
 class FakeNode:
     """A `NodeContext` that keeps what happened to it in lists."""
 
@@ -47,6 +62,9 @@ class FakeNode:
 
     def count(self, counter: str, amount: int = 1) -> None:
         self.counts[counter] += amount
+
+    def tally(self, counter: str) -> Any:
+        return _FakeTally(self.counts, counter)
 
     def print_line(self, line: str, file: str | None = None) -> None:
         self.printed.append(line)
