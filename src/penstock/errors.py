@@ -12,6 +12,7 @@
     │   └── StreamsStoppedException
     ├── ProcessingFailedException     a record that could not be processed, and where
     ├── SerializationException        bytes and values that do not fit together
+    ├── NotSentException              a result that the log would refuse: too large, no such topic
     ├── WrongSerdeException           a node whose serdes are not made for what it gets
     ├── ProcessorStateException       a store that cannot be read or written
     ├── TaskCorruptedException
@@ -44,6 +45,10 @@ class ConfigException(StreamsException):
 
 class SerializationException(StreamsException):
     """Bytes that cannot be read, or a value that cannot be written, by a serde."""
+
+
+class NotSentException(StreamsException):
+    """A result that the log would refuse; the production handler is asked about it."""
 
 
 class WrongSerdeException(StreamsException):

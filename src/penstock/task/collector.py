@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from penstock.errors import StreamsException
+from penstock.errors import NotSentException, StreamsException
 from penstock.handlers import ProducedRecord, SerializationExceptionOrigin
 from penstock.partitioning import partition_of
 from penstock.processors.base import Forward
 from penstock.record import Current, Headers, RecordContext
 from penstock.serdes import Serde
 from penstock.task.failures import Failures
+from penstock.task.runtime import no_limit
 from penstock.topology.nodes import Partitioner, SinkNode
 from penstock.windowed_serdes import WindowedSerde
 
@@ -22,12 +23,16 @@ class Collector:
     `partitions_of` knows how many partitions a topic has; a topic it does not know is refused.
     """
 
-    def __init__(self, current: Current, partitions_of: Callable[[str], int | None]) -> None:
+    def __init__(
+        self, current: Current, partitions_of: Callable[[str], int | None],
+        max_record_bytes: Callable[[str], int | None] = no_limit,
+    ) -> None:
         #: Each as `Output` has it; plain tuples, because there are many.
         self.outputs: list[tuple[Any, ...]] = []
         self.null_keys_sent = 0
         self._current = current
         self._partitions_of = partitions_of
+        self._max_record_bytes = max_record_bytes
 
     def send_raw(self, record: ProducedRecord) -> None:
         """A record that is bytes already (dead letter queues)."""
@@ -50,11 +55,12 @@ class Collector:
             )
             single = self._partitions_of(topic) == 1
             if node.partitioner is None and (single or not isinstance(key_serde, WindowedSerde)):
-                return self._plain_sink(node.name, topic, key_serde, value_serde, failures)
+                return self._plain_sink(node.name, topic, (key_serde, value_serde), failures)
         encode = _encoder(node.name, key_serde, value_serde, failures)
         partitions = self._partitioning(node, key_serde, drop)
         choose: Any = node.topic if topic is None else None
-        current, outputs = self._current, self.outputs
+        current = self._current
+        append = self._checked_append(node.name, failures)
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             target = topic
@@ -75,23 +81,20 @@ class Collector:
                 if encoded is None:
                     return
                 raw_key, raw_value = encoded
-                if partition is None:
-                    partition = self._default_partition(target, raw_key)
                 current.sent = True
-                outputs.append((target, partition, raw_key, raw_value, timestamp, headers))
+                append(target, partition, raw_key, raw_value, timestamp, headers)
 
         return process
 
     def _plain_sink(
-        self, name: str, topic: str, key_serde: Serde[Any], value_serde: Serde[Any],
-        failures: Failures,
+        self, name: str, topic: str, serdes: tuple[Serde[Any], Serde[Any]], failures: Failures
     ) -> Forward:
         """The common case: a fixed topic, partitioned by the bytes of the key."""
-        write_key, write_value = key_serde.writer, value_serde.writer
-        encode = _encoder(name, key_serde, value_serde, failures)
+        write_key, write_value = serdes[0].writer, serdes[1].writer
+        encode = _encoder(name, *serdes, failures)
         current, append = self._current, self.outputs.append
-        default_partition = self._default_partition
-        single = self._partitions_of(topic) == 1
+        append_checked = self._checked_append(name, failures)
+        unchecked = self._partitions_of(topic) == 1 and self._max_record_bytes(topic) is None
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             # What fails here is done again with care, so that the handler hears the real reason.
@@ -104,10 +107,34 @@ class Collector:
                     return
                 raw_key, raw_value = encoded
             current.sent = True
-            partition = 0 if single else default_partition(topic, raw_key)
-            append((topic, partition, raw_key, raw_value, timestamp, headers))
+            if unchecked:
+                append((topic, 0, raw_key, raw_value, timestamp, headers))
+            else:
+                append_checked(topic, None, raw_key, raw_value, timestamp, headers)
 
         return process
+
+    def _checked_append(self, name: str, failures: Failures) -> Callable[..., None]:
+        """Adds a record that the log will take; about others the production handler is asked."""
+        append, max_record_bytes = self.outputs.append, self._max_record_bytes
+
+        def checked(
+            topic: str, partition: int | None, key: bytes | None, value: bytes | None,
+            timestamp: int, headers: Headers,
+        ) -> None:
+            try:
+                if partition is None:
+                    partition = self._default_partition(topic, key)
+                limit = max_record_bytes(topic)
+                if limit is not None:
+                    _refuse_large(topic, limit, key, value, headers)
+            except NotSentException as error:
+                record = ProducedRecord(topic, partition, timestamp, key, value, headers)
+                failures.not_sent(name, record, error)
+                return
+            append((topic, partition, key, value, timestamp, headers))
+
+        return checked
 
     def _partitioning(
         self, node: SinkNode, key_serde: Serde[Any], drop: Callable[[str], None]
@@ -152,7 +179,7 @@ class Collector:
     def _count(self, topic: str) -> int:
         count = self._partitions_of(topic)
         if not count:
-            raise StreamsException(
+            raise NotSentException(
                 f"Could not get partition information for topic {topic}. "
                 "This can happen if the topic does not exist."
             )
@@ -164,6 +191,18 @@ class Collector:
             self.null_keys_sent += 1
             return (self.null_keys_sent - 1) % count
         return partition_of(raw_key, count) if count > 1 else 0
+
+
+def _refuse_large(
+    topic: str, limit: int, key: bytes | None, value: bytes | None, headers: Headers
+) -> None:
+    size = len(key or b"") + len(value or b"")
+    size += sum(len(name) + len(content or b"") for name, content in headers)
+    if size > limit:
+        raise NotSentException(
+            f"A record for topic {topic} has {size} bytes; the topic takes at most {limit} "
+            "(max.message.bytes)."
+        )
 
 
 def _encoder(

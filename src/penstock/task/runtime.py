@@ -21,6 +21,10 @@ def one_partition(topic: str) -> int:
     return 1
 
 
+def no_limit(topic: str) -> None:
+    """Records of every topic may be as large as they like."""
+
+
 def thread_cache(config: StreamsConfig) -> RecordCache:
     """The record cache of one thread: its part of the configured size."""
     return RecordCache(config.statestore_cache_max_bytes // config.num_stream_threads)
@@ -36,6 +40,8 @@ class Environment:
 
     #: How many partitions a topic has, None if there is no such topic.
     partitions_of: Callable[[str], int | None] = one_partition
+    #: How large a record of a topic may be (key, value and headers); None: as large as it likes.
+    max_record_bytes: Callable[[str], int | None] = no_limit
     #: Where the rows of a store rest.
     open_inner: OpenInner = memory
     global_stores: dict[str, Any] = field(default_factory=dict)

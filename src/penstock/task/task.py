@@ -53,7 +53,9 @@ class Task:
         self.task_id = task_id
         changelogs = {store.name: store.changelog for store in blueprint.stores}
         self.runtime = Runtime(blueprint.config, task_id, environment, state, changelogs)
-        self._collector = Collector(self.runtime.current, environment.partitions_of)
+        self._collector = Collector(
+            self.runtime.current, environment.partitions_of, environment.max_record_bytes
+        )
         self._collector.null_keys_sent = state.null_keys_sent
         self._failures = Failures(
             blueprint.config, task_id, self.runtime.current, self._collector.send_raw,

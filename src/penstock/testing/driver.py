@@ -47,6 +47,11 @@ class TopologyTestDriver(StoreAccess):
         batch_size: int | None = None,
         show_printed: bool = True,
     ) -> None:
+        if not isinstance(topology, Topology):
+            raise TypeError(
+                f"TopologyTestDriver takes a Topology, not a {type(topology).__name__}. "
+                "A StreamsBuilder gives one with build()."
+            )
         if batch_size is not None and batch_size < 1:
             raise ValueError(f"A batch has at least one record, not {batch_size}.")
         self._config = config or topology.config or StreamsConfig(application_id="test")

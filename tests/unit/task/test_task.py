@@ -280,3 +280,33 @@ def test_lru_stores_keep_the_newest_keys() -> None:
     task = task_of(topology_of(say))
     task.run({("a", 0): records(("x", 1), ("y", 2), ("z", 3))})
     assert [key for key, _ in task.runtime.stores["lru"].all()] == ["y", "z"]
+
+
+def large_and_small(builder: StreamsBuilder) -> None:
+    builder.stream("a").to("out")
+
+
+def test_a_record_that_the_log_would_refuse_fails_the_batch() -> None:
+    task = task_of(topology_of(large_and_small), max_record_bytes=lambda topic: 10)
+    result = task.run({("a", 0): records(("small", 1), ("x" * 100, 2))})
+    assert result.failure is not None
+    assert "max.message.bytes" in str(result.failure)
+
+
+def test_the_production_handler_may_leave_out_what_the_log_would_refuse() -> None:
+    config = StreamsConfig(
+        application_id="app", default_key_serde=STRING, default_value_serde=STRING,
+        production_exception_handler="continue",
+    )
+    blueprint = Blueprint.of(topology_of(large_and_small), config)
+    for refusing in (
+        Environment(max_record_bytes=lambda topic: 10),
+        Environment(partitions_of=lambda topic: None),
+    ):
+        task = Task(blueprint, TaskId(0, 0), refusing)
+        task.start()
+        task.subscribe("KSTREAM-SOURCE-0000000000", "a", 0)
+        result = task.run({("a", 0): records(("small", 1), ("x" * 100, 2))})
+        sent = [] if refusing.partitions_of("out") is None else ["small"]
+        assert (result.failure, values(result)) == (None, sent)
+        assert result.counters["dropped-records-total"] == 2 - len(sent)
