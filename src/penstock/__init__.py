@@ -13,128 +13,222 @@ Reading order, along the way of a record:
     cli/         the command line
 """
 
-from penstock.config import StreamsConfig, TopologyConfig
-from penstock.dsl.branched import BranchedKStream
-from penstock.dsl.builder import StreamsBuilder
-from penstock.dsl.cogrouped import (
-    CogroupedKStream,
-    SessionWindowedCogroupedKStream,
-    TimeWindowedCogroupedKStream,
-)
-from penstock.dsl.grouped import KGroupedStream, KGroupedTable
-from penstock.dsl.options import (
-    Branched,
-    BufferConfig,
-    Materialized,
-    Printed,
-    StoreType,
-    Suppressed,
-)
-from penstock.dsl.stream import KStream
-from penstock.dsl.table import GlobalKTable, KTable
-from penstock.dsl.windowed import SessionWindowedKStream, TimeWindowedKStream
-from penstock.errors import (
-    ConfigException,
-    InvalidStateStoreException,
-    ProcessingFailedException,
-    ProcessorStateException,
-    SerializationException,
-    StreamsException,
-    TopologyException,
-    UnknownStateStoreException,
-)
-from penstock.handlers import (
-    DefaultProductionExceptionHandler,
-    DeserializationExceptionHandler,
-    ErrorHandlerContext,
-    LogAndContinueExceptionHandler,
-    LogAndContinueProcessingExceptionHandler,
-    LogAndContinueProductionExceptionHandler,
-    LogAndFailExceptionHandler,
-    LogAndFailProcessingExceptionHandler,
-    ProcessingExceptionHandler,
-    ProducedRecord,
-    ProductionExceptionHandler,
-    Response,
-    SerializationExceptionOrigin,
-)
-from penstock.processors.api import (
-    Cancellable,
-    ContextualFixedKeyProcessor,
-    ContextualProcessor,
-    FixedKeyProcessor,
-    Processor,
-    ProcessorContext,
-    ProcessorWrapper,
-    PunctuationType,
-    ValueTransformer,
-)
-from penstock.record import (
-    Change,
-    FixedKeyRecord,
-    Headers,
-    Record,
-    RecordContext,
-    RecordMetadata,
-    TaskId,
-    ValueAndTimestamp,
-)
-from penstock.serde import Serde
-from penstock.serdes import Serdes
-from penstock.stores.base import StateStore
-from penstock.stores.builder import StoreBuilder
-from penstock.stores.dsl_suppliers import (
-    BuiltInDslStoreSuppliers,
-    DslKeyValueParams,
-    DslSessionParams,
-    DslStoreFormat,
-    DslStoreSuppliers,
-    DslWindowParams,
-)
-from penstock.stores.iterators import StoreIterator
-from penstock.stores.key_value import (
-    KeyValueStore,
-    TimestampedKeyValueStore,
-    TimestampedKeyValueStoreWithHeaders,
-)
-from penstock.stores.session import SessionStore, SessionStoreWithHeaders
-from penstock.stores.stores import Stores
-from penstock.stores.values import (
-    AggregationWithHeaders,
-    ValueTimestampHeaders,
-    VersionedRecord,
-)
-from penstock.stores.versioned import VersionedKeyValueStore
-from penstock.stores.window import (
-    TimestampedWindowStore,
-    TimestampedWindowStoreWithHeaders,
-    WindowStore,
-)
-from penstock.timestamps import (
-    ConsumedRecord,
-    FailOnInvalidTimestamp,
-    LogAndSkipOnInvalidTimestamp,
-    TimestampExtractor,
-    UsePartitionTimeOnInvalidTimestamp,
-    WallclockTimestampExtractor,
-)
-from penstock.topology.describe import TopologyDescription
-from penstock.topology.nodes import Partitioner, TopicNameExtractor
-from penstock.topology.offset_reset import AutoOffsetReset
-from penstock.topology.topology import Topology
-from penstock.windowed_serdes import WindowedSerdes
-from penstock.windows import (
-    EmitStrategy,
-    JoinWindows,
-    SessionWindow,
-    SessionWindows,
-    SlidingWindows,
-    TimeWindows,
-    UnlimitedWindows,
-    Window,
-    Windowed,
-    Windows,
-)
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from penstock.config import StreamsConfig, TopologyConfig
+    from penstock.dsl.branched import BranchedKStream
+    from penstock.dsl.builder import StreamsBuilder
+    from penstock.dsl.cogrouped import (
+        CogroupedKStream,
+        SessionWindowedCogroupedKStream,
+        TimeWindowedCogroupedKStream,
+    )
+    from penstock.dsl.grouped import KGroupedStream, KGroupedTable
+    from penstock.dsl.options import (
+        Branched,
+        BufferConfig,
+        Materialized,
+        Printed,
+        StoreType,
+        Suppressed,
+    )
+    from penstock.dsl.stream import KStream
+    from penstock.dsl.table import GlobalKTable, KTable
+    from penstock.dsl.windowed import SessionWindowedKStream, TimeWindowedKStream
+    from penstock.errors import (
+        ConfigException,
+        InvalidStateStoreException,
+        ProcessingFailedException,
+        ProcessorStateException,
+        SerializationException,
+        StreamsException,
+        TopologyException,
+        UnknownStateStoreException,
+    )
+    from penstock.handlers import (
+        DefaultProductionExceptionHandler,
+        DeserializationExceptionHandler,
+        ErrorHandlerContext,
+        LogAndContinueExceptionHandler,
+        LogAndContinueProcessingExceptionHandler,
+        LogAndContinueProductionExceptionHandler,
+        LogAndFailExceptionHandler,
+        LogAndFailProcessingExceptionHandler,
+        ProcessingExceptionHandler,
+        ProducedRecord,
+        ProductionExceptionHandler,
+        Response,
+        SerializationExceptionOrigin,
+    )
+    from penstock.processors.api import (
+        Cancellable,
+        ContextualFixedKeyProcessor,
+        ContextualProcessor,
+        FixedKeyProcessor,
+        Processor,
+        ProcessorContext,
+        ProcessorWrapper,
+        PunctuationType,
+        ValueTransformer,
+    )
+    from penstock.record import (
+        Change,
+        FixedKeyRecord,
+        Headers,
+        Record,
+        RecordContext,
+        RecordMetadata,
+        TaskId,
+        ValueAndTimestamp,
+    )
+    from penstock.serde import Serde
+    from penstock.serdes import Serdes
+    from penstock.stores.base import StateStore
+    from penstock.stores.builder import StoreBuilder
+    from penstock.stores.dsl_suppliers import (
+        BuiltInDslStoreSuppliers,
+        DslKeyValueParams,
+        DslSessionParams,
+        DslStoreFormat,
+        DslStoreSuppliers,
+        DslWindowParams,
+    )
+    from penstock.stores.iterators import StoreIterator
+    from penstock.stores.key_value import (
+        KeyValueStore,
+        TimestampedKeyValueStore,
+        TimestampedKeyValueStoreWithHeaders,
+    )
+    from penstock.stores.session import SessionStore, SessionStoreWithHeaders
+    from penstock.stores.stores import Stores
+    from penstock.stores.values import (
+        AggregationWithHeaders,
+        ValueTimestampHeaders,
+        VersionedRecord,
+    )
+    from penstock.stores.versioned import VersionedKeyValueStore
+    from penstock.stores.window import (
+        TimestampedWindowStore,
+        TimestampedWindowStoreWithHeaders,
+        WindowStore,
+    )
+    from penstock.timestamps import (
+        ConsumedRecord,
+        FailOnInvalidTimestamp,
+        LogAndSkipOnInvalidTimestamp,
+        TimestampExtractor,
+        UsePartitionTimeOnInvalidTimestamp,
+        WallclockTimestampExtractor,
+    )
+    from penstock.topology.describe import TopologyDescription
+    from penstock.topology.nodes import Partitioner, TopicNameExtractor
+    from penstock.topology.offset_reset import AutoOffsetReset
+    from penstock.topology.topology import Topology
+    from penstock.windowed_serdes import WindowedSerdes
+    from penstock.windows import (
+        EmitStrategy,
+        JoinWindows,
+        SessionWindow,
+        SessionWindows,
+        SlidingWindows,
+        TimeWindows,
+        UnlimitedWindows,
+        Window,
+        Windowed,
+        Windows,
+    )
+
+#: Where the public names live. They are imported when they are first asked for, so that whoever
+#: needs little of the package, the command line for one, starts quickly.
+_HOMES = {
+    "penstock.config": ("StreamsConfig", "TopologyConfig"),
+    "penstock.dsl.branched": ("BranchedKStream",),
+    "penstock.dsl.builder": ("StreamsBuilder",),
+    "penstock.dsl.cogrouped": (
+        "CogroupedKStream", "SessionWindowedCogroupedKStream", "TimeWindowedCogroupedKStream",
+    ),
+    "penstock.dsl.grouped": ("KGroupedStream", "KGroupedTable"),
+    "penstock.dsl.options": (
+        "Branched", "BufferConfig", "Materialized", "Printed", "StoreType", "Suppressed",
+    ),
+    "penstock.dsl.stream": ("KStream",),
+    "penstock.dsl.table": ("GlobalKTable", "KTable"),
+    "penstock.dsl.windowed": ("SessionWindowedKStream", "TimeWindowedKStream"),
+    "penstock.errors": (
+        "ConfigException", "InvalidStateStoreException", "ProcessingFailedException",
+        "ProcessorStateException", "SerializationException", "StreamsException",
+        "TopologyException", "UnknownStateStoreException",
+    ),
+    "penstock.handlers": (
+        "DefaultProductionExceptionHandler", "DeserializationExceptionHandler",
+        "ErrorHandlerContext", "LogAndContinueExceptionHandler",
+        "LogAndContinueProcessingExceptionHandler", "LogAndContinueProductionExceptionHandler",
+        "LogAndFailExceptionHandler", "LogAndFailProcessingExceptionHandler",
+        "ProcessingExceptionHandler", "ProducedRecord", "ProductionExceptionHandler", "Response",
+        "SerializationExceptionOrigin",
+    ),
+    "penstock.processors.api": (
+        "Cancellable", "ContextualFixedKeyProcessor", "ContextualProcessor", "FixedKeyProcessor",
+        "Processor", "ProcessorContext", "ProcessorWrapper", "PunctuationType",
+        "ValueTransformer",
+    ),
+    "penstock.record": (
+        "Change", "FixedKeyRecord", "Headers", "Record", "RecordContext", "RecordMetadata",
+        "TaskId", "ValueAndTimestamp",
+    ),
+    "penstock.serde": ("Serde",),
+    "penstock.serdes": ("Serdes",),
+    "penstock.stores.base": ("StateStore",),
+    "penstock.stores.builder": ("StoreBuilder",),
+    "penstock.stores.dsl_suppliers": (
+        "BuiltInDslStoreSuppliers", "DslKeyValueParams", "DslSessionParams", "DslStoreFormat",
+        "DslStoreSuppliers", "DslWindowParams",
+    ),
+    "penstock.stores.iterators": ("StoreIterator",),
+    "penstock.stores.key_value": (
+        "KeyValueStore", "TimestampedKeyValueStore", "TimestampedKeyValueStoreWithHeaders",
+    ),
+    "penstock.stores.session": ("SessionStore", "SessionStoreWithHeaders"),
+    "penstock.stores.stores": ("Stores",),
+    "penstock.stores.values": (
+        "AggregationWithHeaders", "ValueTimestampHeaders", "VersionedRecord",
+    ),
+    "penstock.stores.versioned": ("VersionedKeyValueStore",),
+    "penstock.stores.window": (
+        "TimestampedWindowStore", "TimestampedWindowStoreWithHeaders", "WindowStore",
+    ),
+    "penstock.timestamps": (
+        "ConsumedRecord", "FailOnInvalidTimestamp", "LogAndSkipOnInvalidTimestamp",
+        "TimestampExtractor", "UsePartitionTimeOnInvalidTimestamp", "WallclockTimestampExtractor",
+    ),
+    "penstock.topology.describe": ("TopologyDescription",),
+    "penstock.topology.nodes": ("Partitioner", "TopicNameExtractor"),
+    "penstock.topology.offset_reset": ("AutoOffsetReset",),
+    "penstock.topology.topology": ("Topology",),
+    "penstock.windowed_serdes": ("WindowedSerdes",),
+    "penstock.windows": (
+        "EmitStrategy", "JoinWindows", "SessionWindow", "SessionWindows", "SlidingWindows",
+        "TimeWindows", "UnlimitedWindows", "Window", "Windowed", "Windows",
+    ),
+}
+_HOME = {name: module for module, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module 'penstock' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(home), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME})
+
 
 __all__ = [
     "AggregationWithHeaders",

@@ -14,6 +14,7 @@
     shapes.py    what `consume` writes
     groups.py    groups list, describe, reset-offsets, delete
     describe.py  the description of a topology
+    topologies.py  finds the topology that a text names
 
 A command's module has one function, `add`, which adds it to the parser. A command itself is a
 function of the arguments and the terminal; what it cannot do it raises.

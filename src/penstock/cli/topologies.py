@@ -1,0 +1,160 @@
+"""Finds the topology that a text names, in a file or a module."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import sys
+import traceback
+from types import ModuleType
+from typing import Any
+
+from penstock.cli.errors import CommandFailed
+from penstock.dsl.builder import StreamsBuilder
+from penstock.topology.describe import DescribedNode, Processor, Sink, Source, TopologyDescription
+from penstock.topology.topology import Topology
+
+#: Looked for in a module when no name is given, in this order.
+USUAL_NAMES = ("topology", "build_topology", "builder", "build", "app")
+
+
+def load_topology(target: str) -> Topology:
+    """The topology that a text names."""
+    where, name = _split(target)
+    module = _imported(where)
+    found = _found(module, where, name)
+    if callable(found) and not isinstance(found, Topology | StreamsBuilder):
+        found = _called(found, f"{name or found.__name__}() of '{where}'")
+    if isinstance(found, StreamsBuilder):
+        found = found.build()
+    if not isinstance(found, Topology):
+        raise CommandFailed(
+            f"'{target}' is no topology but a {type(found).__name__}. "
+            "Name a Topology, a StreamsBuilder, or a function that makes one."
+        )
+    return found
+
+
+def _split(target: str) -> tuple[str, str | None]:
+    where, colon, name = target.rpartition(":")
+    # The colon of a drive is no separator, and a file may be named as it likes.
+    if not colon or not name.replace(".", "_").isidentifier() or os.path.exists(target):
+        return target, None
+    return where, name
+
+
+def _imported(where: str) -> ModuleType:
+    if not where.endswith(".py") and os.sep not in where:
+        return _imported_module(where)
+    if not os.path.isfile(where):
+        raise CommandFailed(f"No file '{where}'.")
+    folder, file = os.path.split(os.path.abspath(where))
+    # As `python app.py` would have it, so that its neighbours can be imported.
+    sys.path.insert(0, folder)
+    spec = importlib.util.spec_from_file_location(file.removesuffix(".py"), where)
+    if spec is None or spec.loader is None:
+        raise CommandFailed(f"'{where}' is no file of Python.")
+    module = importlib.util.module_from_spec(spec)
+    # A file may be called like a module that penstock needs; that one must stay.
+    sys.modules.setdefault(spec.name, module)
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        raise _failed(f"'{where}'", error) from error
+    return module
+
+
+def _imported_module(name: str) -> ModuleType:
+    sys.path.insert(0, os.getcwd())
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
+            raise CommandFailed(f"No module '{name}' here or among the installed ones.") from error
+        raise _failed(f"'{name}'", error) from error
+    except (Exception, SystemExit) as error:
+        raise _failed(f"'{name}'", error) from error
+
+
+def _found(module: ModuleType, where: str, name: str | None) -> Any:
+    if name is not None:
+        found: Any = module
+        for part in name.split("."):
+            if not hasattr(found, part):
+                raise CommandFailed(f"No '{name}' in '{where}'. {_candidates_text(module)}")
+            found = getattr(found, part)
+        return found
+    for usual in USUAL_NAMES:
+        found = getattr(module, usual, None)
+        if isinstance(found, Topology | StreamsBuilder) or (
+            callable(found) and not isinstance(found, type)
+        ):
+            return found
+    candidates = _candidates(module)
+    if len(candidates) != 1:
+        raise CommandFailed(
+            f"Which topology of '{where}'? Name it: {where}:NAME. {_candidates_text(module)}"
+        )
+    return getattr(module, candidates[0])
+
+
+def _candidates(module: ModuleType) -> list[str]:
+    """Names that are, or say that they make, a topology."""
+    names = []
+    for name, member in vars(module).items():
+        if isinstance(member, Topology | StreamsBuilder):
+            names.append(name)
+        elif getattr(member, "__module__", None) == module.__name__ and callable(member):
+            answers = getattr(member, "__annotations__", {}).get("return")
+            if answers in (Topology, StreamsBuilder, "Topology", "StreamsBuilder"):
+                names.append(name)
+    return names
+
+
+def _candidates_text(module: ModuleType) -> str:
+    return f"Topologies: {', '.join(_candidates(module)) or 'none'}."
+
+
+def _called(function: Any, what: str) -> Any:
+    try:
+        return function()
+    except Exception as error:
+        raise _failed(what, error) from error
+
+
+def _failed(what: str, error: BaseException) -> CommandFailed:
+    """What the user's own code raised, and where."""
+    frames = [
+        frame for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith("<") and os.path.dirname(__file__) not in frame.filename
+    ]
+    place = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
+    return CommandFailed(f"{what} failed with {type(error).__name__}: {error}{place}")
+
+
+def as_json(description: TopologyDescription) -> dict[str, object]:
+    return {
+        "subtopologies": [
+            {"id": part.id, "nodes": [_node(node) for node in part.nodes]}
+            for part in description.subtopologies
+        ],
+        "global_stores": [
+            {"id": store.id, "source": _node(store.source), "processor": _node(store.processor)}
+            for store in description.global_stores
+        ],
+    }
+
+
+def _node(node: DescribedNode) -> dict[str, object]:
+    row: dict[str, object] = {"name": node.name, "kind": type(node).__name__.lower()}
+    if isinstance(node, Source):
+        row["topics"] = None if node.topic_set is None else list(node.topic_set)
+        row["topic_pattern"] = None if node.topic_pattern is None else node.topic_pattern.pattern
+    elif isinstance(node, Processor):
+        row["stores"] = list(node.stores)
+    elif isinstance(node, Sink):
+        row["topic"] = node.topic
+    row["predecessors"] = list(node.predecessors)
+    row["successors"] = list(node.successors)
+    return row
