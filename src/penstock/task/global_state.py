@@ -42,7 +42,8 @@ class GlobalState:
             runtime.stores[name].init(runtime)
         self.stores = runtime.stores
         collector = Collector(runtime.current, runtime.environment.partitions_of)
-        failures = Failures(config, GLOBAL_TASK, runtime.current, collector.send_raw, runtime.drop)
+        failing = config.with_(processing_exception_handler="fail")
+        failures = Failures(failing, GLOBAL_TASK, runtime.current, collector.send_raw, runtime.drop)
         sources = assemble(blueprint, runtime, collector, failures)
         for _, action in runtime.starts:
             action()
