@@ -238,13 +238,39 @@ class Branch:
 
 
 @dataclass(frozen=True, slots=True)
-class PassThrough:
+class PassThrough(PlainOperator):
     """Passes everything on: merge, the children of a branch, the result of a cogroup."""
 
     forwards_the_same = True
 
-    def attach(self, node: NodeContext, forward: Forward) -> Forward:
+    def attach(
+        self, node: NodeContext, forward: Forward, failed: Failed = raise_it
+    ) -> Forward:
         return forward
+
+
+@dataclass(frozen=True, slots=True)
+class NullKeyFilter(PlainOperator):
+    """Stands before a topic that brings equal keys together: records without a key need not go.
+
+    Unless a join behind the topic wants to see them: then it does not drop any.
+    """
+
+    forwards_the_same = True
+
+    drops: bool
+
+    def attach(
+        self, node: NodeContext, forward: Forward, failed: Failed = raise_it
+    ) -> Forward:
+        if not self.drops:
+            return forward
+
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            if key is not None:
+                forward(key, value, timestamp, headers)
+
+        return process
 
 
 def _iterable(node: NodeContext, values: Iterable[Any] | None) -> Iterable[Any]:

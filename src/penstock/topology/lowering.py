@@ -16,7 +16,7 @@ from penstock.config import StreamsConfig
 from penstock.errors import TopologyException
 from penstock.processors.base import ValueGetterSupplier
 from penstock.processors.outer_join_store import OuterJoinShared
-from penstock.processors.stateless import Filter, PassThrough
+from penstock.processors.stateless import NullKeyFilter, PassThrough
 from penstock.processors.stream_joins import StreamJoinWindow, StreamSelfJoin, StreamStreamJoin
 from penstock.processors.stream_table_join import StreamGlobalTableJoin
 from penstock.processors.stream_table_join import StreamTableJoin as StreamTableJoinOperator
@@ -209,8 +209,8 @@ class _Lowering:
     @write.register
     def _(self, node: Repartition) -> None:
         self._topology.add_internal_topic(InternalTopic(node.topic, node.partitions))
-        keep = _has_key if node.drops_null_keys else _always
-        self._processor(node.null_key_filter, Filter(keep), self._parents(node))
+        null_keys = NullKeyFilter(node.drops_null_keys)
+        self._processor(node.null_key_filter, null_keys, self._parents(node))
         self._topology.add_node(
             SinkNode(
                 node.sink, node.topic, (node.null_key_filter,), node.key, node.value,
@@ -397,10 +397,3 @@ def _shared(node: StreamJoin, defaults: Any) -> OuterJoinShared | None:
         node.shared_store.name, defaults.key(key), defaults.value(left), defaults.value(right)
     )
 
-
-def _has_key(key: Any, value: Any) -> bool:
-    return key is not None
-
-
-def _always(key: Any, value: Any) -> bool:
-    return True

@@ -13,14 +13,14 @@ from typing import Any
 
 from penstock.errors import StreamsException, TopologyException
 from penstock.processors.base import Forward, NodeContext, Operator
-from penstock.processors.stateless import Filter, FlatMapValues, MapValues, Peek
+from penstock.processors.stateless import Filter, FlatMapValues, MapValues, NullKeyFilter, Peek
 from penstock.processors.user import UserProcessor, brought_stores
 from penstock.record import FixedKeyRecord, Headers, Record
 from penstock.topology.deferred import Defaults, Deferred, resolved
 from penstock.topology.nodes import ProcessorNode
 
 #: Kafka makes these of fixed-key processors.
-_FIXED_KEY = (Filter, MapValues, FlatMapValues, Peek)
+_FIXED_KEY = (Filter, NullKeyFilter, MapValues, FlatMapValues, Peek)
 
 
 def wrapped(wrapper: Any, node: ProcessorNode) -> tuple[ProcessorNode, tuple[Any, ...]]:
