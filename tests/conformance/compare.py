@@ -56,19 +56,12 @@ def first_difference(case: Case, answer: Answer, parts: tuple[str, ...] = EVERYT
     if wrong is not None and ("error" in parts or answer.exception is not None):
         return wrong
     for part in parts:
-        if part == "error" or (part == "describe" and _refused_earlier(expect, answer)):
+        if part == "error":
             continue
         difference = _COMPARERS.get(part, _plain)(expect.get(part), answer.found.get(part), part)
         if difference is not None:
             return difference
     return None
-
-
-def _refused_earlier(expect: dict[str, Any], answer: Answer) -> bool:
-    """Whether Kafka Streams built and described a topology that it then could not start, while
-    penstock did not build it."""
-    error = expect.get("error") or {}
-    return error.get("step") == "(driver)" and not answer.found.get("describe")
 
 
 def java_names(error: BaseException) -> frozenset[str]:
