@@ -31,6 +31,9 @@ class Serde(Generic[T]):
     fixed_size: int | None = None
     #: The serde of the parts, for those that wrap another one.
     inner: Serde[Any] | None = None
+    #: True if what it reads is made of dicts, lists, texts, numbers, booleans and None only, and
+    #: equal in every way to what was written, if that was made of these.
+    plain_json: bool = False
     #: Makes the serde again in another process: pickled in place of functions.
     recipe: tuple[Callable[..., Serde[Any]], tuple[Any, ...]] | None = None
 

@@ -12,6 +12,7 @@ from typing import Any, TypeVar, overload
 from penstock.change_serde import ChangeSerde, changed
 from penstock.errors import SerializationException
 from penstock.json_form import json_functions
+from penstock.native import core
 from penstock.serde import Serde, WrappingSerde, unreadable, wrong_type
 from penstock.windowed_serdes import WindowedSerde, WindowedSerdes
 
@@ -155,6 +156,9 @@ _INTEGER: Serde[int] = _number("integer", ">i", int)
 _SHORT: Serde[int] = _number("short", ">h", int)
 _FLOAT: Serde[float] = _number("float", ">f", float)
 _DOUBLE: Serde[float] = _number("double", ">d", float)
+if core is not None:
+    _LONG.made_fast(core.write_long, core.read_long)
+    _DOUBLE.made_fast(core.write_double, core.read_double)
 _BOOLEAN: Serde[bool] = _built_in("boolean", _boolean_serialize, _boolean_deserialize)
 _UUID: Serde[uuids.UUID] = _built_in("uuid", _uuid_serialize, _uuid_deserialize, 36)
 _BYTES: Serde[bytes] = _built_in("bytes", _bytes_serialize, _bytes_deserialize)
@@ -231,6 +235,7 @@ def _json_of(of: Any, sort_keys: bool) -> Serde[Any]:
     name = "json" if of is None else f"json({getattr(of, '__name__', of)})"
     serde: Serde[Any] = Serde(serialize, deserialize, name)
     serde.recipe = (_json_of, (of, sort_keys))
+    serde.plain_json = of is None and not sort_keys
     return serde.made_fast(*fast)
 
 

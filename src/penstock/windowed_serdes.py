@@ -10,6 +10,7 @@ import struct
 from datetime import timedelta
 from typing import Any, TypeVar
 
+from penstock.native import core
 from penstock.serde import Serde, WrappingSerde, unreadable, wrong_type
 from penstock.windows import MAX_TIME_MS, SessionWindow, Window, Windowed, to_ms
 
@@ -55,7 +56,12 @@ def _time_windowed(inner: Serde[T], size_ms: int, changelog: bool) -> Serde[Wind
         return Windowed(read(data[:at]), Window(start, end))
 
     functions = (serialize, deserialize)
-    return WindowedSerde(functions, "time windows", inner, _time_windowed, size_ms, changelog)
+    serde: Serde[Windowed[T]] = WindowedSerde(
+        functions, "time windows", inner, _time_windowed, size_ms, changelog
+    )
+    if core is not None:
+        serde.made_fast(core.windowed_writer(inner.writer, Windowed, changelog), None)
+    return serde
 
 
 def _session_windowed(inner: Serde[T]) -> Serde[Windowed[T]]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.errors import StreamsException
+from penstock.native import core
 from penstock.processors.base import Forward, NodeContext
 from penstock.processors.forwarding import row_writer
 from penstock.processors.table_store import StoreGetter, TableStore
@@ -65,7 +66,10 @@ class StreamAggregate:
     def _attach_caching(self, store: Any, drop: Callable[[str], None]) -> Forward:
         """The same where the cache forwards: the row is changed, no more."""
         write_key, row_of = store.write_key, store.row_of
-        fold_row = store.fold_row(self.initializer, self.aggregator)
+        fold_row = store.fold_row(*native_forms(self.initializer, self.aggregator))
+        if core is not None:
+            native: Forward = core.keyed_fold(drop, write_key, row_of, fold_row)
+            return native
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             if key is None or value is None:
@@ -233,6 +237,19 @@ def count_down(key: Any, value: Any, count: int) -> int:
 def add_counts(key: Any, one: int, other: int) -> int:
     """The merger of a count over sessions."""
     return one + other
+
+
+#: The same functions in the native core. Operators, which are pickled, never have these.
+_NATIVE: dict[Callable[..., Any], Callable[..., Any]] = (
+    {} if core is None else {zero: core.zero, count_up: core.count_up}
+)
+
+
+def native_forms(
+    initializer: Initializer, aggregator: Aggregator
+) -> tuple[Initializer, Aggregator]:
+    """The two as a running task calls them."""
+    return _NATIVE.get(initializer, initializer), _NATIVE.get(aggregator, aggregator)
 
 
 def nothing() -> None:

@@ -65,6 +65,11 @@ class NodeContext(Protocol):
         """The wall clock of the batch."""
         ...
 
+    @property
+    def drops(self) -> int:
+        """How many records the task has dropped so far, in all its nodes and stores."""
+        ...
+
     def store(self, name: str) -> Any:
         """The store of that name; it must be connected to this node."""
         ...

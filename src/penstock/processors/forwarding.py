@@ -11,6 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from penstock.native import core
 from penstock.processors.base import Forward
 from penstock.processors.table_store import LATEST, NOT_PUT
 from penstock.record import Change, Headers
@@ -31,6 +32,10 @@ windowed_of: Callable[[tuple[Any, Window]], Windowed[Any]] = partial(tuple.__new
 
 def change_listener(forward: Forward) -> Callable[[Any, Any, Any, int, Headers], None]:
     """Forwards what a cache lets go as a change."""
+    if core is not None:
+        native: Callable[[Any, Any, Any, int, Headers], None]
+        native = core.change_listener(forward, Change)
+        return native
 
     def flushed(key: Any, new: Any, old: Any, timestamp: int, headers: Headers) -> None:
         forward(key, change_of((new, old, True)), timestamp, headers)

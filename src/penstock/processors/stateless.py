@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from penstock.native import core
 from penstock.processors.base import Failed, Forward, NodeContext, PlainOperator, raise_it
 from penstock.record import Headers
 
@@ -29,6 +30,9 @@ class Filter(PlainOperator):
         self, node: NodeContext, forward: Forward, failed: Failed = raise_it
     ) -> Forward:
         predicate, negate = self.predicate, self.negate
+        if core is not None:
+            native: Forward = core.filtering(predicate, forward, failed, negate)
+            return native
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             try:
@@ -72,6 +76,9 @@ class SelectKey(PlainOperator):
         self, node: NodeContext, forward: Forward, failed: Failed = raise_it
     ) -> Forward:
         selector = self.selector
+        if core is not None:
+            native: Forward = core.selecting_key(selector, forward, failed)
+            return native
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             try:
@@ -95,6 +102,9 @@ class MapValues(PlainOperator):
         self, node: NodeContext, forward: Forward, failed: Failed = raise_it
     ) -> Forward:
         mapper, with_key = self.mapper, self.with_key
+        if core is not None:
+            native: Forward = core.mapping_values(mapper, forward, failed, with_key)
+            return native
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             try:
@@ -265,6 +275,9 @@ class NullKeyFilter(PlainOperator):
     ) -> Forward:
         if not self.drops:
             return forward
+        if core is not None:
+            native: Forward = core.null_key_filter(forward)
+            return native
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             if key is not None:

@@ -31,11 +31,19 @@ class StreamJoinWindow:
     def attach(self, node: NodeContext, forward: Forward) -> Forward:
         """The function that processes a record in this task."""
         keep = node.store(self.store_name).keep
+        expired = node.tally("expired")
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             forward(key, value, timestamp, headers)
-            if key is not None:
+            if key is None:
+                return
+            if timestamp >= node.stream_time:
                 keep(key, value, timestamp, headers)
+                return
+            before = node.drops
+            keep(key, value, timestamp, headers)
+            # What the store refuses as too old, it drops.
+            expired.amount += node.drops - before
 
         return process
 
@@ -77,8 +85,8 @@ class StreamStreamJoin:
         before, after = self._reach()
         partners = node.store(self.other_store).partners
         combine = oriented(self.joiner, with_key=self.with_key, reverse=self.side == "right")
-        drop, count = node.drop, node.count
-        outer, unmatched = self.outer, f"unmatched-{self.side}"
+        drop, outer = node.drop, self.outer
+        all_matched, unmatched = node.tally("matched"), node.tally(f"unmatched-{self.side}")
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             if value is None or (key is None and not outer):
@@ -94,9 +102,11 @@ class StreamStreamJoin:
                         start if start > timestamp else timestamp, headers,
                     )
             if matched:
-                count("matched", matched)
-            elif outer:
-                count(unmatched)
+                all_matched.amount += matched
+                return
+            # In an inner join a partner may still come; then that one counts as matched.
+            unmatched.amount += 1
+            if outer:
                 forward(key, combine(key, value, None), timestamp, headers)
 
         return process

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.native import core
 from penstock.processors.base import Forward, NodeContext, ValueGetter, ValueGetterSupplier
 from penstock.processors.joining import Joiner, oriented
 from penstock.record import Headers, RecordContext
@@ -67,6 +68,11 @@ class StreamTableJoin:
         """The most common join, in one function."""
         left, drop, get, joiner = self.left, node.drop, getter.get, self.joiner
         matched, unmatched = node.tally("matched"), node.tally("unmatched-left")
+        if core is not None:
+            native: Forward = core.table_join(
+                get, joiner, forward, (drop, _NULL), (matched, unmatched), left
+            )
+            return native
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             if value is None or (key is None and not left):
@@ -89,12 +95,12 @@ class StreamTableJoin:
         current, drop, count, left = node.current, node.drop, node.count, self.left
 
         def emit(key: Any, value: Any, context: RecordContext) -> None:
-            before = current.context()
+            before = current.saved()
             current.set_context(context)
             try:
                 join(key, key, value, context.timestamp, context.headers)
             finally:
-                current.set_context(before)
+                current.restore(before)
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             if value is None or (key is None and not left):

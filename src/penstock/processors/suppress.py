@@ -44,13 +44,13 @@ class Suppress:
         def emit(key: Any, change: Change, context: RecordContext) -> None:
             if final and change.new is None:
                 return
-            before = current.context()
+            before = current.saved()
             current.set_context(context)
             try:
                 forward(key, change, context.timestamp, context.headers)
                 count("emitted")
             finally:
-                current.set_context(before)
+                current.restore(before)
 
         def process(key: Any, change: Change, timestamp: int, headers: Headers) -> None:
             seen.time = max(seen.time, timestamp)

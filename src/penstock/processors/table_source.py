@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.errors import StreamsException
+from penstock.native import core
 from penstock.processors.base import Failed, Forward, NodeContext, PlainOperator, raise_it
 from penstock.processors.forwarding import change_of, row_writer
 from penstock.processors.table_store import StoreGetter, TableStore
@@ -79,6 +80,10 @@ class ToStream(PlainOperator):
     def attach(
         self, node: NodeContext, forward: Forward, failed: Failed = raise_it
     ) -> Forward:
+        if core is not None:
+            native: Forward = core.new_value(forward)
+            return native
+
         def process(key: Any, change: Any, timestamp: int, headers: Headers) -> None:
             forward(key, change[0], timestamp, headers)
 

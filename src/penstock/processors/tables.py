@@ -230,12 +230,12 @@ class TransformValuesGetter:
 
         def transformed(key: Any, row: Row | None) -> Row | None:
             value, timestamp = (None, -1) if row is None else row
-            context = current.context()
+            before = current.saved()
             current.set_context(RecordContext(None, -1, -1, timestamp, NO_HEADERS))
             try:
                 new_value = transform(key, value)
             finally:
-                current.set_context(context)
+                current.restore(before)
             return None if new_value is None else (new_value, timestamp)
 
         return View(parent, transformed)

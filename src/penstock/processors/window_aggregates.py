@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.processors.aggregates import Aggregator, Initializer
+from penstock.native import core
+from penstock.processors.aggregates import Aggregator, Initializer, native_forms
 from penstock.processors.base import Forward, NodeContext
 from penstock.processors.emit_final import (
     ClosedRange,
@@ -87,12 +88,20 @@ class WindowAggregate:
 
     def _attach_caching(self, store: Any, node: NodeContext) -> Forward:
         """The same where the cache forwards: the rows are changed, no more."""
-        row_of = _row_maker(store)
-        fold_row = store.fold_row(self.initializer, self.aggregator)
+        fold_row = store.fold_row(*native_forms(self.initializer, self.aggregator))
         drop = node.drop
-        windows_of = windows_by_time(self.windows)
         grace = self.windows.grace_period_ms
         observed = observed_time(node)
+        interval = store.segment_interval_ms
+        if core is not None and interval is not None and type(self.windows) is TimeWindows:
+            windows = self.windows
+            native: Forward = core.window_fold(
+                drop, observed, (store.write_key, store.row_of, fold_row),
+                (windows.size_ms, windows.advance_ms, grace, interval),
+            )
+            return native
+        row_of = _row_maker(store)
+        windows_of = windows_by_time(self.windows)
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             if key is None:

@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from penstock.native import core
 from penstock.record import Current
-from penstock.stores.cache import UNKNOWN, Entry, RecordCache
+from penstock.stores.cache import Entry, RecordCache
 from penstock.stores.layouts import Layout, Ranges, Span, selector
 from penstock.stores.overlay import merged
 from penstock.stores.rows import KeyRange, Row, Rows
@@ -36,24 +37,19 @@ class CachedRows:
         self.below = rows
         self.current = current
         self.layout = layout
-        self.cache = cache.store(self._flush, 0 if layout is None else layout.cache_bytes)
+        self.cache = (
+            cache.store(self._flush, 0) if layout is None
+            else cache.store(self._flush, layout.cache_bytes, layout.time_at)
+        )
         self._listener: RowListener | None = None
         self._send_old = False
-        self._oldest = -1
-        self._newest = -1
-        if layout is None:
-            self.get = self._get_and_keep
-            self.put = self._put
-            self.put_typed = self.cache.put
-        else:
-            self.get = self._get
-            self.put = self._put_timed
-            self.put_typed = self._put_typed_timed
+        self.get = self._get_and_keep if layout is None else self._get
 
     get: Callable[[bytes], bytes | None]
-    put: Callable[[bytes, bytes | None], None]
-    #: The same with a typed value: row, stored or `PENDING`, its size, current, typed, timestamp.
-    put_typed: Callable[[bytes, Any, int, Current, Any, int], None]
+
+    def put(self, row: bytes, value: bytes | None) -> None:
+        """Write an entry on behalf of the current record; None deletes the row."""
+        self.cache.put(row, value, 0 if value is None else len(value), self.current)
 
     def set_listener(self, listener: RowListener, send_old: bool) -> None:
         """Who hears of what leaves the cache, and whether with old values."""
@@ -77,23 +73,6 @@ class CachedRows:
     def clear(self) -> None:
         """Forget the cache, changes included."""
         self.cache.clear()
-
-    def _put(self, row: bytes, value: bytes | None) -> None:
-        self.cache.put(row, value, 0 if value is None else len(value), self.current)
-
-    def _put_timed(self, row: bytes, value: bytes | None) -> None:
-        size = 0 if value is None else len(value)
-        self._put_typed_timed(row, value, size, self.current, UNKNOWN, -1)
-
-    def _put_typed_timed(
-        self, row: bytes, value: Any, size: int, current: Current, typed: Any, timestamp: int
-    ) -> None:
-        time = self.layout.time(row)  # type: ignore[union-attr]
-        if time > self._newest:
-            self._newest = time
-        if self._oldest < 0 or time < self._oldest:
-            self._oldest = time
-        self.cache.put(row, value, size, current, typed, timestamp)
 
     def _get(self, row: bytes) -> bytes | None:
         entry = self.cache.get(row)
@@ -129,33 +108,50 @@ class CachedRows:
 
     def _ranges(self, layout: Layout, span: Span) -> Ranges:
         # The cache does not know retention; a time far in the past would mean many segments.
-        newest = self._newest
-        if newest - max(self._oldest, span.time_from) > _MANY_SEGMENTS * 60_000:
+        oldest, newest = self.cache.oldest, self.cache.newest
+        if newest - max(oldest, span.time_from) > _MANY_SEGMENTS * 60_000:
             return [(None, None)]
-        return layout.ranges(span, self._oldest, newest)
+        return layout.ranges(span, oldest, newest)
 
     def _flush(self, changes: list[Entry]) -> None:
         """Write all changes below and tell of each, under the record that wrote it."""
         before = self.current.saved()
         put_all = getattr(self.below, "put_all", None)
+        rows = None if put_all is None or self._send_old else self._stored_rows(changes)
         try:
-            if (
-                put_all is None or self._send_old
-                or any(entry.value is None for entry in changes)
-            ):
+            if put_all is None or rows is None:
                 self._flush_one_by_one(changes)
                 return
             # Nobody asks what was there before, so the order of writing and telling is free.
-            stored, listener, current = self.cache.stored, self._listener, self.current
-            put_all([entry.name for entry in changes], [stored(entry) for entry in changes])
-            if listener is None:
-                return
-            for entry in changes:
-                current.rows, current.at, current.sent = entry.rows, entry.at, entry.sent
-                current.timestamp, current.headers = entry.timestamp, entry.headers
-                listener(entry.name, entry.value, None, entry)
+            put_all(*rows)
+            if self._listener is not None:
+                self._tell(changes, self._listener)
         finally:
             self.current.restore(before)
+
+    def _stored_rows(self, changes: list[Entry]) -> tuple[list[bytes], list[bytes]] | None:
+        """The names and stored values of changes; None if one is a deletion."""
+        if core is not None:
+            rows: tuple[list[bytes], list[bytes]] | None = core.stored_rows(self.cache, changes)
+            return rows
+        values: list[bytes] = []
+        for entry in changes:
+            stored = self.cache.stored(entry)
+            if stored is None:
+                return None
+            values.append(stored)
+        return [entry.name for entry in changes], values
+
+    def _tell(self, changes: list[Entry], listener: RowListener) -> None:
+        """Tell of each change, without old values."""
+        current = self.current
+        if core is not None:
+            core.tell_changes(changes, current, listener)
+            return
+        for entry in changes:
+            current.rows, current.at, current.sent = entry.rows, entry.at, entry.sent
+            current.timestamp, current.headers = entry.timestamp, entry.headers
+            listener(entry.name, entry.value, None, entry)
 
     def _flush_one_by_one(self, changes: list[Entry]) -> None:
         current, rows = self.current, self.below

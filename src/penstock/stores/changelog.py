@@ -10,9 +10,11 @@ from collections.abc import Callable, Iterator
 from struct import Struct
 from typing import Any
 
+from penstock.native import core
 from penstock.record import NO_HEADERS
 from penstock.stores.base import StoreContext
 from penstock.stores.formats import TIMESTAMPED, Format
+from penstock.stores.layouts import Layout
 from penstock.stores.rows import LruRows, PutAll, Row, Rows
 
 
@@ -21,15 +23,16 @@ class LoggedRows:
 
     def __init__(
         self, rows: Rows, store: str, context: StoreContext, value_format: Format,
-        changelog_key: Callable[[bytes], bytes] | None,
+        layout: Layout | None,
     ) -> None:
+        changelog_key = None if layout is None else layout.changelog_key
         self.get = rows.get
         self._rows = rows
         self._context = context
         self._store = store
         self.put = self._logging_put(rows, value_format, changelog_key)
         self._log_deletion = self._deletion_logger(value_format, changelog_key)
-        self.put_all = self._logging_put_all(rows, value_format, changelog_key)
+        self.put_all = self._logging_put_all(rows, value_format, layout)
 
     get: Callable[[bytes], bytes | None]
     put: Callable[[bytes, bytes | None], None]
@@ -67,7 +70,7 @@ class LoggedRows:
         return put if changelog_key is None else put_keyed
 
     def _logging_put_all(
-        self, rows: Rows, value_format: Format, changelog_key: Callable[[bytes], bytes] | None
+        self, rows: Rows, value_format: Format, layout: Layout | None
     ) -> PutAll | None:
         """Many rows at once, if their changelog records can be told from their bytes alone."""
         write_all: PutAll | None = getattr(rows, "put_all", None)
@@ -76,16 +79,21 @@ class LoggedRows:
             return None
         store = self._store
         time_of = Struct(">q").unpack_from
+        cut = 0 if layout is None else layout.changelog_cut
+
+        def put_all_natively(rows: list[bytes], values: list[bytes]) -> None:
+            write_all(rows, values)
+            log_changes(store, core.timestamped_changes(store, rows, values, cut, NO_HEADERS))
 
         def put_all(rows: list[bytes], values: list[bytes]) -> None:
             write_all(rows, values)
-            keys = rows if changelog_key is None else map(changelog_key, rows)
+            keys = rows if layout is None else map(layout.changelog_key, rows)
             log_changes(store, [
                 (store, key, value[8:], time_of(value)[0], NO_HEADERS)
                 for key, value in zip(keys, values, strict=True)
             ])
 
-        return put_all
+        return put_all if core is None or cut is None else put_all_natively
 
     def _deletion_logger(
         self, value_format: Format, changelog_key: Callable[[bytes], bytes] | None

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 from penstock.errors import ConfigException, InvalidStateStoreException, StreamsException
 from penstock.record import Headers
+from penstock.record import Rows as Records
 from penstock.serdes import Serde
 from penstock.stores.base import FlushListener, StoreContext
 from penstock.stores.caching import CachedRows, RowListener
@@ -52,13 +53,15 @@ class TypedStore:
         self._deserialize_key: Callable[[bytes], Any] = self._refuse
         self._serialize_value: Callable[[Any], bytes] = self._refuse
         self._deserialize_value: Callable[[bytes], Any] = self._refuse
-        #: Writes a key as it usually is; what it raises says only to ask `row_of`.
+        #: Write and read a key as it usually is; what they raise says only to ask `row_of`.
         self.write_key: Callable[[Any], bytes] = self._refuse
+        self.read_key: Callable[[bytes], Any] = self._refuse
         self._fast_value: tuple[Callable[[Any], bytes], Callable[[bytes], Any]] = (
             self._refuse, self._refuse
         )
         #: int or float if that is what the values are, in 8 bytes each.
         self._number: type | None = None
+        self._plain_json = False
 
     @property
     def is_open(self) -> bool:
@@ -83,6 +86,37 @@ class TypedStore:
         stored = None if value is None else kept_format.from_log(value, timestamp, headers)
         row = kept.layout.from_changelog(key) if isinstance(kept, TimedRows) else key
         kept.restore(row, stored)
+
+    def restore_all(self, records: Records) -> None:
+        """Take many records of the changelog; those without a key are left out."""
+        kept, kept_format = self._kept, self._kept_format
+        if kept is None or kept_format is None:
+            self._refuse(records)
+        keys = records.keys
+        stored = kept_format.all_from_log(records)
+        if None in keys:
+            stored = [value for key, value in zip(keys, stored, strict=True) if key is not None]
+        present = [key for key in keys if key is not None]
+        if isinstance(kept, TimedRows):
+            present = list(map(kept.layout.from_changelog, present))
+        kept.restore_all(present, stored)
+
+    def go_on_restoring(
+        self, restored: Mapping[str, int], committed: Mapping[str, int] | None
+    ) -> None:
+        """Take more records into rows that others were restored into.
+
+        `restored` is what `restored_clocks` gave after those, `committed` what `clocks` gave at
+        the commit that the restoring leads to (None: there is none yet).
+        """
+        if not isinstance(self._kept, LruRows):
+            self.set_clocks(restored)
+        elif committed is not None:
+            self.set_clocks(committed)
+
+    def restored_clocks(self) -> dict[str, int]:
+        """What the rows do not tell about the records that were restored into them."""
+        return {} if isinstance(self._kept, LruRows) else self.clocks()
 
     def clocks(self) -> dict[str, int]:
         """The observed stream time, if the store has one."""
@@ -130,8 +164,7 @@ class TypedStore:
         layout: Layout | None = kept.layout if isinstance(kept, TimedRows) else None
         rows: Rows = kept
         if options.logging:
-            changelog_key = None if layout is None else layout.changelog_key
-            logged = LoggedRows(kept, self.name, context, formats[0], changelog_key)
+            logged = LoggedRows(kept, self.name, context, formats[0], layout)
             # Only a plain LRU store logs what it lets go: a timestamped one hides it from the log.
             if isinstance(kept, LruRows) and formats[0].name == "plain":
                 logged.watch_evictions(kept)
@@ -154,13 +187,16 @@ class TypedStore:
         self._serialize_value = value.serialize
         self._deserialize_value = value.deserialize
         self._number = {"long": int, "double": float}.get(value.name)
+        self._plain_json = value.plain_json
         #: Fast functions: what they refuse is for the careful ones.
         self.write_key = key.writer
+        self.read_key = key.reader
         self._fast_value = value.writer, value.reader
 
     def _serdes(self) -> Serdes:
         return (
-            self._serialize_value, self._deserialize_value, *self._fast_value, self._number
+            self._serialize_value, self._deserialize_value, *self._fast_value, self._number,
+            self._plain_json,
         )
 
     def _row_listener(

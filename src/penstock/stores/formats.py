@@ -8,12 +8,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from struct import Struct
 
 from penstock.errors import SerializationException
-from penstock.record import NO_HEADERS, Current, Headers
+from penstock.record import NO_HEADERS, Current, Headers, Rows
 
 _LONG = Struct(">q")
 _pack_long = _LONG.pack
@@ -35,6 +35,24 @@ class Format:
     to_log: Callable[[bytes | None, Current], LogParts]
     #: The stored value of a changelog record.
     from_log: Callable[[bytes, int, Headers], bytes]
+
+    def all_from_log(self, records: Rows) -> Sequence[bytes | None]:
+        """The stored values of many changelog records; None where a record is a deletion."""
+        values, timestamps = records.values, records.timestamps
+        if self.from_log is _plain_from_log:
+            return values
+        if self.from_log is _timestamped_from_log:
+            pack = _pack_long
+            return [
+                None if value is None else pack(timestamp) + value
+                for timestamp, value in zip(timestamps, values, strict=True)
+            ]
+        from_log = self.from_log
+        headers = records.headers or [NO_HEADERS] * len(values)
+        return [
+            None if value is None else from_log(value, timestamp, pairs)
+            for value, timestamp, pairs in zip(values, timestamps, headers, strict=True)
+        ]
 
 
 def write_varint(number: int) -> bytes:

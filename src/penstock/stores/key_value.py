@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from struct import Struct
 from typing import Any, Generic, TypeVar
 
+from penstock.native import core
 from penstock.record import Headers, ValueAndTimestamp, as_headers
 from penstock.serdes import Serde
 from penstock.stores.base import FlushListener, StoreContext
@@ -188,6 +189,11 @@ class KeyValueStore(TypedStore, Generic[K, V]):
         self, listener: FlushListener
     ) -> RowListener:
         key_of, split = self._deserialize_key, self._split
+        if core is not None:
+            native: RowListener = core.row_listener(
+                listener, self.read_key, key_of, split, tuple, tuple, -1
+            )
+            return native
 
         def hear(row: bytes, new: bytes | None, old: bytes | None, entry: Entry) -> None:
             if entry.typed is UNKNOWN:
@@ -238,6 +244,8 @@ class TimestampedKeyValueStore(KeyValueStore[K, ValueAndTimestamp[V]]):
         )
 
         write_key = self.write_key
+        if core is not None:
+            native_load = core.keyed_load(write_key, row_of, load_row)
 
         def load(key: Any) -> tuple[Any, int] | None:
             try:
@@ -249,7 +257,7 @@ class TimestampedKeyValueStore(KeyValueStore[K, ValueAndTimestamp[V]]):
         def save(key: Any, value: Any, timestamp: int) -> None:
             save_row(row_of(key), key, value, timestamp)
 
-        self.load = load
+        self.load = load if core is None else native_load
         self.save = save
 
     def _encode(self, value: ValueAndTimestamp[V]) -> bytes | None:

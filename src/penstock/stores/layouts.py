@@ -57,6 +57,11 @@ class Layout(Protocol):
 
     #: What Kafka's cache key of a row has more (or less) than the physical key, in bytes.
     cache_bytes: int
+    #: Where a physical key has its time: from its start, or if negative from its end.
+    time_at: int
+    #: How many bytes at the start of a physical key the changelog's key is without, if that is all
+    #: the difference.
+    changelog_cut: int | None
 
     def encode(self, key: bytes, time: int, other: int) -> bytes:
         """The physical key. `other` is a window's sequence number or a session's start."""
@@ -107,21 +112,23 @@ def selector(layout: Layout, span: Span) -> Callable[[bytes], bool]:
 class KeyFirst:
     """Segment by segment, in a segment by key and then time: RocksDB's order."""
 
-    __slots__ = ("_interval", "_tail", "_tail_size", "cache_bytes")
+    __slots__ = ("_tail", "_tail_size", "cache_bytes", "changelog_cut", "interval_ms", "time_at")
 
     def __init__(self, interval_ms: int, sessions: bool) -> None:
-        self._interval = interval_ms
+        self.interval_ms = interval_ms
         self._tail = _SESSION_TAIL if sessions else _WINDOW_TAIL
         self._tail_size = self._tail.size
         self.cache_bytes = 0
+        self.time_at = -self._tail_size
+        self.changelog_cut: int | None = 8
 
     def encode(self, key: bytes, time: int, other: int) -> bytes:
         """Segment, key, time, sequence or start."""
-        return _pack_long(time // self._interval) + key + self._tail.pack(time, other)
+        return _pack_long(time // self.interval_ms) + key + self._tail.pack(time, other)
 
     def around(self, time: int) -> tuple[bytes, bytes]:
         """What stands before and behind a key in a row of that time and sequence 0."""
-        return _pack_long(time // self._interval), self._tail.pack(time, 0)
+        return _pack_long(time // self.interval_ms), self._tail.pack(time, 0)
 
     def decode(self, row: bytes) -> tuple[bytes, int, int]:
         """(key, time, other)."""
@@ -131,17 +138,17 @@ class KeyFirst:
 
     def time(self, row: bytes) -> int:
         """Start of the window, or end of the session."""
-        time: int = _long_at(row, len(row) - self._tail_size)[0]
+        time: int = _long_at(row, self.time_at)[0]
         return time
 
     def floor(self, time: int) -> bytes:
         """The first key of the segment of that time."""
-        return _pack_long(time // self._interval)
+        return _pack_long(time // self.interval_ms)
 
     def ranges(self, span: Span, oldest: int, newest: int) -> Ranges:
         """One range for each segment, narrow if a single key is asked for."""
-        first = max(span.time_from, oldest, 0) // self._interval
-        last = min(span.time_to, newest) // self._interval
+        first = max(span.time_from, oldest, 0) // self.interval_ms
+        last = min(span.time_to, newest) // self.interval_ms
         if not span.one_key:
             start = span.key_from or b""
             return [
@@ -163,13 +170,16 @@ class KeyFirst:
     def from_changelog(self, key: bytes) -> bytes:
         """With the segment."""
         time = _long_at(key, len(key) - self._tail_size)[0]
-        return _pack_long(time // self._interval) + key
+        return _pack_long(time // self.interval_ms) + key
 
 
 class _TimeFirst:
     """What all layouts share that begin with the time of the row."""
 
     __slots__ = ()
+
+    time_at = 0
+    changelog_cut: int | None = None
 
     def time(self, row: bytes) -> int:
         """Start of the window, or end of the session."""

@@ -7,10 +7,11 @@ what was there when it began.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from sortedcontainers import SortedList
 
+from penstock.native import core
 from penstock.stores.inner import InnerStore
 
 
@@ -28,7 +29,10 @@ class Overlay:
     expired: nobody may ask for them any more, and they go when the overlay advances.
     """
 
-    __slots__ = ("_floor", "_inner", "_sorted", "_unsorted", "_writes")
+    __slots__ = ("_floor", "_inner", "_sorted", "_unsorted", "_writes", "get")
+
+    #: The value of a key as the batch sees it.
+    get: Callable[[bytes], bytes | None]
 
     def __init__(self, inner: InnerStore) -> None:
         self._inner = inner
@@ -36,9 +40,11 @@ class Overlay:
         self._sorted = SortedList()
         self._unsorted: list[bytes] = []
         self._floor = b""
+        self.get = (
+            self._get if core is None else core.overlay_get(self._writes, inner.get)
+        )
 
-    def get(self, key: bytes) -> bytes | None:
-        """The value of a key as the batch sees it."""
+    def _get(self, key: bytes) -> bytes | None:
         value = self._writes.get(key, _MISSING)
         if value is _MISSING:
             return self._inner.get(key)
@@ -51,8 +57,11 @@ class Overlay:
             self._unsorted.append(key)
         writes[key] = value
 
-    def put_all(self, keys: list[bytes], values: list[bytes]) -> None:
+    def put_all(self, keys: list[bytes], values: Sequence[bytes | None]) -> None:
         """Write many rows."""
+        if core is not None:
+            core.write_rows(self._writes, self._unsorted, keys, values)
+            return
         writes = self._writes
         self._unsorted += [key for key in keys if key not in writes]
         writes.update(zip(keys, values, strict=True))
@@ -88,26 +97,29 @@ class Overlay:
         return count
 
     def advance(self) -> None:
-        """Make the writes part of the inner store, in the order of their keys."""
+        """Make the writes part of the inner store."""
         floor = self._floor
         if floor:
             self._inner.drop_below(floor)
             self._floor = b""
         if self._writes:
             writes = self._writes
+            changes = writes.items()
             self._inner.write(
-                (key, writes[key]) for key in sorted(writes) if key >= floor
+                [change for change in changes if change[0] >= floor] if floor else changes
             )
-            self._writes = {}
-            self._sorted.clear()
-            self._unsorted.clear()
+            self._forget()
 
     def close(self) -> None:
         """Forget what was not advanced."""
-        self._writes = {}
+        self._forget()
+        self._inner.close()
+
+    def _forget(self) -> None:
+        # The same dictionary for good: whoever reads has it.
+        self._writes.clear()
         self._sorted.clear()
         self._unsorted.clear()
-        self._inner.close()
 
 
 def merged(

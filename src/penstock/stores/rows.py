@@ -8,10 +8,11 @@ methods, and the typed facade.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
+from penstock.native import core
 from penstock.stores.formats import Convert
 from penstock.stores.layouts import KeyFirst, Layout, Ranges, Span, selector
 from penstock.stores.overlay import Overlay
@@ -86,6 +87,11 @@ class KeyValueRows:
         """Take a row, already in the form that is kept."""
         self.overlay.put(row, value)
 
+    def restore_all(self, rows: Iterable[bytes], values: Iterable[bytes | None]) -> None:
+        """Take many rows; of several for one key the last one counts."""
+        last = dict(zip(rows, values, strict=True))
+        self.overlay.put_all(list(last), list(last.values()))
+
     def advance(self) -> None:
         """The writes are committed."""
         self.overlay.advance()
@@ -112,7 +118,9 @@ class KeyValueRows:
 class LruRows(KeyValueRows):
     """Keeps the most recently read or written keys; the eldest one goes when there are too many.
 
-    `_order` holds every key there is, eldest first. `on_evict` hears of a key that goes.
+    `_order` holds every key there is, eldest first; it goes from batch to batch as the store's
+    clocks, since reads change it and a changelog does not tell them. `on_evict` hears of a key
+    that goes.
     """
 
     def __init__(self, overlay: Overlay, max_entries: int) -> None:
@@ -121,6 +129,8 @@ class LruRows(KeyValueRows):
         self._order: OrderedDict[bytes, None] = OrderedDict(
             (key, None) for key, _ in overlay.scan(None, None)
         )
+        #: Set once the order is that of an earlier batch: then it says which keys there are.
+        self._ordered = False
         self.on_evict: Callable[[bytes], None] | None = None
         self.get = self._get_recent
         self.put = self._put_recent
@@ -128,9 +138,31 @@ class LruRows(KeyValueRows):
 
     def restore(self, row: bytes, value: bytes | None) -> None:
         """Take a row; what goes for it is not logged."""
+        if self._ordered:
+            self.overlay.put(row, value if row in self._order else None)
+            return
         on_evict, self.on_evict = self.on_evict, None
         self._put_recent(row, value)
         self.on_evict = on_evict
+
+    def restore_all(self, rows: Iterable[bytes], values: Iterable[bytes | None]) -> None:
+        """Take many rows, in order."""
+        for row, value in zip(rows, values, strict=True):
+            self.restore(row, value)
+
+    def clocks(self) -> dict[str, int]:
+        """Every key, as text of its bytes, and its place in the order of use."""
+        return {row.decode("latin-1"): place for place, row in enumerate(self._order)}
+
+    def set_clocks(self, clocks: Mapping[str, int]) -> None:
+        """Go on with the order of an earlier batch; a row that is not in it had gone by then."""
+        order = OrderedDict.fromkeys(
+            row.encode("latin-1") for row in sorted(clocks, key=clocks.__getitem__)
+        )
+        for row in self._order.keys() - order.keys():
+            self.overlay.put(row, None)
+        self._order = order
+        self._ordered = True
 
     def _get_recent(self, row: bytes) -> bytes | None:
         value = self.overlay.get(row)
@@ -175,6 +207,9 @@ class TimedRows:
     from the index; every row has its index entry, written together with it.
     """
 
+    # The time has a slot of its own, where native code finds it.
+    __slots__ = ("__dict__", "stream_time")
+
     def __init__(
         self, layout: Layout, overlay: Overlay, retention: Retention, *,
         drop: Callable[[str], None], convert: tuple[Convert, Convert] | None = None,
@@ -194,14 +229,20 @@ class TimedRows:
         #: Segments below this one are gone; exact expiry has segments of 1 ms.
         self._first_segment = 0
         self.put_all: PutAll | None = None
+        self.get = self._get
+        if convert is None and core is not None:
+            reach = retention.retention_ms - retention.edge
+            self.get = core.timed_get(self, overlay.get, layout.time_at, reach)
         if convert is None and index is None and not retention.retain_duplicates:
             self.put = self._put_plainly
             self.put_all = self._put_all_plainly
         else:
             self.put = self._put
 
-    def get(self, row: bytes) -> bytes | None:
-        """The stored value, None if it is past retention."""
+    #: The stored value, None if it is past retention.
+    get: Callable[[bytes], bytes | None]
+
+    def _get(self, row: bytes) -> bytes | None:
         retention = self._retention
         if self.layout.time(row) < self.stream_time - retention.retention_ms + retention.edge:
             return None
@@ -238,6 +279,16 @@ class TimedRows:
             self._drop("Skipping record for expired segment.")
 
     def _put_all_plainly(self, rows: list[bytes], values: list[bytes]) -> None:
+        if not rows:
+            return
+        first, last = self._times(rows)
+        # What is live when the last of them has been observed was live before.
+        if first // self._interval >= self._first_live(max(last, self.stream_time)):
+            if last > self.stream_time:
+                self.stream_time = last
+                self._expire()
+            self.overlay.put_all(rows, values)
+            return
         time_of, interval = self.layout.time, self._interval
         live_rows: list[bytes] = []
         live_values: list[bytes] = []
@@ -284,6 +335,32 @@ class TimedRows:
         if live:
             self._write(row, value)
 
+    def restore_all(self, rows: Iterable[bytes], values: Iterable[bytes | None]) -> None:
+        """Take many rows.
+
+        What is too old when it comes has expired at the end, too, and of several rows for one key
+        the last one counts: so it is enough to look once at all of them.
+        """
+        last = dict(zip(rows, values, strict=True))
+        if self._retention.retain_duplicates:
+            last = {row: value for row, value in last.items() if value is not None}
+        written = [row for row, value in last.items() if value is not None]
+        if written:
+            self.stream_time = max(self.stream_time, self._times(written)[1])
+            self._expire()
+        first = self._first_segment * self._interval
+        if first:
+            floor = self.layout.floor(first)
+            last = {row: value for row, value in last.items() if row >= floor}
+        self.overlay.put_all(list(last), list(last.values()))
+        if self._index is not None:
+            layout, overlay = self._index
+            encode, decode = layout.encode, self.layout.decode
+            overlay.put_all(
+                [encode(*decode(row)) for row in last],
+                [None if value is None else b"" for value in last.values()],
+            )
+
     def advance(self) -> None:
         """The writes are committed, and what has expired goes."""
         self.overlay.advance()
@@ -319,12 +396,24 @@ class TimedRows:
             self._expire()
         return time // self._interval >= self._first_segment
 
-    def _expire(self) -> None:
+    def _times(self, rows: list[bytes]) -> tuple[int, int]:
+        """The smallest and the largest time of some rows."""
+        if core is not None:
+            first, last = core.times_of_rows(rows, self.layout.time_at)
+            return first, last
+        times = [self.layout.time(row) for row in rows]
+        return min(times), max(times)
+
+    def _first_live(self, stream_time: int) -> int:
+        """The first segment that is there at a stream time."""
         retention = self._retention
-        oldest = self.stream_time - retention.retention_ms
+        oldest = stream_time - retention.retention_ms
         if retention.interval_ms is None:
             oldest += 1
-        first = max(0, oldest) // self._interval
+        return max(self._first_segment, max(0, oldest) // self._interval)
+
+    def _expire(self) -> None:
+        first = self._first_live(self.stream_time)
         if first > self._first_segment:
             self._first_segment = first
             floor = first * self._interval

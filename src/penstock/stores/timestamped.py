@@ -11,6 +11,7 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Any
 
+from penstock.native import core
 from penstock.record import NO_HEADERS
 from penstock.stores.cache import PENDING, UNKNOWN
 from penstock.stores.caching import CachedRows
@@ -24,9 +25,9 @@ SaveRow = Callable[[bytes, Any, Any, int], None]
 
 Write = Callable[[Any], bytes]
 Read = Callable[[bytes], Any]
-#: Careful functions, fast functions (what one of them raises says only to ask the careful one), and
-#: int or float if that is what values are, in 8 bytes each.
-Serdes = tuple[Write, Read, Write, Read, "type | None"]
+#: Careful functions, fast functions (what one of them raises says only to ask the careful one), int
+#: or float if that is what values are, in 8 bytes each, and whether they are plain JSON.
+Serdes = tuple[Write, Read, Write, Read, "type | None", bool]
 
 #: Folds (physical key, typed key, value, timestamp) into a row.
 FoldRow = Callable[[bytes, Any, Any, int], None]
@@ -46,7 +47,7 @@ def timestamped_rows(
     """`load_row` and `save_row` over the top layer of a store."""
     if cached is not None:
         return _over_cache(cached, serdes)
-    serialize, deserialize, _, read, _ = serdes
+    serialize, deserialize, _, read, *_ = serdes
     get, put = rows.get, rows.put
 
     def load_row(row: bytes) -> tuple[Any, int] | None:
@@ -93,14 +94,17 @@ def _over_cache(
     cached: CachedRows, serdes: Serdes
 ) -> tuple[LoadRow, SaveRow]:
     """The size of a number is known beforehand: it is not serialized before it must be."""
-    serialize, deserialize, _, read, number = serdes
+    serialize, deserialize, _, read, number, _ = serdes
     cache, current = cached.cache, cached.current
-    find, stored_of = cache.entries.get, cache.stored
-    get, put, put_typed = cached.get, cached.put, cached.put_typed
     if number is not None:
-        # Both in one go: what is pending is a number of this type, and it fits.
-        pack = Struct(">qq" if number is int else ">qd").pack
-        cache.encode = lambda value, timestamp: pack(timestamp, value)
+        cache.pend(number)
+    if core is not None:
+        both: tuple[LoadRow, SaveRow] = core.timestamped_rows(
+            cache, current, cached.below.get, serdes, cached.layout is None
+        )
+        return both
+    find, stored_of = cache.entries.get, cache.stored
+    get, put, put_typed = cached.get, cached.put, cache.put
 
     def load_row(row: bytes) -> tuple[Any, int] | None:
         entry = find(row)
@@ -147,10 +151,16 @@ def folding(
     looked up once, and not put into the cache again.
     """
     load_row, save_row = rows
-    serialize, deserialize, write, read, number = serdes
+    serialize, deserialize, write, read, number, _ = serdes
     cache, current = cached.cache, cached.current
+    if core is not None:
+        fold: FoldRow = core.folding(
+            cache, current, cached.below.get, serdes, cached.layout is None, initializer,
+            aggregator,
+        )
+        return fold
     find, rewrite = cache.entries.get, cache.rewrite
-    below, put_typed = cached.below.get, cached.put_typed
+    below, put_typed = cached.below.get, cache.put
 
     def fold_row(row: bytes, key: Any, value: Any, timestamp: int) -> None:
         entry = find(row)

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any, Generic, TypeVar
 
 from penstock.record import NO_HEADERS, Headers
+from penstock.record import Rows as Records
 from penstock.stores.base import FlushListener, StoreContext
 from penstock.stores.facade import StoreOptions, TypedStore
 from penstock.stores.layouts import MAX_TIME
@@ -113,6 +114,22 @@ class VersionedKeyValueStore(TypedStore, Generic[K, V]):
     def restore(self, key: bytes, value: bytes | None, timestamp: int, headers: Headers) -> None:
         """Take one record of the changelog; nothing is logged."""
         self._rows.restore(key, value, timestamp, headers)
+
+    def restore_all(self, records: Records) -> None:
+        """Take many records of the changelog, one after the other: each builds on those before."""
+        restore = self._rows.restore
+        for key, value, time in zip(
+            records.keys, records.values, records.timestamps, strict=True
+        ):
+            if key is not None:
+                restore(key, value, time, NO_HEADERS)
+
+    def go_on_restoring(
+        self, restored: Mapping[str, int], committed: Mapping[str, int] | None
+    ) -> None:
+        """Take more records; what the store had reached in the end says nothing about them."""
+        if self._versions is not None:
+            self._versions.go_on_restoring(restored)
 
     def advance(self) -> None:
         """The writes are committed."""

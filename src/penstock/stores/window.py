@@ -8,7 +8,9 @@ from functools import partial
 from struct import Struct
 from typing import Any, Generic, TypeVar
 
+from penstock.native import core
 from penstock.record import Headers, ValueAndTimestamp, as_headers
+from penstock.record import Rows as Records
 from penstock.stores.base import FlushListener, StoreContext
 from penstock.stores.cache import UNKNOWN, Entry
 from penstock.stores.caching import RowListener
@@ -159,6 +161,13 @@ class WindowStore(TypedStore, Generic[K, V]):
         if self._supplier.retain_duplicates:
             self._sequence = max(self._sequence, int.from_bytes(key[-4:], "big"))
 
+    def restore_all(self, records: Records) -> None:
+        """Take many records of the changelog; new rows get numbers after theirs."""
+        super().restore_all(records)
+        if self._supplier.retain_duplicates:
+            numbers = (int.from_bytes(key[-4:], "big") for key in records.keys if key is not None)
+            self._sequence = max(self._sequence, max(numbers, default=0))
+
     @property
     def plain(self) -> Any:
         """The store as operators use it, without headers."""
@@ -237,6 +246,11 @@ class WindowStore(TypedStore, Generic[K, V]):
     ) -> RowListener:
         decode, key_of, split = self._layout.decode, self._deserialize_key, self._split
         size_ms = self.window_size_ms
+        if core is not None and isinstance(self._layout, KeyFirst):
+            native: RowListener = core.row_listener(
+                listener, self.read_key, key_of, split, Windowed, Window, size_ms
+            )
+            return native
         windows: dict[int, Window] = {}
 
         def hear(row: bytes, new: bytes | None, old: bytes | None, entry: Entry) -> None:
@@ -279,6 +293,12 @@ class TimestampedWindowStore(WindowStore[K, ValueAndTimestamp[V]]):
     row_of: Callable[[Any, int], bytes]
     load_row: LoadRow
     save_row: SaveRow
+
+    @property
+    def segment_interval_ms(self) -> int | None:
+        """The length of a segment, if the physical key of a window begins with its segment."""
+        layout = self._layout
+        return layout.interval_ms if isinstance(layout, KeyFirst) else None
 
     def around(self, start: int) -> tuple[bytes, bytes] | None:
         """What stands before and behind the key in the physical key of a window, if it is so."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.errors import ConfigException, StreamsException, WrongSerdeException
+from penstock.native import core
 from penstock.processors.base import Failed, Forward, PlainOperator
 from penstock.record import Current, Headers
 from penstock.task.blueprint import Blueprint
@@ -121,6 +122,9 @@ def _switching(children: list[Entry], current: Current, failures: Failures) -> F
     if not children:
         return no_children
     to_all = _unswitched(children, failures)
+    if core is not None:
+        native: Forward = core.switching(to_all, current)
+        return native
 
     def forward(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
         if timestamp == current.timestamp and headers is current.headers:
@@ -140,16 +144,23 @@ def _switching(children: list[Entry], current: Current, failures: Failures) -> F
 def _watched(process: Forward, failed: Failed) -> Forward:
     """Asks about errors of a node."""
 
+    def judge(error: Exception, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        if isinstance(error, NodeFailed):
+            raise error
+        if isinstance(error, WrongSerdeException):
+            # Not this node's handler is asked, but that of the node before it.
+            raise StreamsException(str(error)) from error
+        failed(error, key, value, timestamp, headers)
+
+    if core is not None:
+        native: Forward = core.guarded(process, judge)
+        return native
+
     def watched(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
         try:
             process(key, value, timestamp, headers)
-        except NodeFailed:
-            raise
-        except WrongSerdeException as error:
-            # Not this node's handler is asked, but that of the node before it.
-            raise StreamsException(str(error)) from error
         except Exception as error:
-            failed(error, key, value, timestamp, headers)
+            judge(error, key, value, timestamp, headers)
 
     return watched
 

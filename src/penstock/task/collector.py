@@ -7,6 +7,7 @@ from typing import Any
 
 from penstock.errors import NotSentException, StreamsException
 from penstock.handlers import ProducedRecord, SerializationExceptionOrigin
+from penstock.native import core
 from penstock.partitioning import partition_of
 from penstock.processors.base import Forward
 from penstock.record import Current, Headers, RecordContext
@@ -94,7 +95,14 @@ class Collector:
         encode = _encoder(name, *serdes, failures)
         current, append = self._current, self.outputs.append
         append_checked = self._checked_append(name, failures)
-        unchecked = self._partitions_of(topic) == 1 and self._max_record_bytes(topic) is None
+        partitions, limit = self._partitions_of(topic), self._max_record_bytes(topic)
+        unchecked = partitions == 1 and limit is None
+        if core is not None:
+            native: Forward = core.sink(
+                topic, (write_key, write_value), encode, append_checked, current, self.outputs,
+                partitions or 0, -1 if limit is None else limit,
+            )
+            return native
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             # What fails here is done again with care, so that the handler hears the real reason.

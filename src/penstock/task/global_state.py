@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsException
-from penstock.record import TaskId
+from penstock.record import NO_HEADERS, Rows, TaskId
 from penstock.stores.cache import RecordCache
+from penstock.stores.inner import OpenInner, memory
 from penstock.task.assembly import assemble
 from penstock.task.blueprint import Blueprint
 from penstock.task.collector import Collector
@@ -30,7 +32,8 @@ class GlobalState:
     """
 
     def __init__(
-        self, topology: Topology, config: StreamsConfig, cache: RecordCache | None = None
+        self, topology: Topology, config: StreamsConfig, cache: RecordCache | None = None,
+        open_inner: OpenInner = memory,
     ) -> None:
         groups = [group.id for group in topology.groups() if group.is_global]
         blueprint = Blueprint.of(topology, config, groups)
@@ -38,7 +41,8 @@ class GlobalState:
         runtime = self.runtime
         for name, store in topology.global_stores.items():
             builder = store.store.resolve(config).with_logging_disabled()
-            runtime.stores[name] = builder.build()
+            keeps_rows = getattr(builder, "keeps_rows", False)
+            runtime.stores[name] = builder.build(open_inner) if keeps_rows else builder.build()
             runtime.stores[name].init(runtime)
         self.stores = runtime.stores
         collector = Collector(runtime.current, runtime.environment.partitions_of)
@@ -59,7 +63,40 @@ class GlobalState:
         return frozenset(self._sources)
 
     def update(self, record: RawRecord) -> None:
-        """Take one record of one of the topics."""
+        """Take one record of one of the topics; it is seen by everyone at once."""
+        self._take(record)
+        self.commit()
+
+    def update_all(self, rows: Rows) -> None:
+        """Take many records of one partition; what they write is kept by `commit`."""
+        topic, partition = rows.topic, rows.partition
+        assert topic is not None
+        headers = rows.headers or [NO_HEADERS] * len(rows)
+        for offset, time, key, value, pairs in zip(
+            rows.offsets, rows.timestamps, rows.keys, rows.values, headers, strict=True
+        ):
+            self._take(RawRecord(topic, partition, offset, time, key, value, pairs))
+
+    def commit(self) -> None:
+        """Make what was written part of the stores."""
+        for store in self.stores.values():
+            store.commit()
+            store.advance()
+
+    def clocks(self) -> dict[str, dict[str, int]]:
+        """What the stores remember besides their rows, by store."""
+        return {
+            name: dict(store.clocks()) for name, store in self.stores.items()
+            if hasattr(store, "clocks")
+        }
+
+    def set_clocks(self, clocks: Mapping[str, Mapping[str, int]]) -> None:
+        """Go on from what `clocks` gave."""
+        for name, known in clocks.items():
+            if name in self.stores:
+                self.stores[name].set_clocks(known)
+
+    def _take(self, record: RawRecord) -> None:
         _, forward, (key_serde, value_serde) = self._sources[record.topic]
         try:
             key = None if record.key is None else key_serde.deserialize(record.key)
@@ -83,9 +120,6 @@ class GlobalState:
             forward(key, value, record.timestamp, record.headers)
         except NodeFailed as failure:
             raise failure.cause from None
-        for store in self.stores.values():
-            store.commit()
-            store.advance()
 
     def close(self) -> None:
         """Close processors and stores."""

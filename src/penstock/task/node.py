@@ -45,6 +45,10 @@ class TaskNode:
         return self.runtime.system_time
 
     @property
+    def drops(self) -> int:
+        return self.runtime.dropped
+
+    @property
     def config(self) -> StreamsConfig:
         """The configuration the task runs with."""
         return self.runtime.config

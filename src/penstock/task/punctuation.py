@@ -58,6 +58,9 @@ class Schedules:
     (by its node and number) goes on from where it was.
     """
 
+    # Looked at for every record: a slot of its own, where native code finds it.
+    __slots__ = ("__dict__", "next_due")
+
     def __init__(self, type: PunctuationType, known: tuple[ScheduleState, ...] = ()) -> None:
         self._type = type
         self._heap: TimeHeap[Schedule] = TimeHeap()

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from penstock.errors import StreamsException
+from penstock.native import core
 from penstock.processors.base import Forward
 from penstock.record import NO_HEADERS, Headers, Rows
 from penstock.serdes import Serde
@@ -42,7 +43,8 @@ class RecordRange:
     """A range of a partition, column by column.
 
     `cut`: the partition has more records behind the range, so that when it runs empty the task
-    must not go on with other partitions as if there were none.
+    must not go on with other partitions as if there were none. `whole`: all of it must be taken in
+    this batch, whatever becomes of the others, because nobody will offer it again.
     """
 
     offsets: Sequence[int]
@@ -52,6 +54,7 @@ class RecordRange:
     #: None if no record has headers.
     headers: Sequence[Headers] | None = None
     cut: bool = False
+    whole: bool = False
 
     def rows(self, topic: str, partition: int) -> Rows:
         """The range as a queue takes it."""
@@ -82,7 +85,7 @@ class RecordQueue:
     __slots__ = (
         "_extract", "_failures", "_feeds", "_next", "_plain_time", "_runtime", "_source", "at",
         "corrupted", "cut", "forward", "has_head", "key", "name", "next_offset", "partition",
-        "partition_time", "rows", "taken", "time", "topic", "value",
+        "partition_time", "rows", "skipped", "taken", "time", "topic", "value", "whole",
     )
 
     def __init__(
@@ -103,7 +106,10 @@ class RecordQueue:
         #: Where to go on: behind the last record that was taken; -1 if none was.
         self.next_offset = -1
         self.taken = 0
+        #: Records that could not be read and were passed over on the way to the first one.
+        self.skipped = 0
         self.cut = False
+        self.whole = False
         self._source = source
         self._extract = source.extract
         self._plain_time = type(source.extract) is FailOnInvalidTimestamp
@@ -112,6 +118,14 @@ class RecordQueue:
         self._feeds: deque[Rows] = deque()
         #: The next record of the first feed that was not looked at.
         self._next = 0
+
+    @property
+    def position(self) -> int:
+        """Where to go on: what was passed over is done with, the first record is not."""
+        if self.has_head:
+            offset: int = self.rows.offsets[self.at]
+            return offset + self.corrupted
+        return self.next_offset
 
     def add(self, rows: Rows) -> None:
         """Put records at the end."""
@@ -123,7 +137,7 @@ class RecordQueue:
         """Deserialize the next record, or find that there is none."""
         self.has_head = False
         self.corrupted = False
-        skipped = False
+        before = self.skipped
         feeds = self._feeds
         while feeds:
             rows = feeds[0]
@@ -131,10 +145,10 @@ class RecordQueue:
                 self._next = at + 1
                 if self._set_head(rows, at):
                     return
-                skipped = True
+                self.skipped += 1
             feeds.popleft()
             self._next = 0
-        if skipped:
+        if self.skipped > before:
             self.has_head = self.corrupted = True
             self.time = -1
 
@@ -190,9 +204,16 @@ class RecordQueue:
 
     def _process_rows(self, rows: Rows, first: int, last: int) -> None:
         """The way of most records: bound to local names, because it is walked so often."""
+        read_key, read_value = (serde.reader for serde in self._source.serdes)
+        if core is not None:
+            self.partition_time = core.process_rows(
+                self, self._runtime, rows, (first, last), (read_key, read_value),
+                (self._plain_time, NEVER, NO_HEADERS), self._set_head,
+            )
+            self.has_head = False
+            return
         runtime, current = self._runtime, self._runtime.current
         forward, set_head = self.forward, self._set_head
-        read_key, read_value = (serde.reader for serde in self._source.serdes)
         plain_from = 0 if self._plain_time else NEVER
         schedules = runtime.stream_schedules
         stream_time, partition_time = runtime.stream_time, self.partition_time

@@ -62,6 +62,9 @@ class Runtime:
     It is the `StoreContext` of the task's stores. Written by the task and its nodes only.
     """
 
+    # What moves with every record has a slot of its own, where native code finds it.
+    __slots__ = ("__dict__", "stream_time")
+
     def __init__(
         self, config: StreamsConfig, task_id: TaskId, environment: Environment, state: TaskState,
         changelogs: dict[str, str | None],

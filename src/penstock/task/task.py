@@ -79,7 +79,7 @@ class Task:
                 builder = builder.with_logging_disabled()
             store = (
                 builder.build(runtime.environment.open_inner)
-                if hasattr(builder, "supplier") else builder.build()
+                if getattr(builder, "keeps_rows", False) else builder.build()
             )
             runtime.stores[plan.name] = store
             store.init(runtime)
@@ -193,8 +193,8 @@ class Task:
         """One batch: due punctuations, then the records of all ranges by time, then the commit.
 
         Ends when all ranges are used up, when a range that was cut runs empty (its next record
-        might be the earliest of all), or when the result is large enough. A failure is a result
-        as well: one that holds nothing else.
+        might be the earliest of all), or when the result is large enough; but ranges that are to be
+        taken whole are. A failure is a result as well: one that holds nothing else.
         """
         with _without_garbage_collection():
             try:
@@ -206,12 +206,25 @@ class Task:
     def _run(self, ranges: Mapping[Partition, RecordRange]) -> None:
         self.punctuate_wall_clock(self.runtime.system_time)
         for (topic, partition), records in ranges.items():
-            self._queues[topic, partition].cut = records.cut
+            queue = self._queues[topic, partition]
+            queue.cut, queue.whole = records.cut, records.whole
             self._add((topic, partition), records.rows(topic, partition))
+        queues = self._queues.values()
+        if not any(queue.cut and not queue.has_head for queue in queues):
+            self._take_until(self._is_full)
+        self._waiting.items.clear()
+        for queue in queues:
+            if queue.whole:
+                if not queue.has_head:
+                    queue.next_head()
+                if queue.has_head:
+                    self._waiting.add(queue)
+        self._take_until(_never)
+
+    def _take_until(self, enough: Callable[[], bool]) -> None:
+        """Take what waits, by time, until a range that was cut runs empty or there is enough."""
         waiting = self._waiting
-        if any(queue.cut and not queue.has_head for queue in self._queues.values()):
-            return
-        while waiting.items and not self._is_full():
+        while waiting.items and not enough():
             if len(waiting.items) > 1:
                 if not self._process_chunk_of_several():
                     break
@@ -309,9 +322,9 @@ class Task:
         offsets = {}
         for partition, queue in self._queues.items():
             self._partition_times[partition] = queue.partition_time
-            if queue.taken:
-                offsets[partition] = queue.next_offset
-                queue.taken = 0
+            if queue.taken or queue.skipped:
+                offsets[partition] = queue.position
+                queue.taken = queue.skipped = 0
         outputs, changelog = list(self._collector.outputs), list(runtime.changelog)
         result = TaskResult(
             self.task_id, outputs, changelog, offsets, self._state(),
@@ -366,6 +379,10 @@ class Task:
         for store in self.runtime.stores.values():
             if hasattr(store, "advance"):
                 store.advance()
+
+
+def _never() -> bool:
+    return False
 
 
 @contextmanager

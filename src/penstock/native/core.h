@@ -1,0 +1,365 @@
+/* What the files of the native core share.
+ *
+ * Every piece has a twin in Python which says what it does; tests/unit/native runs both.
+ * References: a function that answers a PyObject pointer gives a new reference unless its comment
+ * says "borrowed"; one that answers an int says 0, or -1 with an exception set.
+ */
+#ifndef PENSTOCK_CORE_H
+#define PENSTOCK_CORE_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <structmember.h>
+
+/* ---- step.c: functions with bound values ----------------------------------------------------- */
+
+#define STEP_NUMBERS 5
+
+/* A closure: a C function with the objects and numbers it was made with. All steps have one
+ * type. */
+typedef struct {
+    PyObject_VAR_HEAD
+    vectorcallfunc call;
+    const char *name;
+    int64_t numbers[STEP_NUMBERS];
+    PyObject *held[1];
+} Step;
+
+extern PyTypeObject StepType;
+
+/* A step that holds new references to `count` objects. */
+Step *step_new(const char *name, vectorcallfunc call, PyObject *const *objects, Py_ssize_t count);
+
+/* Refuses a call with another number of arguments, or with names. */
+int step_check(PyObject *self, size_t nargsf, PyObject *names, Py_ssize_t wanted);
+
+#define STEP_ARGUMENTS(wanted)                                                                     \
+    Step *step = (Step *)self;                                                                     \
+    if (PyVectorcall_NARGS(nargsf) != (wanted) || names != NULL) {                                 \
+        step_check(self, nargsf, names, (wanted));                                                 \
+        return NULL;                                                                               \
+    }
+
+static inline PyObject *
+call_four(PyObject *function, PyObject *a, PyObject *b, PyObject *c, PyObject *d)
+{
+    PyObject *stack[5] = {NULL, a, b, c, d};
+    return PyObject_Vectorcall(function, stack + 1, 4 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
+}
+
+static inline PyObject *
+call_three(PyObject *function, PyObject *a, PyObject *b, PyObject *c)
+{
+    PyObject *stack[4] = {NULL, a, b, c};
+    return PyObject_Vectorcall(function, stack + 1, 3 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
+}
+
+static inline PyObject *
+call_two(PyObject *function, PyObject *a, PyObject *b)
+{
+    PyObject *stack[3] = {NULL, a, b};
+    return PyObject_Vectorcall(function, stack + 1, 2 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
+}
+
+/* Forgets an `Exception`; -1 if there is another kind of error, which stays. */
+static inline int
+forget_error(void)
+{
+    if (!PyErr_ExceptionMatches(PyExc_Exception))
+        return -1;
+    PyErr_Clear();
+    return 0;
+}
+
+/* As `except Exception as error: judge(error, key, value, timestamp, headers)` (flow.c). */
+PyObject *ask_about_error(PyObject *judge, PyObject *const *args);
+
+/* ---- slots.c: the fields of a few classes of Python, without looking them up by name --------- */
+
+/* Where the fields of `Current` are. */
+typedef struct {
+    PyTypeObject *type;
+    Py_ssize_t rows, at, sent, timestamp, headers;
+} CurrentSlots;
+
+extern CurrentSlots current_slots;
+
+/* The place of a slot in the instances of a class, -1 with an exception if it has no such slot. */
+Py_ssize_t slot_place(PyTypeObject *type, const char *name);
+int learn_current(PyObject *current);
+/* What the cache counts for the name of the topic of some `Rows`. */
+Py_ssize_t topic_bytes(PyObject *rows);
+
+static inline int
+know_current(PyObject *current)
+{
+    return Py_TYPE(current) == current_slots.type ? 0 : learn_current(current);
+}
+
+#define SLOT(object, place) (*(PyObject **)((char *)(object) + (place)))
+
+/* Gives a slot a new value. */
+static inline void
+slot_set(PyObject *object, Py_ssize_t place, PyObject *value)
+{
+    PyObject *before = SLOT(object, place);
+    SLOT(object, place) = Py_NewRef(value);
+    Py_XDECREF(before);
+}
+
+/* An int of 64 bits; -1 with an exception if it is none. Times have more bits than the short way of
+ * PyLong_AsLongLong takes. */
+static inline int64_t
+as_number(PyObject *object)
+{
+    int overflow;
+    int64_t number = PyLong_AsLongLongAndOverflow(object, &overflow);
+    if (overflow)
+        PyErr_SetString(PyExc_OverflowError, "A time or a number has at most 64 bits.");
+    return number;
+}
+
+/* The number in a slot. */
+static inline int64_t
+slot_number(PyObject *object, Py_ssize_t place)
+{
+    return as_number(SLOT(object, place));
+}
+
+/* ---- serdes.c: bytes ------------------------------------------------------------------------- */
+
+extern PyObject *bytes_decode, *str_encode;
+
+/* What a fast function of a serde makes of bytes, or of a value; the usual ones without a call. */
+static inline PyObject *
+read_fast(PyObject *reader, PyObject *data)
+{
+    if (reader == bytes_decode && PyBytes_CheckExact(data))
+        return PyUnicode_DecodeUTF8(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), NULL);
+    return PyObject_CallOneArg(reader, data);
+}
+
+static inline PyObject *
+write_fast(PyObject *writer, PyObject *value)
+{
+    if (writer == str_encode && PyUnicode_CheckExact(value))
+        return PyUnicode_AsUTF8String(value);
+    return PyObject_CallOneArg(writer, value);
+}
+
+/* The same, and whatever is refused is given to the careful function. That bytes come back is made
+ * sure of for values; who takes a physical key looks at it himself. */
+PyObject *read_value(PyObject *reader, PyObject *careful, PyObject *data);
+PyObject *write_row(PyObject *writer, PyObject *careful, PyObject *key);
+PyObject *write_value(PyObject *writer, PyObject *careful, PyObject *value);
+
+static inline void
+put_long(char *to, int64_t number)
+{
+    uint64_t rest = (uint64_t)number;
+    for (int at = 7; at >= 0; at--, rest >>= 8)
+        to[at] = (char)(rest & 0xff);
+}
+
+static inline int64_t
+long_from(const char *from)
+{
+    uint64_t number = 0;
+    for (int at = 0; at < 8; at++)
+        number = number << 8 | (unsigned char)from[at];
+    return (int64_t)number;
+}
+
+static inline void
+put_double(char *to, double number)
+{
+    int64_t bits;
+    memcpy(&bits, &number, sizeof(bits));
+    put_long(to, bits);
+}
+
+/* Gives a slot a number. */
+static inline int
+slot_set_number(PyObject *object, Py_ssize_t place, int64_t number)
+{
+    PyObject *value = PyLong_FromLongLong(number), *before = SLOT(object, place);
+    if (value == NULL)
+        return -1;
+    SLOT(object, place) = value;
+    Py_XDECREF(before);
+    return 0;
+}
+
+/* Whether an object is an int of 64 bits; its value. */
+static inline int
+is_long(PyObject *object, int64_t *number)
+{
+    int overflow;
+    if (!PyLong_CheckExact(object))
+        return 0;
+    *number = PyLong_AsLongLongAndOverflow(object, &overflow);
+    return !overflow;
+}
+
+/* The time in a physical key: `at` bytes from its start, or -`at` from its end. */
+int row_time(PyObject *row, Py_ssize_t at, int64_t *time);
+uint32_t murmur2(const unsigned char *data, Py_ssize_t size);
+
+/* ---- entry.c, cache.c, cache_types.c: the record cache --------------------------------------- */
+
+extern PyObject *PENDING, *UNKNOWN;
+extern PyTypeObject EntryType, CacheBudgetType, CacheEntriesType;
+
+/* One cached row, see the class of that name. It holds nothing that could hold it. */
+typedef struct {
+    PyObject_HEAD
+    /* What is looked at most stands together. */
+    PyObject *value, *typed;
+    uint32_t uses, writes;
+    PyObject *name;
+    /* What `value` would be read as, if nobody else can change it; NULL if it has to be read. */
+    PyObject *owned;
+    PyObject *rows, *headers;
+    /* Numbers, not objects: the old ones of an entry would have to be looked for in memory. */
+    int64_t time, at, timestamp;
+    Py_ssize_t size;
+    char sent;
+} Entry;
+
+/* A new entry without anything but its name. */
+Entry *entry_new(PyObject *name);
+
+typedef struct {
+    PyObject_HEAD
+    Py_ssize_t max_bytes, size, evictions;
+} CacheBudget;
+
+/* Entries by name. A place is free if it has no entry; its name belongs to the entry. */
+typedef struct {
+    Py_hash_t hash;
+    PyObject *name;
+    Entry *entry;
+} Place;
+
+typedef struct {
+    Place *places;
+    size_t room, count;
+} Table;
+
+/* Names are bytes. Found entries are borrowed, NULL is no error; setting takes a reference and
+ * the place of an entry of the same name. */
+Entry *table_find(const Table *table, PyObject *name);
+int table_set(Table *table, Entry *entry);
+void table_remove(Table *table, PyObject *name);
+void table_clear(Table *table);
+PyObject *table_names(const Table *table);
+
+/* Entries in the order in which they were noted, as often as they were; a ring of references. */
+typedef struct {
+    Entry **items;
+    size_t head, count, room;
+} Notes;
+
+int notes_add(Notes *notes, Entry *entry);
+void notes_clear(Notes *notes);
+
+/* Borrowed. */
+static inline Entry *
+notes_at(Notes *notes, size_t at)
+{
+    return notes->items[(notes->head + at) & (notes->room - 1)];
+}
+
+/* The first one, taken out; the caller has the reference. There must be one. */
+static inline Entry *
+notes_take(Notes *notes)
+{
+    Entry *entry = notes->items[notes->head];
+    notes->head = (notes->head + 1) & (notes->room - 1);
+    notes->count--;
+    return entry;
+}
+
+#define NO_TIME PY_SSIZE_T_MIN
+/* The list of uses is made shorter when it is longer than this, and four times what it must be. */
+#define MANY_USES 4096
+
+typedef struct {
+    PyObject_HEAD
+    CacheBudget *budget;
+    PyObject *flush;
+    Table entries;
+    PyObject *ordered, *unsorted;
+    Py_ssize_t fixed_bytes, size, used_limit, time_at;
+    int64_t oldest, newest;
+    /* What is pending: 0, or the code of `number_code`. */
+    int number;
+    Notes written, used;
+} CacheEntries;
+
+enum { NO_NUMBER, A_LONG, A_DOUBLE };
+
+/* `int`, `float` or None. */
+int number_code(PyObject *type);
+/* Whether a value can be left pending: a number of the cache's kind that fits into 8 bytes. */
+int can_pend(int number, PyObject *value);
+
+/* Refuses what is no physical key. */
+int check_row(PyObject *row);
+int entries_use(CacheEntries *self, Entry *entry);
+int entries_keep(CacheEntries *self, PyObject *key, PyObject *value);
+int entries_put(CacheEntries *self, PyObject *key, PyObject *value, Py_ssize_t value_bytes,
+                PyObject *current, PyObject *typed, int64_t time);
+int entries_rewrite(CacheEntries *self, Entry *entry, PyObject *current, Py_ssize_t growth);
+int entries_flush(CacheEntries *self);
+int entries_clear(CacheEntries *self);
+/* The stored value, borrowed from the entry. */
+PyObject *entry_stored(CacheEntries *self, Entry *entry);
+
+/* ---- rows.c, flush.c, flow.c, stateless.c, operators.c: what module.c offers ----------------- */
+
+PyObject *make_timestamped_rows(PyObject *module, PyObject *args);
+PyObject *make_folding(PyObject *module, PyObject *args);
+PyObject *make_keyed_load(PyObject *module, PyObject *args);
+PyObject *make_overlay_get(PyObject *module, PyObject *args);
+PyObject *make_timed_get(PyObject *module, PyObject *args);
+
+PyObject *stored_rows(PyObject *module, PyObject *args);
+PyObject *write_rows(PyObject *module, PyObject *args);
+PyObject *times_of_rows(PyObject *module, PyObject *args);
+PyObject *timestamped_changes(PyObject *module, PyObject *args);
+PyObject *tell_changes(PyObject *module, PyObject *args);
+PyObject *make_row_listener(PyObject *module, PyObject *args);
+PyObject *make_change_listener(PyObject *module, PyObject *args);
+
+PyObject *process_rows(PyObject *module, PyObject *args);
+PyObject *make_switching(PyObject *module, PyObject *args);
+PyObject *make_guarded(PyObject *module, PyObject *args);
+PyObject *make_sink(PyObject *module, PyObject *args);
+
+PyObject *make_filtering(PyObject *module, PyObject *args);
+PyObject *make_mapping_values(PyObject *module, PyObject *args);
+PyObject *make_selecting_key(PyObject *module, PyObject *args);
+PyObject *make_null_key_filter(PyObject *module, PyObject *args);
+
+PyObject *count_up(PyObject *module, PyObject *const *args, Py_ssize_t count);
+PyObject *zero(PyObject *module, PyObject *ignored);
+PyObject *make_new_value(PyObject *module, PyObject *args);
+PyObject *make_keyed_fold(PyObject *module, PyObject *args);
+PyObject *make_window_fold(PyObject *module, PyObject *args);
+PyObject *make_table_join(PyObject *module, PyObject *args);
+
+PyObject *write_long(PyObject *module, PyObject *value);
+PyObject *read_long(PyObject *module, PyObject *data);
+PyObject *write_double(PyObject *module, PyObject *value);
+PyObject *read_double(PyObject *module, PyObject *data);
+PyObject *murmur2_of(PyObject *module, PyObject *data);
+PyObject *make_windowed_writer(PyObject *module, PyObject *args);
+
+int init_flow(void);
+int init_serdes(void);
+int init_cache(PyObject *module);
+
+#endif

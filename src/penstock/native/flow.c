@@ -1,0 +1,459 @@
+/* The way of a record: from the queue into the nodes (task/queue.py), from node to node
+ * (task/assembly.py), and out (task/collector.py). */
+#include "core.h"
+
+/* ---- errors ---------------------------------------------------------------------------------- */
+
+/* The error that is being raised, with its traceback; it is not raised any more. */
+static PyObject *
+take_error(void)
+{
+#if PY_VERSION_HEX >= 0x030C0000
+    return PyErr_GetRaisedException();
+#else
+    PyObject *type, *error, *trace;
+    PyErr_Fetch(&type, &error, &trace);
+    PyErr_NormalizeException(&type, &error, &trace);
+    if (trace != NULL)
+        PyException_SetTraceback(error, trace);
+    Py_DECREF(type);
+    Py_XDECREF(trace);
+    return error;
+#endif
+}
+
+PyObject *
+ask_about_error(PyObject *judge, PyObject *const *args)
+{
+    if (!PyErr_ExceptionMatches(PyExc_Exception))
+        return NULL;
+    PyObject *error = take_error(), *before = PyErr_GetHandledException();
+    PyErr_SetHandledException(error);
+    PyObject *stack[6] = {NULL, error, args[0], args[1], args[2], args[3]};
+    PyObject *answer =
+        PyObject_Vectorcall(judge, stack + 1, 5 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
+    PyErr_SetHandledException(before);
+    Py_XDECREF(before);
+    Py_DECREF(error);
+    return answer;
+}
+
+/* guarded(process, judge): asks about errors of a node. */
+static PyObject *
+guarded(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names)
+{
+    STEP_ARGUMENTS(4)
+    PyObject *answer = call_four(step->held[0], args[0], args[1], args[2], args[3]);
+    return answer != NULL ? answer : ask_about_error(step->held[1], args);
+}
+
+PyObject *
+make_guarded(PyObject *module, PyObject *args)
+{
+    PyObject *objects[2];
+    if (!PyArg_ParseTuple(args, "OO", &objects[0], &objects[1]))
+        return NULL;
+    return (PyObject *)step_new("guarded", guarded, objects, 2);
+}
+
+/* switching(to_all, current): the record that is forwarded is the current one meanwhile. */
+static PyObject *
+switching(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names)
+{
+    STEP_ARGUMENTS(4)
+    PyObject *to_all = step->held[0], *current = step->held[1];
+    if (know_current(current) < 0)
+        return NULL;
+    PyObject *timestamp = SLOT(current, current_slots.timestamp);
+    PyObject *headers = SLOT(current, current_slots.headers);
+    int same = headers != args[3] ? 0 : timestamp == args[2]
+        || PyObject_RichCompareBool(timestamp, args[2], Py_EQ);
+    if (same < 0)
+        return NULL;
+    if (same)
+        return call_four(to_all, args[0], args[1], args[2], args[3]);
+    PyObject *sent = SLOT(current, current_slots.sent);
+    Py_INCREF(timestamp);
+    Py_INCREF(headers);
+    Py_INCREF(sent);
+    slot_set(current, current_slots.timestamp, args[2]);
+    slot_set(current, current_slots.headers, args[3]);
+    PyObject *answer = call_four(to_all, args[0], args[1], args[2], args[3]);
+    if (know_current(current) == 0) {
+        slot_set(current, current_slots.timestamp, timestamp);
+        slot_set(current, current_slots.headers, headers);
+        slot_set(current, current_slots.sent, sent);
+    }
+    Py_DECREF(timestamp);
+    Py_DECREF(headers);
+    Py_DECREF(sent);
+    return answer;
+}
+
+PyObject *
+make_switching(PyObject *module, PyObject *args)
+{
+    PyObject *objects[2];
+    if (!PyArg_ParseTuple(args, "OO", &objects[0], &objects[1]) || know_current(objects[1]) < 0)
+        return NULL;
+    return (PyObject *)step_new("switching", switching, objects, 2);
+}
+
+/* ---- out ------------------------------------------------------------------------------------- */
+
+enum {
+    TOPIC, WRITE_KEY, WRITE_VALUE, ENCODE, CHECKED, SINK_CURRENT, OUTPUTS, SINK_OBJECTS,
+};
+enum { COUNT, LIMIT };
+
+static PyObject *
+serialized(PyObject *writer, PyObject *half)
+{
+    return half == Py_None ? Py_NewRef(half) : write_fast(writer, half);
+}
+
+/* Both halves, with care if that is needed. 0: the handler gave the record up. */
+static int
+encode_halves(Step *step, PyObject *const *args, PyObject **raw_key, PyObject **raw_value)
+{
+    *raw_key = serialized(step->held[WRITE_KEY], args[0]);
+    *raw_value = *raw_key == NULL ? NULL : serialized(step->held[WRITE_VALUE], args[1]);
+    if (*raw_value != NULL)
+        return 1;
+    Py_CLEAR(*raw_key);
+    if (forget_error() < 0)
+        return -1;
+    PyObject *stack[6] = {NULL, step->held[TOPIC], args[0], args[1], args[2], args[3]};
+    PyObject *both = PyObject_Vectorcall(step->held[ENCODE], stack + 1,
+                                         5 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
+    int done = both == NULL ? -1 : 0;
+    if (both != NULL && both != Py_None) {
+        if (PyTuple_Check(both) && PyTuple_GET_SIZE(both) == 2) {
+            *raw_key = Py_NewRef(PyTuple_GET_ITEM(both, 0));
+            *raw_value = Py_NewRef(PyTuple_GET_ITEM(both, 1));
+            done = 1;
+        } else {
+            PyErr_SetString(PyExc_TypeError, "An encoder answers two halves or None.");
+            done = -1;
+        }
+    }
+    Py_XDECREF(both);
+    return done;
+}
+
+/* The partition of a record that needs no second look; -1: it does. */
+static Py_ssize_t
+plain_partition(Step *step, PyObject *raw_key, PyObject *raw_value, PyObject *headers)
+{
+    int64_t count = step->numbers[COUNT], limit = step->numbers[LIMIT];
+    if (count == 1 && limit < 0)
+        return 0;
+    if (count < 1 || !PyBytes_Check(raw_key)
+        || (raw_value != Py_None && !PyBytes_Check(raw_value)))
+        return -1;
+    if (limit >= 0) {
+        Py_ssize_t size = raw_value == Py_None ? 0 : PyBytes_GET_SIZE(raw_value);
+        if (!PyTuple_Check(headers) || PyTuple_GET_SIZE(headers)
+            || size + PyBytes_GET_SIZE(raw_key) > limit)
+            return -1;
+    }
+    if (count == 1)
+        return 0;
+    uint32_t hash =
+        murmur2((unsigned char *)PyBytes_AS_STRING(raw_key), PyBytes_GET_SIZE(raw_key));
+    return (hash & 0x7fffffff) % count;
+}
+
+static int
+append_output(Step *step, Py_ssize_t partition, PyObject *raw_key, PyObject *raw_value,
+              PyObject *const *args)
+{
+    PyObject *output = PyTuple_New(6), *number = PyLong_FromSsize_t(partition);
+    int done = -1;
+    if (output != NULL && number != NULL) {
+        PyTuple_SET_ITEM(output, 0, Py_NewRef(step->held[TOPIC]));
+        PyTuple_SET_ITEM(output, 1, Py_NewRef(number));
+        PyTuple_SET_ITEM(output, 2, Py_NewRef(raw_key));
+        PyTuple_SET_ITEM(output, 3, Py_NewRef(raw_value));
+        PyTuple_SET_ITEM(output, 4, Py_NewRef(args[2]));
+        PyTuple_SET_ITEM(output, 5, Py_NewRef(args[3]));
+        done = PyList_Append(step->held[OUTPUTS], output);
+    }
+    Py_XDECREF(number);
+    Py_XDECREF(output);
+    return done;
+}
+
+/* The function of a sink with a fixed topic, partitioned by the bytes of the key. */
+static PyObject *
+sink(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names)
+{
+    STEP_ARGUMENTS(4)
+    PyObject *raw_key, *raw_value, *current = step->held[SINK_CURRENT], *answer = NULL;
+    int encoded = encode_halves(step, args, &raw_key, &raw_value);
+    if (encoded <= 0)
+        return encoded < 0 ? NULL : Py_NewRef(Py_None);
+    if (know_current(current) == 0) {
+        slot_set(current, current_slots.sent, Py_True);
+        Py_ssize_t partition = plain_partition(step, raw_key, raw_value, args[3]);
+        if (partition >= 0) {
+            if (append_output(step, partition, raw_key, raw_value, args) == 0)
+                answer = Py_NewRef(Py_None);
+        } else {
+            PyObject *stack[7] = {NULL,    step->held[TOPIC], Py_None, raw_key,
+                                  raw_value, args[2],         args[3]};
+            answer = PyObject_Vectorcall(step->held[CHECKED], stack + 1,
+                                         6 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
+        }
+    }
+    Py_DECREF(raw_key);
+    Py_DECREF(raw_value);
+    return answer;
+}
+
+/* sink(topic, (write_key, write_value), encode, checked append, current, outputs, partitions,
+ * limit): partitions 0 and limit -1 stand for unknown and none. */
+PyObject *
+make_sink(PyObject *module, PyObject *args)
+{
+    PyObject *objects[SINK_OBJECTS];
+    long long count, limit;
+    if (!PyArg_ParseTuple(args, "O(OO)OOOO!LL", &objects[TOPIC], &objects[WRITE_KEY],
+                          &objects[WRITE_VALUE], &objects[ENCODE], &objects[CHECKED],
+                          &objects[SINK_CURRENT], &PyList_Type, &objects[OUTPUTS], &count, &limit)
+        || know_current(objects[SINK_CURRENT]) < 0)
+        return NULL;
+    Step *step = step_new("sink", sink, objects, SINK_OBJECTS);
+    if (step != NULL) {
+        step->numbers[COUNT] = count;
+        step->numbers[LIMIT] = limit;
+    }
+    return (PyObject *)step;
+}
+
+/* ---- in -------------------------------------------------------------------------------------- */
+
+static PyObject *name_partition_time, *name_key, *name_value, *name_time;
+
+int
+init_flow(void)
+{
+    name_partition_time = PyUnicode_InternFromString("partition_time");
+    name_key = PyUnicode_InternFromString("key");
+    name_value = PyUnicode_InternFromString("value");
+    name_time = PyUnicode_InternFromString("time");
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+/* One run over some rows of a queue; all borrowed. */
+typedef struct {
+    PyObject *queue, *runtime, *rows, *read_key, *read_value;
+    PyObject *current, *schedules, *forward, *set_head, *never, *no_headers, *headers;
+    int64_t stream_time, partition_time;
+    Py_ssize_t stream_time_at, next_due_at;
+    int plain_time;
+} Run;
+
+/* The next record, ready to be forwarded; new references. */
+typedef struct {
+    PyObject *key, *value, *timestamp;
+    int64_t time;
+} Head;
+
+static void
+head_drop(Head *head)
+{
+    Py_CLEAR(head->key);
+    Py_CLEAR(head->value);
+    Py_CLEAR(head->timestamp);
+}
+
+static int
+set_number(PyObject *object, PyObject *name, int64_t value)
+{
+    PyObject *number = PyLong_FromLongLong(value);
+    int done = number == NULL ? -1 : PyObject_SetAttr(object, name, number);
+    Py_XDECREF(number);
+    return done;
+}
+
+/* With care: what cannot be read is asked about, what has no time gets one. 0: skipped. */
+static int
+careful_head(Run *run, Py_ssize_t at, Head *head)
+{
+    if (set_number(run->queue, name_partition_time, run->partition_time) < 0)
+        return -1;
+    PyObject *number = PyLong_FromSsize_t(at);
+    PyObject *answer = number == NULL ? NULL : call_two(run->set_head, run->rows, number);
+    Py_XDECREF(number);
+    int there = answer == NULL ? -1 : PyObject_IsTrue(answer);
+    Py_XDECREF(answer);
+    if (there <= 0)
+        return there;
+    head->key = PyObject_GetAttr(run->queue, name_key);
+    head->value = PyObject_GetAttr(run->queue, name_value);
+    head->timestamp = PyObject_GetAttr(run->queue, name_time);
+    if (head->key == NULL || head->value == NULL || head->timestamp == NULL)
+        return -1;
+    head->time = as_number(head->timestamp);
+    return head->time == -1 && PyErr_Occurred() ? -1 : 1;
+}
+
+/* 1: there is a head, 0: the record is skipped. */
+static int
+read_head(Run *run, Py_ssize_t at, PyObject *timestamp, PyObject *key, PyObject *value, Head *head)
+{
+    head->key = key == Py_None ? Py_NewRef(key) : read_fast(run->read_key, key);
+    if (head->key != NULL)
+        head->value = value == Py_None ? Py_NewRef(value) : read_fast(run->read_value, value);
+    if (head->value == NULL) {
+        if (forget_error() < 0)
+            return -1;
+    } else if (run->plain_time && is_long(timestamp, &head->time) && head->time >= 0) {
+        head->timestamp = Py_NewRef(timestamp);
+        return 1;
+    }
+    head_drop(head);
+    return careful_head(run, at, head);
+}
+
+static int
+fire_due(Run *run)
+{
+    PyObject *due = SLOT(run->schedules, run->next_due_at);
+    int64_t time;
+    if (due == run->never || !is_long(due, &time) || time > run->stream_time)
+        return 0;
+    PyObject *punctuate = PyObject_GetAttrString(run->runtime, "punctuate");
+    PyObject *answer = punctuate == NULL ? NULL : PyObject_CallMethod(
+        run->schedules, "fire", "LO", (long long)run->stream_time, punctuate);
+    Py_XDECREF(punctuate);
+    Py_XDECREF(answer);
+    if (answer == NULL || know_current(run->current) < 0)
+        return -1;
+    slot_set(run->current, current_slots.rows, run->rows);
+    return 0;
+}
+
+static int
+process_head(Run *run, Py_ssize_t at, Head *head)
+{
+    if (head->time > run->partition_time) {
+        run->partition_time = head->time;
+        if (head->time > run->stream_time) {
+            run->stream_time = head->time;
+            slot_set(run->runtime, run->stream_time_at, head->timestamp);
+        }
+    }
+    PyObject *headers = run->headers == Py_None ? Py_NewRef(run->no_headers)
+                                                : PySequence_GetItem(run->headers, at);
+    PyObject *number = PyLong_FromSsize_t(at);
+    int done = -1;
+    if (headers != NULL && number != NULL && know_current(run->current) == 0) {
+        slot_set(run->current, current_slots.at, number);
+        slot_set(run->current, current_slots.sent, Py_False);
+        slot_set(run->current, current_slots.timestamp, head->timestamp);
+        slot_set(run->current, current_slots.headers, headers);
+        PyObject *answer =
+            call_four(run->forward, head->key, head->value, head->timestamp, headers);
+        done = answer == NULL ? -1 : 0;
+        Py_XDECREF(answer);
+    }
+    Py_XDECREF(number);
+    Py_XDECREF(headers);
+    return done < 0 ? -1 : fire_due(run);
+}
+
+/* rows.<name>[first:last] as a list or tuple. */
+static PyObject *
+column(PyObject *rows, const char *name, Py_ssize_t first, Py_ssize_t last)
+{
+    PyObject *whole = PyObject_GetAttrString(rows, name);
+    PyObject *part = whole == NULL ? NULL : PySequence_GetSlice(whole, first, last);
+    PyObject *fast = part == NULL ? NULL : PySequence_Fast(part, "A column is a sequence.");
+    Py_XDECREF(whole);
+    Py_XDECREF(part);
+    if (fast != NULL && PySequence_Fast_GET_SIZE(fast) != last - first) {
+        PyErr_Format(PyExc_ValueError, "The column of %s is too short.", name);
+        Py_CLEAR(fast);
+    }
+    return fast;
+}
+
+/* Forgets a decoded value as soon as its record has been processed: what is kept is kept
+ * elsewhere. */
+static int
+run_rows(Run *run, Py_ssize_t first, Py_ssize_t last, PyObject *const columns[3])
+{
+    for (Py_ssize_t at = first; at < last; at++) {
+        Head head = {NULL, NULL, NULL, 0};
+        int there = read_head(run, at, PySequence_Fast_GET_ITEM(columns[0], at - first),
+                              PySequence_Fast_GET_ITEM(columns[1], at - first),
+                              PySequence_Fast_GET_ITEM(columns[2], at - first), &head);
+        int done = there <= 0 ? there : process_head(run, at, &head);
+        head_drop(&head);
+        if (done < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int
+number_of(PyObject *object, PyObject *name, int64_t *number)
+{
+    PyObject *found = PyObject_GetAttr(object, name);
+    if (found == NULL)
+        return -1;
+    *number = as_number(found);
+    Py_DECREF(found);
+    return *number == -1 && PyErr_Occurred() ? -1 : 0;
+}
+
+/* Looks up what does not change while rows are processed; the caller lets go of it. */
+static int
+open_run(Run *run)
+{
+    run->schedules = run->forward = run->headers = NULL;
+    if ((run->current = PyObject_GetAttrString(run->runtime, "current")) == NULL
+        || (run->schedules = PyObject_GetAttrString(run->runtime, "stream_schedules")) == NULL
+        || (run->forward = PyObject_GetAttrString(run->queue, "forward")) == NULL
+        || (run->headers = PyObject_GetAttrString(run->rows, "headers")) == NULL)
+        return -1;
+    if ((run->stream_time_at = slot_place(Py_TYPE(run->runtime), "stream_time")) < 0
+        || (run->next_due_at = slot_place(Py_TYPE(run->schedules), "next_due")) < 0
+        || number_of(run->queue, name_partition_time, &run->partition_time) < 0)
+        return -1;
+    run->stream_time = slot_number(run->runtime, run->stream_time_at);
+    return PyErr_Occurred() ? -1 : know_current(run->current);
+}
+
+/* process_rows(queue, runtime, rows, (first, last), (read_key, read_value), (plain time, never,
+ * no headers), set_head): the twin of RecordQueue._process_rows. Answers the partition time. */
+PyObject *
+process_rows(PyObject *module, PyObject *args)
+{
+    Run run;
+    Py_ssize_t first, last;
+    if (!PyArg_ParseTuple(args, "OOO(nn)(OO)(pOO)O", &run.queue, &run.runtime, &run.rows, &first,
+                          &last, &run.read_key, &run.read_value, &run.plain_time, &run.never,
+                          &run.no_headers, &run.set_head))
+        return NULL;
+    static const char *const names[3] = {"timestamps", "keys", "values"};
+    PyObject *columns[3] = {NULL, NULL, NULL};
+    int done = open_run(&run);
+    for (int at = 0; done == 0 && at < 3; at++) {
+        columns[at] = column(run.rows, names[at], first, last);
+        done = columns[at] == NULL ? -1 : 0;
+    }
+    if (done == 0) {
+        slot_set(run.current, current_slots.rows, run.rows);
+        done = run_rows(&run, first, last, columns);
+    }
+    for (int at = 0; at < 3; at++)
+        Py_XDECREF(columns[at]);
+    Py_XDECREF(run.current);
+    Py_XDECREF(run.schedules);
+    Py_XDECREF(run.forward);
+    Py_XDECREF(run.headers);
+    return done < 0 ? NULL : PyLong_FromLongLong(run.partition_time);
+}

@@ -1,0 +1,42 @@
+"""The stores of a task as a replica follows them."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from penstock.record import TaskId
+from penstock.stores.cache import RecordCache
+from penstock.stores.followed import FollowedStore
+from penstock.stores.inner import OpenInner
+from penstock.task.blueprint import Blueprint, StorePlan
+from penstock.task.result import TaskState
+from penstock.task.runtime import Environment, Runtime
+
+
+def followed_stores(blueprint: Blueprint, task_id: TaskId) -> tuple[FollowedStore, ...]:
+    """All stores of a task, in the order of the blueprint."""
+    return tuple(
+        FollowedStore(
+            plan.name, plan.restored_from is not None,
+            partial(_build, blueprint, task_id, plan) if _keeps_rows(blueprint, plan) else None,
+        )
+        for plan in blueprint.stores
+    )
+
+
+def _keeps_rows(blueprint: Blueprint, plan: StorePlan) -> bool:
+    builder = plan.spec.resolve(blueprint.config)
+    return bool(getattr(builder, "keeps_rows", False))
+
+
+def _build(
+    blueprint: Blueprint, task_id: TaskId, plan: StorePlan, open_inner: OpenInner
+) -> Any:
+    """The store over given rows, open, in a task that logs nothing."""
+    environment = Environment(cache=RecordCache(0))
+    runtime = Runtime(blueprint.config, task_id, environment, TaskState(), {})
+    builder: Any = plan.spec.resolve(blueprint.config)
+    store = builder.build(open_inner)
+    store.init(runtime)
+    return store

@@ -1,0 +1,53 @@
+"""With and without the native core the answers are the same."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from penstock import native
+
+HERE = Path(__file__).parent
+TESTS = HERE.parents[1]
+
+needs_core = pytest.mark.skipif(native.core is None, reason=f"penstock runs {native.in_use()}")
+
+
+def python(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Runs Python without the native core unless told otherwise."""
+    return subprocess.run(
+        [sys.executable, *arguments], capture_output=True, text=True, check=False, timeout=600,
+        env={**os.environ, "PENSTOCK_PURE_PYTHON": "1", **environment},
+    )
+
+
+def test_the_variable_leaves_the_native_core_alone() -> None:
+    said = python("-c", "from penstock import native; print(native.core, native.in_use())")
+    assert said.stdout == "None pure Python (PENSTOCK_PURE_PYTHON is set)\n"
+
+
+@needs_core
+def test_every_scenario_has_the_same_answers_both_ways() -> None:
+    pure = python(str(HERE / "scenarios.py"))
+    # With the debugging allocator: what is freed, or not ours, is overwritten or found out.
+    fast = python(str(HERE / "scenarios.py"), PENSTOCK_PURE_PYTHON="", PYTHONMALLOC="debug")
+    assert (pure.returncode, pure.stderr) == (fast.returncode, fast.stderr) == (0, "")
+    lines = pure.stdout.splitlines()
+    assert len(lines) > 100_000
+    differing = [pair for pair in zip(lines, fast.stdout.splitlines(), strict=True)
+                 if pair[0] != pair[1]]
+    assert differing[:3] == []
+
+
+@needs_core
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "tests", ["unit/stores", "unit/task", "unit/processors", "unit/joins", "conformance"]
+)
+def test_the_tests_of_what_is_native_pass_without_it(tests: str) -> None:
+    ran = python("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", str(TESTS / tests))
+    assert ran.returncode == 0, ran.stdout[-3_000:]

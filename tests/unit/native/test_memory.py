@@ -1,0 +1,55 @@
+"""Native code keeps nothing that nobody asked it to keep."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import runpy
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock import native
+from penstock.record import NO_HEADERS, Change, Current
+from penstock.windows import Window, Windowed
+
+if native.core is None:
+    pytest.skip(f"penstock runs {native.in_use()}", allow_module_level=True)
+
+core = native.core
+SCENARIOS = runpy.run_path(str(Path(__file__).with_name("scenarios.py")))
+#: What native code hands around all the time: too many or too few references would show here.
+SHARED = (core.PENDING, core.UNKNOWN, NO_HEADERS, True, False, Change, Current, Window, Windowed)
+
+
+@pytest.fixture(autouse=True)
+def silence() -> Iterator[None]:
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+def held() -> tuple[int, list[int]]:
+    """How many blocks of memory are in use, and how often the shared objects are referred to."""
+    for _ in range(3):
+        gc.collect()
+    return sys.getallocatedblocks(), [sys.getrefcount(each) for each in SHARED]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SCENARIOS["SCENARIOS"])
+def test_a_task_that_is_gone_leaves_nothing_behind(name: str) -> None:
+    play: Callable[[str, int, int], list[str]] = SCENARIOS["play"]
+    play(name, 2_000, 3)
+    play(name, 10_000_000, 1)
+    blocks, references = held()
+    for _ in range(2):
+        play(name, 2_000, 3)
+        play(name, 10_000_000, 1)
+    blocks_after, references_after = held()
+    # A leak of one object for each record would be thousands.
+    assert blocks_after - blocks < 200
+    assert [after - before for after, before in zip(references_after, references, strict=True)
+            if abs(after - before) > 50] == []
