@@ -2,22 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.stores.inner import InnerStore, SortedMemory, successor
+from penstock.stores.lmdb import Environment
 from penstock.stores.overlay import Overlay
 
-INNER: dict[str, Callable[[], InnerStore]] = {"memory": SortedMemory}
-SIZES = (0, 1, 510, 511, 512, 5000)
+SIZES = (0, 1, 508, 509, 510, 511, 512, 5000)
+
+
+@contextmanager
+def in_memory(where: Path) -> Iterator[InnerStore]:
+    yield SortedMemory()
+
+
+@contextmanager
+def on_disk(where: Path) -> Iterator[InnerStore]:
+    environment = Environment.open(where, create=True)
+    with environment.writing(["rows"]) as transaction:
+        yield transaction.writable("rows")
+    environment.close()
+
+
+INNER: dict[str, Callable[[Path], Any]] = {"memory": in_memory, "lmdb": on_disk}
 
 
 @pytest.fixture(params=INNER.values(), ids=INNER.keys())
-def inner(request: pytest.FixtureRequest) -> InnerStore:
-    return request.param()
+def inner(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[InnerStore]:
+    with request.param(tmp_path / "rows") as store:
+        yield store
 
 
 def keys_of_all_sizes() -> list[bytes]:
@@ -65,6 +85,30 @@ def test_drop_below_forgets_smaller_keys_only(inner: InnerStore) -> None:
     inner.drop_below(b"\x04")
     assert [key for key, _ in inner.scan(None, None)] == [bytes((n,)) for n in range(4, 10)]
     assert inner.get(b"\x03") is None
+
+
+def test_drop_below_a_long_key_cuts_between_keys_that_share_their_beginning(
+    inner: InnerStore,
+) -> None:
+    keys = keys_of_all_sizes()
+    for key in keys:
+        inner.write((each, b"x") for each in keys)
+        inner.drop_below(key)
+        left = [each for each in keys if each >= key]
+        assert [each for each, _ in inner.scan(None, None)] == left
+        assert inner.count() == len(left)
+
+
+def test_long_keys_are_replaced_and_deleted_one_by_one(inner: InnerStore) -> None:
+    keys = [b"k" * 600 + b"%d" % n for n in range(5)]
+    inner.write((key, b"old") for key in keys)
+    inner.write([(keys[1], b"new"), (keys[3], None), (b"k" * 600, b"between")])
+    assert [inner.get(key) for key in keys] == [b"old", b"new", b"old", None, b"old"]
+    assert inner.get(b"k" * 600) == b"between"
+    assert inner.get(b"k" * 509) is None
+    assert inner.count() == 5
+    inner.write((key, None) for key in [*keys, b"k" * 600])
+    assert (inner.count(), list(inner.scan(None, None))) == (0, [])
 
 
 @pytest.mark.parametrize("reverse", [False, True])

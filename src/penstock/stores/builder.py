@@ -103,6 +103,11 @@ class StoreBuilder:
         return replace(self, logging_enabled=False, log_config={})
 
     @property
+    def keeps_rows(self) -> bool:
+        """True if what it holds rests where `build` is told; a custom store sees to it itself."""
+        return self.factory is None
+
+    @property
     def is_windowed(self) -> bool:
         """True for window and session stores, whose changelogs have a retention time."""
         return isinstance(self.supplier, WindowSupplier | SessionSupplier)

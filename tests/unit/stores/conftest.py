@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from penstock.record import NO_HEADERS, Current, Headers, RecordContext
 from penstock.stores import RecordCache
+from unit.stores.changelogs import MemoryChangelogs, Place
 
 
 @dataclass
@@ -53,3 +56,15 @@ def cached() -> FakeContext:
 @pytest.fixture
 def new_context() -> type[FakeContext]:
     return FakeContext
+
+
+@pytest.fixture
+def changelogs() -> MemoryChangelogs:
+    return MemoryChangelogs()
+
+
+@pytest.fixture
+def place(tmp_path: Path, new_context: Callable[[], Any]) -> Iterator[Place]:
+    opened = Place(tmp_path / "app" / "0_1", new_context)
+    yield opened
+    opened.close()

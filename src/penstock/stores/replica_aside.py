@@ -1,0 +1,83 @@
+"""Rows of stores without a changelog, from the end of a batch to its commit and a little beyond.
+
+Nothing in the log tells what such a store holds, so the host that ran a batch keeps its writes in
+a file beside the replica. If the batch is committed, the plan of the next one names it (batch and
+attempt), and the writes go into the replica; if not, nobody names it and it is removed. A host that
+does not have the file, or whose replica is not at the batch before, starts with empty stores.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from penstock.stores.lmdb import LmdbRows
+
+#: (batch, attempt)
+Run = tuple[int, int]
+
+
+class AsideRows(msgspec.Struct):
+    """What is to be done with one database: rows below the floor go, then the changes."""
+
+    floor: bytes
+    changes: list[tuple[bytes, bytes | None]]
+
+
+class Aside(msgspec.Struct):
+    """The writes of one run of a task."""
+
+    #: The run that the task went on from.
+    parent: Run
+    #: Database -> what is to be done with it.
+    databases: dict[str, AsideRows]
+
+
+class CapturingRows(LmdbRows):
+    """Rows of an unlogged store in a snapshot: what is written goes to be put aside."""
+
+    __slots__ = ("captured",)
+
+    def hold(self) -> CapturingRows:
+        """Begin with nothing."""
+        self.captured = AsideRows(b"", [])
+        return self
+
+    def write(self, changes: Iterable[tuple[bytes, bytes | None]]) -> None:
+        """Remember changes."""
+        self.captured.changes += changes
+
+    def drop_below(self, key: bytes) -> None:
+        """Remember the floor."""
+        self.captured.floor = max(self.captured.floor, key)
+
+
+def put_aside(directory: Path, run: Run, aside: Aside) -> None:
+    """Write the file of a run; it is there as a whole or not at all."""
+    path = _path(directory, run)
+    draft = path.with_name(f"{path.name}.{os.getpid()}.draft")
+    draft.write_bytes(msgspec.msgpack.encode(aside))
+    os.replace(draft, path)
+
+
+def take_aside(directory: Path, run: Run) -> Aside | None:
+    """What a run put aside on this host; None if it did not, or it cannot be read."""
+    try:
+        return msgspec.msgpack.decode(_path(directory, run).read_bytes(), type=Aside)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+def sweep_aside(directory: Path, run: Run) -> None:
+    """Remove what runs up to and with this one put aside."""
+    for path in directory.glob("aside-*"):
+        batch = path.name.split("-")[1]
+        if batch.isdigit() and int(batch) <= run[0]:
+            path.unlink(missing_ok=True)
+
+
+def _path(directory: Path, run: Run) -> Path:
+    return directory / f"aside-{run[0]}-{run[1]}"

@@ -1,0 +1,54 @@
+"""A process that catches a replica up; run by the tests, several at once, and killed by them.
+
+Arguments: the log's file, the replica's directory, the offset to reach, records in a chunk.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from penstock import Serdes, Stores
+from penstock.config import StreamsConfig
+from penstock.engine.changelogs import LogChangelogs
+from penstock.engine.steps import reached
+from penstock.log import TopicPartition, open_log
+from penstock.record import TaskId
+from penstock.stores import replica as replica_module
+from penstock.stores.followed import FollowedStore, Wanted
+from penstock.stores.inner import OpenInner
+from penstock.stores.replica import TaskReplica
+from penstock.task.result import TaskState
+from penstock.task.runtime import Environment, Runtime
+
+STRING = Serdes.string()
+TOPIC = "changelog"
+
+
+def build(open_inner: OpenInner) -> Any:
+    store = Stores.timestamped_key_value_store_builder(
+        Stores.persistent_timestamped_key_value_store("s"), STRING, STRING
+    ).build(open_inner)
+    config = StreamsConfig(application_id="app")
+    store.init(Runtime(config, TaskId(0, 0), Environment(), TaskState(), {}))
+    return store
+
+
+def replica_in(directory: Path, log_id: str) -> TaskReplica:
+    return TaskReplica.open(directory, log_id, (FollowedStore("s", True, build),))
+
+
+def main(log_file: str, directory: str, target: str, chunk: str) -> None:
+    replica_module.CHUNK_RECORDS = int(chunk)
+    with open_log(log_file) as log:
+        replica = replica_in(Path(directory), log.id)
+        topics = {"s": TopicPartition(TOPIC, 0)}
+        replica.catch_up(Wanted({"s": int(target)}), LogChangelogs(log, topics), reached)
+        with replica.snapshot(Wanted({"s": int(target)})) as snapshot:
+            print(snapshot.inner("s").count())
+        replica.close()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,263 @@
+"""LMDB under the rules that it sets: one file, many processes, a map that grows."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.errors import ProcessorStateException, TaskCorruptedException
+from penstock.stores.lmdb import Environment, Transaction
+
+SMALL_MAP = 256 << 10
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Iterator[Environment]:
+    opened = Environment.open(tmp_path / "rows", create=True, map_size=SMALL_MAP)
+    yield opened
+    opened.close()
+
+
+def put(environment: Environment, **rows: str) -> None:
+    environment.write(["t"], lambda transaction: transaction.writable("t").write(
+        (key.encode(), value.encode()) for key, value in rows.items()
+    ))
+
+
+def get(environment: Environment, key: str) -> bytes | None:
+    with environment.reading(["t"]) as transaction:
+        rows = transaction.rows("t")
+        assert rows is not None
+        return rows.get(key.encode())
+
+
+def run(program: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", program, *map(str, arguments)],
+        capture_output=True, text=True, timeout=60, check=False,
+    )
+
+
+def test_an_environment_is_opened_once_in_a_process(environment: Environment) -> None:
+    assert Environment.open(environment.path) is environment
+
+
+def test_one_that_is_not_there_is_not_made_by_accident(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="no LMDB file"):
+        Environment.open(tmp_path / "nowhere")
+
+
+def test_a_reader_sees_what_was_committed_when_it_began(environment: Environment) -> None:
+    put(environment, a="1")
+    with environment.reading() as transaction:
+        rows = transaction.rows("t")
+        assert rows is not None
+        put(environment, a="2", b="3")
+        assert (rows.get(b"a"), rows.get(b"b")) == (b"1", None)
+        with pytest.raises(ProcessorStateException, match="snapshot"):
+            rows.write([(b"a", b"x")])
+    assert get(environment, "a") == b"2"
+
+
+def test_what_raises_has_written_nothing(environment: Environment) -> None:
+    put(environment, a="1")
+
+    def work(transaction: Transaction) -> None:
+        transaction.writable("t").write([(b"a", b"2")])
+        raise RuntimeError("boom")
+
+    with pytest.raises(RuntimeError, match="boom"):
+        environment.write(["t"], work)
+    assert get(environment, "a") == b"1"
+
+
+def test_the_map_grows_when_it_is_full(environment: Environment) -> None:
+    calls = []
+
+    def work(transaction: Transaction) -> None:
+        calls.append(1)
+        transaction.writable("t").write((b"%07d" % n, b"x" * 100) for n in range(50_000))
+
+    environment.write(["t"], work)
+    assert len(calls) > 1
+    with environment.reading() as transaction:
+        rows = transaction.rows("t")
+        assert rows is not None
+        assert rows.count() == 50_000
+
+
+GROW = """
+import sys
+from pathlib import Path
+from penstock.stores.lmdb import Environment
+environment = Environment.open(Path(sys.argv[1]), map_size=1 << 30)
+environment.write(["t"], lambda transaction: transaction.writable("t").write(
+    (b"%07d" % n, b"x" * 100) for n in range(50_000)
+))
+environment.close()
+"""
+
+
+def test_a_map_that_another_process_has_made_larger_is_followed(environment: Environment) -> None:
+    put(environment, a="1")
+    assert run(GROW, environment.path).stderr == ""
+    assert get(environment, "a") == b"1"
+    assert get(environment, "0049999") == b"x" * 100
+    put(environment, b="2")
+    assert get(environment, "b") == b"2"
+
+
+READ_AND_DIE = """
+import os, signal, sys
+from pathlib import Path
+from penstock.stores.lmdb import Environment
+with Environment.open(Path(sys.argv[1])).reading(["t"]):
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+WRITE_AND_DIE = """
+import os, signal, sys
+from pathlib import Path
+from penstock.stores.lmdb import Environment
+def work(transaction):
+    transaction.writable("t").write([(b"a", b"lost")])
+    os.kill(os.getpid(), signal.SIGKILL)
+Environment.open(Path(sys.argv[1])).write(["t"], work)
+"""
+
+
+def test_a_reader_that_died_does_not_hold_its_slot(tmp_path: Path) -> None:
+    path = tmp_path / "rows"
+    Environment.open(path, create=True).close()
+    assert run(READ_AND_DIE, path).returncode == -signal.SIGKILL
+    environment = Environment.open(path)
+    assert "no active readers" in environment._raw.readers()
+    environment.close()
+
+
+def test_a_writer_that_died_leaves_nothing_and_blocks_nobody(environment: Environment) -> None:
+    put(environment, a="1")
+    assert run(WRITE_AND_DIE, environment.path).returncode == -signal.SIGKILL
+    assert get(environment, "a") == b"1"
+    put(environment, a="2")
+    assert get(environment, "a") == b"2"
+
+
+FORK = """
+import os, sys
+from pathlib import Path
+from penstock.errors import ProcessorStateException
+from penstock.stores.lmdb import Environment
+path = Path(sys.argv[1])
+parent = Environment.open(path)
+write = lambda environment, value: environment.write(
+    ["t"], lambda transaction: transaction.writable("t").write([(b"a", value)])
+)
+write(parent, b"1")
+with parent.reading() as transaction:
+    child = os.fork()
+    if not child:
+        for use in (lambda: write(parent, b"2"), lambda: Environment.open(path)):
+            try:
+                use()
+            except ProcessorStateException as error:
+                assert "forked" in str(error)
+            else:
+                os._exit(1)
+        write(Environment.open(path.with_name("other"), create=True), b"3")
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert str(os.getpid()) in parent._raw.readers()
+    write(parent, b"4")
+    assert transaction.rows("t").get(b"a") == b"1"
+"""
+
+
+def test_a_forked_process_leaves_the_files_of_its_parent_alone(tmp_path: Path) -> None:
+    Environment.open(tmp_path / "rows", create=True).close()
+    ran = run(FORK, tmp_path / "rows")
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("damage", ["cut", "overwritten", "empty"])
+def test_a_damaged_file_is_recognized(tmp_path: Path, damage: str) -> None:
+    path = tmp_path / "rows"
+    environment = Environment.open(path, create=True)
+    put(environment, **{f"k{n}": "x" * 100 for n in range(1000)})
+    environment.sync()
+    environment.close()
+    file = path / "data.mdb"
+    if damage == "cut":
+        os.truncate(file, file.stat().st_size // 2)
+    elif damage == "overwritten":
+        file.write_bytes(b"\xa5" * file.stat().st_size)
+    else:
+        file.write_bytes(b"x")
+    with pytest.raises(TaskCorruptedException):
+        Environment.open(path)
+
+
+FULL_DISK = """
+import resource, signal, sys
+from pathlib import Path
+from penstock.errors import ProcessorStateException
+from penstock.stores.lmdb import Environment
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+environment = Environment.open(Path(sys.argv[1]))
+fill = lambda transaction: transaction.writable("t").write(
+    (b"%07d" % n, b"x" * 100) for n in range(50_000)
+)
+hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, hard))
+try:
+    environment.write(["t"], fill)
+except ProcessorStateException as error:
+    assert "make room" in str(error), error
+else:
+    sys.exit("nothing was raised")
+with environment.reading(["t"]) as transaction:
+    assert transaction.rows("t").count() == 0
+resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+environment.write(["t"], fill)
+with environment.reading(["t"]) as transaction:
+    assert transaction.rows("t").count() == 50_000
+"""
+
+
+def test_no_room_on_the_disk_is_told_and_nothing_is_lost(tmp_path: Path) -> None:
+    Environment.open(tmp_path / "rows", create=True).close()
+    ran = run(FULL_DISK, tmp_path / "rows")
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
+def write_many(path: Path, first: int, done: multiprocessing.synchronize.Barrier) -> None:
+    environment = Environment.open(path)
+    done.wait(30)
+    for n in range(first, first + 200):
+        put(environment, **{f"k{n}": str(n)})
+    environment.close()
+
+
+def test_several_processes_write_one_after_the_other(tmp_path: Path) -> None:
+    path = tmp_path / "rows"
+    Environment.open(path, create=True).close()
+    spawn = multiprocessing.get_context("spawn")
+    start = spawn.Barrier(3)
+    processes = [
+        spawn.Process(target=write_many, args=(path, n * 200, start)) for n in range(3)
+    ]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(60)
+    assert [process.exitcode for process in processes] == [0, 0, 0]
+    environment = Environment.open(path)
+    assert all(get(environment, f"k{n}") == str(n).encode() for n in range(600))
+    environment.close()

@@ -1,0 +1,125 @@
+"""Replicas between real processes: several at once, and one that is killed in the middle."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.engine.changelogs import LogChangelogs
+from penstock.log import Columns, Log, TopicPartition, open_log
+from penstock.stores.followed import Wanted
+from unit.stores import catching_up
+from unit.stores.catching_up import TOPIC, replica_in
+
+RECORDS = 50_000
+KEYS = 17_000
+#: As many as are appended at once, and more than the log would join when it is read.
+CHUNK = 5_000
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[Log]:
+    with open_log(tmp_path / "log.db") as opened:
+        opened.create_topic(TOPIC, 1, {"cleanup.policy": "compact"})
+        for first in range(0, RECORDS, CHUNK):
+            numbers = range(first, first + CHUNK)
+            opened.append(TOPIC, 0, Columns(
+                [b"key-%05d" % (n * 7919 % KEYS) for n in numbers],
+                [None if n % 11 == 0 else b"value-%d" % n for n in numbers], list(numbers),
+            ))
+        yield opened
+
+
+def expected() -> dict[bytes, bytes]:
+    rows: dict[bytes, bytes] = {}
+    for n in range(RECORDS):
+        key = b"key-%05d" % (n * 7919 % KEYS)
+        if n % 11 == 0:
+            rows.pop(key, None)
+        else:
+            rows[key] = n.to_bytes(8, "big") + b"value-%d" % n
+    return rows
+
+
+def start(log: Log, directory: Path, **environment: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, catching_up.__file__, log.address, str(directory), str(RECORDS),
+         str(CHUNK)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, **environment},
+    )
+
+
+def finished(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    try:
+        out, err = process.communicate(timeout=240)
+    finally:
+        process.kill()
+    return process.returncode, out.strip(), err
+
+
+def rows_in(log: Log, directory: Path) -> dict[bytes, bytes]:
+    replica = replica_in(directory, log.id)
+    with replica.snapshot(Wanted({"s": RECORDS})) as snapshot:
+        rows = dict(snapshot.inner("s").scan(None, None))
+    replica.close()
+    return rows
+
+
+def test_processes_that_catch_up_at_once_agree(log: Log, tmp_path: Path) -> None:
+    directory = tmp_path / "0_0"
+    processes = [start(log, directory) for _ in range(4)]
+    wanted = expected()
+    assert [finished(process) for process in processes] == [(0, str(len(wanted)), "")] * 4
+    assert rows_in(log, directory) == wanted
+
+
+@pytest.mark.parametrize("count", [1, 4, 10])
+def test_a_process_that_is_killed_while_it_writes_has_written_whole_chunks(
+    log: Log, tmp_path: Path, count: int
+) -> None:
+    directory = tmp_path / "0_0"
+    order = f"applying:{count}:{tmp_path / 'once'}"
+    killed = start(log, directory, PENSTOCK_CRASH_AT=order)
+    assert finished(killed)[0] == -signal.SIGKILL
+    replica = replica_in(directory, log.id)
+    position = replica.positions().get("s", 0)
+    assert position == (count - 1) * CHUNK
+    topics = LogChangelogs(log, {"s": TopicPartition(TOPIC, 0)})
+    replica.catch_up(Wanted({"s": RECORDS}), topics)
+    replica.close()
+    assert rows_in(log, directory) == expected()
+
+
+def test_others_go_on_when_one_is_killed_while_it_writes(log: Log, tmp_path: Path) -> None:
+    directory = tmp_path / "0_0"
+    order = f"applying:2:{tmp_path / 'once'}"
+    processes = [start(log, directory, PENSTOCK_CRASH_AT=order) for _ in range(3)]
+    codes = sorted(finished(process)[0] for process in processes)
+    assert codes == [-signal.SIGKILL, 0, 0]
+    assert rows_in(log, directory) == expected()
+
+
+def test_one_that_stands_still_while_it_writes_holds_the_others_up_only_until_it_goes_on(
+    log: Log, tmp_path: Path
+) -> None:
+    directory, once = tmp_path / "0_0", tmp_path / "once"
+    replica = replica_in(directory, log.id)
+    stopped = start(log, directory, PENSTOCK_STOP_AT=f"applying:2:{once}")
+    waited = os.waitid(os.P_PID, stopped.pid, os.WSTOPPED | os.WNOWAIT)
+    assert waited is not None
+    assert waited.si_status == signal.SIGSTOP
+    other = start(log, directory)
+    # Those who read and have the files open are not held up.
+    assert replica.positions() == {"s": CHUNK}
+    replica.close()
+    os.kill(stopped.pid, signal.SIGCONT)
+    wanted = expected()
+    assert [finished(stopped), finished(other)] == [(0, str(len(wanted)), "")] * 2
+    assert rows_in(log, directory) == wanted

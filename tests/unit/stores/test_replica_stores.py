@@ -1,0 +1,292 @@
+"""Replicas of stores that are not simply rows by their changelog: LRU, unlogged, one's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock import Serdes, Stores
+from penstock.record import NO_HEADERS, Change, Headers, RecordContext
+from penstock.stores.followed import FollowedStore, Wanted
+from penstock.stores.inner import InnerStore, SortedMemory, memory
+from penstock.stores.replica import TaskReplica
+from penstock.stores.time_ordered_buffer import ChangeBufferBuilder, GraceBufferBuilder
+from unit.stores.changelogs import MemoryChangelogs, Place, followed, rows_of
+
+STRING = Serdes.string()
+
+
+class Recorder:
+    """A store that keeps its content in a way of its own."""
+
+    def __init__(self) -> None:
+        self.restored: list[tuple[bytes, bytes | None, int, Headers]] = []
+
+    def restore(self, *record: Any) -> None:
+        self.restored.append(record)
+
+
+def test_a_store_without_rows_is_filled_with_the_last_record_of_each_key(
+    place: Place, changelogs: MemoryChangelogs
+) -> None:
+    headers = Headers((("h", None), ("h", b"1")))
+    changelogs.add(
+        "s", (b"b", b"1", 5, NO_HEADERS), (b"a", b"2", 6, headers), (b"c", b"3", 7, NO_HEADERS),
+        (b"b", b"4", 8, NO_HEADERS), (b"c", None, 9, NO_HEADERS),
+    )
+    replica = place.open(FollowedStore("s", True, None))
+    replica.catch_up(Wanted({"s": 3}), changelogs)
+    replica.catch_up(Wanted({"s": 5}), changelogs)
+    store = Recorder()
+    with replica.snapshot() as snapshot:
+        snapshot.fill({"s": store})
+    assert store.restored == [(b"a", b"2", 6, headers), (b"b", b"4", 8, NO_HEADERS)]
+
+
+def lru(new_context: Callable[[], Any]) -> FollowedStore:
+    def build(open_inner: Callable[[str], InnerStore]) -> Any:
+        store = Stores.timestamped_key_value_store_builder(
+            Stores.lru_map("s", 2), STRING, STRING
+        ).build(open_inner)
+        store.init(new_context())
+        return store
+
+    return FollowedStore("s", True, build)
+
+
+def test_the_order_of_use_decides_what_an_lru_store_holds(
+    place: Place, changelogs: MemoryChangelogs, new_context: Callable[[], Any]
+) -> None:
+    store = lru(new_context)
+    assert store.build is not None
+    replica = place.open(store)
+    clocks: dict[str, int] = {}
+
+    def batch(*work: tuple[str, str]) -> list[str]:
+        nonlocal clocks
+        end = changelogs.ends.get("s", 0)
+        wanted = Wanted({"s": end}, clocks={"s": clocks} if end else {})
+        replica.catch_up(wanted, changelogs)
+        with replica.snapshot(wanted) as snapshot:
+            task = store.build(snapshot.inner)  # type: ignore[misc]
+            if end:
+                task.set_clocks(clocks)
+            for action, key in work:
+                if action == "put":
+                    task.save(key, "v", 0)
+                    changelogs.put("s", key, "v")
+                else:
+                    task.load(key)
+            clocks = task.clocks()
+            return [key for key, _ in task.all()]
+
+    assert batch(("put", "b"), ("put", "a")) == ["a", "b"]
+    # The read makes "b" the younger one, though it was written first.
+    assert batch(("get", "b")) == ["a", "b"]
+    assert batch(("put", "c")) == ["b", "c"]
+    # The changelog does not tell that "a" has gone.
+    assert batch() == ["b", "c"]
+    assert sorted(rows_of(replica)) == [b"b", b"c"]
+    elsewhere = TaskReplica.open(place.directory.with_name("elsewhere"), "log", (store,))
+    elsewhere.catch_up(Wanted({"s": 3}, clocks={"s": clocks}), changelogs)
+    assert sorted(rows_of(elsewhere)) == [b"b", b"c"]
+    elsewhere.close()
+
+
+# ---- buffers ---------------------------------------------------------------------------------
+
+
+def buffer_of(kind: str) -> Any:
+    if kind == "suppress":
+        return ChangeBufferBuilder("s", STRING, STRING)
+    return GraceBufferBuilder("s", 5, STRING, STRING)
+
+
+class Buffering:
+    """A buffer that lives for one batch at a time, or for good."""
+
+    def __init__(self, kind: str, context: Any) -> None:
+        self.kind = kind
+        self.context = context
+        self.sent: list[Any] = []
+
+    def build(self, open_inner: Callable[[str], InnerStore]) -> Any:
+        buffer = buffer_of(self.kind).build(open_inner)
+        buffer.init(self.context)
+        return buffer
+
+    def work(self, buffer: Any, work: list[tuple[str, int]]) -> None:
+        for key, time in work:
+            record = RecordContext("t", 0, 0, time, NO_HEADERS)
+            self.context.current.set_context(record)
+            if self.kind == "suppress":
+                buffer.put(time, key, Change(f"{key}{time}", None), record)
+                buffer.evict_until(time - 5, self.emit)
+                buffer.evict_over(4, 10**6, self.emit)
+            elif buffer.put(key, f"{key}{time}", record):
+                buffer.evict(self.emit)
+        buffer.commit()
+
+    def emit(self, *sent: Any) -> None:
+        self.sent.append(sent)
+
+
+batches = st.lists(
+    st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(0, 12)), max_size=8), max_size=5
+)
+
+
+@pytest.mark.parametrize("kind", ["suppress", "grace"])
+@given(batches=batches)
+@settings(max_examples=20, deadline=None)
+def test_a_buffer_sends_the_same_whether_or_not_it_is_put_together_anew_for_each_batch(
+    kind: str, batches: list[list[tuple[str, int]]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    from unit.stores.conftest import FakeContext
+
+    lasting = Buffering(kind, FakeContext())
+    buffer = lasting.build(memory)
+    for batch in batches:
+        lasting.work(buffer, batch)
+    short = Buffering(kind, FakeContext())
+    directory = tmp_path_factory.mktemp("replica")
+    replica = TaskReplica.open(directory, "log", (FollowedStore("s", True, short.build),))
+    changelogs, clocks, held = MemoryChangelogs(), None, (0, 0)
+    for batch in batches:
+        wanted = Wanted({"s": changelogs.ends.get("s", 0)})
+        replica.catch_up(wanted, changelogs)
+        with replica.snapshot(wanted) as snapshot:
+            again = short.build(snapshot.inner)
+            again.set_clocks(clocks or {})
+            short.work(again, batch)
+            clocks = again.clocks()
+            held = again.num_records, getattr(again, "size_bytes", 0)
+        changelogs.add("s", *(change[1:] for change in short.context.logged))
+        short.context.logged.clear()
+    assert short.sent == lasting.sent
+    assert held == (buffer.num_records, getattr(buffer, "size_bytes", 0))
+    replica.close()
+
+
+class CountingRows(SortedMemory):
+    """Counts how often it is asked."""
+
+    __slots__ = ("asked",)
+
+    def get(self, key: bytes) -> bytes | None:
+        self.asked = getattr(self, "asked", 0) + 1
+        return super().get(key)
+
+
+@pytest.mark.parametrize("kind", ["suppress", "grace"])
+def test_a_batch_reads_only_those_entries_of_a_buffer_that_it_meets(
+    kind: str, new_context: Callable[[], Any]
+) -> None:
+    opened: dict[str, CountingRows] = {}
+
+    def open_inner(name: str) -> InnerStore:
+        return opened.setdefault(name, CountingRows())
+
+    buffering = Buffering(kind, new_context())
+    first = buffering.build(open_inner)
+    for number in range(1000):
+        record = RecordContext("t", 0, 0, 100 + number, NO_HEADERS)
+        if kind == "suppress":
+            first.put(100 + number, f"k{number}", Change("v", None), record)
+        else:
+            first.put(f"k{number}", "v", record)
+    first.advance()
+    for rows in opened.values():
+        rows.asked = 0
+    second = buffering.build(open_inner)
+    if kind == "suppress":
+        second.evict_until(102, buffering.emit)
+    else:
+        second.set_clocks({"stream-time": 107})
+        second.evict(buffering.emit)
+    assert [sent[0] for sent in buffering.sent] == ["k0", "k1", "k2"]
+    assert second.num_records == 997
+    assert sum(rows.asked for rows in opened.values()) <= 5
+
+
+def test_an_unlogged_buffer_goes_on_on_its_host(
+    place: Place, new_context: Callable[[], Any]
+) -> None:
+    def build(open_inner: Callable[[str], InnerStore]) -> Any:
+        buffer = ChangeBufferBuilder("s", STRING, STRING, logging_enabled=False).build(open_inner)
+        buffer.init(new_context())
+        return buffer
+
+    replica = place.open(FollowedStore("s", False, build))
+    last = (0, 0)
+    for number in range(1, 4):
+        wanted = Wanted({}, last=last)
+        replica.catch_up(wanted, MemoryChangelogs())
+        with replica.snapshot(wanted) as snapshot:
+            buffer = build(snapshot.inner)
+            assert buffer.num_records == number - 1
+            record = RecordContext("t", 0, 0, number, NO_HEADERS)
+            buffer.put(number, f"k{number}", Change("v", None), record)
+            buffer.commit()
+            last = (number, 7)
+            snapshot.put_aside(last, {"s": buffer})
+
+
+# ---- stores without a changelog --------------------------------------------------------------
+
+
+class Unlogged:
+    """Runs batches of a task whose store has no changelog."""
+
+    def __init__(self, replica: TaskReplica, store: FollowedStore) -> None:
+        assert store.build is not None
+        self.replica, self.build = replica, store.build
+
+    def run(
+        self, number: int, attempt: int, last: tuple[int, int], **rows: str | None
+    ) -> dict[str, str]:
+        """What the store held before the batch."""
+        wanted = Wanted({}, last=last)
+        self.replica.catch_up(wanted, MemoryChangelogs())
+        with self.replica.snapshot(wanted) as snapshot:
+            task = self.build(snapshot.inner)
+            held = {key: value.value for key, value in task.all()}
+            for key, value in rows.items():
+                task.save(key, value, 0)
+            snapshot.put_aside((number, attempt), {"s": task})
+            return held
+
+
+@pytest.fixture
+def unlogged(place: Place, new_context: Callable[[], Any]) -> Unlogged:
+    store = followed("timestamped", new_context, logged=False)
+    return Unlogged(place.open(store), store)
+
+
+def test_an_unlogged_store_goes_on_with_the_run_that_was_committed(unlogged: Unlogged) -> None:
+    unlogged.run(1, 10, (0, 0), a="1", b="1")
+    assert unlogged.run(2, 20, (1, 10), a="lost") == {"a": "1", "b": "1"}
+    assert unlogged.run(2, 21, (1, 10), a="2", b=None) == {"a": "1", "b": "1"}
+    assert unlogged.run(3, 30, (2, 21)) == {"a": "2"}
+    assert unlogged.run(4, 40, (3, 30)) == {"a": "2"}
+    assert [path.name for path in unlogged.replica.directory.glob("aside-*")] == ["aside-4-40"]
+
+
+def test_an_unlogged_store_is_empty_where_the_last_run_is_not_known(unlogged: Unlogged) -> None:
+    unlogged.run(1, 10, (0, 0), a="1")
+    assert unlogged.run(3, 30, (2, 20), b="3") == {}
+    assert unlogged.run(4, 40, (3, 30)) == {"b": "3"}
+
+
+def test_what_was_put_aside_counts_only_on_top_of_what_it_was_put_aside_from(
+    unlogged: Unlogged,
+) -> None:
+    unlogged.run(1, 10, (0, 0), a="1")
+    unlogged.run(2, 20, (1, 10), b="2")
+    # The rows are lost, and with them what batch 2 had been written over.
+    unlogged.replica._home.begin_anew(3, None)
+    assert unlogged.run(3, 30, (2, 20)) == {}
