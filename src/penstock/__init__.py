@@ -7,9 +7,13 @@ Reading order, along the way of a record:
     task/        one sub-topology over one partition, record by record
     processors/  what each operator does
     stores/      where rows are kept, in four layers
+    native/      what every record passes, in C; each piece has a twin above
     testing/     TopologyTestDriver
-    log/         where topics are: the contract of a log, and the embedded one in a file
+    log/         where topics are: the contract of a log; embedded in a file, or Kafka
     clients/     Producer, Consumer and AdminClient over a log
+    engine/      a topology on a log: batches are planned, run on Spark, committed
+    broker/      a real Kafka on this machine, for trying things out and for tests
+    app.py       Streams: an application and its life
     cli/         the command line
 """
 
@@ -19,6 +23,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from penstock.app import Streams
     from penstock.config import StreamsConfig, TopologyConfig
     from penstock.dsl.branched import BranchedKStream
     from penstock.dsl.builder import StreamsBuilder
@@ -39,6 +44,11 @@ if TYPE_CHECKING:
     from penstock.dsl.stream import KStream
     from penstock.dsl.table import GlobalKTable, KTable
     from penstock.dsl.windowed import SessionWindowedKStream, TimeWindowedKStream
+    from penstock.engine.metadata import TaskMetadata, ThreadMetadata
+    from penstock.engine.metrics import MetricName
+    from penstock.engine.restoring import StateRestoreListener
+    from penstock.engine.states import State
+    from penstock.engine.uncaught import StreamThreadExceptionResponse
     from penstock.errors import (
         ConfigException,
         InvalidStateStoreException,
@@ -145,6 +155,7 @@ if TYPE_CHECKING:
 #: Where the public names live. They are imported when they are first asked for, so that whoever
 #: needs little of the package, the command line for one, starts quickly.
 _HOMES = {
+    "penstock.app": ("Streams",),
     "penstock.config": ("StreamsConfig", "TopologyConfig"),
     "penstock.dsl.branched": ("BranchedKStream",),
     "penstock.dsl.builder": ("StreamsBuilder",),
@@ -158,6 +169,11 @@ _HOMES = {
     "penstock.dsl.stream": ("KStream",),
     "penstock.dsl.table": ("GlobalKTable", "KTable"),
     "penstock.dsl.windowed": ("SessionWindowedKStream", "TimeWindowedKStream"),
+    "penstock.engine.metadata": ("TaskMetadata", "ThreadMetadata"),
+    "penstock.engine.metrics": ("MetricName",),
+    "penstock.engine.restoring": ("StateRestoreListener",),
+    "penstock.engine.states": ("State",),
+    "penstock.engine.uncaught": ("StreamThreadExceptionResponse",),
     "penstock.errors": (
         "ConfigException", "InvalidStateStoreException", "ProcessingFailedException",
         "ProcessorStateException", "SerializationException", "StreamsException",
@@ -272,6 +288,7 @@ __all__ = [
     "LogAndFailProcessingExceptionHandler",
     "LogAndSkipOnInvalidTimestamp",
     "Materialized",
+    "MetricName",
     "Partitioner",
     "Printed",
     "ProcessingExceptionHandler",
@@ -298,16 +315,22 @@ __all__ = [
     "SessionWindowedKStream",
     "SessionWindows",
     "SlidingWindows",
+    "State",
+    "StateRestoreListener",
     "StateStore",
     "StoreBuilder",
     "StoreIterator",
     "StoreType",
     "Stores",
+    "StreamThreadExceptionResponse",
+    "Streams",
     "StreamsBuilder",
     "StreamsConfig",
     "StreamsException",
     "Suppressed",
     "TaskId",
+    "TaskMetadata",
+    "ThreadMetadata",
     "TimeWindowedCogroupedKStream",
     "TimeWindowedKStream",
     "TimeWindows",

@@ -1,0 +1,172 @@
+"""All outcomes of a batch become one transaction of the log, or none of them happens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from penstock.engine.blocks import Consumed
+from penstock.engine.internal_topics import tasks_topic
+from penstock.engine.outcome import TaskOutcome
+from penstock.engine.plan import BatchPlan
+from penstock.engine.shape import Shape
+from penstock.engine.steps import reached
+from penstock.engine.task_records import (
+    BATCH_KEY,
+    BatchRecord,
+    TaskRecord,
+    encode_batch,
+    encode_task,
+    task_key,
+)
+from penstock.errors import StreamsException
+from penstock.log.base import Append, Columns, Lease, Log, StoredBlob, TopicPartition
+from penstock.record import TaskId
+
+
+class AttemptsDisagree(StreamsException):
+    """Outcomes of one batch that do not belong together: the batch is to be run again.
+
+    Spark may run a part of a job again when an executor was lost. A task that has already taken
+    rows of the first run then stands beside a sender of the second.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """What is true since the commit."""
+
+    batch: BatchRecord
+    #: The tasks that ran.
+    records: Mapping[TaskId, TaskRecord] = field(default_factory=dict)
+    #: Of all source partitions: where the group goes on.
+    offsets: Mapping[tuple[str, int], int] = field(default_factory=dict)
+
+
+def failure_of(outcomes: Iterable[TaskOutcome]) -> Exception | None:
+    """What ended the batch, if a task failed: the first one, by stage and number of tasks."""
+    for outcome in outcomes:
+        if outcome.failure is not None:
+            return outcome.failure.exception()
+    return None
+
+
+def check_attempts(plan: BatchPlan, outcomes: Sequence[TaskOutcome]) -> None:
+    """Refuse outcomes unless all were made from each other.
+
+    Every task that the plan gave work has one outcome, of this batch; what each task consumed is
+    what the others sent to it in the very attempt whose outcome is here, row for row.
+    """
+    by_task: dict[TaskId, TaskOutcome] = {}
+    for outcome in outcomes:
+        if outcome.record.batch != plan.number:
+            raise AttemptsDisagree(
+                f"Task {outcome.task_id} answers for batch {outcome.record.batch}, not for batch "
+                f"{plan.number}."
+            )
+        if outcome.task_id in by_task:
+            raise AttemptsDisagree(f"Task {outcome.task_id} has two outcomes.")
+        by_task[outcome.task_id] = outcome
+    for task_id, task in plan.tasks.items():
+        if (task.ranges or task.punctuate) and task_id not in by_task:
+            raise AttemptsDisagree(f"Task {task_id} has no outcome.")
+    sent = {
+        (target, Consumed(outcome.task_id, outcome.record.attempt, topic, rows))
+        for outcome in outcomes for target, topic, rows in outcome.sent
+    }
+    consumed = [(outcome.task_id, each) for outcome in outcomes for each in outcome.consumed]
+    if sent != set(consumed) or len(sent) != len(consumed):
+        raise AttemptsDisagree(
+            f"Rows of batch {plan.number} were sent and consumed in different attempts. "
+            f"Not consumed: {_shown(sent.difference(consumed))}. "
+            f"Not sent: {_shown(set(consumed).difference(sent))}."
+        )
+
+
+def _shown(rows: Iterable[tuple[TaskId, Consumed]]) -> str:
+    return ", ".join(
+        f"{each.rows} of {each.topic} from {each.sender} (attempt {each.attempt}) to {target}"
+        for target, each in sorted(rows)
+    ) or "none"
+
+
+def commit(
+    log: Log, lease: Lease | None, plan: BatchPlan, outcomes: Sequence[TaskOutcome], *,
+    shape: Shape, offsets: Mapping[tuple[str, int], int],
+) -> Committed:
+    """Make a batch happen. `offsets`: where each source partition stood before it.
+
+    In one transaction, which the log refuses if the lease has moved on:
+
+    1. outputs, those for circle topics among them;
+    2. changelogs;
+    3. a record for each task that ran, and one for the batch;
+    4. the offsets of all source partitions: a broker forgets those that are not committed for long.
+
+    Afterwards the plan of the next batch can be made from the log alone. Where the changelogs end
+    is not written down here but asked of the log then: the holder of the lease is the only one who
+    writes to them, and only the log knows where Kafka puts its markers.
+    """
+    after = {**offsets}
+    for outcome in outcomes:
+        after.update(outcome.offsets)
+    batch = BatchRecord.of(plan, shape.source_topics)
+    with log.transaction(lease) as transaction:
+        # 1. and 2.
+        for append in _merged(
+            [append for outcome in outcomes for append in outcome.outputs]
+            + [append for outcome in outcomes for append in outcome.changes]
+        ):
+            transaction.append(*append)
+        # 3.
+        keys = [*(task_key(outcome.task_id) for outcome in outcomes), BATCH_KEY]
+        values = [*(encode_task(outcome.record) for outcome in outcomes), encode_batch(batch)]
+        transaction.append(
+            tasks_topic(shape.application_id), 0,
+            Columns(keys, values, [plan.now] * len(keys)),
+        )
+        # 4.
+        transaction.commit_offsets(
+            shape.application_id,
+            {TopicPartition(*where): offset for where, offset in after.items()},
+        )
+        reached("in-commit")
+    return Committed(batch, {outcome.task_id: outcome.record for outcome in outcomes}, after)
+
+
+def _merged(appends: Iterable[Append]) -> list[Append]:
+    """One append a partition where that can be, so that the log gets few and larger batches.
+
+    Records keep the order of the outcomes; what was put aside stays as it is.
+    """
+    pieces: dict[tuple[str, int], list[list[pa.RecordBatch] | StoredBlob]] = {}
+    for topic, partition, records in appends:
+        of_partition = pieces.setdefault((topic, partition), [])
+        if isinstance(records, StoredBlob):
+            of_partition.append(records)
+        elif of_partition and isinstance(last := of_partition[-1], list):
+            last.append(records)
+        else:
+            of_partition.append([records])
+    return [
+        Append(*where, piece if isinstance(piece, StoredBlob) else _one(piece))
+        for where, of_partition in pieces.items() for piece in of_partition
+    ]
+
+
+def _one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(batches) == 1:
+        return batches[0]
+    # Some may have headers and some not.
+    table = pa.concat_tables(map(pa.Table.from_batches, ([batch] for batch in batches)),
+                             promote_options="default")
+    return table.combine_chunks().to_batches()[0]
+
+
+def drop_aside(log: Log, outcomes: Iterable[TaskOutcome]) -> None:
+    """Remove what was put aside for outcomes that will not be committed."""
+    blobs = [blob for outcome in outcomes for blob in outcome.blobs()]
+    if blobs:
+        log.drop_blobs(blobs)

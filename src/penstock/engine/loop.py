@@ -1,0 +1,260 @@
+"""`Engine`: runs an application batch by batch. Plan, compute, commit, advance.
+
+It is the truth about nothing: what is committed is in the log, and everything here was made from
+that when the lease was taken. One thread calls it.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from penstock.config import StreamsConfig
+from penstock.engine.adoption import adopt
+from penstock.engine.commit import (
+    AttemptsDisagree,
+    Committed,
+    check_attempts,
+    commit,
+    drop_aside,
+    failure_of,
+)
+from penstock.engine.housekeeping import Housekeeping
+from penstock.engine.internal_topics import ensure_internal_topics
+from penstock.engine.outcome import Restored, TaskOutcome, decode_outcomes, records_in
+from penstock.engine.plan import BatchPlan
+from penstock.engine.planner import Planner
+from penstock.engine.shape import Shape, find_shape
+from penstock.engine.steps import reached
+from penstock.errors import StreamsException, TaskMigratedException
+from penstock.log.base import Lease, Log, TopicPartition
+from penstock.record import TaskId
+from penstock.topology.topology import Topology
+
+log = logging.getLogger(__name__)
+
+#: How often a batch is run again because its tasks' attempts were mixed, before it is given up.
+MAX_RERUNS = 5
+
+
+class Compute(Protocol):
+    """Whoever runs the tasks of a batch: Spark, or a test in this process."""
+
+    def compute(self, plan: BatchPlan) -> list[bytes]:
+        """Run all tasks of the plan; answers their outcomes. Nothing outside has changed."""
+        ...
+
+    def close(self) -> None:
+        """No more batches."""
+        ...
+
+
+#: Starts what computes; told the application and where its log is.
+StartCompute = Callable[[Topology, StreamsConfig, Shape, Log], Compute]
+
+
+@dataclass(frozen=True, slots=True)
+class BatchReport:
+    """What a batch did and what it cost."""
+
+    number: int
+    #: Records taken by tasks, from the log and from each other.
+    records: int
+    #: Records written to topics other than changelogs, and to changelogs.
+    outputs: int
+    changes: int
+    #: Seconds of each step.
+    planning: float
+    computing: float
+    committing: float
+    #: Offsets that were still to be read when the batch was planned, less what it took.
+    lag: int = 0
+    #: Task -> its counters; `process-total` is how many records it took.
+    counters: Mapping[TaskId, Mapping[str, int]] = field(default_factory=dict)
+    #: (file or None for standard output, line) of print steps.
+    printed: tuple[tuple[str | None, str], ...] = ()
+    #: Stores that were filled from their changelogs before the batch.
+    restored: tuple[Restored, ...] = ()
+
+    @property
+    def seconds(self) -> float:
+        """The whole batch."""
+        return self.planning + self.computing + self.committing
+
+
+class Engine:
+    """An application while this instance holds its lease."""
+
+    def __init__(
+        self, topology: Topology, config: StreamsConfig, target: Log, lease: Lease,
+        start_compute: StartCompute,
+    ) -> None:
+        self._topology = topology
+        self._config = config
+        self._log = target
+        self._lease = lease
+        self._start_compute = start_compute
+        self._open()
+
+    def _open(self) -> None:
+        """Make everything that follows from the shape."""
+        self.shape = find_shape(self._log, self._topology, self._config)
+        records = adopt(self._log, self._lease, self._topology, self._config, self.shape)
+        ensure_internal_topics(self._log, self.shape)
+        self.planner = Planner(
+            self._log, self.shape, self._config, self._topology, now_ms=wall_clock_ms(),
+            records=records,
+        )
+        self._housekeeping = Housekeeping(
+            self._log, self.shape, self._config.repartition_purge_interval_ms
+        )
+        self._compute = self._start_compute(
+            self._topology, self._config, self.shape, self._log
+        )
+
+    def run_batch(self) -> BatchReport | None:
+        """One batch from beginning to end; None if there is nothing to do.
+
+        1. Plan: which records each task takes, from what is committed.
+        2. Compute: the tasks run, and answer all they want to happen. Nothing has happened yet.
+        3. Commit: it happens, all of it, in one transaction of the log, or none of it does.
+        4. Advance: the next plan begins where this one ended. Replicas follow when they are used.
+        """
+        began = time.perf_counter()
+        # 1.
+        plan = self.planner.next_plan(wall_clock_ms(), self._lease.epoch)
+        if self.planner.shape_changed:
+            self._reopen()
+            return self.run_batch()
+        if plan is None:
+            return None
+        reached("planned")
+        planned = time.perf_counter()
+        # 2.
+        outcomes = self._computed(plan)
+        reached("before-commit")
+        computed = time.perf_counter()
+        # 3.
+        committed = commit(
+            self._log, self._lease, plan, outcomes,
+            shape=self.shape, offsets=dict(self.planner.offsets.items()),
+        )
+        reached("after-commit")
+        ended = time.perf_counter()
+        # 4.
+        self._advance(plan, committed, outcomes, ended - began)
+        return _report(
+            plan, outcomes, (planned - began, computed - planned, ended - computed),
+            self.planner.lag(),
+        )
+
+    def _computed(self, plan: BatchPlan) -> list[TaskOutcome]:
+        """Outcomes that belong together; raises what a task failed with."""
+        for _ in range(MAX_RERUNS):
+            outcomes = decode_outcomes(self._compute.compute(plan))
+            _show_logged(outcomes)
+            failure = failure_of(outcomes)
+            try:
+                if failure is not None:
+                    raise failure
+                check_attempts(plan, outcomes)
+                return outcomes
+            except AttemptsDisagree as error:
+                log.warning("Batch %d is run again: %s", plan.number, error)
+                drop_aside(self._log, outcomes)
+            except TaskMigratedException as error:
+                drop_aside(self._log, outcomes)
+                plan = self._restoring(plan, outcomes, error)
+            except BaseException:
+                drop_aside(self._log, outcomes)
+                raise
+        raise StreamsException(
+            f"Batch {plan.number} was run {MAX_RERUNS} times, and each time parts of it were lost "
+            "and run again on their own. Look at why Spark loses executors or shuffle files."
+        )
+
+    def _restoring(
+        self, plan: BatchPlan, outcomes: list[TaskOutcome], error: TaskMigratedException
+    ) -> BatchPlan:
+        """The plan again, with the replicas restored that hold more than is committed.
+
+        Either another driver has gone on, then the lease says so (`Fenced`), or a replica cannot
+        be trusted.
+        """
+        self._lease.renew()
+        failed = {outcome.task_id for outcome in outcomes if outcome.failure is not None}
+        log.warning("Tasks %s are restored: %s", ", ".join(map(str, sorted(failed))), error)
+        return replace(plan, restore_anew=plan.restore_anew | failed)
+
+    def _advance(
+        self, plan: BatchPlan, committed: Committed, outcomes: list[TaskOutcome], seconds: float
+    ) -> None:
+        self.planner.advance(
+            plan, committed.offsets, committed.records, seconds=seconds,
+            bytes_read=_bytes_read(outcomes),
+        )
+        self._housekeeping.after_commit(committed.offsets, self.planner.records)
+
+    def wait(self, timeout: float) -> None:
+        """Until something was written to the log, a punctuation is due, or the seconds passed."""
+        due = self.planner.next_due
+        if due is not None:
+            timeout = min(timeout, max(0.0, (due - wall_clock_ms()) / 1000))
+        if timeout > 0:
+            self._log.wait_for_change(timeout)
+
+    def close(self) -> None:
+        """No more batches."""
+        self._compute.close()
+        self._housekeeping.close()
+
+    def _reopen(self) -> None:
+        log.info("Topics have come or grown: application '%s' is laid out anew.",
+                 self._config.application_id)
+        self.close()
+        self._open()
+
+
+def wall_clock_ms() -> int:
+    """The time, in epoch milliseconds."""
+    return time.time_ns() // 1_000_000
+
+
+def _show_logged(outcomes: list[TaskOutcome]) -> None:
+    """What was logged in the workers, by the loggers of the same names here."""
+    for outcome in outcomes:
+        for level, name, text in outcome.logged:
+            logging.getLogger(name).log(level, "%s", text)
+
+
+def _report(
+    plan: BatchPlan, outcomes: list[TaskOutcome], seconds: tuple[float, float, float],
+    lag: Mapping[TopicPartition, int],
+) -> BatchReport:
+    return BatchReport(
+        plan.number,
+        sum(outcome.taken for outcome in outcomes),
+        sum(records_in(outcome.outputs) for outcome in outcomes),
+        sum(records_in(outcome.changes) for outcome in outcomes),
+        *seconds,
+        sum(lag.values()),
+        {
+            outcome.task_id: {**outcome.counters, "process-total": outcome.taken}
+            for outcome in outcomes
+        },
+        tuple(line for outcome in outcomes for line in outcome.printed),
+        tuple(each for outcome in outcomes for each in outcome.restored),
+    )
+
+
+def _bytes_read(outcomes: list[TaskOutcome]) -> dict[str, tuple[int, int]]:
+    """Topic -> (records, their bytes) of what all tasks read."""
+    read: dict[str, tuple[int, int]] = {}
+    for outcome in outcomes:
+        for topic, (count, size) in outcome.read.items():
+            before = read.get(topic, (0, 0))
+            read[topic] = (before[0] + count, before[1] + size)
+    return read

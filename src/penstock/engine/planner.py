@@ -1,0 +1,271 @@
+"""`Planner`: decides what the next batch does, from what is committed and what is in the log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from penstock.config import StreamsConfig
+from penstock.engine.batch_size import BatchLimits, BatchSize
+from penstock.engine.idling import Idling
+from penstock.engine.internal_topics import tasks_topic
+from penstock.engine.plan import BatchPlan, Range, TaskPlan
+from penstock.engine.shape import Shape
+from penstock.engine.starting import Starting
+from penstock.engine.task_records import TaskRecord, TaskRecords, read_task_records
+from penstock.engine.topic_watch import TopicWatch
+from penstock.errors import MissingSourceTopicException, StreamsException
+from penstock.log.base import Log, PartitionOffsets, TopicPartition
+from penstock.log.errors import UnknownTopic
+from penstock.record import TaskId
+from penstock.topology.topology import Topology
+
+#: Below this, a range is not made smaller because less than it was consumed.
+_LEAST_RANGE = 1_000
+
+Bounds = Mapping[TopicPartition, PartitionOffsets]
+
+
+class Planner:
+    """Plans batches for as long as a lease is held; made anew with every lease and every shape.
+
+    The truth about nothing: `offsets` and the records are what the log holds, kept here so that
+    they need not be read again. They change only in `advance`, behind a commit; a batch that comes
+    to nothing is planned again from the same.
+
+    In the first plan every task runs, with or without input. Its stores are restored before they
+    are needed, its processors make their schedules, and the offsets where reading began are
+    committed.
+    """
+
+    def __init__(
+        self, log: Log, shape: Shape, config: StreamsConfig, topology: Topology, *, now_ms: int,
+        records: TaskRecords | None = None,
+    ) -> None:
+        if records is None:
+            records = read_task_records(log, config.application_id)
+        self._log = log
+        self._shape = shape
+        self._config = config
+        self._topology = topology
+        self._number = 0 if records.batch is None else records.batch.number
+        #: The wall clock of the last batch.
+        self._now = 0 if records.batch is None else records.batch.now
+        self._records: dict[TaskId, TaskRecord] = {
+            task_id: records.tasks[task_id] for task_id in shape.tasks if task_id in records.tasks
+        }
+        self._starting = Starting(log, topology, config, shape)
+        #: Every source partition -> where it is read on.
+        self._offsets = self._starting.offsets(records.batch, max(now_ms, self._now))
+        self._size = BatchSize(BatchLimits.of(config))
+        #: Partitions whose ranges were longer than what their tasks came to -> a better length.
+        self._caps: dict[TopicPartition, int] = {}
+        self._idling = Idling(config.max_task_idle_ms)
+        self._queues = {task_id: shape.log_queues(task_id) for task_id in shape.tasks}
+        self._is_first = True
+        self._lag: dict[TopicPartition, int] = {}
+        # The topic is made anew with every life of the application.
+        self._life = log.topic(tasks_topic(config.application_id)).id
+        self._topics = TopicWatch(log, topology, config, shape, now_ms)
+
+    # ---- reading -----------------------------------------------------------------------------
+
+    @property
+    def next_due(self) -> int | None:
+        """When a batch is wanted even without new input: epoch milliseconds."""
+        times = [
+            record.next_wall_punctuation for record in self._records.values()
+            if record.next_wall_punctuation is not None
+        ]
+        if self._idling.next_due is not None:
+            times.append(self._idling.next_due)
+        return min(times, default=None)
+
+    @property
+    def offsets(self) -> dict[TopicPartition, int]:
+        """Where every source partition is read on: what a commit sets, with what it moved."""
+        return dict(self._offsets)
+
+    @property
+    def shape_changed(self) -> bool:
+        """Topics have come or grown, so the application has another shape than this planner's."""
+        return self._topics.changed
+
+    @property
+    def records(self) -> Mapping[TaskId, TaskRecord]:
+        """What each task was left with."""
+        return self._records
+
+    def lag(self) -> dict[TopicPartition, int]:
+        """Offsets that are still to be read, as of the last plan."""
+        return dict(self._lag)
+
+    # ---- planning ----------------------------------------------------------------------------
+
+    def next_plan(self, now_ms: int, epoch: int) -> BatchPlan | None:
+        """The next batch; None if there is nothing to do."""
+        now = max(now_ms, self._now)
+        self._topics.look(now_ms)
+        bounds = self._bounds(now)
+        ranges = self._ranges(bounds, now)
+        due = {
+            task_id for task_id, record in self._records.items()
+            if record.next_wall_punctuation is not None and record.next_wall_punctuation <= now
+        }
+        if self._is_first:
+            due.update(self._queues)
+        if not ranges and not due:
+            return None
+        reached = self._shape.downstream(task_id.subtopology for task_id in {*ranges, *due})
+        planned = [
+            task_id for task_id in self._queues
+            if task_id in ranges or task_id in due or task_id.subtopology in reached
+        ]
+        positions = self._positions(planned)
+        return BatchPlan(
+            self._number + 1, epoch, now,
+            {
+                task_id: self._task_plan(
+                    task_id, ranges.get(task_id, ()), positions[task_id], task_id in due
+                )
+                for task_id in planned
+            },
+            self._global_positions(), life=self._life,
+        )
+
+    def _task_plan(
+        self, task_id: TaskId, ranges: tuple[Range, ...], positions: Mapping[str, int],
+        punctuate: bool,
+    ) -> TaskPlan:
+        record = self._records.get(task_id)
+        if record is None:
+            return TaskPlan(task_id, ranges, positions=positions, punctuate=punctuate)
+        return TaskPlan(
+            task_id, ranges, record.state, positions, dict(record.direct_offsets), record.batch,
+            record.attempt, punctuate,
+        )
+
+    def _bounds(self, now: int) -> Bounds:
+        """The source partitions as they stand; reading goes on where they still have records."""
+        try:
+            bounds = self._log.offsets(self._offsets)
+        except UnknownTopic as error:
+            raise MissingSourceTopicException(
+                f"A source topic is gone: {error} It was there when the application was started. "
+                f"Create it again and start anew with 'penstock reset "
+                f"{self._config.application_id}'."
+            ) from error
+        for at, offset in self._offsets.items():
+            start, end, _ = bounds[at]
+            if not start <= offset <= end:
+                self._offsets[at] = self._starting.overtaken(at, offset, bounds[at], now)
+        self._lag = {at: bounds[at].end - offset for at, offset in self._offsets.items()}
+        return bounds
+
+    def _ranges(self, bounds: Bounds, now: int) -> dict[TaskId, tuple[Range, ...]]:
+        """What each task reads; tasks that have nothing to read are not in it."""
+        waiting = {
+            at: (at.topic, min(lag, self._caps.get(at, lag)))
+            for task_id, topics in self._queues.items()
+            for at, lag in self._ready(task_id, topics, now)
+        }
+        shares = self._size.shares(waiting)
+        found = {}
+        for task_id, topics in self._queues.items():
+            ranges = []
+            for topic in topics:
+                at = TopicPartition(topic, task_id.partition)
+                if at not in shares:
+                    continue
+                start = self._offsets[at]
+                end = start + shares[at]
+                ranges.append(Range(
+                    *at, start, end, self._idling.is_cut(len(topics), end < bounds[at].end)
+                ))
+            if ranges:
+                found[task_id] = tuple(ranges)
+        return found
+
+    def _ready(
+        self, task_id: TaskId, topics: Iterable[str], now: int
+    ) -> list[tuple[TopicPartition, int]]:
+        """The partitions of a task that have records, unless it waits for the others."""
+        lags = {
+            at: self._lag[at]
+            for at in (TopicPartition(topic, task_id.partition) for topic in topics)
+        }
+        if self._idling.waits(lags, now):
+            return []
+        return [(at, lag) for at, lag in lags.items() if lag > 0]
+
+    def _positions(self, planned: Iterable[TaskId]) -> dict[TaskId, dict[str, int]]:
+        """Task -> store -> how far the topic that it is restored from counts.
+
+        The holder of the lease is the only one who writes to changelogs, and what it writes is
+        committed with the offsets. So between two batches the end of a changelog is where its
+        store stands, whatever offsets the log itself used up. A source topic that serves as a
+        changelog counts as far as it was consumed.
+        """
+        planned = list(planned)
+        changelogs = self._shape.changelogs
+        ends = self._log.offsets(
+            TopicPartition(topic, task_id.partition) for task_id in planned
+            for topic in self._shape.subtopologies[task_id.subtopology].restored.values()
+            if topic in changelogs
+        )
+        found: dict[TaskId, dict[str, int]] = {}
+        for task_id in planned:
+            restored = self._shape.subtopologies[task_id.subtopology].restored
+            positions = found.setdefault(task_id, {})
+            for store, topic in restored.items():
+                at = TopicPartition(topic, task_id.partition)
+                if topic in changelogs:
+                    positions[store] = ends[at].end
+                elif at in self._offsets:
+                    positions[store] = self._offsets[at]
+        return found
+
+    def _global_positions(self) -> dict[tuple[str, int], int]:
+        partitions = [
+            TopicPartition(topic, number) for topic in sorted(self._shape.global_topics)
+            for number in range(self._shape.partitions[topic])
+        ]
+        return {(at[0], at[1]): bounds.end for at, bounds in self._log.offsets(partitions).items()}
+
+    # ---- after a commit ----------------------------------------------------------------------
+
+    def advance(
+        self, plan: BatchPlan, offsets: Mapping[tuple[str, int], int],
+        records: Mapping[TaskId, TaskRecord], *, seconds: float = 0.0,
+        bytes_read: Mapping[str, tuple[int, int]] | None = None,
+    ) -> None:
+        """A batch was committed: with these offsets, and these records of the tasks that ran.
+
+        `seconds`: how long it lasted. `bytes_read`: topic -> (records, their size), of what the
+        tasks read.
+        """
+        if plan.number != self._number + 1:
+            raise StreamsException(
+                f"Batch {plan.number} was committed, but batch {self._number + 1} was to come. "
+                "Two plans were carried out at once."
+            )
+        self._number, self._now, self._is_first = plan.number, plan.now, False
+        consumed = 0
+        for task_plan in plan.tasks.values():
+            for each in task_plan.ranges:
+                at = TopicPartition(each.topic, each.partition)
+                after = offsets.get(at, each.start)
+                consumed += after - each.start
+                if after < each.end:
+                    # Not to be read again and again while its task comes to a part of it only.
+                    self._caps[at] = max(2 * (after - each.start), _LEAST_RANGE)
+                else:
+                    self._caps.pop(at, None)
+        for at, before in self._offsets.items():
+            after = offsets.get(at, before)
+            self._lag[at] -= after - before
+            self._offsets[at] = after
+        self._records.update(records)
+        if seconds > 0:
+            self._size.observe(consumed, seconds)
+        for topic, (count, size) in (bytes_read or {}).items():
+            self._size.observe_bytes(topic, count, size)

@@ -1,0 +1,199 @@
+"""Stores that are filled from their changelogs, and who wants to hear of it.
+
+Stores are filled by workers, before the first batch of an instance. What was filled they tell with
+the outcome of the batch; until then `RestoreWatch` looks at the replicas of this host as they grow.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.errors import StreamsException
+from penstock.log.base import Log, TopicPartition
+from penstock.record import TaskId
+from penstock.stores.lmdb import MAP_SIZE
+from penstock.stores.replica_files import Generations
+from penstock.stores.replica_state import META, known_state
+
+if TYPE_CHECKING:
+    from penstock.engine.outcome import Restored
+    from penstock.engine.shape import Shape
+
+log = logging.getLogger(__name__)
+
+LOOK_EVERY_S = 0.1
+
+
+class StateRestoreListener:
+    """Hears of restores; any of the methods may be overridden.
+
+    They are called by threads of penstock's own, one at a time, in the process of the application.
+    `partition` is that of the changelog, or of the source topic that serves as one.
+    """
+
+    def on_restore_start(
+        self, partition: TopicPartition, store: str, starting_offset: int, ending_offset: int
+    ) -> None:
+        """A store begins to be filled."""
+
+    def on_batch_restored(
+        self, partition: TopicPartition, store: str, batch_end_offset: int, restored: int
+    ) -> None:
+        """So many more records are in it."""
+
+    def on_restore_end(self, partition: TopicPartition, store: str, total: int) -> None:
+        """The store is as it was when its task was last committed."""
+
+    def on_restore_suspended(self, partition: TopicPartition, store: str, total: int) -> None:
+        """The batch ended before the store was filled."""
+
+
+@dataclass
+class _Progress:
+    """One store that is being filled."""
+
+    position: int
+    told: int = 0
+
+
+class Restores:
+    """Tells a listener of every restore: once of its beginning, and once of its end.
+
+    The end is told when the batch is over, with what the worker has counted; what `moved` says
+    before is by offsets, of which a compacted changelog has more than records.
+    """
+
+    def __init__(self, listener: StateRestoreListener) -> None:
+        self._listener = listener
+        self._lock = threading.Lock()
+        self._running: dict[tuple[TopicPartition, str], _Progress] = {}
+
+    def began(self, partition: TopicPartition, store: str, start: int, end: int) -> None:
+        """A store begins to be filled."""
+        with self._lock:
+            self._running[partition, store] = _Progress(start)
+            self._tell("on_restore_start", partition, store, start, end)
+
+    def moved(self, partition: TopicPartition, store: str, position: int) -> None:
+        """A store that is being filled has come so far."""
+        with self._lock:
+            progress = self._running.get((partition, store))
+            if progress is not None and position > progress.position:
+                restored, progress.position = position - progress.position, position
+                progress.told += restored
+                self._tell("on_batch_restored", partition, store, position, restored)
+
+    def done(self, restored: Iterable[Restored]) -> None:
+        """A batch is over; these stores were filled before it."""
+        for each in restored:
+            partition = TopicPartition(each.topic, each.partition)
+            if (partition, each.store) not in self._running:
+                if not each.records:
+                    continue
+                self.began(partition, each.store, each.start, each.end)
+            with self._lock:
+                progress = self._running.pop((partition, each.store))
+                left = max(0, each.records - progress.told)
+                if left:
+                    self._tell("on_batch_restored", partition, each.store, each.end, left)
+                self._tell("on_restore_end", partition, each.store, each.records)
+
+    def given_up(self) -> None:
+        """No batch is running: what was not filled will have to be filled later."""
+        with self._lock:
+            for (partition, store), progress in self._running.items():
+                self._tell("on_restore_suspended", partition, store, progress.told)
+            self._running.clear()
+
+    def _tell(self, what: str, *facts: object) -> None:
+        try:
+            getattr(self._listener, what)(*facts)
+        except Exception:
+            log.exception("The restore listener failed; the application goes on.")
+
+
+class RestoreWatch:
+    """Looks at the replicas of this host while the first batch fills them."""
+
+    def __init__(
+        self, directory: Path, restores: Restores,
+        wanted: Mapping[TaskId, Mapping[str, tuple[TopicPartition, int, int]]],
+    ) -> None:
+        """`wanted`: task -> store -> the partition it is filled from, from where, and up to."""
+        self._restores = restores
+        self._ended = threading.Event()
+        self._wanted = {
+            directory / str(task_id): empty for task_id, stores in wanted.items()
+            if (empty := _empty(directory / str(task_id), stores))
+        }
+        self._thread = threading.Thread(
+            target=self._watch, name="penstock-restore-watch", daemon=True
+        )
+        if self._wanted:
+            self._thread.start()
+
+    def _watch(self) -> None:
+        for stores in self._wanted.values():
+            for store, (partition, start, end) in stores.items():
+                self._restores.began(partition, store, start, end)
+        while not self._ended.wait(LOOK_EVERY_S):
+            for directory, stores in self._wanted.items():
+                positions = replica_positions(directory)
+                for store, (partition, _, end) in stores.items():
+                    self._restores.moved(partition, store, min(end, positions.get(store, 0)))
+
+    def close(self) -> None:
+        """Look no more."""
+        self._ended.set()
+        if self._wanted:
+            self._thread.join()
+
+
+def _empty(
+    directory: Path, stores: Mapping[str, tuple[TopicPartition, int, int]]
+) -> dict[str, tuple[TopicPartition, int, int]]:
+    """The stores that have to be filled from nothing."""
+    positions = replica_positions(directory)
+    return {
+        store: place for store, place in stores.items()
+        if store not in positions and place[1] < place[2]
+    }
+
+
+def replica_positions(directory: Path) -> dict[str, int]:
+    """Where the stores of a task stand on this host; empty if nothing is there, or not readable."""
+    generations = Generations(directory)
+    name = generations.current()
+    if name is None:
+        return {}
+    try:
+        with generations.open(name, MAP_SIZE).reading([META]) as transaction:
+            return known_state(transaction).positions
+    except (OSError, StreamsException):
+        return {}
+
+
+def wanted_positions(
+    source: Log, shape: Shape, offsets: Mapping[TopicPartition, int]
+) -> dict[TaskId, dict[str, tuple[TopicPartition, int, int]]]:
+    """What `RestoreWatch` takes, as it stands between two batches."""
+    places = {
+        task_id: {
+            store: TopicPartition(topic, task_id.partition)
+            for store, topic in shape.subtopologies[task_id.subtopology].restored.items()
+        }
+        for task_id in shape.tasks
+    }
+    bounds = source.offsets({at for stores in places.values() for at in stores.values()})
+    return {
+        task_id: {
+            store: (at, bounds[at].start, offsets.get(at, bounds[at].end))
+            for store, at in stores.items()
+        }
+        for task_id, stores in places.items()
+    }

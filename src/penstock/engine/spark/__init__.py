@@ -1,0 +1,52 @@
+"""Spark: a batch is one job. The only part of penstock that knows pyspark.
+
+    session.py   where jobs run: the user's session, or one of our own
+    java.py      the Java that Spark needs
+    gateway.py   starts the JVM and listens to it
+    packing.py   the application as bytes for the workers
+    job.py       `SparkCompute`: a plan becomes a job, the job answers outcomes
+    lane.py      what runs in Spark's Python workers
+    errors.py    what Spark raises, in our words
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from penstock.config import StreamsConfig
+from penstock.engine.bundle import Bundle
+from penstock.engine.shape import Shape
+from penstock.engine.spark.job import SparkCompute
+from penstock.engine.spark.packing import pack, travels_by_value
+from penstock.engine.spark.session import SparkPlace, spark_place
+from penstock.log.base import Log
+from penstock.topology.topology import Topology
+
+
+def start_spark(
+    topology: Topology, config: StreamsConfig, shape: Shape, source: Log, *,
+    spark: Any = None, master: str | None = None,
+) -> SparkCompute:
+    """What computes the batches of an application on Spark; a `StartCompute` of the loop."""
+    place = spark_place(config, spark=spark, master=master)
+    try:
+        return compute_in(place, topology, config, shape, source, on_close=place.close)
+    except BaseException:
+        place.close()
+        raise
+
+
+def compute_in(
+    place: SparkPlace, topology: Topology, config: StreamsConfig, shape: Shape, source: Log,
+    **options: Any,
+) -> SparkCompute:
+    """The same in a place that is there already, and stays."""
+    bundle = Bundle(topology, config, shape, source.address, place.parallelism(config))
+    if not place.is_local:
+        bundle = replace(bundle, aside_bytes=None)
+    return SparkCompute(place, bundle, pack(bundle), **options)
+
+
+__all__ = ["SparkCompute", "SparkPlace", "compute_in", "spark_place", "start_spark",
+           "travels_by_value"]

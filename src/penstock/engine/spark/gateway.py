@@ -1,0 +1,112 @@
+"""Starts the JVM, and listens to what it says.
+
+All that the JVM and Spark's Python workers print comes out of one pipe: Spark's own words, and
+what user code printed. Spark starts and stops with many words that help nobody; they are logged as
+DEBUG messages of `penstock.spark`. What is said in between goes to standard error, as it would
+without us.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import IO, Any
+
+import pyspark
+from pyspark import SparkConf
+from pyspark.errors import PySparkRuntimeError
+from pyspark.java_gateway import launch_gateway
+
+from penstock.errors import StreamsException
+
+log = logging.getLogger("penstock.spark")
+
+#: How many of the last words are told when the JVM does not start.
+_LAST_LINES = 15
+
+
+class Voice:
+    """What the JVM says. `aside` is set while it is of no interest to the user."""
+
+    def __init__(self) -> None:
+        self.aside = True
+        self.last: deque[str] = deque(maxlen=_LAST_LINES)
+        self._reader: threading.Thread | None = None
+
+    def listen(self, stream: IO[bytes]) -> None:
+        """Read to the end of the stream, in a thread of its own."""
+        self._reader = threading.Thread(
+            target=self._read, args=(stream,), name="penstock-spark-voice", daemon=True
+        )
+        self._reader.start()
+
+    def wait(self, timeout: float) -> None:
+        """Until everything was heard, or the time has passed."""
+        if self._reader is not None:
+            self._reader.join(timeout)
+
+    def _read(self, stream: IO[bytes]) -> None:
+        with stream:
+            for data in stream:
+                line = data.decode("utf-8", "replace").rstrip("\n")
+                self.last.append(line)
+                if self.aside:
+                    log.debug("%s", line)
+                else:
+                    print(line, file=sys.stderr, flush=True)
+
+
+def start_gateway(conf: SparkConf, environment: Mapping[str, str]) -> tuple[Any, Voice]:
+    """A gateway to a new JVM. It ends when this process does; ctrl-C in a terminal does not reach
+    it, nor the workers, so that a running batch can be finished."""
+    voice = Voice()
+    read, write = os.pipe()
+    voice.listen(os.fdopen(read, "rb"))
+    try:
+        with _variables(environment):
+            gateway = launch_gateway(  # type: ignore[no-untyped-call]
+                conf, popen_kwargs={"stderr": write}
+            )
+    except PySparkRuntimeError as error:
+        os.close(write)
+        write = -1
+        voice.wait(1.0)
+        said = "\n".join(f"    {line}" for line in voice.last) or "    (nothing)"
+        raise StreamsException(
+            f"Spark's JVM ended while it was being started. It said:\n{said}\n"
+            "Look at JAVA_HOME, SPARK_HOME, SPARK_CONF_DIR and PYSPARK_SUBMIT_ARGS."
+        ) from error
+    finally:
+        if write >= 0:
+            os.close(write)
+    return gateway, voice
+
+
+@contextmanager
+def _variables(environment: Mapping[str, str]) -> Iterator[None]:
+    """Environment variables that are set for a while: Spark's launcher knows no other way."""
+    before = {name: os.environ.get(name) for name in environment}
+    os.environ.update(environment)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def is_inside_spark_submit() -> bool:
+    """Whether spark-submit has started this process: then its JVM is there already."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def pyspark_folder() -> str:
+    """Where pyspark is installed; the Spark inside it is a whole one."""
+    return os.path.dirname(os.path.abspath(pyspark.__file__))

@@ -1,0 +1,206 @@
+"""`SparkCompute`: a batch is one Spark job.
+
+    lanes of stage 0 ──(lane, block)──► shuffle ──► lanes of stage 1 ── ... ──► outcomes, collected
+
+The job is put together from the objects of the JVM: the functions are pickled once, a batch makes
+new shuffles only (Spark would answer from the files of an old one), and what goes from worker to
+worker is bytes that neither Python's pickle nor the JVM looks into.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark import SparkContext
+from pyspark.core.rdd import _wrap_function
+from pyspark.serializers import NoOpSerializer
+from pyspark.util import _load_from_socket
+
+from penstock.engine.bundle import Bundle
+from penstock.engine.plan import BatchPlan
+from penstock.engine.plan_wire import encode_plan
+from penstock.engine.spark.errors import Reruns, stopped
+from penstock.engine.spark.lane import PLAN, LaneFunction, LaneRunner, load_worker
+from penstock.engine.spark.session import SparkPlace, worker_environment
+
+log = logging.getLogger(__name__)
+
+#: What `setJobGroup` sets.
+_GROUP = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
+
+
+class SparkCompute:
+    """A `Compute` on Spark. One thread computes; any may cancel."""
+
+    def __init__(
+        self, place: SparkPlace, bundle: Bundle, packed: bytes, *,
+        load: Callable[[bytes], LaneRunner] = load_worker,
+        on_close: Callable[[], object] = lambda: None,
+    ) -> None:
+        """`packed` is the bundle as bytes; `load` makes of them whatever runs lanes."""
+        self._place = place
+        self._context = place.context
+        self._application_id = bundle.config.application_id
+        self._stages = bundle.stages
+        self._on_close = on_close
+        self._cancelled = threading.Event()
+        self._closed = False
+        fingerprint = hashlib.sha256(packed).hexdigest()
+        self._group = f"penstock-{self._application_id}-{fingerprint[:8]}"
+        self._packed = self._context.broadcast(packed)
+        self._chain = _Chain(
+            place, bundle.lanes,
+            lambda stage, is_first: LaneFunction(
+                self._application_id, fingerprint, self._packed, stage, is_first,
+                stage == len(bundle.lanes) - 1, load,
+            ),
+        )
+
+    def compute(self, plan: BatchPlan) -> list[bytes]:
+        """Run all tasks of the plan; answers their outcomes.
+
+        Workers that Spark has lost are no failure: the job is run again, a few times.
+        """
+        if self._context._jsc is None:
+            raise stopped()
+        description = f"penstock {self._application_id} batch {plan.number}"
+        first = self._first_stage(plan)
+        reruns = Reruns(self._application_id, plan.number, self._cancelled, self._place.python)
+        with job_properties(self._context, self._group, description, encode_plan(plan)):
+            while True:
+                try:
+                    return self._chain.run(first)
+                except Exception as error:
+                    reruns.after(error)
+
+    def _first_stage(self, plan: BatchPlan) -> int:
+        """The first stage that has anything to do: those before it send nothing."""
+        for stage, tasks in enumerate(self._stages):
+            for task_id in tasks:
+                planned = plan.tasks.get(task_id)
+                if planned is not None and (planned.ranges or planned.punctuate):
+                    return stage
+        return len(self._stages) - 1
+
+    def cancel(self) -> None:
+        """End the running job, and all that would come: `compute` raises. Nothing has happened
+        outside."""
+        self._cancelled.set()
+        if self._context._jsc is not None:
+            self._context.cancelJobGroup(self._group)
+
+    def close(self) -> None:
+        """No more batches; may be called again."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            self.cancel()
+            if self._context._jsc is not None:
+                self._packed.destroy()
+        except (Py4JError, OSError):
+            log.debug("Spark was gone before the application was closed.", exc_info=True)
+        finally:
+            self._on_close()
+
+
+class _Chain:
+    """The stages as objects of the JVM. What can be kept is kept; names are looked up once,
+    because py4j tries every imported package for a name, each time."""
+
+    def __init__(
+        self, place: SparkPlace, lanes: Sequence[int],
+        function: Callable[[int, bool], LaneFunction],
+    ) -> None:
+        context = place.context
+        jvm: Any = context._jvm
+        java: Any = context._jsc
+        self._lanes = lanes
+        self._noop = NoOpSerializer()
+        self._python_rdd = jvm.PythonRDD
+        self._value_of_pair = jvm.PythonRDD.valueOfPair
+        self._serve = jvm.PythonRDD.collectAndServe
+        self._pairwise = jvm.PairwiseRDD
+        # The default for bytes is a serializer that is built anew, slowly, for each block.
+        self._serializer = jvm.org.apache.spark.serializer.JavaSerializer(java.sc().conf())
+        with python_of(place):
+            self._first = [self._wrapped(context, function(n, True)) for n in range(len(lanes))]
+            self._then = [self._wrapped(context, function(n, False)) for n in range(len(lanes))]
+        self._bases = {
+            count: context.parallelize((), count)._jrdd.rdd()
+            for count in set(lanes)
+        }
+        self._partitioners = {
+            # The number tells partitioners apart; those of equal size are the same.
+            count: jvm.PythonPartitioner(count, count) for count in set(lanes)
+        }
+        #: First stage -> its lanes, and with more than one stage their pairs of lane and block.
+        self._heads: dict[int, Any] = {}
+
+    def _wrapped(self, context: SparkContext, function: LaneFunction) -> Any:
+        return _wrap_function(context, function, self._noop, self._noop)
+
+    def run(self, first: int) -> list[bytes]:
+        """One job, from a stage to the last."""
+        last = len(self._lanes) - 1
+        rdd = self._head(first)
+        for stage in range(first + 1, last + 1):
+            # Later stages are made for each job: they hang from a shuffle that is of one job.
+            pairs = rdd if stage == first + 1 else self._pairwise(rdd).asJavaPairRDD()
+            shuffled = pairs.partitionBy(self._partitioners[self._lanes[stage]])
+            shuffled.rdd().setSerializer(self._serializer)
+            rdd = self._python_rdd(
+                self._value_of_pair(shuffled).rdd(), self._then[stage], False, False
+            )
+        with _load_from_socket(self._serve(rdd), self._noop) as blocks:
+            return list(blocks)
+
+    def _head(self, first: int) -> Any:
+        if first not in self._heads:
+            base = self._bases[self._lanes[first]]
+            rdd = self._python_rdd(base, self._first[first], False, False)
+            is_last = first == len(self._lanes) - 1
+            self._heads[first] = rdd if is_last else self._pairwise(rdd).asJavaPairRDD()
+        return self._heads[first]
+
+
+@contextmanager
+def job_properties(
+    context: SparkContext, group: str, description: str, plan: str
+) -> Iterator[None]:
+    """What the jobs that this thread starts meanwhile carry; then what was there before.
+
+    Every call goes to the JVM and back, so there are as few as can be.
+    """
+    before = {name: context.getLocalProperty(name) for name in _GROUP}
+    context.setJobGroup(group, description, interruptOnCancel=True)
+    context.setLocalProperty(PLAN, plan)
+    try:
+        yield
+    finally:
+        context.setLocalProperty(PLAN, None)  # type: ignore[arg-type]
+        java: Any = context._jsc
+        if java is not None:
+            java.clearJobGroup()
+        for name, value in before.items():
+            if value is not None:
+                context.setLocalProperty(name, value)
+
+
+@contextmanager
+def python_of(place: SparkPlace) -> Iterator[None]:
+    """The Python and the environment of functions that are wrapped meanwhile."""
+    context = place.context
+    before = context.pythonExec, context.environment
+    context.pythonExec = place.python
+    context.environment = {**worker_environment(place), **context.environment}
+    try:
+        yield
+    finally:
+        context.pythonExec, context.environment = before

@@ -1,0 +1,344 @@
+"""The thread of an instance: it wants the lease, runs batches while it has it, and ends in order.
+
+    want the lease ──► open the engine ──► batch, batch, wait, batch ... ──► close the engine
+         ▲                  ▲                        │
+         │                  └── REPLACE_THREAD ──────┤ a failure: the handler is asked
+         └───────────────────── Fenced ──────────────┤
+                                                     └── SHUTDOWN_*: the instance ends in ERROR
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from penstock.config import StreamsConfig
+from penstock.engine.lease import (
+    HeldLease,
+    candidate_of,
+    lease_timeout_ms,
+    take_lease,
+    this_instance,
+)
+from penstock.engine.shutdown import ShutdownRequest, ShutdownWatch, ask_all_to_end
+from penstock.engine.states import LifeCycle, State
+from penstock.engine.uncaught import (
+    StreamThreadExceptionResponse,
+    UncaughtExceptionHandler,
+    response_of,
+    shut_down_client,
+)
+from penstock.errors import StreamsException
+from penstock.log.base import Candidate, Lease, Log
+from penstock.log.errors import Fenced, LogBusy, LogError
+
+if TYPE_CHECKING:
+    from penstock.engine.loop import BatchReport
+
+log = logging.getLogger(__name__)
+
+#: The longest wait for input; whoever wants to end the thread wakes it before.
+LONGEST_WAIT_S = 1.0
+#: Between a failure and the next try, if the handler wants one: doubled each time.
+FIRST_PAUSE_S, LAST_PAUSE_S = 0.05, 5.0
+
+
+def thread_name(config: StreamsConfig, number: int = 1) -> str:
+    """A thread as metrics and metadata name it."""
+    return f"{config.client_id or config.application_id}-StreamThread-{number}"
+
+
+class Runner(Protocol):
+    """What the thread needs of an `Engine`."""
+
+    def run_batch(self) -> BatchReport | None:
+        """One batch; None if there is nothing to do."""
+        ...
+
+    def wait(self, timeout: float) -> object:
+        """Until there may be something to do, or the seconds have passed."""
+        ...
+
+    def close(self) -> None:
+        """No more batches."""
+        ...
+
+
+class ShutdownRequested(StreamsException):
+    """Another instance has asked all instances of the application to end."""
+
+
+@dataclass(slots=True)
+class Hooks:
+    """What others want to hear of the thread; set before it starts."""
+
+    uncaught: UncaughtExceptionHandler = shut_down_client
+    on_batch: Callable[[BatchReport], object] = lambda report: None
+    #: Another instance runs: told who it is.
+    on_standby: Callable[[str], object] = lambda holder: None
+    #: Nothing runs any more; what is left is to be put away.
+    on_end: Callable[[], object] = lambda: None
+
+
+class StreamThread:
+    """One instance at work. It is the truth about nothing: what is committed is in the log.
+
+    Everything here is written by the thread itself but for the events, which others set.
+    """
+
+    def __init__(
+        self, config: StreamsConfig, source: Log, life: LifeCycle,
+        open_engine: Callable[[Log, Lease], Runner], hooks: Hooks,
+    ) -> None:
+        self.name = thread_name(config)
+        #: What ended the instance, if it did not end well.
+        self.failure: BaseException | None = None
+        #: How often the handler wanted to begin anew.
+        self.replaced = 0
+        #: The engine while this instance runs the application, None while it does not.
+        self.engine: Runner | None = None
+        #: Who runs the application instead; None if nobody does, or this instance.
+        self.waits_for: str | None = None
+        #: Set by `end`.
+        self.leaves_group = True
+        self._config = config
+        self._log = source
+        self._life = life
+        self._open_engine = open_engine
+        self._hooks = hooks
+        self._ended = threading.Event()
+        self._reopens = threading.Event()
+        self._resumed = threading.Event()
+        self._resumed.set()
+        #: How many times the engine was asked for a batch, and which time it last had none to run.
+        self._rounds = 0
+        self._idle_round = 0
+        self._idle = threading.Condition()
+        self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
+
+    # ---- for others --------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin. Called once."""
+        self._thread.start()
+
+    @property
+    def is_alive(self) -> bool:
+        """It still works, or has something to put away."""
+        return self._thread.is_alive()
+
+    @property
+    def is_paused(self) -> bool:
+        """It runs no batches until it is told to go on."""
+        return not self._resumed.is_set()
+
+    def pause(self) -> None:
+        """No more batches after the running one; the lease is kept."""
+        self._resumed.clear()
+
+    def resume(self) -> None:
+        """Go on."""
+        self._resumed.set()
+        self._log.wake()
+
+    def reopen(self) -> None:
+        """Open the engine anew before the next batch: what it is opened with has changed."""
+        self._reopens.set()
+        self._log.wake()
+
+    def end(self, *, leave_group: bool = True) -> None:
+        """Finish the running batch and stop; returns at once."""
+        self.leaves_group = leave_group
+        self._ended.set()
+        self._resumed.set()
+        self._log.wake()
+
+    def join(self, timeout: float | None = None) -> bool:
+        """Wait for the end; False if the seconds have passed, or this is the thread itself."""
+        if threading.current_thread() is self._thread:
+            return False
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def wait_until_idle(self, timeout: float | None = None) -> bool:
+        """Wait until the engine, asked from now on, finds nothing to do; False if it never did.
+
+        The end of the thread ends the waiting, too.
+        """
+        with self._idle:
+            # The round that is under way may have looked at the log before this call.
+            since = self._rounds
+            self._log.wake()
+            self._idle.wait_for(
+                lambda: self._idle_round > since or self._life.state.has_ended, timeout
+            )
+            return self._idle_round > since
+
+    # ---- the thread --------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            self._want_and_lead()
+        except BaseException as error:
+            self._fail(error)
+        finally:
+            try:
+                self._hooks.on_end()
+                self._log.close()
+            except Exception:
+                log.exception("Something could not be put away.")
+            state = State.ERROR if self._life.state is State.PENDING_ERROR else State.NOT_RUNNING
+            if self._life.state is not State.PENDING_ERROR:
+                self._life.try_to(State.PENDING_SHUTDOWN)
+            self._life.try_to(state)
+            with self._idle:
+                self._idle.notify_all()
+
+    def _want_and_lead(self) -> None:
+        watch = ShutdownWatch(self._log, self._config.application_id)
+        candidate = candidate_of(self._log, self._config)
+        while not self._ended.is_set():
+            self._life.try_to(State.REBALANCING)
+            held = self._take_lease(candidate, watch)
+            if held is None:
+                return
+            try:
+                self._lead(held)
+            except Fenced as lost:
+                log.warning("%s This instance stands by.", lost)
+            finally:
+                if self.leaves_group:
+                    held.release()
+                else:
+                    held.forget()
+
+    def _take_lease(self, candidate: Candidate, watch: ShutdownWatch) -> HeldLease | None:
+        timeout_ms = lease_timeout_ms(self._config)
+
+        def obey() -> None:
+            request = watch.asked()
+            if request is not None:
+                raise ShutdownRequested(
+                    f"Instance {request.instance} has asked all instances of "
+                    f"'{self._config.application_id}' to end: {request.reason}"
+                )
+
+        lease = take_lease(
+            candidate, timeout_ms, ended=self._ended, on_wait=self._stand_by, on_try=obey
+        )
+        if lease is None:
+            return None
+        held = HeldLease(lease, timeout_ms, on_lost=self._log.wake)
+        try:
+            # The holder may have asked, and given up the lease, between the last two looks.
+            obey()
+        except BaseException:
+            held.release()
+            raise
+        self.waits_for = None
+        log.info(
+            "This instance runs application '%s' (epoch %d).", lease.name, lease.epoch
+        )
+        return held
+
+    def _stand_by(self, holder: str) -> None:
+        self.waits_for = holder
+        log.info(
+            "Application '%s' is run by %s. This instance stands by and takes over when that ends.",
+            self._config.application_id, holder,
+        )
+        self._hooks.on_standby(holder)
+
+    def _lead(self, held: HeldLease) -> None:
+        """Run the application until the end, or until the lease is lost."""
+        pause = FIRST_PAUSE_S
+        while not self._ended.is_set() and not held.is_lost:
+            rounds = self._rounds
+            try:
+                self._run_engine(held)
+            except Fenced:
+                raise
+            except Exception as error:
+                if held.is_lost_by_now():
+                    # What goes wrong in the shadow of another instance is no failure.
+                    log.info("A batch ended without the lease: %s", error)
+                    break
+                if self._response(error) is not StreamThreadExceptionResponse.REPLACE_THREAD:
+                    raise
+                self.replaced += 1
+                if self._rounds > rounds + 1:
+                    pause = FIRST_PAUSE_S
+                self._ended.wait(pause)
+                pause = min(pause * 2, LAST_PAUSE_S)
+                self._life.try_to(State.RUNNING, "the failed thread is replaced")
+        if held.is_lost:
+            raise Fenced(f"The lease '{held.lease.name}' is another instance's now.")
+
+    def _run_engine(self, held: HeldLease) -> None:
+        self._reopens.clear()
+        engine = self.engine = self._open_engine(self._log, held.lease)
+        try:
+            while not (self._ended.is_set() or self._reopens.is_set() or held.is_lost):
+                if self.is_paused:
+                    self._resumed.wait(LONGEST_WAIT_S)
+                    continue
+                report = self._run_batch(engine)
+                # The first batch fills the stores of all tasks, with or without input.
+                self._life.try_to(State.RUNNING, unless=(State.RUNNING,))
+                if report is not None:
+                    self._hooks.on_batch(report)
+                    if not report.lag:
+                        self._rest(report.seconds)
+                    continue
+                with self._idle:
+                    self._idle_round = self._rounds
+                    self._idle.notify_all()
+                engine.wait(LONGEST_WAIT_S)
+        finally:
+            self.engine = None
+            engine.close()
+
+    def _rest(self, seconds: float) -> None:
+        """Let the commit interval pass, if one was chosen: then a batch holds more."""
+        interval_ms = self._config.commit_interval_ms
+        if interval_ms:
+            self._ended.wait(max(0.0, interval_ms / 1000 - seconds))
+
+    def _run_batch(self, engine: Runner) -> BatchReport | None:
+        """A batch; tried again while others keep the log busy, for `task.timeout.ms`."""
+        with self._idle:
+            self._rounds += 1
+        deadline = time.monotonic() + self._config.task_timeout_ms / 1000
+        while True:
+            try:
+                return engine.run_batch()
+            except LogBusy as busy:
+                if time.monotonic() >= deadline or self._ended.is_set():
+                    raise
+                log.warning("The batch is tried again: %s", busy)
+
+    def _response(self, error: Exception) -> StreamThreadExceptionResponse:
+        """Ask the handler, and carry out what can be carried out here."""
+        response = response_of(self._hooks.uncaught, error)
+        log.error(
+            "Application '%s' failed (%s): %s: %s", self._config.application_id, response.value,
+            type(error).__name__, error,
+        )
+        if response is StreamThreadExceptionResponse.SHUTDOWN_APPLICATION:
+            request = ShutdownRequest(
+                this_instance(self._config), f"{type(error).__name__}: {error}"
+            )
+            try:
+                ask_all_to_end(self._log, self._config.application_id, request)
+            except LogError as trouble:
+                log.error("The other instances could not be asked to end: %s", trouble)
+        return response
+
+    def _fail(self, error: BaseException) -> None:
+        self.failure = error
+        if not self._life.try_to(State.PENDING_ERROR, f"{type(error).__name__}: {error}"):
+            log.error("While the application ended: %s: %s", type(error).__name__, error)

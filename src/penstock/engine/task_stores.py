@@ -1,0 +1,102 @@
+"""The rows that a task starts a batch with: its replica on this host, where its plan wants it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from penstock.engine.bundle import Bundle
+from penstock.engine.changelogs import LogChangelogs
+from penstock.engine.outcome import Restored
+from penstock.engine.plan import BatchPlan, TaskPlan
+from penstock.engine.steps import reached
+from penstock.log.base import Log, TopicPartition
+from penstock.record import TaskId
+from penstock.stores.followed import Wanted
+from penstock.stores.inner import InnerStore, memory
+from penstock.stores.replica import TaskReplica
+from penstock.stores.replica_snapshot import Snapshot
+from penstock.task.blueprint import Blueprint
+from penstock.task.replicated import followed_stores
+
+
+class TaskStores:
+    """The rows of one task while it runs; a task without stores has none."""
+
+    def __init__(self, snapshot: Snapshot | None, restored: tuple[Restored, ...]) -> None:
+        #: Stores that had to be filled from nothing.
+        self.restored = restored
+        self._snapshot = snapshot
+
+    def open_inner(self, name: str) -> InnerStore:
+        """The rows of that name."""
+        return memory(name) if self._snapshot is None else self._snapshot.inner(name)
+
+    def fill(self, stores: Mapping[str, Any]) -> None:
+        """Give stores that keep no rows of their own what they held; called before their use."""
+        if self._snapshot is not None:
+            self._snapshot.fill(stores)
+
+    def put_aside(self, stores: Mapping[str, Any], batch: int, attempt: int) -> None:
+        """Keep the writes of stores that are not logged until it is known whether they count."""
+        if self._snapshot is not None:
+            self._snapshot.put_aside((batch, attempt), stores)
+
+
+class Replicas:
+    """The replicas of all tasks that were met in this process; they stay open between batches."""
+
+    def __init__(self, log: Log, bundle: Bundle) -> None:
+        self._log = log
+        self._shape = bundle.shape
+        self._directory = bundle.directory
+        #: Task -> what its rows are known by, and its replica.
+        self._open: dict[TaskId, tuple[str, TaskReplica]] = {}
+
+    @contextmanager
+    def open(
+        self, plan: TaskPlan, blueprint: Blueprint, batch: BatchPlan
+    ) -> Iterator[TaskStores]:
+        """The rows of a task, caught up to where its plan wants them."""
+        if not blueprint.stores:
+            yield TaskStores(None, ())
+            return
+        task_id = plan.task_id
+        replica = self._replica(task_id, blueprint, batch.life)
+        topics = {
+            store: TopicPartition(topic, task_id.partition)
+            for store, topic in self._shape.subtopologies[task_id.subtopology].restored.items()
+        }
+        wanted = Wanted(
+            plan.positions, batch.epoch, plan.state.store_clocks,
+            (plan.last_batch, plan.last_attempt),
+            batch.number if task_id in batch.restore_anew else None,
+        )
+        filled = replica.catch_up(wanted, LogChangelogs(self._log, topics), reached)
+        restored = tuple(
+            Restored(store, *topics[store], start, end, records)
+            for store, start, end, records in filled
+        )
+        with replica.snapshot(wanted) as snapshot:
+            yield TaskStores(snapshot, restored)
+
+    def _replica(self, task_id: TaskId, blueprint: Blueprint, life: str) -> TaskReplica:
+        layout = self._shape.subtopologies[task_id.subtopology].layout
+        identity = f"{self._log.id}/{life}/{layout}"
+        opened = self._open.get(task_id)
+        if opened is not None:
+            if opened[0] == identity:
+                return opened[1]
+            opened[1].close()
+        replica = TaskReplica.open(
+            self._directory / str(task_id), identity, followed_stores(blueprint, task_id)
+        )
+        self._open[task_id] = (identity, replica)
+        return replica
+
+    def close(self) -> None:
+        """Let go of all files."""
+        for _, replica in self._open.values():
+            replica.close()
+        self._open.clear()

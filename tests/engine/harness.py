@@ -1,0 +1,147 @@
+"""An application on an embedded log, run batch by batch in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from penstock import Serdes, StreamsBuilder, StreamsConfig, Topology
+from penstock.engine.bundle import Bundle
+from penstock.engine.commit import Committed, check_attempts, commit, failure_of
+from penstock.engine.inline import InlineCompute
+from penstock.engine.internal_topics import ensure_internal_topics
+from penstock.engine.outcome import TaskOutcome, decode_outcomes
+from penstock.engine.plan import BatchPlan
+from penstock.engine.planner import Planner
+from penstock.engine.shape import find_shape
+from penstock.log import Columns, open_log
+from penstock.partitioning import partition_of
+
+#: Topics of tests hold records of the year 1970.
+OLD_TIMES = {"retention.ms": "-1"}
+ONE_TO_ONE = {"in": 2, "out": 2}
+#: (key, value, timestamp)
+Row = tuple[str | None, str | None, int]
+
+
+def config_of(application_id: str = "app", **settings: Any) -> StreamsConfig:
+    return StreamsConfig(**{
+        "application_id": application_id, "default_key_serde": Serdes.string(),
+        "default_value_serde": Serdes.string(), "statestore_cache_max_bytes": 0, **settings,
+    })
+
+
+def topology_of(say: Callable[[StreamsBuilder], object]) -> Topology:
+    builder = StreamsBuilder()
+    say(builder)
+    return builder.build()
+
+
+class Application:
+    """A topology, its topics, and what an engine needs to run it.
+
+    `batch` limits the records of a batch. With `new_workers` every batch begins in a worker that
+    has nothing but the log. `at_rest` makes everything anew from the log, as after a crash.
+    """
+
+    def __init__(
+        self, topology: Topology, directory: Path, topics: Mapping[str, int], *,
+        config: StreamsConfig | None = None, batch: int | None = None, parallelism: int = 2,
+        new_workers: bool = False, **bundle: Any,
+    ) -> None:
+        extra = {} if batch is None else {"penstock.batch.max.records": str(batch)}
+        config = config if config is not None else config_of()
+        self.topology = topology
+        self.config = config.with_(
+            extra={**config.extra, **extra}, state_dir=str(directory / "state")
+        )
+        self.now = 0
+        self.log = open_log(directory / "log.db")
+        for topic, partitions in topics.items():
+            self.log.create_topic(topic, partitions, OLD_TIMES)
+        self.lease = self.log.take_lease(self.config.application_id)
+        self._options = {"parallelism": parallelism, **bundle}
+        self._new_workers = new_workers
+        self.outcomes: list[TaskOutcome] = []
+        self.start()
+
+    def start(self) -> None:
+        self.shape = find_shape(self.log, self.topology, self.config)
+        ensure_internal_topics(self.log, self.shape)
+        self.bundle = Bundle(
+            self.topology, self.config, self.shape, self.log.address, **self._options
+        )
+        self.compute = InlineCompute(self.bundle.dump(), new_workers=self._new_workers)
+        self.planner = Planner(self.log, self.shape, self.config, self.topology, now_ms=self.now)
+
+    def crash(self) -> None:
+        self.compute.close()
+        self.start()
+
+    def send(self, topic: str, *rows: Row) -> None:
+        """Append records, each to the partition of its key."""
+        partitions = self.log.topic(topic).partitions
+        by_partition: dict[int, list[Row]] = {}
+        for row in rows:
+            partition = 0 if row[0] is None else partition_of(row[0].encode(), partitions)
+            by_partition.setdefault(partition, []).append(row)
+        for partition, those in by_partition.items():
+            self.append(topic, partition, those)
+
+    def append(self, topic: str, partition: int, rows: Sequence[Row]) -> None:
+        keys = [None if key is None else key.encode() for key, _, _ in rows]
+        values = [None if value is None else value.encode() for _, value, _ in rows]
+        self.log.append(topic, partition, Columns(keys, values, [time for _, _, time in rows]))
+
+    def plan(self) -> BatchPlan | None:
+        return self.planner.next_plan(self.now, self.lease.epoch)
+
+    def run_batch(self) -> Committed | None:
+        plan = self.plan()
+        if plan is None:
+            return None
+        outcomes = decode_outcomes(self.compute.compute(plan))
+        failure = failure_of(outcomes)
+        if failure is not None:
+            raise failure
+        check_attempts(plan, outcomes)
+        self.outcomes = outcomes
+        done = commit(
+            self.log, self.lease, plan, outcomes, shape=self.shape, offsets=self.planner.offsets
+        )
+        self.planner.advance(plan, done.offsets, done.records)
+        return done
+
+    def run(self) -> int:
+        """Run batches until there is nothing to do; answers how many there were."""
+        count = 0
+        while self.run_batch() is not None:
+            count += 1
+            assert count < 10_000
+        return count
+
+    def rows(self, topic: str, partition: int | None = None) -> list[tuple[Any, ...]]:
+        """(key, value, timestamp) of a topic's records, partition by partition."""
+        numbers = range(self.log.topic(topic).partitions) if partition is None else [partition]
+        return [
+            row for number in numbers for batch in self.log.read(topic, number, 0)
+            for rows in [batch.rows()]
+            for row in zip(rows.keys, rows.values, rows.timestamps, strict=True)
+        ]
+
+    def texts(self, topic: str) -> list[tuple[str, str, int]]:
+        return [
+            ("" if key is None else key.decode(), "" if value is None else value.decode(), time)
+            for key, value, time in self.rows(topic)
+        ]
+
+    def close(self) -> None:
+        self.compute.close()
+        self.log.close()
+
+    def __enter__(self) -> Application:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,89 @@
+"""What the tests of `Streams` share: topologies, and a way to wait for what must come."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from penstock import Serdes, State, Streams, StreamsBuilder, Topology
+from penstock.engine.inline import start_inline
+from penstock.log import Columns, Log
+
+PATIENCE_S = 60.0
+TEXT = Serdes.string()
+Made = Callable[..., Streams]
+
+
+def until(done: Callable[[], object]) -> None:
+    """Wait for what must come; only what never comes makes this fail."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not done():
+        assert time.monotonic() < deadline, "it never happened"
+        time.sleep(0.005)
+
+
+def upper() -> Topology:
+    builder = StreamsBuilder()
+    builder.stream("in", key=TEXT, value=TEXT).map_values(str.upper, name="upper").to("out")
+    return builder.build()
+
+
+def word_count() -> Topology:
+    builder = StreamsBuilder()
+    lines = builder.stream("in", key=TEXT, value=TEXT)
+    words = lines.flat_map_values(lambda line: line.split())
+    words.group_by(lambda word: word, key=TEXT, value=TEXT).count(store="counts").to_stream().to(
+        "out", key=TEXT, value=Serdes.long()
+    )
+    return builder.build()
+
+
+def send(log: Log, *values: str, partition: int = 0) -> None:
+    raw = [value.encode() for value in values]
+    log.append("in", partition, Columns([None] * len(raw), raw))
+
+
+def received(log: Log) -> list[Any]:
+    return [value for batch in log.read("out", 0, 0) for value in batch.rows().values]
+
+
+def watch_of(streams: Streams) -> list[tuple[State, State]]:
+    heard: list[tuple[State, State]] = []
+    streams.set_state_listener(lambda new, old: heard.append((new, old)))
+    return heard
+
+
+class HeldBack:
+    """Computes in this process, but only when it is told to go on."""
+
+    def __init__(self) -> None:
+        self.entered = threading.Event()
+        self.go_on = threading.Event()
+        self._inner: Any = None
+
+    def start(self, *application: Any) -> HeldBack:
+        self._inner = start_inline(*application)
+        return self
+
+    def compute(self, plan: Any) -> list[bytes]:
+        self.entered.set()
+        assert self.go_on.wait(PATIENCE_S)
+        found: list[bytes] = self._inner.compute(plan)
+        return found
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+def failing(value: str) -> str:
+    if value == "bad":
+        raise ValueError("this one is bad")
+    return value.upper()
+
+
+def failing_topology() -> Topology:
+    builder = StreamsBuilder()
+    builder.stream("in", key=TEXT, value=TEXT).map_values(failing, name="work").to("out")
+    return builder.build()

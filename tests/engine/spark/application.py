@@ -1,0 +1,34 @@
+"""An application on an embedded log whose batches run on Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from engine.harness import Application, config_of
+from penstock import StreamsConfig, Topology
+from penstock.engine.spark import compute_in
+from penstock.engine.spark.session import PARALLELISM, SparkPlace
+
+
+class SparkApplication(Application):
+    """The harness of the engine's tests, with Spark in the place of this process."""
+
+    def __init__(
+        self, place: SparkPlace, topology: Topology, directory: Path, topics: Mapping[str, int],
+        *, config: StreamsConfig | None = None, parallelism: int = 2, **options: Any,
+    ) -> None:
+        self._place = place
+        config = config if config is not None else config_of()
+        config = config.with_(extra={**config.extra, PARALLELISM: str(parallelism)})
+        super().__init__(
+            topology, directory, topics, config=config, parallelism=parallelism, **options
+        )
+
+    def start(self) -> None:
+        super().start()
+        self.compute.close()
+        self.compute = compute_in(  # type: ignore[assignment]
+            self._place, self.topology, self.config, self.shape, self.log
+        )

@@ -1,0 +1,167 @@
+"""A batch becomes one transaction, if its outcomes belong together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from engine.harness import Application
+from penstock import StreamsBuilder
+from penstock.engine.blocks import Consumed
+from penstock.engine.commit import (
+    AttemptsDisagree,
+    check_attempts,
+    commit,
+    drop_aside,
+    failure_of,
+)
+from penstock.engine.failure import Failure
+from penstock.engine.grouped import grouped
+from penstock.engine.outcome import Sent, TaskOutcome
+from penstock.engine.plan import BatchPlan, Range, TaskPlan
+from penstock.engine.task_records import TaskRecord, read_task_records
+from penstock.errors import StreamsException
+from penstock.log.base import Append
+from penstock.log.errors import BlobGone, Fenced, UnknownTopic
+from penstock.record import NO_HEADERS, Headers, TaskId
+from penstock.task.result import TaskState
+
+FROM, TO = TaskId(0, 0), TaskId(1, 0)
+
+
+def plan_of(*tasks: TaskPlan) -> BatchPlan:
+    return BatchPlan(1, 1, 0, {task.task_id: task for task in tasks})
+
+
+PLAN = plan_of(TaskPlan(FROM, (Range("in", 0, 0, 1, False),)), TaskPlan(TO))
+
+
+def sender(attempt: int = 5, rows: int = 3, batch: int = 1) -> TaskOutcome:
+    return TaskOutcome(FROM, TaskRecord(batch, attempt), sent=(Sent(TO, "direct", rows),))
+
+
+def receiver(*consumed: Consumed) -> TaskOutcome:
+    return TaskOutcome(TO, TaskRecord(1, 6), consumed=consumed)
+
+
+SAME = Consumed(FROM, 5, "direct", 3)
+
+
+def test_outcomes_that_belong_together_are_taken() -> None:
+    check_attempts(PLAN, [sender(), receiver(SAME)])
+
+
+@pytest.mark.parametrize(("outcomes", "why"), [
+    ([sender(attempt=4), receiver(SAME)], "different attempts"),
+    ([sender(rows=2), receiver(SAME)], "different attempts"),
+    ([sender()], "Not consumed: 3 of direct from 0_0 \\(attempt 5\\) to 1_0"),
+    ([sender(), receiver()], "Not consumed"),
+    ([sender(), receiver(SAME, SAME)], "different attempts"),
+    ([TaskOutcome(FROM, TaskRecord(1, 5)), receiver(SAME)], "Not sent"),
+    ([receiver()], "Task 0_0 has no outcome"),
+    ([sender(), sender(), receiver(SAME)], "two outcomes"),
+    ([sender(batch=2), receiver(SAME)], "batch 2"),
+])
+def test_outcomes_of_different_attempts_are_refused(
+    outcomes: list[TaskOutcome], why: str
+) -> None:
+    with pytest.raises(AttemptsDisagree, match=why):
+        check_attempts(PLAN, outcomes)
+
+
+def test_a_task_without_work_needs_no_outcome() -> None:
+    check_attempts(plan_of(TaskPlan(TO)), [])
+    with pytest.raises(AttemptsDisagree):
+        check_attempts(plan_of(TaskPlan(TO, punctuate=True)), [])
+
+
+def test_the_failure_of_the_first_task_is_raised() -> None:
+    failed = [
+        TaskOutcome(task, TaskRecord(1, 1), failure=Failure.of(str(task), StreamsException(text)))
+        for task, text in ((TaskId(0, 1), "one"), (TaskId(1, 0), "two"))
+    ]
+    assert str(failure_of([sender(), *failed])) == "one"
+    assert failure_of([sender()]) is None
+
+
+# ---- the transaction -------------------------------------------------------------------------
+
+
+def records(*values: bytes, headers: Headers = NO_HEADERS) -> pa.RecordBatch:
+    return grouped([("t", 0, b"k", value, 5, headers) for value in values]).records
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Iterator[Application]:
+    builder = StreamsBuilder()
+    builder.stream("in").group_by_key().count(store="counts").to_stream().map_values(str).to("out")
+    with Application(builder.build(), tmp_path, {"in": 2, "out": 2}) as found:
+        yield found
+
+
+def carry_out(app: Application, *outcomes: TaskOutcome) -> None:
+    plan = BatchPlan(1, app.lease.epoch, 77, {})
+    before = {("in", 0): 0, ("in", 1): 4}
+    commit(app.log, app.lease, plan, outcomes, shape=app.shape, offsets=before)
+
+
+def test_outputs_changelogs_records_and_offsets_appear_together(app: Application) -> None:
+    record = TaskRecord(1, 8, TaskState(5), {"counts": 1})
+    carry_out(app, TaskOutcome(
+        FROM, record, (Append("out", 1, records(b"o")),),
+        (Append("app-counts-changelog", 0, records(b"c")),), {("in", 0): 3},
+    ))
+    assert app.rows("out", 1) == [(b"k", b"o", 5)]
+    assert app.rows("app-counts-changelog", 0) == [(b"k", b"c", 5)]
+    found = read_task_records(app.log, "app")
+    assert found.tasks == {FROM: record}
+    assert found.batch is not None
+    assert (found.batch.number, found.batch.now, found.batch.sources) == (1, 77, {"in": 2})
+    assert {tuple(at): offset.offset for at, offset in app.log.committed("app").items()} == {
+        ("in", 0): 3, ("in", 1): 4
+    }
+
+
+def test_a_lease_that_has_moved_on_lets_nothing_happen(app: Application) -> None:
+    app.log.take_lease("app", holder="another")
+    with pytest.raises(Fenced):
+        carry_out(app, TaskOutcome(FROM, TaskRecord(1, 8), (Append("out", 1, records(b"o")),)))
+    assert app.rows("out") == []
+    assert read_task_records(app.log, "app").batch is None
+    assert app.log.committed("app") == {}
+
+
+def test_an_output_that_is_refused_lets_nothing_happen(app: Application) -> None:
+    with pytest.raises(UnknownTopic):
+        carry_out(app, TaskOutcome(
+            FROM, TaskRecord(1, 8),
+            (Append("out", 1, records(b"o")), Append("nowhere", 0, records(b"n"))),
+        ))
+    assert app.rows("out") == []
+
+
+def test_records_of_several_tasks_for_one_partition_keep_their_order(app: Application) -> None:
+    (blob,) = app.log.put_blob(records(b"3"))
+    headers = Headers((("h", b"1"),))
+    carry_out(
+        app,
+        TaskOutcome(FROM, TaskRecord(1, 8), (
+            Append("out", 0, records(b"1")), Append("out", 0, records(b"2", headers=headers)),
+            Append("out", 0, blob),
+        )),
+        TaskOutcome(TO, TaskRecord(1, 9), (Append("out", 0, records(b"4", b"5")),)),
+    )
+    assert [value for _, value, _ in app.rows("out", 0)] == [b"1", b"2", b"3", b"4", b"5"]
+    (batch,) = app.log.read("out", 0, 0, max_records=2)
+    assert batch.rows().headers == [NO_HEADERS, headers]
+
+
+def test_what_was_put_aside_for_nothing_is_dropped(app: Application) -> None:
+    (blob,) = app.log.put_blob(records(b"1"))
+    outcome = TaskOutcome(FROM, TaskRecord(1, 8), (Append("out", 0, blob),))
+    drop_aside(app.log, [outcome])
+    with pytest.raises(BlobGone):
+        carry_out(app, outcome)

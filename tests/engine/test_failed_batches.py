@@ -1,0 +1,147 @@
+"""Tasks that fail, lanes that run twice, drivers that come late: nothing of it is committed."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.harness import ONE_TO_ONE, Application, topology_of
+from penstock import Processor, Record
+from penstock.engine.blocks import OUTCOME, ROWS
+from penstock.engine.commit import AttemptsDisagree, check_attempts
+from penstock.engine.outcome import decode_outcomes
+from penstock.engine.worker import ATTEMPT_BITS, Worker
+from penstock.errors import (
+    ProcessingFailedException,
+    StreamsException,
+    TaskMigratedException,
+)
+from penstock.record import TaskId
+
+
+def doubled(value: str) -> str:
+    return str(2 * int(value))
+
+
+def test_a_failure_names_the_record_and_shows_the_users_line(tmp_path: Path) -> None:
+    topology = topology_of(
+        lambda builder: builder.stream("in").map_values(doubled, name="double").to("out")
+    )
+    with Application(topology, tmp_path, {"in": 1, "out": 1}) as app:
+        app.send("in", ("k", "1", 1), ("q", "x", 2), ("k", "3", 3))
+        with pytest.raises(ProcessingFailedException, match="processor=double") as caught:
+            app.run()
+        error = caught.value
+        assert (error.task_id, error.processor, error.topic, error.partition) == (
+            "0_0", "double", "in", 0
+        )
+        assert (error.offset, error.key) == (1, "q")
+        assert isinstance(error.__cause__, ValueError)
+        shown = error.user_traceback  # type: ignore[attr-defined]
+        assert "return str(2 * int(value))" in shown
+        assert "penstock/task" not in shown
+        assert app.rows("out") == []
+        assert app.log.committed("app") == {}
+
+
+class Refusing(Processor[str, str]):
+    def init(self, context: Any) -> None:
+        raise RuntimeError("no connection")
+
+    def process(self, record: Record[str, str]) -> None:
+        """Never called."""
+
+
+def test_a_processor_that_cannot_be_set_up_fails_the_batch(tmp_path: Path) -> None:
+    topology = topology_of(lambda builder: builder.stream("in").process(Refusing).to("out"))
+    with Application(topology, tmp_path, ONE_TO_ONE) as app, \
+            pytest.raises(RuntimeError, match="no connection"):
+        app.run()
+
+
+def test_user_code_that_exits_fails_the_batch(tmp_path: Path) -> None:
+    topology = topology_of(
+        lambda builder: builder.stream("in").foreach(lambda key, value: sys.exit(3))
+    )
+    with Application(topology, tmp_path, {"in": 1}) as app:
+        app.send("in", ("k", "v", 1))
+        with pytest.raises(StreamsException, match="Task 0_0 failed: SystemExit: 3"):
+            app.run()
+
+
+def test_a_failed_task_ends_its_lane(tmp_path: Path) -> None:
+    topology = topology_of(
+        lambda builder: builder.stream("in").map_values(doubled).to("out")
+    )
+    with Application(topology, tmp_path, {"in": 3, "out": 1}, parallelism=1) as app:
+        for partition, value in enumerate(("1", "x", "2")):
+            app.append("in", partition, [("k", value, 1)])
+        plan = app.plan()
+        assert plan is not None
+        outcomes = decode_outcomes(app.compute.compute(plan))
+        assert [(each.task_id.partition, each.failure is None) for each in outcomes] == [
+            (0, True), (1, False)
+        ]
+
+
+def test_a_lane_that_was_run_again_alone_does_not_fit_the_others(tmp_path: Path) -> None:
+    """As when an executor is lost whose rows have been taken already."""
+    topology = topology_of(
+        lambda builder: builder.stream("in").select_key(lambda key, value: value)
+        .repartition(name="moved").to("out")
+    )
+    with Application(topology, tmp_path, {"in": 1, "out": 1}, parallelism=1) as app:
+        app.send("in", ("k", "v", 1))
+        plan = app.plan()
+        assert plan is not None
+        worker = Worker(app.bundle, own_process=False)
+        try:
+            first, second = (
+                [block for _, block in worker.run_lane(0, 0, plan, attempt, [])]
+                for attempt in (1, 2)
+            )
+            (outcome,) = (block for block in second if block[0] == OUTCOME)
+            rows = [block for block in first if block[0] == ROWS]
+            mixed = [block for _, block in worker.run_lane(1, 0, plan, 3, [outcome, *rows])]
+            whole = [block for _, block in worker.run_lane(1, 0, plan, 4, first)]
+        finally:
+            worker.close()
+        with pytest.raises(AttemptsDisagree, match="different attempts"):
+            check_attempts(plan, decode_outcomes(mixed))
+        check_attempts(plan, decode_outcomes(whole))
+
+
+def test_attempts_of_different_drivers_differ(tmp_path: Path) -> None:
+    topology = topology_of(lambda builder: builder.stream("in").to("out"))
+
+    def attempts(app: Application) -> Mapping[TaskId, int]:
+        plan = app.plan()
+        assert plan is not None
+        return {
+            each.task_id: each.record.attempt
+            for each in decode_outcomes(app.compute.compute(plan))
+        }
+
+    with Application(topology, tmp_path, ONE_TO_ONE) as app:
+        first = attempts(app)
+        assert {attempt >> ATTEMPT_BITS for attempt in first.values()} == {app.lease.epoch}
+        app.lease = app.log.take_lease("app")
+        app.crash()
+        assert set(attempts(app).values()).isdisjoint(first.values())
+
+
+def test_a_plan_that_is_older_than_the_replicas_is_refused(tmp_path: Path) -> None:
+    """Whoever comes with it is a driver that another one has taken over from."""
+    topology = topology_of(lambda builder: builder.table("in", store="kept").to_stream().to("out"))
+    with Application(topology, tmp_path, {"in": 1, "out": 1}, batch=1) as app:
+        app.send("in", ("a", "1", 1), ("b", "2", 2), ("c", "3", 3))
+        plan = app.plan()
+        assert plan is not None
+        app.run()
+        (outcome,) = decode_outcomes(app.compute.compute(plan))
+        assert outcome.failure is not None
+        assert isinstance(outcome.failure.exception(), TaskMigratedException)

@@ -1,0 +1,154 @@
+"""Outcomes survive the way to the driver, failures too."""
+
+from __future__ import annotations
+
+import logging
+
+import msgspec
+import pyarrow as pa
+import pytest
+
+from penstock.engine.blocks import Consumed
+from penstock.engine.failure import Failure
+from penstock.engine.grouped import grouped
+from penstock.engine.outcome import (
+    LogLine,
+    Restored,
+    Sent,
+    TaskOutcome,
+    decode_outcome,
+    decode_outcomes,
+    encode_outcome,
+    records_in,
+)
+from penstock.engine.task_records import TaskRecord, decode_task
+from penstock.errors import ProcessingFailedException, StreamsException
+from penstock.log.base import Append, StoredBlob
+from penstock.record import NO_HEADERS, Headers, TaskId
+from penstock.task.punctuation import ScheduleState
+from penstock.task.result import TaskState
+
+
+def records(*values: bytes, headers: Headers = NO_HEADERS) -> pa.RecordBatch:
+    rows = [("t", 0, b"k", value, 5, headers) for value in values]
+    return grouped(rows).records
+
+
+def test_an_outcome_comes_back_as_it_was() -> None:
+    state = TaskState(
+        9, {("in", 1): 9}, {"clock": 3}, {"store": {"observed": 4}},
+        (ScheduleState("node", 1, 10, False),), (ScheduleState("node", 2, 11, True),), 5,
+    )
+    outcome = TaskOutcome(
+        TaskId(1, 2), TaskRecord(4, 17, state, {"store": 8}, {"direct": 3}, 99),
+        (Append("out", 0, records(b"1", b"2")), Append("out", 1, StoredBlob(3, "token", 7)),
+         Append("out", 2, records(b"3", headers=Headers((("h", None),))))),
+        (Append("changes", 2, records(b"4")),),
+        {("in", 1): 12}, (Sent(TaskId(2, 0), "direct", 4),),
+        (Consumed(TaskId(0, 0), 16, "other", 2),), 6, {"in": (6, 600)},
+        ((None, "line"), ("file", "line")), (LogLine(30, "user", "text"),),
+        (Restored("store", "changes", 2, 0, 8, 8),), {"node/dropped": 1}, True,
+    )
+    assert decode_outcome(encode_outcome(outcome)) == outcome
+    assert records_in(outcome.outputs) == 10
+    assert outcome.blobs() == [StoredBlob(3, "token", 7)]
+
+
+def test_outcomes_are_in_the_order_of_their_tasks() -> None:
+    tasks = [TaskId(1, 0), TaskId(0, 10), TaskId(0, 2)]
+    blocks = [encode_outcome(TaskOutcome(task, TaskRecord(1, 1))) for task in tasks]
+    assert [each.task_id for each in decode_outcomes(blocks)] == sorted(tasks)
+
+
+class Odd(Exception):
+    """One that cannot be made again from its arguments."""
+
+    def __init__(self, first: int, second: int) -> None:
+        super().__init__(f"{first} and {second}")
+
+
+def raised(error: Exception, cause: Exception | None = None) -> Exception:
+    try:
+        raise error from cause
+    except Exception as caught:
+        return caught
+
+
+def travelled(failure: Failure) -> Exception:
+    outcome = TaskOutcome(TaskId(0, 1), TaskRecord(1, 1), failure=failure)
+    found = decode_outcome(encode_outcome(outcome)).failure
+    assert found is not None
+    return found.exception()
+
+
+def broken(value: str) -> str:
+    return value + 1  # type: ignore[operator]
+
+
+def failed_in_user_code(key: object = "k") -> ProcessingFailedException:
+    try:
+        broken("x")
+    except TypeError as error:
+        cause = error
+    failure = ProcessingFailedException(
+        "it failed", task_id="0_1", processor="node", topic="in", partition=1, offset=7, key=key
+    )
+    found = raised(failure, cause)
+    assert isinstance(found, ProcessingFailedException)
+    return found
+
+
+def test_a_failure_says_where_and_shows_the_users_own_lines() -> None:
+    error = travelled(Failure.of("0_1", failed_in_user_code()))
+    assert isinstance(error, ProcessingFailedException)
+    assert (error.processor, error.topic, error.partition, error.offset, error.key) == (
+        "node", "in", 1, 7, "k"
+    )
+    assert isinstance(error.__cause__, TypeError)
+    shown = error.user_traceback  # type: ignore[attr-defined]
+    assert 'return value + 1' in shown
+    assert "TypeError" in shown
+    assert error.__notes__ == [f"In task 0_1:\n{shown.rstrip()}"]
+
+
+def test_a_failure_without_frames_of_the_user_keeps_all_frames() -> None:
+    with pytest.raises(msgspec.DecodeError) as caught:
+        decode_task(b"")
+    error = caught.value
+    assert error.__traceback__ is not None
+    error.__traceback__ = error.__traceback__.tb_next
+    assert "in decode_task" in Failure.of("0_1", error).traceback
+
+
+def test_a_cause_that_cannot_travel_is_left_behind() -> None:
+    error = travelled(Failure.of("0_1", raised(StreamsException("it failed"), Odd(1, 2))))
+    assert str(error) == "it failed"
+    assert error.__cause__ is None
+    assert "Odd: 1 and 2" in error.user_traceback  # type: ignore[attr-defined]
+
+
+def test_an_error_that_cannot_travel_is_told() -> None:
+    error = travelled(Failure.of("0_1", raised(Odd(1, 2))))
+    assert type(error) is StreamsException
+    assert str(error) == "Task 0_1 failed: Odd: 1 and 2"
+
+
+class Unspeakable:
+    def __repr__(self) -> str:
+        raise RuntimeError
+
+    def __reduce__(self) -> str:
+        raise RuntimeError
+
+
+def test_a_key_that_cannot_travel_is_shown() -> None:
+    error = travelled(Failure.of("0_1", failed_in_user_code(key=Unspeakable())))
+    assert isinstance(error, ProcessingFailedException)
+    assert error.key == "<a Unspeakable that cannot be shown>"
+    assert error.processor == "node"
+
+
+@pytest.mark.parametrize("level", [logging.INFO, logging.ERROR])
+def test_levels_of_log_lines_are_kept(level: int) -> None:
+    outcome = TaskOutcome(TaskId(0, 0), TaskRecord(1, 1), logged=(LogLine(level, "a.b", "x"),))
+    assert decode_outcome(encode_outcome(outcome)).logged == ((level, "a.b", "x"),)

@@ -1,0 +1,156 @@
+"""Metrics: names, totals, rates over a window, and what joins count."""
+
+from __future__ import annotations
+
+import math
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from penstock import JoinWindows, MetricName, Serdes, StreamsBuilder, StreamsConfig
+from penstock.engine.loop import BatchReport
+from penstock.engine.metrics import JOIN, NODE, TASK, THREAD, Metrics, joins
+from penstock.record import TaskId
+from penstock.testing import TopologyTestDriver
+
+TEXT = Serdes.string()
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def metrics(clock: Clock) -> Metrics:
+    return Metrics(StreamsConfig(application_id="app"), "app-StreamThread-1", clock=clock)
+
+
+def report(number: int = 1, records: int = 10, **facts: Any) -> BatchReport:
+    return BatchReport(**{
+        "number": number, "records": records, "outputs": records * 2, "changes": 0,
+        "planning": 0.001, "computing": 0.05, "committing": 0.01, **facts,
+    })
+
+
+def named(metrics: Metrics, group: str) -> dict[str, Any]:
+    return {
+        name.name: value for name, value in metrics.snapshot({}).items() if name.group == group
+    }
+
+
+def test_totals_grow_and_rates_are_of_the_last_minute(metrics: Metrics, clock: Clock) -> None:
+    for _ in range(30):
+        clock.now += 1
+        metrics.record(report())
+    found = named(metrics, THREAD)
+    assert (found["process-total"], found["send-total"], found["commit-total"]) == (300, 600, 30)
+    assert found["process-rate"] == pytest.approx(10)
+    assert found["commit-rate"] == pytest.approx(1)
+    assert found["commit-latency-avg"] == pytest.approx(10)
+    assert found["process-latency-max"] == pytest.approx(50)
+    clock.now += 59
+    assert named(metrics, THREAD)["process-rate"] == pytest.approx(10 / 60)
+    clock.now += 1
+    found = named(metrics, THREAD)
+    assert (found["process-total"], found["process-rate"]) == (300, 0)
+    assert math.isnan(found["commit-latency-avg"])
+
+
+def test_the_window_can_be_set(clock: Clock) -> None:
+    config = StreamsConfig(
+        application_id="app",
+        extra={"metrics.num.samples": "1", "metrics.sample.window.ms": "2000"},
+    )
+    metrics = Metrics(config, "thread", clock=clock)
+    metrics.record(report())
+    clock.now += 1.5
+    assert named(metrics, THREAD)["process-rate"] == pytest.approx(10 / 1.5)
+    clock.now += 1
+    assert named(metrics, THREAD)["process-rate"] == 0
+
+
+def test_counters_of_tasks_and_nodes_add_up(metrics: Metrics) -> None:
+    for _ in range(2):
+        metrics.record(report(counters={
+            TaskId(0, 1): {
+                "process-total": 7, "dropped-records-total": 1, "JOIN/matched": 3, "JOIN/late": 1,
+                "SUPPRESS/emitted": 2,
+            },
+            TaskId(0, 0): {"process-total": 3, "JOIN/matched": 1},
+        }))
+    found = metrics.snapshot({"state": "RUNNING"})
+    thread = ("thread-id", "app-StreamThread-1")
+    task = (thread, ("task-id", "0_1"))
+    assert found[MetricName(TASK, "process-total", task)] == 14
+    assert found[MetricName(TASK, "dropped-records-total", task)] == 2
+    node = (*task, ("processor-node-id", "SUPPRESS"))
+    assert found[MetricName(NODE, "suppression-emit-total", node)] == 4
+    join = (*task, ("processor-node-id", "JOIN"))
+    assert found[MetricName(JOIN, "matched-total", join)] == 6
+    assert joins(found) == {"JOIN": {"matched": 8, "late": 2}}
+    name = MetricName("stream-metrics", "state", (("client-id", "app"),))
+    assert found[name] == "RUNNING"
+    assert str(name) == "stream-metrics:state{client-id=app}"
+
+
+# ---- what joins count ------------------------------------------------------------------------
+
+
+def counted(driver: TopologyTestDriver) -> dict[str, int]:
+    """Over both nodes of the join, by the last part of the name."""
+    found: dict[str, int] = {}
+    for name, amount in driver.metrics().items():
+        if "/" in name and amount:
+            counter = name.rpartition("/")[2]
+            found[counter] = found.get(counter, 0) + amount
+    return found
+
+
+@pytest.mark.parametrize(("kind", "expected"), [
+    ("join", {"matched": 2, "unmatched-left": 3, "unmatched-right": 1, "expired": 1}),
+    # The lonely one still waits for a partner.
+    ("left_join", {"matched": 2, "unmatched-left": 1, "late": 1, "expired": 1}),
+])
+def test_a_join_of_streams_counts_what_became_of_its_records(
+    kind: str, expected: dict[str, int]
+) -> None:
+    builder = StreamsBuilder()
+    left, right = (builder.stream(topic, key=TEXT, value=TEXT) for topic in ("left", "right"))
+    joined = getattr(left, kind)(
+        right, lambda one, other: f"{one}/{other}", JoinWindows.of(timedelta(seconds=10)),
+        key=TEXT, value=TEXT, other_value=TEXT,
+    )
+    joined.to("out", key=TEXT, value=TEXT)
+    with TopologyTestDriver(builder.build()) as driver:
+        one, other = (driver.create_input_topic(topic, TEXT, TEXT) for topic in ("left", "right"))
+        one.pipe_input("k", "a", timestamp=100_000)
+        other.pipe_input("k", "x", timestamp=101_000)
+        other.pipe_input("k", "y", timestamp=109_000)
+        other.pipe_input("other", "z", timestamp=109_000)
+        one.pipe_input("lonely", "b", timestamp=1_000_000)
+        # So old that neither a partner nor the store would know it.
+        one.pipe_input("k", "c", timestamp=1_000)
+        assert counted(driver) == expected
+
+
+def test_a_join_with_a_table_counts_hits_and_misses() -> None:
+    builder = StreamsBuilder()
+    table = builder.table("table", key=TEXT, value=TEXT)
+    stream = builder.stream("stream", key=TEXT, value=TEXT)
+    stream.join(table, lambda one, row: row).to("out", value=TEXT)
+    with TopologyTestDriver(builder.build()) as driver:
+        driver.create_input_topic("table", TEXT, TEXT).pipe_input("a", "row")
+        stream_in = driver.create_input_topic("stream", TEXT, TEXT)
+        for key in "aab":
+            stream_in.pipe_input(key, "v")
+        assert counted(driver) == {"matched": 2, "unmatched-left": 1}

@@ -1,0 +1,471 @@
+"""Plans: which records a batch takes, which tasks run, and where they begin."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from penstock import AutoOffsetReset, Serdes, StreamsBuilder, StreamsConfig, Topology
+from penstock.engine.internal_topics import ensure_internal_topics
+from penstock.engine.plan import BatchPlan, Range
+from penstock.engine.planner import Planner
+from penstock.engine.shape import find_shape
+from penstock.engine.task_records import (
+    BATCH_KEY,
+    BatchRecord,
+    TaskRecord,
+    encode_batch,
+    encode_task,
+    task_key,
+)
+from penstock.errors import ConfigException, MissingSourceTopicException, StreamsException
+from penstock.log import Columns, Log, TopicPartition
+from penstock.record import TaskId
+from penstock.task.result import TaskState
+
+TEXT = Serdes.string()
+Built = Callable[[Callable[[StreamsBuilder], Any]], Topology]
+
+
+def config(**settings: Any) -> StreamsConfig:
+    return StreamsConfig(application_id="app", **settings)
+
+
+def fill(log: Log, topic: str, *counts: int, times: Iterable[int] | None = None) -> None:
+    """So many records for each partition; the topic is made if it is not there."""
+    if topic not in {each.name for each in log.topics()}:
+        log.create_topic(topic, len(counts), {"retention.ms": -1})
+    for partition, count in enumerate(counts):
+        if count:
+            given = list(times) if times is not None else [1_000] * count
+            log.append(topic, partition, Columns([b"k"] * count, [b"v"] * count, given))
+
+
+def copying(*topics: str, **options: Any) -> Topology:
+    builder = StreamsBuilder()
+    builder.stream(list(topics), key=TEXT, value=TEXT, **options).to("out")
+    return builder.build()
+
+
+def joined(*topics: str) -> Topology:
+    """One sub-topology that reads several topics."""
+    builder = StreamsBuilder()
+    first, *others = (builder.stream(topic, key=TEXT, value=TEXT) for topic in topics)
+    for other in others:
+        first = first.merge(other)
+    first.to("out")
+    return builder.build()
+
+
+class Run:
+    """A planner, and commits that do what the plan says."""
+
+    def __init__(self, log: Log, topology: Topology, how: StreamsConfig, now: int = 1_000) -> None:
+        self.log = log
+        self.shape = find_shape(log, topology, how)
+        ensure_internal_topics(log, self.shape)
+        self.planner = Planner(log, self.shape, how, topology, now_ms=now)
+
+    def plan(self, now: int = 1_000) -> BatchPlan:
+        plan = self.planner.next_plan(now, epoch=1)
+        assert plan is not None
+        return plan
+
+    def commit(
+        self, plan: BatchPlan, consumed: dict[tuple[str, int], int] | None = None,
+        due: int | None = None, **told: Any,
+    ) -> None:
+        offsets: dict[tuple[str, int], int] = dict(self.planner.offsets)
+        for task in plan.tasks.values():
+            offsets |= {(each.topic, each.partition): each.end for each in task.ranges}
+        offsets |= consumed or {}
+        records = {
+            task_id: TaskRecord(plan.number, 7, TaskState(5), next_wall_punctuation=due)
+            for task_id in plan.tasks
+        }
+        batch = BatchRecord.of(plan, self.shape.source_topics)
+        with self.log.transaction() as transaction:
+            keys = [*map(task_key, records), BATCH_KEY]
+            values = [*map(encode_task, records.values()), encode_batch(batch)]
+            transaction.append("app-tasks", 0, Columns(keys, values))
+            transaction.commit_offsets(
+                "app", {TopicPartition(*at): offset for at, offset in offsets.items()}
+            )
+        self.planner.advance(plan, offsets, records, **told)
+
+
+def ranges(plan: BatchPlan) -> list[Range]:
+    return [each for task in plan.tasks.values() for each in task.ranges]
+
+
+# ---- what is there -----------------------------------------------------------------------------
+
+
+def test_the_first_plan_takes_all_there_is_and_lets_every_task_run(log: Log) -> None:
+    fill(log, "a", 3, 0)
+    run = Run(log, copying("a"), config())
+    plan = run.plan(now=5_000)
+    assert (plan.number, plan.epoch, plan.now) == (1, 1, 5_000)
+    assert ranges(plan) == [Range("a", 0, 0, 3, False)]
+    assert list(plan.tasks) == [TaskId(0, 0), TaskId(0, 1)]
+    assert all(task.punctuate for task in plan.tasks.values())
+
+
+def test_there_is_no_plan_when_there_is_nothing_to_do(log: Log) -> None:
+    fill(log, "a", 3)
+    run = Run(log, copying("a"), config())
+    run.commit(run.plan())
+    assert run.planner.next_plan(2_000, 1) is None
+    assert run.planner.next_due is None
+    assert run.planner.lag() == {("a", 0): 0}
+
+
+def test_the_next_plan_goes_on_where_the_commit_said(log: Log) -> None:
+    fill(log, "a", 5)
+    run = Run(log, copying("a"), config())
+    run.commit(run.plan(), {("a", 0): 2})
+    plan = run.plan()
+    assert plan.number == 2
+    assert ranges(plan) == [Range("a", 0, 2, 5, False)]
+    assert plan.tasks[TaskId(0, 0)].state == TaskState(5)
+    assert (plan.tasks[TaskId(0, 0)].last_batch, plan.tasks[TaskId(0, 0)].last_attempt) == (1, 7)
+    assert not plan.tasks[TaskId(0, 0)].punctuate
+
+
+def test_a_plan_that_was_not_committed_is_made_again(log: Log) -> None:
+    fill(log, "a", 5)
+    run = Run(log, copying("a"), config())
+    assert run.plan() == run.plan()
+
+
+def test_another_planner_goes_on_from_what_is_in_the_log(log: Log) -> None:
+    fill(log, "a", 5)
+    run = Run(log, copying("a"), config())
+    run.commit(run.plan(now=9_000), {("a", 0): 4})
+    again = Run(log, copying("a"), config(), now=10)
+    plan = again.plan(now=10)
+    # The wall clock of batches does not go back.
+    assert (plan.number, plan.now) == (2, 9_000)
+    assert ranges(plan) == [Range("a", 0, 4, 5, False)]
+    assert plan.tasks[TaskId(0, 0)].state == TaskState(5)
+
+
+def test_a_plan_of_another_batch_cannot_be_committed(log: Log) -> None:
+    fill(log, "a", 1)
+    run = Run(log, copying("a"), config())
+    plan = run.plan()
+    run.commit(plan)
+    with pytest.raises(StreamsException, match="Batch 1 was committed, but batch 2 was to come"):
+        run.planner.advance(plan, {}, {})
+
+
+# ---- sizes -------------------------------------------------------------------------------------
+
+
+def test_a_batch_has_a_fair_share_of_every_partition(log: Log) -> None:
+    fill(log, "a", 100, 2, 50)
+    run = Run(log, copying("a"), config(extra={"penstock.batch.max.records": 32}))
+    assert ranges(run.plan()) == [
+        Range("a", 0, 0, 15, True), Range("a", 1, 0, 2, False), Range("a", 2, 0, 15, True),
+    ]
+
+
+def test_every_partition_gives_at_least_one_record(log: Log) -> None:
+    fill(log, "a", 9, 9, 9)
+    run = Run(log, copying("a"), config(extra={"penstock.batch.max.records": 1}))
+    assert [each.end for each in ranges(run.plan())] == [1, 1, 1]
+
+
+def test_a_batch_is_bounded_in_bytes_by_what_records_were_like(log: Log) -> None:
+    fill(log, "a", 1_000)
+    run = Run(log, copying("a"), config(extra={"penstock.batch.max.bytes": "10000"}))
+    assert ranges(run.plan())[0].end == 10
+    run.commit(run.plan(), bytes_read={"a": (10, 1_000)})
+    assert ranges(run.plan())[0] == Range("a", 0, 10, 110, True)
+
+
+def test_batches_grow_while_they_are_shorter_than_the_target(log: Log) -> None:
+    fill(log, "a", 200_000)
+    run = Run(log, copying("a"), config(extra={"penstock.batch.target.ms": 500}))
+    sizes = []
+    for seconds in (0.15, 0.3, 0.5, 0.5):
+        plan = run.plan()
+        sizes.append(ranges(plan)[0].end - ranges(plan)[0].start)
+        run.commit(plan, seconds=seconds)
+    assert sizes[0] == 10_000
+    assert sizes[0] < sizes[1] <= sizes[2]
+
+
+def test_batches_shrink_when_they_are_longer_than_the_target(log: Log) -> None:
+    fill(log, "a", 200_000)
+    run = Run(log, copying("a"), config())
+    run.commit(run.plan(), {("a", 0): 0}, seconds=0.1)
+    plan = run.plan()
+    run.commit(plan, {("a", 0): 1_000}, seconds=4.0)
+    assert ranges(run.plan())[0].end - 1_000 < 10_000 / 2
+
+
+@pytest.mark.parametrize("bad", ["0", "many", -1])
+def test_a_size_that_cannot_be_is_refused(log: Log, bad: Any) -> None:
+    fill(log, "a", 1)
+    with pytest.raises(ConfigException, match=r"penstock\.batch\.max\.records must be a whole"):
+        Run(log, copying("a"), config(extra={"penstock.batch.max.records": bad}))
+
+
+def test_a_range_that_was_hardly_touched_is_shorter_the_next_time(log: Log) -> None:
+    fill(log, "a", 9_000)
+    fill(log, "b", 9_000)
+    run = Run(log, joined("a", "b"), config())
+    run.commit(run.plan(), {("b", 0): 3})
+    lengths = {each.topic: each.end - each.start for each in ranges(run.plan())}
+    assert lengths == {"a": 4_000, "b": 1_000}
+    assert all(each.cut for each in ranges(run.plan()) if each.topic == "b")
+
+
+# ---- waiting for empty partitions --------------------------------------------------------------
+
+
+def test_without_idling_the_end_of_a_range_stops_nobody(log: Log) -> None:
+    fill(log, "a", 100)
+    fill(log, "b", 100)
+    how = config(max_task_idle_ms=-1, extra={"penstock.batch.max.records": 10})
+    assert [each.cut for each in ranges(Run(log, joined("a", "b"), how).plan())] == [False, False]
+
+
+def test_a_task_waits_for_an_empty_partition_for_a_time(log: Log) -> None:
+    fill(log, "a", 2)
+    fill(log, "b", 1)
+    run = Run(log, joined("a", "b"), config(max_task_idle_ms=500))
+    plan = run.plan(now=1_000)
+    assert all(each.cut for each in ranges(plan))
+    run.commit(plan, {("a", 0): 1})
+    assert run.planner.next_plan(2_000, 1) is None
+    assert run.planner.next_due == 2_500
+    assert run.planner.next_plan(2_499, 1) is None
+    assert [each.topic for each in ranges(run.plan(now=2_500))] == ["a"]
+    run.commit(run.plan(now=2_500))
+    # It has waited long enough for b already.
+    fill(log, "a", 1)
+    assert [each.topic for each in ranges(run.plan(now=2_501))] == ["a"]
+    assert run.planner.next_due is None
+
+
+# ---- which tasks run ---------------------------------------------------------------------------
+
+
+def counting(b: StreamsBuilder) -> None:
+    b.stream("a", key=TEXT, value=TEXT).group_by(lambda k, v: v).count(store="counts")
+    b.stream("quiet", key=TEXT, value=TEXT).to("out")
+
+
+def test_all_tasks_that_may_get_rows_are_in_the_plan(log: Log, built: Built) -> None:
+    fill(log, "a", 1, 0)
+    fill(log, "quiet", 0)
+    run = Run(log, built(counting), config())
+    run.commit(run.plan())
+    fill(log, "a", 1, 0)
+    plan = run.plan()
+    assert list(plan.tasks) == [TaskId(0, 0), TaskId(1, 0), TaskId(1, 1)]
+    assert [len(task.ranges) for task in plan.tasks.values()] == [1, 0, 0]
+
+
+def test_positions_are_where_the_changelogs_end(log: Log, built: Built) -> None:
+    fill(log, "a", 1, 1)
+    fill(log, "quiet", 0)
+    run = Run(log, built(counting), config())
+    assert run.plan().tasks[TaskId(1, 1)].positions == {"counts": 0}
+    log.append("app-counts-changelog", 1, Columns([b"k"], [b"v"]))
+    assert run.plan().tasks[TaskId(1, 1)].positions == {"counts": 1}
+    assert run.plan().tasks[TaskId(1, 0)].positions == {"counts": 0}
+    assert run.plan().tasks[TaskId(0, 0)].positions == {}
+
+
+def test_a_source_topic_that_serves_as_changelog_counts_as_far_as_it_was_read(log: Log) -> None:
+    fill(log, "t", 5)
+    how = config(topology_optimization="all")
+    builder = StreamsBuilder()
+    builder.table("t", key=TEXT, value=TEXT, store="rows")
+    run = Run(log, builder.build(how), how)
+    assert run.shape.changelogs == {}
+    assert run.plan().tasks[TaskId(0, 0)].positions == {"rows": 0}
+    run.commit(run.plan(), {("t", 0): 3})
+    assert run.plan().tasks[TaskId(0, 0)].positions == {"rows": 3}
+
+
+def test_a_task_runs_when_a_punctuation_is_due(log: Log) -> None:
+    fill(log, "a", 1)
+    run = Run(log, copying("a"), config())
+    run.commit(run.plan(), due=5_000)
+    assert run.planner.next_due == 5_000
+    assert run.planner.next_plan(4_999, 1) is None
+    plan = run.plan(now=5_000)
+    assert [(task.ranges, task.punctuate) for task in plan.tasks.values()] == [((), True)]
+
+
+def test_global_topics_are_seen_as_they_stand(log: Log, built: Built) -> None:
+    fill(log, "g", 2, 1)
+    fill(log, "a", 1)
+
+    def say(b: StreamsBuilder) -> None:
+        b.global_table("g", key=TEXT, value=TEXT, store="all")
+        b.stream("a", key=TEXT, value=TEXT).to("out")
+
+    run = Run(log, built(say), config())
+    assert run.plan().global_positions == {("g", 0): 2, ("g", 1): 1}
+    run.commit(run.plan())
+    fill(log, "g", 1, 0)
+    # What comes for a global table alone is no reason for a batch.
+    assert run.planner.next_plan(1_000, 1) is None
+
+
+# ---- where reading begins ----------------------------------------------------------------------
+
+
+def begin(log: Log, policy: AutoOffsetReset | None, how: StreamsConfig | None = None) -> int:
+    run = Run(log, copying("a", offset_reset=policy), how or config(), now=10_000)
+    return run.planner.offsets[TopicPartition("a", 0)]
+
+
+def test_a_source_without_an_offset_begins_where_its_policy_says(log: Log) -> None:
+    fill(log, "a", 4, times=[1_000, 5_000, 6_000, 9_000])
+    log.delete_records("a", 0, 1)
+    assert begin(log, None) == 1
+    assert begin(log, AutoOffsetReset.earliest()) == 1
+    assert begin(log, AutoOffsetReset.latest()) == 4
+    assert begin(log, AutoOffsetReset.by_duration(timedelta(seconds=4))) == 2
+    assert begin(log, AutoOffsetReset.by_duration(timedelta(milliseconds=1))) == 4
+    with pytest.raises(StreamsException, match=r"'a' \[0\] has no committed offset, and its"):
+        begin(log, AutoOffsetReset.none())
+
+
+@pytest.mark.parametrize(("text", "offset"), [
+    ("earliest", 0), ("latest", 4), ("by_duration:PT4S", 2), ("by_duration:P1DT1H1M1.5S", 0),
+])
+def test_the_policy_may_be_a_setting(log: Log, text: str, offset: int) -> None:
+    fill(log, "a", 4, times=[1_000, 5_000, 6_000, 9_000])
+    assert begin(log, None, config(extra={"auto.offset.reset": text})) == offset
+    both = {"auto.offset.reset": "none", "consumer.auto.offset.reset": text}
+    assert begin(log, None, config(extra=both)) == offset
+
+
+def test_a_policy_that_does_not_exist_is_refused(log: Log) -> None:
+    fill(log, "a", 1)
+    with pytest.raises(ConfigException, match=r"auto\.offset\.reset cannot be 'by_duration:4s'"):
+        begin(log, None, config(extra={"auto.offset.reset": "by_duration:4s"}))
+
+
+def test_what_comes_before_the_first_batch_is_not_skipped(log: Log) -> None:
+    fill(log, "a", 4)
+    run = Run(log, copying("a", offset_reset=AutoOffsetReset.latest()), config())
+    fill(log, "a", 2)
+    assert ranges(run.plan()) == [Range("a", 0, 4, 6, False)]
+
+
+def test_a_committed_offset_counts_whatever_the_policy_says(log: Log) -> None:
+    fill(log, "a", 4)
+    log.commit_offsets("app", {TopicPartition("a", 0): 2})
+    assert begin(log, AutoOffsetReset.none()) == 2
+
+
+def test_an_offset_that_was_lost_is_an_error(log: Log) -> None:
+    fill(log, "a", 4)
+    run = Run(log, copying("a"), config())
+    run.commit(run.plan())
+    log.delete_group("app")
+    with pytest.raises(StreamsException, match=r"offset of 'a' \[0\] is missing\. Batch 1 of"):
+        Run(log, copying("a"), config())
+
+
+def test_new_partitions_of_a_known_topic_are_read_from_their_beginning(log: Log) -> None:
+    fill(log, "a", 4)
+    latest = copying("a", offset_reset=AutoOffsetReset.latest())
+    run = Run(log, latest, config())
+    run.commit(run.plan())
+    log.add_partitions("a", 2)
+    fill(log, "a", 0, 3)
+    assert Run(log, latest, config()).planner.offsets == {("a", 0): 4, ("a", 1): 0}
+
+
+def test_a_new_topic_of_a_known_application_begins_where_its_policy_says(log: Log) -> None:
+    fill(log, "a", 4)
+    run = Run(log, copying("a"), config())
+    run.commit(run.plan())
+    fill(log, "b", 3)
+    how = config(extra={"auto.offset.reset": "latest"})
+    assert Run(log, copying("a", "b"), how).planner.offsets == {("a", 0): 4, ("b", 0): 3}
+
+
+def test_a_partition_that_retention_has_overtaken_is_read_on_with_a_warning(
+    log: Log, caplog: pytest.LogCaptureFixture
+) -> None:
+    fill(log, "a", 4)
+    run = Run(log, copying("a"), config())
+    run.commit(run.plan(), {("a", 0): 1})
+    log.delete_records("a", 0, 3)
+    with caplog.at_level(logging.WARNING):
+        assert ranges(run.plan()) == [Range("a", 0, 3, 4, False)]
+    assert "'a' [0] starts at 3, behind the committed offset 1" in caplog.text
+    assert "goes on at 3 (earliest)" in caplog.text
+
+
+def test_a_partition_that_retention_has_overtaken_is_an_error_without_a_policy(log: Log) -> None:
+    fill(log, "a", 4)
+    log.commit_offsets("app", {TopicPartition("a", 0): 1})
+    run = Run(log, copying("a", offset_reset=AutoOffsetReset.none()), config())
+    log.delete_records("a", 0, 3)
+    with pytest.raises(StreamsException, match="was to be read on from 1, but starts at 3, and"):
+        run.plan()
+
+
+def test_an_offset_beyond_the_end_is_an_error(log: Log) -> None:
+    fill(log, "a", 4)
+    log.commit_offsets("app", {TopicPartition("a", 0): 9})
+    run = Run(log, copying("a"), config())
+    with pytest.raises(StreamsException, match=r"offset 9 of 'a' \[0\] is beyond its end, 4"):
+        run.plan()
+
+
+# ---- topics that come and go -------------------------------------------------------------------
+
+
+def test_new_topics_of_a_pattern_are_found_in_time(log: Log, built: Built) -> None:
+    fill(log, "in-1", 1)
+    topology = built(lambda b: b.stream(re.compile("in-.*"), key=TEXT, value=TEXT).to("out"))
+    run = Run(log, topology, config(extra={"metadata.max.age.ms": 1_000}))
+    fill(log, "in-2", 1)
+    fill(log, "elsewhere", 1)
+    run.plan(now=1_999)
+    assert not run.planner.shape_changed
+    run.plan(now=2_000)
+    assert run.planner.shape_changed
+    assert sorted(find_shape(log, topology, config()).source_topics) == ["in-1", "in-2"]
+
+
+def test_a_topic_that_does_not_matter_changes_nothing(log: Log) -> None:
+    fill(log, "a", 1)
+    run = Run(log, copying("a"), config(extra={"metadata.max.age.ms": 0}))
+    fill(log, "other", 1)
+    run.plan(now=2_000)
+    assert not run.planner.shape_changed
+
+
+def test_a_topic_that_was_made_again_is_an_error(log: Log) -> None:
+    fill(log, "a", 1)
+    run = Run(log, copying("a"), config(extra={"metadata.max.age.ms": 0}))
+    log.delete_topic("a")
+    fill(log, "a", 1)
+    with pytest.raises(StreamsException, match="'a' was deleted and made again"):
+        run.plan(now=2_000)
+
+
+def test_a_topic_that_is_gone_is_an_error(log: Log) -> None:
+    fill(log, "a", 1)
+    run = Run(log, copying("a"), config())
+    log.delete_topic("a")
+    with pytest.raises(MissingSourceTopicException, match="A source topic is gone: No topic 'a'"):
+        run.plan()
