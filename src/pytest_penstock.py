@@ -1,4 +1,4 @@
-"""The pytest plugin: fixtures for tests of topologies.
+"""The pytest plugin: fixtures for tests of topologies, and a real broker.
 
 pytest loads this module whenever it runs, so it stands outside of the package, which it imports
 only for a test that uses a fixture.
@@ -13,6 +13,7 @@ import pytest
 
 if TYPE_CHECKING:
     from penstock import StreamsConfig, Topology
+    from penstock.broker.cluster import Status
     from penstock.testing import TopologyTestDriver
 
 
@@ -55,3 +56,17 @@ def topology_driver(
     yield make
     for driver in reversed(drivers):
         driver.close()
+
+
+@pytest.fixture(scope="session")
+def penstock_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Status]:
+    """A real Kafka for the whole session, started by the first test that asks for it.
+
+    Its `address` is what `open_log` takes, its `bootstrap_servers` what Kafka's clients take.
+    """
+    from penstock.broker.cluster import Cluster
+    from penstock.broker.properties import BrokerOptions
+
+    cluster = Cluster(tmp_path_factory.mktemp("kafka"))
+    with cluster.for_this_process(BrokerOptions(port=0, for_tests=True)) as status:
+        yield status

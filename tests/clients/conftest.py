@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from kafka.cluster import swept
 from penstock.log import Log, open_log
 
 PROGRAMS = Path(__file__).with_name("programs.py")
@@ -65,9 +66,12 @@ def start() -> Iterator[Callable[..., Program]]:
         program.kill()
 
 
-@pytest.fixture
-def log(tmp_path: Path) -> Iterator[Log]:
-    with open_log(tmp_path / "log.db") as log:
+@pytest.fixture(params=["embedded", pytest.param("kafka", marks=pytest.mark.kafka)])
+def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Log]:
+    where: str | Path = tmp_path / "log.db"
+    if request.param == "kafka":
+        where = swept(request.getfixturevalue("penstock_broker").address)
+    with open_log(where) as log:
         yield log
 
 

@@ -179,7 +179,7 @@ class Sender(threading.Thread):
         attempt = 0
         while True:
             try:
-                return self._log.append_many(appends)
+                return self._log.append_many(appends, together=False)
             except LogBusy:
                 attempt += 1
                 waited_ms = (time.monotonic() - since) * 1000

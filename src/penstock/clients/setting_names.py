@@ -43,6 +43,15 @@ WITHOUT_EFFECT_PREFIX = (
     "broker.", "client.dns", "sasl.", "security.", "socket.", "ssl.", "reconnect.", "metrics.",
     "interceptor.", "compression.", "log_level", "statistics.", "https.", "plugin.",
 )
+#: Those of them that a connection to Kafka takes.
+CONNECTION_PREFIX = (
+    "broker.", "client.dns", "compression.", "https.", "reconnect.", "sasl.", "security.",
+    "socket.", "ssl.",
+)
+CONNECTION = frozenset((
+    "client.id", "client.rack", "connections.max.idle.ms", "enable.sasl.oauthbearer.unsecure.jwt",
+    "enable.ssl.certificate.verification", "oauth_cb",
+))
 WITHOUT_EFFECT = frozenset((
     "allow.auto.create.topics", "api.version.fallback.ms", "api.version.request",
     "api.version.request.timeout.ms", "builtin.features", "check.crcs", "client.id", "client.rack",

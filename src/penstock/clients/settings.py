@@ -7,7 +7,9 @@ Which log a client works on stands in its configuration:
     "bootstrap.servers": "host:9092"          Kafka
 
 `log` counts if both are given. Options of the embedded log have the prefix `log.`:
-`log.synchronous`, `log.busy.timeout.ms`, `log.create`, `log.max.file.bytes`.
+`log.synchronous`, `log.busy.timeout.ms`, `log.create`, `log.max.file.bytes`. On Kafka there are
+`log.timeout.ms` and `log.blob.dir`, and what concerns connections and security goes to every
+connection as it is.
 
 Texts are taken for numbers and booleans, as in a properties file. A name that neither Kafka nor
 librdkafka has is an error; one that has no meaning on this log is taken without effect.
@@ -23,6 +25,8 @@ from typing import Any
 from penstock.clients.setting_names import (
     ALIASES,
     CALLBACKS,
+    CONNECTION,
+    CONNECTION_PREFIX,
     EFFECTIVE,
     WITHOUT_EFFECT,
     WITHOUT_EFFECT_PREFIX,
@@ -140,16 +144,26 @@ class Settings:
             return text.removeprefix(_EMBEDDED)
         return f"kafka://{text}"
 
-    def open_log(self) -> Log:
-        """The client's own log. A `Log` that was given is opened once more.
-
-        One thread may wait on a log at a time, so clients do not share one.
-        """
+    def log_options(self) -> dict[str, Any]:
+        """What of the configuration is for the log; for Kafka also what concerns connections."""
         options = {
             name.removeprefix(_LOG_OPTION).replace(".", "_"): _parsed(value)
             for name, value in self._values.items()
             if name.startswith(_LOG_OPTION) and name not in WITHOUT_EFFECT
         }
+        if self.address().startswith("kafka://"):
+            options |= {
+                name: value for name, value in self._values.items()
+                if name.startswith(CONNECTION_PREFIX) or name in CONNECTION
+            }
+        return options
+
+    def open_log(self) -> Log:
+        """The client's own log. A `Log` that was given is opened once more.
+
+        One thread may wait on a log at a time, so clients do not share one.
+        """
+        options = self.log_options()
         try:
             return open_log(self.address(), **options)
         except TypeError as error:

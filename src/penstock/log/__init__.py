@@ -5,6 +5,7 @@
     errors.py        what a log refuses
     topic_config.py  the settings of a topic, with Kafka's names
     embedded/        one SQLite file
+    kafka/           a Kafka cluster
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from penstock.errors import ConfigException
 from penstock.log.base import (
     Appended,
     Assignment,
@@ -33,15 +33,17 @@ from penstock.log.base import (
 
 
 def open_log(where: str | os.PathLike[str], **options: Any) -> Log:
-    """The log at an address: a path, the embedded one; `options` are those of `EmbeddedOptions`.
+    """The log at an address: a path, the embedded one, or `kafka://host:9092,...`, a cluster.
 
-    pyarrow and sqlite3 are imported here, not before.
+    `options` are those of `EmbeddedOptions`, or for Kafka those of `KafkaOptions` and librdkafka's
+    settings. pyarrow, sqlite3 and confluent_kafka are imported here, not before.
     """
     address = os.fspath(where)
     if address.startswith("kafka://"):
-        raise ConfigException(
-            f"No log at '{address}': penstock keeps topics in a file only. Give a path."
-        )
+        from penstock.log.kafka.log import KafkaLog  # noqa: PLC0415  (see the docstring)
+        from penstock.log.kafka.settings import KafkaOptions  # noqa: PLC0415
+
+        return KafkaLog(address, KafkaOptions.of(options))
     from penstock.log.embedded.log import EmbeddedLog  # noqa: PLC0415  (see the docstring)
     from penstock.log.embedded.options import EmbeddedOptions  # noqa: PLC0415
 

@@ -8,7 +8,9 @@ given). Both are stored, and neither ever goes back.
 or not at all; a process that is killed leaves nothing visible behind. When the call returns the
 records are there for every process. Offsets of a partition ascend in the order of the appends. The
 embedded log leaves no gaps when it appends; compaction does, and so do Kafka's transaction
-markers: the position to go on from is `Reading.position`, never an offset plus one.
+markers: the position to go on from is `Reading.position`, never an offset plus one. On Kafka an
+append to one partition is no transaction: a process that is killed in the midst of it may leave
+the first of its records, and others may write in between.
 
 *Read.* A reader sees committed records only. `read` goes through a range in steps of bounded size,
 each an Arrow record batch with the columns of `COLUMNS`, so a reader's memory does not depend on
@@ -18,23 +20,31 @@ the size of the topic. It may be overtaken: by retention, then the next step rai
 *Tombstones.* A compacted topic forgets a tombstone after `delete.retention.ms`. Whoever builds
 state from a topic must not miss one: if `tombstones_removed_to` is larger than the position the
 state stands at, and larger than it was when the state was empty, the state has to be built again
-from the start. Every batch tells it as it was when the batch was read.
+from the start. Every batch tells it as it was when the batch was read. Kafka does not tell: there
+it is always 0, and state that nobody kept for longer than `delete.retention.ms` is to be thrown
+away.
 
-*Time.* Timestamps are epoch milliseconds, not negative. Without one a record gets the log's clock;
-with `message.timestamp.type=LogAppendTime` it always does.
+*Time.* Timestamps are epoch milliseconds, not negative. Without one a record gets the log's clock
+(on Kafka: that of who appends); with `message.timestamp.type=LogAppendTime` it always does.
 
 *Sizes.* A record's size is the bytes of its key, its value and its headers' names and values
 (`record_size`). Above the topic's `max.message.bytes` it is refused with `RecordTooLarge`. (Kafka
-counts the overhead of its own format too.) A compacted topic refuses records without a key.
+counts the overhead of its own format too, some 80 bytes and a few for each header.) A compacted
+topic refuses records without a key.
 
 *Groups.* A group is a name under which offsets are committed, each with a text. It may have
 **members**, among which the log divides the partitions of the topics they subscribe to: no
 partition is given to a member while another may still be working on it (see `Member.heartbeat`).
+On Kafka the brokers do: changes take a moment to arrive, offsets without a member are taken only
+while the group has none, and a member with an id of its own keeps its place, after it has left, for
+its session timeout.
 
 *Leases.* A lease is a name with one holder. Its epoch grows with every holder; a transaction that
 carries a lease is refused with `Fenced` once a later epoch exists. A holder's death is noticed by
 those who want the lease (`Candidate`), each on its own monotonic clock; no two clocks are
-compared.
+compared. On Kafka the group coordinator notices it, after six seconds at the least; and a holder
+that does not renew for its own timeout gives the lease up. A lease is wanted or taken at once
+there, not both under one name.
 
 *Threads and processes.* A `Log` may be used by many threads; it does not travel to another
 process, its `address` does. After a fork the child may go on with its copy.
@@ -178,6 +188,9 @@ class Lease(ABC):
 class Candidate(ABC):
     """One who wants a lease, and watches its holder meanwhile."""
 
+    #: What the holder told of itself, as of the last try; None if nobody held it, or none can say.
+    holder: str | None = None
+
     @abstractmethod
     def try_acquire(self) -> Lease | None:
         """The lease, if it is free or its holder gave no sign for the timeout; else None.
@@ -260,8 +273,14 @@ class Log(ABC):
         """Append to one partition."""
 
     @abstractmethod
-    def append_many(self, appends: Iterable[Append]) -> list[Appended]:
-        """Append to many partitions at once: all or nothing."""
+    def append_many(
+        self, appends: Iterable[Append], *, together: bool = True
+    ) -> list[Appended]:
+        """Append to many partitions at once: all or nothing.
+
+        `together=False`: the caller does not mind if only some of them appear, should the process
+        or the connection die meanwhile. On Kafka that saves a transaction.
+        """
 
     @abstractmethod
     def transaction(self, lease: Lease | None = None) -> Transaction:
@@ -313,7 +332,9 @@ class Log(ABC):
         """Wait until anything was committed since the last call (or the opening), by anyone.
 
         False if the seconds have passed and nothing was. May be True for nothing. One thread
-        waits at a time; others may `wake` it.
+        waits at a time; others may `wake` it. On Kafka 'anything' are records of the partitions
+        that this handle was asked about (`offsets`, `read`), or of all while it was asked about
+        none.
         """
 
     @abstractmethod

@@ -17,9 +17,11 @@
         ├── LogFull
         ├── LogDamaged
         ├── NotALog
-        └── NewerFormat
+        ├── NewerFormat
+        └── OutcomeUnknown    the connection was lost at the wrong moment
 
 Whatever is raised by an append, a transaction or a commit of offsets: nothing of it has happened.
+The one exception is `OutcomeUnknown`.
 """
 
 from __future__ import annotations
@@ -144,3 +146,11 @@ class NotALog(LogUnavailable):
 
 class NewerFormat(LogUnavailable):
     """The log was written by a newer penstock."""
+
+
+class OutcomeUnknown(LogUnavailable):
+    """It may have happened or not: the log could neither be asked nor be told any more.
+
+    Whoever gets it must look at the log before it goes on: at the offsets that are committed, or
+    at the records.
+    """

@@ -8,7 +8,8 @@ from penstock.log.base import Candidate, Lease
 from penstock.log.embedded.database import Database
 from penstock.log.errors import Fenced
 
-_State = tuple[int, int, int]
+#: Epoch, beat, whether it is held, by whom.
+_State = tuple[int, int, int, str]
 
 
 def check_lease(db: sqlite3.Connection, lease: Lease) -> None:
@@ -26,8 +27,10 @@ def _fenced(lease: Lease, row: tuple[int, int, str] | None) -> Fenced:
 
 
 def _state(db: sqlite3.Connection, name: str) -> _State:
-    row = db.execute("SELECT epoch, beat, held FROM leases WHERE name = ?", (name,)).fetchone()
-    return (0, 0, 0) if row is None else (row[0], row[1], row[2])
+    row = db.execute(
+        "SELECT epoch, beat, held, holder FROM leases WHERE name = ?", (name,)
+    ).fetchone()
+    return (0, 0, 0, "") if row is None else (row[0], row[1], row[2], row[3])
 
 
 def _take(database: Database, db: sqlite3.Connection, name: str, holder: str) -> EmbeddedLease:
@@ -67,7 +70,7 @@ class EmbeddedCandidate(Candidate):
     def __init__(self, db: Database, name: str, holder: str, timeout_ms: int) -> None:
         self._db = db
         self._name = name
-        self._holder = holder
+        self._own = holder
         self._timeout = timeout_ms / 1000
         self._seen: _State | None = None
         self._since = 0.0
@@ -78,6 +81,7 @@ class EmbeddedCandidate(Candidate):
             state = _state(db, self._name)
         now = self._db.options.monotonic()
         held = state[2]
+        self.holder = state[3] if held else None
         if held and state != self._seen:
             self._seen, self._since = state, now
         if held and now - self._since < self._timeout:
@@ -86,7 +90,7 @@ class EmbeddedCandidate(Candidate):
             if _state(db, self._name) != state:
                 # Somebody was faster, or the holder came back to life.
                 return None
-            return _take(self._db, db, self._name, self._holder)
+            return _take(self._db, db, self._name, self._own)
 
 
 class Leases:

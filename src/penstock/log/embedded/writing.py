@@ -245,8 +245,10 @@ class Appends:
         """See `Log.append`."""
         return self.append_many([Append(topic, partition, records)])[0]
 
-    def append_many(self, appends: Iterable[Append]) -> list[Appended]:
-        """See `Log.append_many`."""
+    def append_many(
+        self, appends: Iterable[Append], *, together: bool = True
+    ) -> list[Appended]:
+        """See `Log.append_many`. A transaction of the file costs the same either way."""
         prepared = [_prepared(*append) for append in appends]
         with self._db.writing() as db:
             return write_appends(db, prepared, self._db.options.clock())

@@ -1,0 +1,158 @@
+"""The clients that a process keeps for one log: admin, readers, producers.
+
+Clients of librdkafka have threads, so they do not survive a fork, and must not even be let go of
+in the child. After a fork the child's copy of a connection starts without clients; those of the
+parent are kept in `_LEFT_BEHIND` until the process ends.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from typing import Any, Protocol, TypeVar
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+
+from penstock.log.errors import LogBusy, LogUnavailable
+from penstock.log.kafka.errors import config_error, error_of, translated
+from penstock.log.kafka.settings import ClientSettings
+
+T = TypeVar("T")
+
+_PAUSE_S = 0.02
+_LEFT_BEHIND: list[object] = []
+_LIVE: weakref.WeakSet[Connection] = weakref.WeakSet()
+
+
+class Closable(Protocol):
+    """What is closed with the log."""
+
+    def close(self) -> None:
+        """Let go."""
+
+
+class Connection:
+    """The clients of one log in one process, made when they are first needed."""
+
+    def __init__(self, settings: ClientSettings) -> None:
+        self.settings = settings
+        self.timeout = settings.options.timeout_s
+        #: Set by every commit of this handle, and by `wake`.
+        self.changed = threading.Event()
+        self._closed = False
+        self._begin()
+        _LIVE.add(self)
+
+    def _begin(self) -> None:
+        self._lock = threading.RLock()
+        self._admin: AdminClient | None = None
+        self._parts: dict[str, Any] = {}
+        self._open: list[Closable] = []
+        self._trouble = ""
+
+    def after_fork(self) -> None:
+        """Start anew in a child; called by the fork itself."""
+        _LEFT_BEHIND.append((self._admin, self._parts, self._open))
+        self._begin()
+        self.changed = threading.Event()
+
+    def check_open(self) -> None:
+        """Raise if the log was closed."""
+        if self._closed:
+            raise LogUnavailable("The log is closed. Open it again.")
+
+    @property
+    def admin(self) -> AdminClient:
+        """The client for topics, offsets and groups."""
+        self.check_open()
+        with self._lock:
+            if self._admin is None:
+                settings: dict[str, Any] = {
+                    **self.settings.admin(), "error_cb": self._on_error
+                }
+                self._admin = made(lambda: AdminClient(settings))
+            return self._admin
+
+    def _on_error(self, error: KafkaError) -> None:
+        self._trouble = error.str()
+
+    def part(self, name: str, make: Callable[[], T]) -> T:
+        """Something of this process that is made once."""
+        self.check_open()
+        with self._lock:
+            if name not in self._parts:
+                self._parts[name] = make()
+            found: T = self._parts[name]
+            return found
+
+    def opened(self, what: Closable) -> None:
+        """Close this with the log."""
+        with self._lock:
+            self._open.append(what)
+
+    def ask(self, request: Callable[[], Future[T]], what: str, name: str = "") -> T:
+        """What a request is answered; made again while a leader or a coordinator moves."""
+        deadline = time.monotonic() + self.timeout
+        while True:
+            try:
+                return self.answer(request(), what, name)
+            except LogBusy:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(_PAUSE_S)
+
+    def answer(self, future: Future[T], what: str, name: str = "") -> T:
+        """What a request was answered, or the contract's error."""
+        try:
+            return future.result(self.timeout + 5)
+        except KafkaException as raised:
+            error = error_of(raised)
+            if error.code() in {KafkaError._TIMED_OUT, KafkaError._TRANSPORT}:
+                raise self.unavailable(what) from raised
+            raise translated(error, what, name) from raised
+        except FutureTimeout as raised:
+            raise self.unavailable(what) from raised
+
+    def unavailable(self, what: str) -> LogUnavailable:
+        """The error of a cluster that does not answer."""
+        trouble = f" {self._trouble}." if self._trouble else ""
+        return LogUnavailable(
+            f"No answer from Kafka at {self.settings.servers} within {self.timeout:.0f} s.\n"
+            f"{what}.{trouble}\nIs the broker running, and is that its address?"
+        )
+
+    def close(self) -> None:
+        """Close what was opened."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            parts: Iterable[Any] = list(self._parts.values())
+            opened, self._open, self._parts, self._admin = self._open, [], {}, None
+        for one in [*opened, *parts]:
+            close = getattr(one, "close", None)
+            if close is not None:
+                close()
+
+
+def made(make: Callable[[], T]) -> T:
+    """A client; `ConfigException` if librdkafka does not take its settings."""
+    try:
+        return make()
+    except KafkaException as raised:
+        raise config_error(raised) from raised
+
+
+def _after_fork() -> None:
+    for connection in list(_LIVE):
+        connection.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

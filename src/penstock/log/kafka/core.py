@@ -1,0 +1,64 @@
+"""What all parts of the log share: the connection, and what a process keeps on it."""
+
+from __future__ import annotations
+
+import time
+
+from penstock.log.errors import LogUnavailable
+from penstock.log.kafka.blobs import Blobs
+from penstock.log.kafka.connection import Connection
+from penstock.log.kafka.producers import Producers
+from penstock.log.kafka.readers import Readers
+from penstock.log.kafka.topic_book import TopicBook
+
+_PAUSE_S = 0.01
+
+
+class Core:
+    """The connection of one log."""
+
+    _connection: Connection
+
+    @property
+    def topic_book(self) -> TopicBook:
+        """What is known of topics."""
+        return self._connection.part("topics", lambda: TopicBook(self._connection))
+
+    @property
+    def readers(self) -> Readers:
+        """The readers of this process."""
+        return self._connection.part("readers", lambda: Readers(self._connection))
+
+    @property
+    def producers(self) -> Producers:
+        """The producers of this process that belong to no lease."""
+        return self._connection.part("producers", lambda: Producers(self._connection))
+
+    @property
+    def blobs(self) -> Blobs:
+        """What was put aside on this host."""
+        return Blobs(self._connection.settings.blob_folder())
+
+    @property
+    def timeout(self) -> float:
+        """How long to try, in seconds."""
+        return self._connection.timeout
+
+    def unavailable(self, what: str) -> LogUnavailable:
+        """The error of a cluster that does not answer."""
+        return self._connection.unavailable(what)
+
+    def tell_change(self) -> None:
+        """Let this handle's own `wait_for_change` answer."""
+        self._connection.changed.set()
+
+    def surely_there(self, topic: str, partition: int, deadline: float) -> None:
+        """After an answer that a partition is unknown: raise the error that says what there is.
+
+        If it is there, the broker that was asked has not heard of it yet; wait a moment.
+        """
+        self.topic_book.forget(topic)
+        self.topic_book.find_partition(topic, partition)
+        if time.monotonic() > deadline:
+            raise self.unavailable(f"'{topic}' [{partition}] has no leader")
+        time.sleep(_PAUSE_S)

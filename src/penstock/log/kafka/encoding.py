@@ -1,0 +1,206 @@
+"""Records as rows to produce, and messages as Arrow batches.
+
+librdkafka takes a timestamp of 0 for 'now', and knows no other way to write the first millisecond
+of 1970. A record of that time is written one millisecond later with the header `_AT_ZERO`, and is
+read as it was; other readers see 1 and the header.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+from confluent_kafka import Message
+
+from penstock.log.base import Columns
+from penstock.log.embedded.arrow import HEADER_TYPE, READ_SCHEMA
+from penstock.log.errors import InvalidRecord
+from penstock.log.words import record_size
+
+_AT_ZERO = ("penstock-timestamp", b"0")
+
+Headers: TypeAlias = "Sequence[tuple[str, bytes | None]]"
+_NO_HEADERS: Headers = ()
+_BATCH_OVERHEAD = 61
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Records that were checked: columns of equal length."""
+
+    keys: Sequence[bytes | None]
+    values: Sequence[bytes | None]
+    #: None: they get the time at which they are sent.
+    timestamps: Sequence[int] | None
+    headers: Sequence[Headers] | None
+    #: The bytes of keys and values, to know how much is waiting.
+    size: int
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def each(self, now: int) -> Iterator[tuple[bytes | None, bytes | None, int, Headers]]:
+        """Key, value, timestamp and headers as they are to be produced."""
+        times = self.timestamps if self.timestamps is not None else [now] * len(self)
+        headers = self.headers if self.headers is not None else [_NO_HEADERS] * len(self)
+        for key, value, timestamp, pairs in zip(
+            self.keys, self.values, times, headers, strict=True
+        ):
+            if timestamp:
+                yield key, value, timestamp, pairs
+            else:
+                yield key, value, 1, [*pairs, _AT_ZERO]
+
+    def largest(self) -> tuple[int, int]:
+        """The size of the largest record: as the contract counts, and as Kafka does."""
+        headers = self.headers if self.headers is not None else [_NO_HEADERS] * len(self)
+        sizes = map(record_size, self.keys, self.values, headers)
+        at = max(enumerate(sizes), key=lambda pair: pair[1], default=(-1, 0))
+        if at[0] < 0:
+            return 0, 0
+        return at[1], _wire_size(self.keys[at[0]], self.values[at[0]], headers[at[0]])
+
+
+def _wire_size(key: bytes | None, value: bytes | None, headers: Headers) -> int:
+    """What a batch of only this record takes in Kafka's format."""
+    size = 3 + _varint(len(headers))
+    for part in (key, value):
+        size += _varint(-1 if part is None else len(part)) + len(part or b"")
+    for name, content in headers:
+        encoded = name.encode()
+        size += _varint(len(encoded)) + len(encoded)
+        size += _varint(-1 if content is None else len(content)) + len(content or b"")
+    return _BATCH_OVERHEAD + _varint(size) + size
+
+
+def _varint(number: int) -> int:
+    """How many bytes a number takes."""
+    zigzag = 2 * number if number >= 0 else 1
+    return max(1, (zigzag.bit_length() + 6) // 7)
+
+
+def as_rows(records: Columns | pa.RecordBatch | pa.Table) -> Rows:
+    """What a user appends, checked."""
+    if isinstance(records, Columns):
+        return _from_columns(records)
+    return _from_columns(_columns_of(records))
+
+
+def _from_columns(records: Columns) -> Rows:
+    keys, values, timestamps, headers = records
+    lengths = {len(column) for column in records if column is not None}
+    if lengths != {len(keys)}:
+        raise InvalidRecord(f"The columns differ in length: {sorted(lengths)}.")
+    size = _bytes_in(keys) + _bytes_in(values)
+    if timestamps is not None:
+        _check_times(timestamps)
+    pairs = None
+    if headers is not None and any(headers):
+        pairs = [_checked_headers(one) for one in headers]
+    return Rows(keys, values, timestamps, pairs, size)
+
+
+def _bytes_in(column: Sequence[bytes | None]) -> int:
+    size = 0
+    for one in column:
+        if one is not None:
+            if not isinstance(one, bytes):
+                raise InvalidRecord(f"Keys and values are bytes or None, not {one!r:.40}.")
+            size += len(one)
+    return size
+
+
+def _check_times(timestamps: Sequence[int]) -> None:
+    try:
+        least = min(timestamps, default=0)
+    except TypeError:
+        least = None
+    if not isinstance(least, int):
+        raise InvalidRecord("A timestamp is null. Leave the column out to get the log's time.")
+    if least < 0:
+        raise InvalidRecord(f"A record's timestamp must not be negative: {least}.")
+
+
+def _checked_headers(pairs: Iterable[tuple[str, bytes | None]]) -> Headers:
+    checked = []
+    for name, content in pairs or ():
+        if not isinstance(name, str) or not isinstance(content, bytes | None):
+            raise InvalidRecord(f"A header is a text and bytes, not {name!r:.40}.")
+        checked.append((name, content))
+    return checked
+
+
+def _columns_of(records: pa.RecordBatch | pa.Table) -> Columns:
+    names = set(records.schema.names)
+    missing = {"key", "value"} - names
+    if missing:
+        raise InvalidRecord(
+            f"No column {' and '.join(sorted(missing))}. Columns: {records.schema.names}."
+        )
+    try:
+        timestamps = None
+        if "timestamp" in names:
+            timestamps = _listed(records, "timestamp", pa.int64())
+            if None in timestamps:
+                raise InvalidRecord(
+                    "A timestamp is null. Leave the column out to get the log's time."
+                )
+        headers = None
+        if "headers" in names and records.column("headers").null_count < records.num_rows:
+            headers = [
+                [(pair["name"], pair["value"]) for pair in pairs or ()]
+                for pairs in _listed(records, "headers", HEADER_TYPE)
+            ]
+        return Columns(
+            _listed(records, "key", pa.binary()), _listed(records, "value", pa.binary()),
+            timestamps, headers,
+        )
+    except (pa.ArrowException, TypeError) as error:
+        raise InvalidRecord(f"Records that are not bytes: {error}.") from error
+
+
+def _listed(records: pa.RecordBatch | pa.Table, name: str, wanted: pa.DataType) -> list[Any]:
+    column = records.column(name)
+    if column.type != wanted:
+        column = column.cast(wanted)
+    listed: list[Any] = column.to_pylist()
+    return listed
+
+
+def as_batch(messages: Sequence[Message]) -> pa.RecordBatch:
+    """Messages of one partition with the columns that a reader gets."""
+    offsets = [message.offset() for message in messages]
+    timestamps = [message.timestamp()[1] for message in messages]
+    keys = [message.key() for message in messages]
+    values = [message.value() for message in messages]
+    headers: list[Any] = [message.headers() for message in messages]
+    if any(headers):
+        _restore_zeros(timestamps, headers)
+        column = pa.array(
+            [[(name, content) for name, content in pairs] if pairs else None for pairs in headers],
+            HEADER_TYPE,
+        )
+    else:
+        column = pa.nulls(len(messages), HEADER_TYPE)
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array(offsets, pa.int64()), pa.array(timestamps, pa.int64()),
+            pa.array(keys, pa.binary()), pa.array(values, pa.binary()), column,
+        ],
+        schema=READ_SCHEMA,
+    )
+
+
+def _restore_zeros(timestamps: list[int], headers: list[Any]) -> None:
+    for at, pairs in enumerate(headers):
+        if pairs and timestamps[at] == 1 and pairs[-1] == _AT_ZERO:
+            timestamps[at] = 0
+            headers[at] = pairs[:-1]
+
+
+def message_size(message: Message) -> int:
+    """A record's size as the contract counts it."""
+    pairs: Any = message.headers() or ()
+    return record_size(message.key(), message.value(), pairs)

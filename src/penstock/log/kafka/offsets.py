@@ -1,0 +1,162 @@
+"""What groups have committed, and who is in them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions
+from confluent_kafka import TopicPartition as KafkaPartition
+
+from penstock.log.base import (
+    CommittedOffset,
+    GroupDescription,
+    Member,
+    MemberDescription,
+    TopicPartition,
+)
+from penstock.log.errors import Fenced, GroupNotEmpty
+from penstock.log.kafka.core import Core
+from penstock.log.kafka.errors import GroupMissing, translated
+from penstock.log.kafka.members import checked_member
+from penstock.log.kafka.prepared import as_committed
+from penstock.log.kafka.topic_book import INTERNAL_PREFIX
+
+_PAUSE_S = 0.005
+
+
+class GroupOffsets(Core):
+    """The part of the log that knows what groups committed, and groups as a whole."""
+
+    def commit_offsets(
+        self,
+        group: str,
+        offsets: Mapping[TopicPartition, CommittedOffset | int],
+        member: Member | None = None,
+    ) -> None:
+        """See `Log.commit_offsets`. Without a member Kafka takes them only of an empty group."""
+        wanted = as_committed(offsets)
+        if not wanted:
+            return
+        for where in wanted:
+            self.topic_book.find_partition(*where)
+        mine = checked_member(group, member)
+        if mine is not None:
+            mine.commit(wanted)
+        else:
+            self._commit_as_stranger(group, wanted)
+        self._connection.changed.set()
+
+    def _commit_as_stranger(
+        self, group: str, offsets: Mapping[TopicPartition, CommittedOffset]
+    ) -> None:
+        request = ConsumerGroupTopicPartitions(group, [
+            KafkaPartition(*where, offset, text) for where, (offset, text) in offsets.items()
+        ])
+        what = f"Offsets of group '{group}' were to be committed"
+
+        def ask() -> Any:
+            asked: Any = self._connection.admin.alter_consumer_group_offsets(
+                [request], request_timeout=self.timeout
+            )
+            return asked[group]
+
+        try:
+            answer = self._connection.ask(ask, what, group)
+        except Fenced as error:
+            raise GroupNotEmpty(group, [one.member_id for one in self._members(group)]) from error
+        for partition in answer.topic_partitions:
+            if partition.error is not None:
+                raise Fenced(f"{what}: {partition.error.str()}.")
+
+    def committed(
+        self, group: str, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, CommittedOffset]:
+        """See `Log.committed`."""
+        wanted = None
+        if partitions is not None:
+            wanted = [KafkaPartition(*where) for where in partitions]
+            if not wanted:
+                return {}
+
+        def ask() -> Any:
+            asked: Any = self._connection.admin.list_consumer_group_offsets(
+                [ConsumerGroupTopicPartitions(group, wanted)], require_stable=True,
+                request_timeout=self.timeout,
+            )
+            return asked[group]
+
+        what = f"Offsets of group '{group}' were asked for"
+        deadline = time.monotonic() + self.timeout
+        answer = self._connection.ask(ask, what, group)
+        # A transaction that is just ending may still have the last word.
+        while failed := next((one.error for one in answer.topic_partitions if one.error), None):
+            if time.monotonic() > deadline:
+                raise translated(failed, what, group)
+            time.sleep(_PAUSE_S)
+            answer = self._connection.ask(ask, what, group)
+        found = {
+            TopicPartition(one.topic, one.partition): CommittedOffset(
+                one.offset, one.metadata or ""
+            )
+            for one in sorted(answer.topic_partitions, key=lambda one: (one.topic, one.partition))
+            if one.offset >= 0 and not one.topic.startswith(INTERNAL_PREFIX)
+        }
+        if wanted is None and found:
+            # Offsets of a topic that was deleted are forgotten a while after it.
+            there = self.topic_book.look_up({where.topic for where in found})
+            found = {where: offset for where, offset in found.items() if where.topic in there}
+        return found
+
+    def groups(self) -> list[str]:
+        """See `Log.groups`."""
+        def ask() -> Any:
+            return self._connection.admin.list_consumer_groups(request_timeout=self.timeout)
+
+        listed: Any = self._connection.ask(ask, "The groups were asked for")
+        return sorted(
+            one.group_id for one in listed.valid if one.state != ConsumerGroupState.DEAD
+        )
+
+    def group(self, name: str) -> GroupDescription:
+        """See `Log.group`. Kafka's tools do not tell the generation: it is always 0."""
+        return GroupDescription(name, 0, self._members(name), self.committed(name))
+
+    def _members(self, name: str) -> tuple[MemberDescription, ...]:
+        def ask() -> Any:
+            asked: Any = self._connection.admin.describe_consumer_groups(
+                [name], request_timeout=self.timeout
+            )
+            return asked[name]
+
+        try:
+            described = self._connection.ask(ask, f"Group '{name}' was asked for", name)
+        except GroupMissing:
+            return ()
+        return tuple(
+            MemberDescription(
+                member.group_instance_id or member.member_id, member.client_id,
+                tuple(sorted(
+                    TopicPartition(one.topic, one.partition)
+                    for one in member.assignment.topic_partitions
+                    if not one.topic.startswith(INTERNAL_PREFIX)
+                )),
+            )
+            for member in described.members
+        )
+
+    def delete_group(self, name: str) -> None:
+        """See `Log.delete_group`."""
+        def ask() -> Any:
+            asked: Any = self._connection.admin.delete_consumer_groups(
+                [name], request_timeout=self.timeout
+            )
+            return asked[name]
+
+        try:
+            self._connection.ask(ask, f"Group '{name}' was to be deleted", name)
+        except GroupMissing:
+            return
+        except GroupNotEmpty as error:
+            raise GroupNotEmpty(name, [one.member_id for one in self._members(name)]) from error

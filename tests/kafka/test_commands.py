@@ -1,0 +1,134 @@
+"""The command line on a real broker, and the broker's own commands."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from kafka.cluster import swept
+from penstock.broker import jars
+from penstock.broker.cluster import Cluster, Status
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def penstock() -> Run:
+    """Runs the command as a process of its own."""
+
+    def run(
+        *words: object, stdin: str = "", **variables: str
+    ) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "penstock.cli", *map(str, words)], input=stdin, text=True,
+            capture_output=True, timeout=180, check=False, env={**os.environ, **variables},
+        )
+
+    return run
+
+
+@pytest.mark.kafka
+def test_every_command_works_on_kafka(penstock: Run, penstock_broker: Status) -> None:
+    kafka = {"PENSTOCK_LOG": swept(penstock_broker.address)}
+
+    def told(*words: object, stdin: str = "") -> str:
+        ran = penstock(*words, stdin=stdin, **kafka)
+        assert ran.returncode == 0, ran.stderr
+        return ran.stdout
+
+    told("topics", "create", "orders", "--partitions", 2, "--config", "retention.ms=60000")
+    lines = "a:1\nb:2\nc:3\n"
+    told("produce", "orders", "--key-separator", ":", stdin=lines)
+    told("produce", "orders", "--key-separator", ":", "--atomic", stdin="d:4\n")
+    (described,) = [json.loads(line) for line in told(
+        "topics", "describe", "orders", "--json").splitlines()]
+    assert described["config"] == {"retention.ms": "60000"}
+    shown = told("consume", "orders", "--format", "key-value", "--key-separator", ":")
+    assert sorted(shown.splitlines()) == ["a:1", "b:2", "c:3", "d:4"]
+    assert len(told("consume", "orders", "--group", "audit").splitlines()) == 4
+    assert told("consume", "orders", "--group", "audit") == ""
+    (group,) = [json.loads(line) for line in told("groups", "list", "--json").splitlines()]
+    assert group == {"group": "audit", "members": 0, "lag": 0, "topics": ["orders"]}
+    told("groups", "reset-offsets", "audit", "--all-topics", "--to-beginning", "--execute")
+    assert len(told("consume", "orders", "--group", "audit").splitlines()) == 4
+    told("groups", "delete", "audit")
+    assert told("groups", "list", "--json") == ""
+    told("topics", "delete", "orders", "--yes")
+    assert told("topics", "list", "--json") == ""
+
+
+@pytest.mark.kafka
+@pytest.mark.slow
+def test_a_broker_is_started_found_and_stopped(penstock: Run, tmp_path: Path) -> None:
+    data = ("--data", tmp_path / "broker")
+    assert penstock("broker", "status", *data).returncode == 1
+    try:
+        started = penstock("broker", "start", *data, "--port", 0, "--json")
+        assert started.returncode == 0, started.stderr
+        status = json.loads(started.stdout)
+        assert status["running"]
+        assert json.loads(penstock("broker", "status", *data, "--json").stdout) == status
+        log = ("--log", status["log"])
+        assert penstock("topics", "create", "kept", *log).returncode == 0
+        # A second start finds it running; another port it does not get.
+        again = penstock("broker", "start", *data, "--port", 0, "--json")
+        assert json.loads(again.stdout) == status
+        assert "runs already" in penstock("broker", "start", *data, "--port", 1).stderr
+        pid = status["nodes"][0]["pid"]
+        stopped = penstock("broker", "stop", *data)
+        assert stopped.stderr == "Stopped 1 broker.\n"
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+        assert penstock("broker", "stop", *data).stderr == "No broker was running.\n"
+        # What was written is there after the next start.
+        status = json.loads(penstock("broker", "start", *data, "--port", 0, "--json").stdout)
+        assert penstock("topics", "list", "--log", status["log"]).stdout.split()[-3:][0] == "kept"
+    finally:
+        Cluster(tmp_path / "broker").stop(kill=True)
+
+
+@pytest.fixture
+def taken_port() -> Iterator[int]:
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        yield listening.getsockname()[1]
+
+
+@pytest.mark.kafka
+def test_a_port_that_is_in_use_is_named(penstock: Run, tmp_path: Path, taken_port: int) -> None:
+    ran = penstock("broker", "start", "--data", tmp_path, "--port", taken_port)
+    assert ran.returncode == 1
+    assert ran.stderr.startswith(f"penstock: error: Port {taken_port} is in use")
+    assert Cluster(tmp_path).status().running is False
+
+
+def test_without_java_one_is_told_to_install_it(penstock: Run, tmp_path: Path) -> None:
+    ran = penstock("broker", "start", "--data", tmp_path, PATH=str(tmp_path), JAVA_HOME="",
+                   PENSTOCK_CACHE=str(tmp_path))
+    assert ran.returncode == 1
+    assert "Kafka needs Java 17 or newer. None was found." in ran.stderr
+
+
+@pytest.mark.skipif(shutil.which("java") is None, reason="needs Java")
+def test_without_a_network_and_a_cache_one_is_told_where_it_looked(
+    penstock: Run, tmp_path: Path
+) -> None:
+    nowhere = (tmp_path / "empty").as_uri()
+    ran = penstock(
+        "broker", "start", "--data", tmp_path / "data", PENSTOCK_CACHE=str(tmp_path / "cache"),
+        PENSTOCK_MAVEN_REPOSITORY=nowhere,
+    )
+    assert ran.returncode == 1
+    assert f"could not be fetched from {nowhere}" in ran.stderr
+    assert "PENSTOCK_MAVEN_REPOSITORY" in ran.stderr
+    # Nothing is left that looks like jars.
+    assert list((tmp_path / "cache" / f"kafka-{jars.VERSION}").iterdir()) == []

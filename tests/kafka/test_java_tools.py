@@ -1,0 +1,87 @@
+"""Kafka's own tools, from the same jars, and penstock work on the same topics and groups."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from kafka.cluster import swept
+from penstock.broker.cluster import Status, tool
+from penstock.clients import Producer
+from penstock.log import Columns, CommittedOffset, TopicPartition, open_log
+from penstock.partitioning import partition_of
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+
+CONSOLE_PRODUCER = "org.apache.kafka.tools.ConsoleProducer"
+CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
+CONSUMER_GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+
+
+def run(broker: Status, main: str, *arguments: str, stdin: str = "") -> str:
+    """What a tool of Kafka writes to its standard output."""
+    ran = subprocess.run(
+        tool(main, "--bootstrap-server", broker.bootstrap_servers, *arguments),
+        input=stdin, capture_output=True, text=True, timeout=120, check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout
+
+
+def test_what_java_produces_penstock_reads_where_it_expects_it(penstock_broker: Status) -> None:
+    keys = [f"store-{n}" for n in range(40)] + ["", "ä", "longer than four bytes"]
+    with open_log(swept(penstock_broker.address)) as log:
+        log.create_topic("orders", 5)
+        run(
+            penstock_broker, CONSOLE_PRODUCER, "--topic", "orders", "--reader-property",
+            "parse.key=true", "--reader-property", "key.separator=|",
+            stdin="".join(f"{key}|value of {key}\n" for key in keys),
+        )
+        found = {
+            (key, partition): value
+            for partition in range(5)
+            for batch in log.read("orders", partition, 0)
+            for key, value in zip(batch.rows().keys, batch.rows().values, strict=True)
+        }
+    assert found == {
+        (key.encode(), partition_of(key.encode(), 5)): f"value of {key}".encode() for key in keys
+    }
+
+
+def test_what_penstock_commits_in_a_transaction_java_consumes(penstock_broker: Status) -> None:
+    with open_log(swept(penstock_broker.address)) as log:
+        log.create_topic("orders", 2)
+        aborted = log.transaction()
+        aborted.append("orders", 0, Columns([b"a"], [b"never"]))
+        aborted.abort()
+        with log.transaction() as transaction:
+            transaction.append("orders", 0, Columns([b"a", None], [b"one", b"two"]))
+            transaction.append("orders", 1, Columns([b"b"], [None], [7], [[("h", b"x")]]))
+    told = run(
+        penstock_broker, CONSOLE_CONSUMER, "--topic", "orders", "--from-beginning",
+        "--max-messages", "3", "--timeout-ms", "60000", "--isolation-level", "read_committed",
+        "--formatter-property", "print.key=true", "--formatter-property", "print.headers=true",
+    )
+    assert sorted(told.splitlines()) == [
+        "NO_HEADERS\ta\tone", "NO_HEADERS\tnull\ttwo", "h:x\tb\tnull",
+    ]
+
+
+def test_the_groups_tool_sees_what_penstock_has_committed(penstock_broker: Status) -> None:
+    with open_log(swept(penstock_broker.address)) as log:
+        log.create_topic("orders", 2)
+        with Producer({"bootstrap.servers": penstock_broker.bootstrap_servers}) as producer:
+            for n in range(10):
+                producer.produce("orders", str(n), partition=0)
+        with log.transaction() as transaction:
+            transaction.commit_offsets(
+                "billing", {TopicPartition("orders", 0): CommittedOffset(4, "note")}
+            )
+        log.commit_offsets("billing", {TopicPartition("orders", 1): 0})
+        assert log.committed("billing")[TopicPartition("orders", 0)] == (4, "note")
+    told = run(penstock_broker, CONSUMER_GROUPS, "--describe", "--group", "billing")
+    rows = [line.split()[:6] for line in told.splitlines() if line.startswith("billing")]
+    assert sorted(rows) == [
+        ["billing", "orders", "0", "4", "10", "6"], ["billing", "orders", "1", "0", "0", "0"],
+    ]

@@ -1,0 +1,209 @@
+"""What is peculiar to the log on Kafka."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from kafka.cluster import swept
+from penstock.broker.cluster import Status
+from penstock.errors import ConfigException
+from penstock.log import Columns, Lease, Log, TopicPartition, open_log
+from penstock.log.errors import LogUnavailable, UnknownTopic
+from penstock.log.kafka import transactions
+from penstock.log.kafka.settings import KafkaOptions
+
+pytestmark = pytest.mark.kafka
+
+P0 = TopicPartition("orders", 0)
+PATIENCE_S = 60.0
+
+
+def until(done: Callable[[], object]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not done():
+        assert time.monotonic() < deadline, "it never happened"
+        time.sleep(0.005)
+
+
+@pytest.fixture
+def log(penstock_broker: Status) -> Iterator[Log]:
+    with open_log(swept(penstock_broker.address)) as log:
+        yield log
+
+
+def lease_of(log: Log, name: str) -> Lease:
+    candidate = log.candidate(name)
+    found: list[Lease] = []
+    until(lambda: found or found.extend(filter(None, [candidate.try_acquire()])))
+    return found[0]
+
+
+def one(value: bytes) -> Columns:
+    return Columns([b"k"], [value])
+
+
+def values(log: Log, start: int = 0, end: int | None = None) -> list[bytes | None]:
+    return [
+        value for batch in log.read("orders", 0, start, end) for value in batch.rows().values
+    ]
+
+
+def test_a_position_passes_over_the_markers_of_transactions(log: Log) -> None:
+    log.create_topic("orders")
+    for n in range(3):
+        with log.transaction() as transaction:
+            transaction.append("orders", 0, one(b"%d" % n))
+    end = log.offsets([P0])[P0].end
+    assert end == 6
+    reading = log.read("orders", 0, 0)
+    assert [list(batch.rows().offsets) for batch in reading] == [[0, 2, 4]]
+    assert reading.position == end
+    # A range that holds only a marker, and one that ends with one.
+    only_marker = log.read("orders", 0, 1, 2)
+    assert list(only_marker) == []
+    assert only_marker.position == 2
+    assert values(log, 1, 4) == [b"1"]
+    assert values(log, end) == []
+
+
+def test_a_holder_whose_group_has_changed_publishes_with_new_metadata(
+    log: Log, penstock_broker: Status
+) -> None:
+    log.create_topic("orders")
+    lease = lease_of(log, "app")
+    with open_log(penstock_broker.address) as other:
+        # Another candidate changes the generation of the group; the lease stays where it is.
+        assert other.candidate("app").try_acquire() is None
+        for n in range(5):
+            with log.transaction(lease) as transaction:
+                transaction.append("orders", 0, one(b"%d" % n))
+                transaction.commit_offsets("app", {P0: n})
+            lease.renew()
+    assert values(log) == [b"0", b"1", b"2", b"3", b"4"]
+    assert log.committed("app") == {P0: (4, "")}
+
+
+@pytest.mark.parametrize("is_committed", [True, False])
+def test_a_commit_without_an_answer_is_looked_up(
+    log: Log, monkeypatch: pytest.MonkeyPatch, is_committed: bool
+) -> None:
+    """The connection is lost in the commit: after it was done, or before."""
+    from confluent_kafka import KafkaError, KafkaException
+
+    log.create_topic("orders")
+    lease = log.take_lease("app")
+    really = transactions._patiently
+
+    def lost(call: Callable[[float], object], timeout: float) -> None:
+        if getattr(call, "__name__", "") != "commit_transaction":
+            really(call, timeout)
+            return
+        producer = call.__self__  # type: ignore[attr-defined]
+        if is_committed:
+            really(call, timeout)
+        else:
+            producer.flush(timeout)
+            really(producer.abort_transaction, timeout)
+        raise KafkaException(KafkaError(KafkaError._TRANSPORT, "The connection is gone"))
+
+    monkeypatch.setattr(transactions, "_patiently", lost)
+    transaction = log.transaction(lease)
+    transaction.append("orders", 0, one(b"1"))
+    if is_committed:
+        assert transaction.commit()[0][2:4] == (0, 1)
+    else:
+        with pytest.raises(LogUnavailable):
+            transaction.commit()
+    monkeypatch.undo()
+    assert values(log) == ([b"1"] if is_committed else [])
+    # The lease goes on with a new producer.
+    with log.transaction(lease) as transaction:
+        transaction.append("orders", 0, one(b"2"))
+    assert values(log)[-1:] == [b"2"]
+
+
+def test_the_first_millisecond_of_1970_comes_back_as_it_was(log: Log) -> None:
+    log.create_topic("orders")
+    log.append("orders", 0, Columns([b"a", b"b"], [b"1", b"2"], [0, 1], [[("h", b"x")], []]))
+    (batch,) = log.read("orders", 0, 0)
+    rows = batch.rows()
+    assert rows.timestamps == [0, 1]
+    assert rows.headers == [(("h", b"x"),), ()]
+
+
+def test_a_child_process_goes_on_with_its_copy_of_the_log(log: Log) -> None:
+    log.create_topic("orders")
+    log.append("orders", 0, one(b"parent"))
+    assert values(log) == [b"parent"]
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            if values(log) == [b"parent"]:
+                log.append("orders", 0, one(b"child"))
+                code = 0
+        finally:
+            os._exit(code)
+    assert os.waitpid(child, 0)[1] == 0
+    assert values(log) == [b"parent", b"child"]
+    log.append("orders", 0, one(b"parent again"))
+    assert values(log, 2) == [b"parent again"]
+
+
+def test_readers_of_many_threads_do_not_disturb_each_other(log: Log) -> None:
+    log.create_topic("orders")
+    log.append("orders", 0, Columns([None] * 5000, [b"%d" % n for n in range(5000)]))
+    found: dict[int, list[bytes | None]] = {}
+
+    def read(start: int) -> None:
+        found[start] = values(log, start)
+
+    threads = [threading.Thread(target=read, args=(start,)) for start in range(0, 5000, 700)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == {
+        start: [b"%d" % n for n in range(start, 5000)] for start in range(0, 5000, 700)
+    }
+
+
+def test_another_handle_sees_a_topic_that_was_made_again(
+    log: Log, penstock_broker: Status
+) -> None:
+    with open_log(penstock_broker.address) as other:
+        for value in (b"first", b"second"):
+            log.create_topic("orders")
+            log.append("orders", 0, one(value))
+            assert values(other) == [value]
+            log.delete_topic("orders")
+            with pytest.raises(UnknownTopic):
+                other.read("orders", 0, 0)
+
+
+def test_a_broker_that_is_not_there_is_named() -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    with pytest.raises(LogUnavailable, match=f"127.0.0.1:{port}"):
+        open_log(f"kafka://127.0.0.1:{port}", timeout_ms=500)
+
+
+def test_a_setting_that_librdkafka_does_not_have_is_refused(penstock_broker: Status) -> None:
+    with pytest.raises(ConfigException, match=r"no\.such\.setting"):
+        open_log(penstock_broker.address, no_such_setting="1")
+
+
+def test_options_are_not_shown(penstock_broker: Status) -> None:
+    options = KafkaOptions.of({"sasl.password": "hush", "timeout_ms": 7})
+    assert options.timeout_ms == 7
+    assert options.clients == {"sasl.password": "hush"}
+    assert "hush" not in repr(options)
+    with open_log(penstock_broker.address, client_id="me") as log:
+        assert repr(log) == f"KafkaLog('{penstock_broker.address}')"
