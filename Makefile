@@ -4,20 +4,26 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: install demo test check bench faults clean
+.PHONY: install demo test check bench faults clean conformance-spark
 
 install: .venv/installed
 
-.venv/installed: pyproject.toml
+.venv/installed: pyproject.toml hatch_build.py $(wildcard src/penstock/native/*.[ch])
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet 'hatchling>=1.26' 'editables>=0.5'
 	$(BIN)/pip install --quiet --no-build-isolation --editable '.[dev]'
+	@$(BIN)/python -c "from penstock import native; print('penstock runs', native.in_use())"
 	touch $@
 
 demo: install
 	$(BIN)/python examples/orders/demo.py
 
-test: install
+# Kafka's jars, for the tests with a real broker.
+.venv/kafka: .venv/installed
+	$(BIN)/penstock broker fetch
+	touch $@
+
+test: install .venv/kafka
 	$(BIN)/python -m pytest
 
 check: install
@@ -27,9 +33,14 @@ check: install
 bench: install
 	$(BIN)/python bench/run.py
 
-# Many more processes killed than in the tests; takes some minutes.
+# Many more processes killed than in the tests: the log's in a minute, the engine's in half an hour.
 faults: install
 	$(BIN)/python tests/faults/log_kills.py --kills 200
+	PYTHONPATH=tests $(BIN)/python -m faults.engine_kills --kills 210 --report docs/faults.md
+
+# Every conformance case on the engine, one batch an event, with its tasks on Spark; takes an hour.
+conformance-spark: install
+	$(BIN)/python tests/conformance/run.py --on spark --verbose
 
 clean:
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis dist

@@ -30,7 +30,7 @@ from typing import Any
 import msgspec
 from orders import Orders, orders
 
-from penstock import Serdes, StreamsBuilder, StreamsConfig, TimeWindows, Topology
+from penstock import Serdes, StreamsBuilder, StreamsConfig, TimeWindows, Topology, native
 from penstock.record import TaskId
 from penstock.task.blueprint import Blueprint
 from penstock.task.queue import RecordRange
@@ -208,7 +208,7 @@ def main() -> None:
         )
     print(json.dumps({
         "bench": "runtime", "records": options.records, "rounds": options.rounds,
-        "python": platform.python_version(), "workloads": figures,
+        "python": platform.python_version(), "core": native.in_use(), "workloads": figures,
     }))
 
 

@@ -1,183 +1,208 @@
-"""Feeds generated orders to the topology and shows what comes of them.
+"""Orders come in, the application runs on Spark, and its tables are shown while it does.
 
-    python examples/orders/demo.py [--orders 600] [--seed 2022]
+    python examples/orders/demo.py [--seconds 10] [--rate 500] [--log PATH]
 
-No broker, no Java: the topology runs in `TopologyTestDriver`.
+Needs Java 17 and nothing else: the topics are in a file, in a folder that is gone afterwards.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import statistics
 import sys
+import tempfile
+import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 if not __package__:
-    # Started as a file: the folder of the examples is not on the path yet.
-    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+    # Started as a file: the folder of the examples is not on the path yet. Spark's workers need
+    # it as well.
+    FOLDER = str(Path(__file__).resolve().parents[1])
+    sys.path.insert(0, FOLDER)
+    os.environ["PYTHONPATH"] = os.pathsep.join(
+        filter(None, (FOLDER, os.environ.get("PYTHONPATH")))
+    )
 
+from orders.follow import Tables, all_tables
 from orders.generate import STORES as ALL_STORES
 from orders.generate import generated_orders
-from orders.model import Order, Store, TotalRevenueWithAddress
+from orders.model import Order, Store
+from orders.screen import Screen, picture
 from orders.topology import KINDS, ORDERS, STORES, build
-from penstock import Serdes
-from penstock.testing import TopologyTestDriver
+from penstock import Serdes, Streams, StreamsConfig
+from penstock.clients import Producer
+from penstock.log import Log, open_log
 
-SNAPSHOTS = 3
+APPLICATION = "orders-demo"
+#: Orders go to the log so often a second, a few at a time.
+SENDS_A_SECOND = 20
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the demo; 0 if the stores agree with a plain sum over the orders."""
+    """Run the demo; 0 if the tables agree with a plain sum over the orders."""
     parser = argparse.ArgumentParser(description="The orders application, on generated orders.")
-    parser.add_argument("--orders", type=int, default=600, help="how many (default: 600)")
+    parser.add_argument("--seconds", type=float, default=10, help="how long orders come in")
+    parser.add_argument("--rate", type=int, default=500, help="orders a second")
     parser.add_argument("--seed", type=int, default=2022, help="other orders for another seed")
+    parser.add_argument("--partitions", type=int, default=2, help="of the topics")
+    parser.add_argument("--log", help="a log to work on (default: one of its own)")
+    parser.add_argument("--master", default="local[2]", help="the Spark master")
     chosen = parser.parse_args(arguments)
-    if chosen.orders < 1:
-        parser.error("--orders must be at least 1")
-    orders = list(generated_orders(chosen.orders, chosen.seed))
-    title(f"{len(orders)} orders of {len(ALL_STORES)} stores, seed {chosen.seed}")
-    print("Every order goes through one topology: split by type, re-keyed by store, counted,")
-    print("summed, put into windows by the time it was ordered, and joined with its store.\n")
-    with TopologyTestDriver(build()) as driver:
-        return run(driver, orders)
+    if chosen.rate < 1 or chosen.seconds <= 0 or chosen.partitions < 1:
+        parser.error("--rate, --seconds and --partitions must be more than 0")
+    with tempfile.TemporaryDirectory(prefix="penstock-demo-") as folder:
+        address = chosen.log or str(Path(folder) / "orders.db")
+        with open_log(address) as log:
+            create_topics(log, chosen.partitions)
+            return run(log, chosen, state_dir=str(Path(folder) / "state"))
 
 
-def run(driver: TopologyTestDriver, orders: list[Order]) -> int:
-    """Feed the orders, show the stores on the way, and check them at the end."""
-    stores = driver.create_input_topic(STORES, Serdes.string(), Serdes.json(Store))
-    stores.pipe_key_value_list((store.location_id, store) for store in ALL_STORES)
-    topic = driver.create_input_topic(ORDERS, Serdes.string(), Serdes.json(Order))
-    began = time.perf_counter()
-    shown = 0.0
-    at = {len(orders) * part // SNAPSHOTS for part in range(1, SNAPSHOTS + 1)}
-    for number, order in enumerate(orders, 1):
-        topic.pipe_input(None, order)
-        if number in at:
-            paused = time.perf_counter()
-            show_totals(driver, number, order)
-            shown += time.perf_counter() - paused
-    took = time.perf_counter() - began - shown
-    show_revenue_windows(driver)
-    show_count_windows(driver)
-    show_addresses(driver)
-    return summary(driver, orders, took)
+def create_topics(log: Log, partitions: int) -> None:
+    """The topics of the application; a log that has them already is not for the demo."""
+    there = {topic.name for topic in log.topics()}
+    names = [ORDERS, STORES, *(f"{kind}-orders{end}" for kind in KINDS for end in ("", "-revenue"))]
+    for name in names:
+        if name in there:
+            raise SystemExit(f"There is a topic '{name}' already. The demo needs a new log.")
+    for name in names:
+        # The orders are of the year 2022 and must not be taken for old ones.
+        log.create_topic(name, partitions, {"retention.ms": -1})
 
 
-def show_totals(driver: TopologyTestDriver, number: int, order: Order) -> None:
-    """The running counts and revenues: what a query of the stores would answer now."""
-    rows = []
-    for store in ALL_STORES:
-        row: list[Any] = [store.location_id]
-        for kind in KINDS:
-            count = driver.get_state_store(f"{kind}_orders_count").get(store.location_id)
-            total = driver.get_state_store(f"{kind}_orders_revenue").get(store.location_id)
-            row += [count.value if count else 0, total.value.running_revenue if total else "0.00"]
-        rows.append(row)
-    title(f"after {number} orders, at {order.ordered_date_time:%H:%M:%S}")
-    table(("store", "general", "revenue", "restaurant", "revenue"), rows)
+def run(log: Log, chosen: argparse.Namespace, *, state_dir: str) -> int:
+    """Let orders come in while the application runs; show it, and check it at the end."""
+    orders = list(generated_orders(int(chosen.rate * chosen.seconds), chosen.seed))
+    batches: list[Any] = []
+    streams = Streams(
+        build(),
+        StreamsConfig(
+            application_id=APPLICATION, log=log.address, state_dir=state_dir, num_stream_threads=2
+        ),
+        master=chosen.master, on_batch=batches.append,
+    )
+    screen = Screen()
+    screen.show([
+        screen.title("orders: split by type, re-keyed by store, counted, summed, windowed, joined"),
+        f"{len(orders):,} orders of {len(ALL_STORES)} stores will come in, "
+        f"{chosen.rate:,} a second. Starting on {chosen.master} ...",
+    ])
+    send_stores(log)
+    with streams:
+        streams.run_until_caught_up()
+        till = Till(log, orders, chosen.rate)
+        began = time.monotonic()
+        till.start()
+        tables = all_tables(log, APPLICATION)
+        watch = Watch(screen, tables, batches)
+        while not (till.has_sent == len(orders) and streams.is_caught_up(0.1)):
+            watch.look(till.has_sent, streams.lag() or 0)
+            time.sleep(0.05)
+        took = time.monotonic() - began
+    return summary(screen, orders, batches, tables, took)
 
 
-def show_revenue_windows(driver: TopologyTestDriver) -> None:
-    """The newest 15 s windows of general orders."""
-    windows = list(driver.get_state_store("general_orders_revenue_window").all())
-    newest = sorted({windowed.window.start for windowed, _ in windows})[-3:]
-    rows = [
-        (
-            span(windowed.window), windowed.key,
-            found.value.running_order_count, found.value.running_revenue,
-        )
-        for windowed, found in sorted(windows, key=lambda row: (row[0].window.start, row[0].key))
-        if windowed.window.start in newest
-    ]
-    title("general orders in windows of 15 s (the last three)")
-    table(("window", "store", "orders", "revenue"), rows)
+def send_stores(log: Log) -> None:
+    with Producer({"log": log.address}) as producer:
+        for store in ALL_STORES:
+            value = Serdes.json(Store).serialize(store)
+            producer.produce(STORES, value, key=store.location_id.encode())
 
 
-def show_count_windows(driver: TopologyTestDriver) -> None:
-    """The 60 s windows, stores side by side; late orders are in them if the grace allowed."""
-    counts: dict[Any, dict[str, int]] = {}
-    for windowed, found in driver.get_state_store("general_orders_count_window").all():
-        counts.setdefault(windowed.window, {})[windowed.key] = found.value
-    names = [store.location_id for store in ALL_STORES]
-    rows = [
-        (span(window), *(counts[window].get(name, 0) for name in names))
-        for window in sorted(counts)
-    ][-5:]
-    title("general orders in windows of 60 s, 15 s grace")
-    table(("window", *names), rows)
+class Till(threading.Thread):
+    """Sends orders, so many a second."""
+
+    def __init__(self, log: Log, orders: list[Order], rate: int) -> None:
+        super().__init__(name="till", daemon=True)
+        self._address = log.address
+        self._orders = orders
+        self._rate = rate
+        #: Written by the thread: how many are in the log.
+        self.has_sent = 0
+
+    def run(self) -> None:
+        to_bytes = Serdes.json(Order).serialize
+        began = time.monotonic()
+        with Producer({"log": self._address, "linger.ms": 0}) as producer:
+            while self.has_sent < len(self._orders):
+                due = min(len(self._orders), int((time.monotonic() - began) * self._rate) + 1)
+                for order in self._orders[self.has_sent : due]:
+                    producer.produce(ORDERS, to_bytes(order))
+                producer.flush()
+                self.has_sent = due
+                time.sleep(1 / SENDS_A_SECOND)
 
 
-def show_addresses(driver: TopologyTestDriver) -> None:
-    """The newest joined record of every store: revenue beside the address."""
-    rows = []
-    for kind in KINDS:
-        topic = driver.create_output_topic(
-            f"{kind}-orders-revenue", Serdes.string(), Serdes.json(TotalRevenueWithAddress)
-        )
-        for name, joined in sorted(topic.read_key_values_to_map().items()):
-            address = joined.store.address
-            rows.append((
-                kind, name, joined.total_revenue.running_revenue,
-                f"{address.address_line1}, {address.city} {address.zip}",
-            ))
-    title("revenue joined with the stores' addresses (newest record of each key)")
-    table(("topic of", "store", "revenue", "address"), rows)
+class Watch:
+    """Shows the tables as they are: five times a second on a terminal, elsewhere now and then."""
+
+    def __init__(self, screen: Screen, tables: Mapping[str, Tables], batches: list[Any]) -> None:
+        self._screen = screen
+        self._tables = tables
+        self._batches = batches
+        self._every = 0.2 if screen.is_terminal else 3.0
+        self._shown_at = time.monotonic()
+
+    def look(self, sent: int, to_go: int) -> None:
+        """Show them, if it is time."""
+        if time.monotonic() - self._shown_at < self._every:
+            return
+        for each in self._tables.values():
+            each.follow()
+        done = sum(each.orders() for each in self._tables.values())
+        latest = self._batches[-1]
+        self._screen.show([
+            *picture(
+                self._screen,
+                f"{done:,} of {sent:,} orders, batch {latest.number}, "
+                f"{latest.seconds * 1000:,.0f} ms, {to_go:,} to go",
+                self._tables,
+            ),
+            "",
+        ])
+        self._shown_at = time.monotonic()
 
 
-def summary(driver: TopologyTestDriver, orders: list[Order], took: float) -> int:
-    """Compare the stores with sums over the list of orders, made without any stream."""
+def summary(
+    screen: Screen, orders: list[Order], batches: list[Any], tables: Mapping[str, Tables],
+    took: float,
+) -> int:
+    """Compare the tables with sums over the list of orders, made without any stream."""
+    for each in tables.values():
+        each.follow()
+    screen.show(picture(screen, f"{len(orders):,} orders", tables))
     counts: Counter[tuple[str, str]] = Counter()
     revenue: dict[tuple[str, str], Decimal] = {}
     for order in orders:
         key = (order.order_type.value.lower(), order.location_id)
         counts[key] += 1
         revenue[key] = revenue.get(key, Decimal("0.00")) + order.final_amount
-    agree = all(
-        driver.get_state_store(f"{kind}_orders_count")[store].value == counts[kind, store]
-        and driver.get_state_store(f"{kind}_orders_revenue")[store].value.running_revenue
-        == revenue[kind, store]
-        for kind, store in counts
+    found = {
+        (kind, location): (count, amount)
+        for kind in KINDS for location, count, amount in tables[kind].totals()
+    }
+    agree = found == {key: (counts[key], revenue[key]) for key in counts}
+    # The first batch starts the workers, and holds no order yet.
+    worked = [batch for batch in batches[1:] if batch.records]
+    times = sorted(batch.seconds * 1000 for batch in worked)
+    late = sum(
+        counters.get("dropped-records-total", 0)
+        for batch in batches for counters in batch.counters.values()
     )
-    late = driver.metrics()["dropped-records-total"]
-    title("summary")
-    print(f"  {len(orders)} orders, {sum(revenue.values())} in all, in {took:.2f} s,")
-    print("  with a commit after every record.")
-    print(f"  {late} times an order came too late for its window and was left out of it;")
-    print("  running counts and revenues have no windows and include every order.")
-    print(f"  The stores {'agree' if agree else 'DO NOT AGREE'} with a plain sum over the orders.")
-    return 0 if agree else 1
-
-
-def title(text: str) -> None:
-    print(f"\033[1m{text}\033[0m" if sys.stdout.isatty() else f"== {text}")
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Print rows in columns; numbers stand right."""
-    rows = [list(row) for row in rows]
-    texts = [list(head), *([str(cell) for cell in row] for row in rows)]
-    widths = [max(len(line[at]) for line in texts) for at in range(len(head))]
-    right = [
-        bool(rows) and isinstance(rows[0][at], int | Decimal) for at in range(len(head))
-    ]
-    for line in (texts[0], ["-" * width for width in widths], *texts[1:]):
-        cells = (
-            cell.rjust(width) if number else cell.ljust(width)
-            for cell, width, number in zip(line, widths, right, strict=True)
-        )
-        print("  " + "   ".join(cells).rstrip())
     print()
-
-
-def span(window: Any) -> str:
-    """A window as times of the day."""
-    start, end = (datetime.fromtimestamp(ms / 1000, UTC) for ms in window)
-    return f"{start:%H:%M:%S} - {end:%H:%M:%S}"
+    print(screen.title("summary"))
+    print(f"  {len(orders):,} orders, {sum(revenue.values()):,} in all, in {took:.1f} s: "
+          f"{len(orders) / took:,.0f} a second.")
+    print(f"  {len(worked):,} batches, each {statistics.median(times):,.0f} ms in the median and "
+          f"{times[-1]:,.0f} ms at most.")
+    print(f"  {late:,} times an order came too late for its window and was left out of it.")
+    print(f"  The tables {'agree' if agree else 'DO NOT AGREE'} with a plain sum over the orders.")
+    return 0 if agree else 1
 
 
 if __name__ == "__main__":

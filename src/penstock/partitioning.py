@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from penstock.native import core
+
 _MASK = 0xFFFFFFFF
 _M = 0x5BD1E995
 _SEED = 0x9747B28C
@@ -9,6 +11,9 @@ _SEED = 0x9747B28C
 
 def murmur2(data: bytes) -> int:
     """Kafka's 32-bit murmur2 of the bytes, unsigned."""
+    if core is not None:
+        hashed: int = core.murmur2(data)
+        return hashed
     length = len(data)
     value = _SEED ^ length
     whole = length & ~3

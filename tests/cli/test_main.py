@@ -100,7 +100,7 @@ def test_a_file_that_is_no_log_is_an_error(penstock, path: Path) -> None:
         assert "Traceback" not in ran.err
     assert path.read_text() == "hello " * 1000
     assert penstock("topics", "list", "--log", path.parent).code == 1
-    assert penstock("topics", "list", "--log", "kafka://localhost:9092").code == 1
+    assert penstock("topics", "list", "--log", "kafka://").code == 1
 
 
 def test_a_mistake_of_penstock_is_a_line_too(penstock, monkeypatch: pytest.MonkeyPatch) -> None:

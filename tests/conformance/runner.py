@@ -12,7 +12,7 @@ from conformance.dump import dump_store, is_listed, query_store
 from conformance.interpreter import Interpreter
 from conformance.options import configuration
 from conformance.wire import decode, encode
-from penstock import StreamsBuilder
+from penstock import StreamsBuilder, Topology
 from penstock.testing import TopologyTestDriver
 
 _APPLICATION = "oracle-"
@@ -59,9 +59,7 @@ class Run:
         self.found["describe"] = _EXTRACTOR.sub(
             "extractor class: function)", str(topology.describe())
         )
-        driver = TopologyTestDriver(
-            topology, config, initial_wall_clock=self.case.get("wall", 0), show_printed=False
-        )
+        driver = self._driver(topology, config)
         try:
             if steps.branches:
                 self.found["branches"] = steps.branches
@@ -76,6 +74,12 @@ class Run:
                 name: [line for file, line in driver.printed_lines if file == f"print-{name}"]
                 for name in steps.prints
             }
+
+    def _driver(self, topology: Topology, config: Any) -> Any:
+        """What the case is fed to."""
+        return TopologyTestDriver(
+            topology, config, initial_wall_clock=self.case.get("wall", 0), show_printed=False
+        )
 
     def _build(self, builder: StreamsBuilder, steps: Interpreter, config: Any) -> Any:
         for step in self.case.get("topology", ()):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -12,7 +13,9 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
 TESTING = ROOT / "docs" / "testing.md"
+RUNNING = ROOT / "docs" / "running.md"
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#]+)[^)]*\)")
 COMMAND = re.compile(r"(?:^|`)make (\w+)", re.MULTILINE)
 PAGES = sorted([
@@ -54,11 +57,32 @@ def test_the_code_of_the_page_on_testing_runs(tmp_path: Path) -> None:
     assert (ran.returncode, ran.stdout) == (0, ""), ran.stderr
 
 
+def test_the_code_of_the_page_on_running_runs(tmp_path: Path) -> None:
+    ran = run("-W", "error", written(RUNNING, tmp_path))
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
+
+
 def test_the_pytest_of_the_tour_passes(tmp_path: Path) -> None:
     tour = written(README, tmp_path)
     ran = run("-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", tour)
     assert ran.returncode == 0, ran.stdout
     assert "3 passed" in ran.stdout
+
+
+@pytest.mark.spark
+def test_the_commands_of_the_tour_answer_what_it_says(tmp_path: Path) -> None:
+    written(README, tmp_path)
+    (block,) = CONSOLE.findall(README.read_text(encoding="utf-8"))
+    script = "".join(line[2:] for line in block.splitlines(keepends=True) if line[:2] == "$ ")
+    folder = str(Path(sys.executable).parent)
+    ran = subprocess.run(
+        ["sh", "-c", script], cwd=tmp_path, text=True, check=False, timeout=180,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        env={**os.environ, "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"},
+    )
+    assert ran.stdout == "".join(
+        line for line in block.splitlines(keepends=True) if line[:2] != "$ "
+    )
 
 
 def test_every_part_of_the_tour_is_there_and_asserts() -> None:

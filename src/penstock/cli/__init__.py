@@ -13,6 +13,9 @@
     sources.py   where `consume` reads: partitions of its own choice, or a place in a group
     shapes.py    what `consume` writes
     groups.py    groups list, describe, reset-offsets, delete
+    run.py       runs a topology
+    run_config.py  the configuration it runs with
+    live.py      the line that shows how it goes
     describe.py  the description of a topology
     topologies.py  finds the topology that a text names
 

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import NoReturn
 
-from penstock.cli import consume, describe, groups, produce, topics
+from penstock.cli import broker, consume, describe, groups, produce, reset, run, topics
 from penstock.cli.errors import UsageError
 from penstock.cli.parsing import LOG_VARIABLE, Parser, add_commands, add_common
 from penstock.cli.terminal import Terminal
@@ -36,9 +36,10 @@ RECEIVER_GONE = 128 + 13
 TERMINATED = 128 + 15
 
 #: In the order of the help.
-COMMANDS = (topics, produce, consume, groups, describe)
+COMMANDS = (run, topics, produce, consume, groups, describe, reset, broker)
 
 _EXAMPLES = """
+  penstock run app.py --application-id orders --log orders.db
   penstock topics create orders --partitions 4 --log orders.db
   echo 'store-1:{"amount": 12}' | penstock produce orders --key-separator : --log orders.db
   penstock consume orders --format key-value --log orders.db

@@ -7,10 +7,12 @@ import importlib.util
 import os
 import sys
 import traceback
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
 from penstock.cli.errors import CommandFailed
+from penstock.config import StreamsConfig
 from penstock.dsl.builder import StreamsBuilder
 from penstock.topology.describe import DescribedNode, Processor, Sink, Source, TopologyDescription
 from penstock.topology.topology import Topology
@@ -19,21 +21,49 @@ from penstock.topology.topology import Topology
 USUAL_NAMES = ("topology", "build_topology", "builder", "build", "app")
 
 
-def load_topology(target: str) -> Topology:
-    """The topology that a text names."""
+@dataclass(frozen=True)
+class Found:
+    """What a text names, before it is made a topology."""
+
+    target: str
+    #: The file or module that it is in.
+    where: str
+    module: ModuleType
+    #: A `Topology`, a `StreamsBuilder`, or a function that makes one.
+    maker: Any
+    name: str
+
+    @property
+    def is_file(self) -> bool:
+        """It was named by its path; no other process can import it by its name."""
+        return _is_file(self.where)
+
+    def topology(self, config: StreamsConfig | None = None) -> Topology:
+        """The topology; a builder that is there builds it with the configuration."""
+        made = self.maker
+        if callable(made) and not isinstance(made, Topology | StreamsBuilder):
+            made = _called(made, f"{self.name}() of '{self.where}'")
+        if isinstance(made, StreamsBuilder):
+            made = made.build(config)
+        if not isinstance(made, Topology):
+            raise CommandFailed(
+                f"'{self.target}' is no topology but a {type(made).__name__}. "
+                "Name a Topology, a StreamsBuilder, or a function that makes one."
+            )
+        return made
+
+
+def find(target: str) -> Found:
+    """Import what a text names; nothing is called yet."""
     where, name = _split(target)
     module = _imported(where)
-    found = _found(module, where, name)
-    if callable(found) and not isinstance(found, Topology | StreamsBuilder):
-        found = _called(found, f"{name or found.__name__}() of '{where}'")
-    if isinstance(found, StreamsBuilder):
-        found = found.build()
-    if not isinstance(found, Topology):
-        raise CommandFailed(
-            f"'{target}' is no topology but a {type(found).__name__}. "
-            "Name a Topology, a StreamsBuilder, or a function that makes one."
-        )
-    return found
+    maker = _found(module, where, name)
+    return Found(target, where, module, maker, name or str(getattr(maker, "__name__", "")))
+
+
+def load_topology(target: str) -> Topology:
+    """The topology that a text names."""
+    return find(target).topology()
 
 
 def _split(target: str) -> tuple[str, str | None]:
@@ -44,8 +74,12 @@ def _split(target: str) -> tuple[str, str | None]:
     return where, name
 
 
+def _is_file(where: str) -> bool:
+    return where.endswith(".py") or os.sep in where
+
+
 def _imported(where: str) -> ModuleType:
-    if not where.endswith(".py") and os.sep not in where:
+    if not _is_file(where):
         return _imported_module(where)
     if not os.path.isfile(where):
         raise CommandFailed(f"No file '{where}'.")

@@ -150,19 +150,12 @@ class Cluster:
         """Commit, and put every task together anew over the rows it has written."""
         self.commit()
         old = self.tasks
-        held = {
-            (task_id, name): list(store.held()) for task_id, task in old.items()
-            for name, store in task.runtime.stores.items() if hasattr(store, "held")
-        }
         waiting = self._waiting() if any(task.has_records for task in old.values()) else []
         for task in old.values():
             task.close()
 
         def refill(place: Place, plan: StorePlan, store: Any) -> None:
-            if (place.task_id, plan.name) in held:
-                for row in held[place.task_id, plan.name]:
-                    store.restore(*row)
-            elif (place.task_id, plan.name) not in self._rows:
+            if (place.task_id, plan.name) not in self._rows:
                 self._restore(place, plan, store)
 
         self._start_tasks(refill)

@@ -31,9 +31,22 @@ def test_no_log_at_all_says_what_to_set() -> None:
         Producer({})
 
 
-def test_servers_are_a_kafka_cluster_which_is_refused_clearly() -> None:
-    with pytest.raises(ConfigException, match="kafka://localhost:9092"):
-        Producer({"bootstrap.servers": "localhost:9092"})
+def test_servers_are_a_kafka_cluster() -> None:
+    settings = Settings({"bootstrap.servers": "one:9092,two:9092"}, "Producer")
+    assert settings.address() == "kafka://one:9092,two:9092"
+
+
+def test_what_concerns_connections_goes_to_the_log_of_a_cluster() -> None:
+    config = {
+        "bootstrap.servers": "one:9092", "security.protocol": "SASL_SSL", "sasl.password": "hush",
+        "compression.type": "lz4", "log.timeout.ms": "500", "linger.ms": 7, "group.id": "g",
+    }
+    assert Settings(config, "Producer").log_options() == {
+        "security.protocol": "SASL_SSL", "sasl.password": "hush", "compression.type": "lz4",
+        "timeout_ms": 500,
+    }
+    embedded = {**config, "log": "orders.db"}
+    assert Settings(embedded, "Producer").log_options() == {"timeout_ms": 500}
 
 
 def test_a_misspelled_setting_is_an_error_with_a_hint(path: Path) -> None:

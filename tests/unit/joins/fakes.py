@@ -7,23 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.processors.base import Clock, Forward
+from penstock.processors.base import Clock, Forward, Tally
 from penstock.record import NO_HEADERS, Current, Headers, RecordContext
-
-
-class _FakeTally:
-    """Writes through to the counters of a fake node."""
-
-    def __init__(self, counters: Any, name: str) -> None:
-        self.counters, self.name = counters, name
-
-    @property
-    def amount(self) -> int:
-        return int(self.counters[self.name])
-
-    @amount.setter
-    def amount(self, amount: int) -> None:
-        self.counters[self.name] = amount
 
 
 class FakeNode:
@@ -34,7 +19,8 @@ class FakeNode:
         self.current = Current()
         self.stores: dict[str, Any] = stores
         self.dropped: list[str] = []
-        self.counters: Counter[str] = Counter()
+        self.counted: Counter[str] = Counter()
+        self.tallies: dict[str, Tally] = {}
         self.clocks: dict[str, Clock] = {}
         self.stream_time = -1
         self.system_time = 0
@@ -46,7 +32,15 @@ class FakeNode:
         self.dropped.append(reason)
 
     def count(self, counter: str, amount: int = 1) -> None:
-        self.counters[counter] += amount
+        self.counted[counter] += amount
+
+    @property
+    def drops(self) -> int:
+        return len(self.dropped)
+
+    @property
+    def counters(self) -> Counter[str]:
+        return self.counted + Counter({name: each.amount for name, each in self.tallies.items()})
 
     def forward_to(self, child: str) -> Forward:
         raise AssertionError(child)
@@ -54,8 +48,8 @@ class FakeNode:
     def clock(self, name: str) -> Clock:
         return self.clocks.setdefault(name, Clock())
 
-    def tally(self, counter: str) -> Any:
-        return _FakeTally(self.counters, counter)
+    def tally(self, counter: str) -> Tally:
+        return self.tallies.setdefault(counter, Tally())
 
     def print_line(self, line: str, file: str | None = None) -> None:
         raise AssertionError(line)

@@ -92,8 +92,8 @@ def test_wrong_options_are_refused(path: Path) -> None:
         open_log(path, synchronous="SOMETIMES")
     with pytest.raises(ConfigException, match="busy_timeout_ms"):
         open_log(path, busy_timeout_ms=-1)
-    with pytest.raises(ConfigException, match="kafka"):
-        open_log("kafka://localhost:9092")
+    with pytest.raises(ConfigException, match="No broker"):
+        open_log("kafka://")
 
 
 @pytest.mark.parametrize("synchronous", ["off", "NORMAL", "full"])

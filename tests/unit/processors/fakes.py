@@ -197,6 +197,8 @@ class FakeWindowStore(_Listening):
     def write_key(self, key: Any) -> Any:
         raise AssertionError("rows of this store are made by row_of")
 
+    segment_interval_ms = None
+
     def around(self, start: int) -> None:
         return None
 

@@ -1,0 +1,324 @@
+"""The engine on Spark and on the embedded log: W1-W5 of `runtime.py`, small batches, latency, restore.
+
+    throughput  records/s over all orders, and as a ratio to the task alone on one core
+    small       a batch of 100 records in 4 tasks, as a ratio to an empty Spark job with 4 Python
+                tasks (for two stages: to an empty job of two such stages)
+    latency     from produce to visible output, at 1,000 records/s
+    restore     a changelog that is read into empty replicas; what a batch costs on large ones
+
+Everything is measured in one run on one Spark session, `local[2]`; starting it is not counted.
+
+    python bench/engine.py [--records 1000000] [--only throughput ...] [--workloads W1 ...]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import shutil
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import runtime
+from orders import Orders, orders
+
+from penstock import Serdes, Streams, StreamsBuilder, StreamsConfig
+from penstock.engine.loop import BatchReport
+from penstock.engine.spark import spark_place
+from penstock.log import Columns, Log, open_log
+from penstock.partitioning import partition_of
+
+PARTITIONS = 4
+KEPT = {"retention.ms": "-1"}
+#: At least this part of the task's speed on one core is wanted of two cores.
+LIMITS = {"W1": 0.6, "W2": 0.6, "W3": 0.6, "W4": 0.6, "W5": 0.35}
+
+
+class Site:
+    """A folder with a log, and a Spark session for all applications on it."""
+
+    def __init__(self, folder: Path, context: Any) -> None:
+        self.folder = folder
+        self.context = context
+        self.log: Log = open_log(str(folder / "bench.db"))
+        self._applications = 0
+
+    def config(self, **settings: Any) -> StreamsConfig:
+        self._applications += 1
+        settings.setdefault("application_id", f"bench-{self._applications}")
+        return runtime.config().with_(
+            log=self.log.address, state_dir=str(self.folder / "state"), num_stream_threads=2,
+            extra={"auto.offset.reset": "earliest"}, **settings,
+        )
+
+    def topic(self, name: str, partitions: int = PARTITIONS) -> str:
+        self.log.create_topic(name, partitions, KEPT)
+        return name
+
+    def fill(self, topic: str, records: Orders, chunk: int = 200_000) -> None:
+        """Put records into their partitions, as Kafka's producer would."""
+        parts: list[list[int]] = [[] for _ in range(PARTITIONS)]
+        for number, key in enumerate(records.keys):
+            parts[partition_of(key, PARTITIONS)].append(number)
+        for partition, numbers in enumerate(parts):
+            for first in range(0, len(numbers), chunk):
+                some = numbers[first:first + chunk]
+                self.log.append(topic, partition, Columns(
+                    [records.keys[n] for n in some], [records.values[n] for n in some],
+                    [records.timestamps[n] for n in some],
+                ))
+
+    @contextmanager
+    def running(
+        self, build: Callable[[StreamsBuilder], None], **settings: Any
+    ) -> Iterator[tuple[Streams, list[tuple[float, BatchReport]]]]:
+        """An application, and (when it ended, report) of each of its batches."""
+        builder = StreamsBuilder()
+        build(builder)
+        reports: list[tuple[float, BatchReport]] = []
+        streams = Streams(
+            builder.build(), self.config(**settings), spark=self.context,
+            on_batch=lambda report: reports.append((time.perf_counter(), report)),
+        )
+        with streams:
+            yield streams, reports
+
+
+# ---- throughput ------------------------------------------------------------------------------
+
+
+def throughput(site: Site, count: int, names: list[str]) -> dict[str, Any]:
+    """Records/s of each workload."""
+    records = orders(count)
+    site.fill(site.topic("orders"), records)
+    site.fill(site.topic("customers"), runtime.customers())
+    sample = Orders(*(column[:250_000] for column in records))
+    figures = {}
+    for name in names:
+        alone = min(runtime.run_workload(name, sample)[0] for _ in range(2))
+        alone = len(sample.keys) / alone
+        with site.running(runtime.WORKLOADS[name]) as (streams, reports):
+            streams.run_until_caught_up()
+        seconds = reports[-1][0] - (reports[0][0] - reports[0][1].seconds)
+        rate = count / seconds
+        figures[name] = {
+            "records_per_second": round(rate), "task_alone": round(alone),
+            "ratio": round(rate / alone, 2), "limit": LIMITS[name], "batches": len(reports),
+            "seconds": round(seconds, 2),
+            "computing": round(sum(report.computing for _, report in reports), 2),
+            "committing": round(sum(report.committing for _, report in reports), 2),
+        }
+        print(
+            f"{name} {count:,} orders: {rate:>9,.0f} records/s, {rate / alone:.2f} of the task "
+            f"alone on one core ({alone:,.0f}; wanted {LIMITS[name]}), {len(reports)} batches",
+            flush=True,
+        )
+    return figures
+
+
+# ---- small batches ---------------------------------------------------------------------------
+
+
+def small_batches(site: Site, rounds: int = 60) -> dict[str, Any]:
+    """A batch of 100 records beside an empty job, one stage and two."""
+    context = site.context
+    base = context.parallelize(range(PARTITIONS), PARTITIONS)
+    one = base.mapPartitions(lambda rows: iter(()))
+
+    def empty_one() -> None:
+        one.collect()
+
+    def empty_two() -> None:
+        pairs = base.mapPartitionsWithIndex(lambda number, rows: iter(((number, b""),)))
+        pairs.partitionBy(PARTITIONS, lambda lane: lane).mapPartitions(
+            lambda rows: iter(())
+        ).collect()
+
+    figures = {}
+    for stages, build, empty in (
+        (1, runtime.stateless, empty_one), (2, runtime.rekey_and_aggregate, empty_two)
+    ):
+        topic = "orders-small"
+        if stages == 1:
+            site.topic(topic)
+        with site.running(_reading(build, topic)) as (streams, reports):
+            streams.run_until_caught_up()
+            batch: list[float] = []
+            bare: list[float] = []
+            for number in range(rounds):
+                site.fill(topic, orders(100, keys=1000, seed=number))
+                streams.run_until_caught_up()
+                batch.append(reports[-1][1].seconds)
+                begun = time.perf_counter()
+                empty()
+                bare.append(time.perf_counter() - begun)
+        mine, theirs = statistics.median(batch[10:]), statistics.median(bare[10:])
+        figures[f"stages_{stages}"] = {
+            "batch_ms": round(mine * 1000, 1), "empty_job_ms": round(theirs * 1000, 1),
+            "ratio": round(mine / theirs, 2), "limit": 1.5,
+        }
+        print(
+            f"small batch, {stages} stage(s): {mine * 1000:.1f} ms, {mine / theirs:.2f} times an "
+            f"empty job ({theirs * 1000:.1f} ms; wanted 1.5)", flush=True,
+        )
+    return figures
+
+
+def _reading(
+    build: Callable[[StreamsBuilder], None], topic: str
+) -> Callable[[StreamsBuilder], None]:
+    """The workload on another topic of orders."""
+
+    def built(builder: StreamsBuilder) -> None:
+        stream = builder.stream
+        builder.stream = (  # type: ignore[method-assign]
+            lambda name, **how: stream(topic if name == "orders" else name, **how)
+        )
+        build(builder)
+
+    return built
+
+
+# ---- latency ---------------------------------------------------------------------------------
+
+
+def latency(site: Site, seconds: int = 20, rate: int = 1_000) -> dict[str, Any]:
+    """From the append of an order to its output being visible to a reader."""
+    source, target = site.topic("timed-orders"), site.topic("timed-outputs")
+
+    def build(builder: StreamsBuilder) -> None:
+        serde = Serdes.string()
+        builder.stream(source, key=serde, value=serde).map_values(str).to(
+            target, key=serde, value=serde
+        )
+
+    sent: dict[bytes, float] = {}
+    seen: dict[bytes, float] = {}
+    total = seconds * rate
+    reader = open_log(site.log.address)
+
+    def read() -> None:
+        positions = [0] * PARTITIONS
+        deadline = time.monotonic() + seconds + 60
+        while len(seen) < total and time.monotonic() < deadline:
+            reader.wait_for_change(1.0)
+            for partition in range(PARTITIONS):
+                reading = reader.read(target, partition, positions[partition])
+                for batch in reading:
+                    now = time.perf_counter()
+                    for value in batch.rows().values:
+                        seen.setdefault(value, now)
+                positions[partition] = reading.position
+
+    with site.running(build) as (streams, _):
+        streams.run_until_caught_up()
+        watching = threading.Thread(target=read)
+        watching.start()
+        begun = time.perf_counter()
+        burst = rate // 100
+        for first in range(0, total, burst):
+            pause = begun + first / rate - time.perf_counter()
+            if pause > 0:
+                time.sleep(pause)
+            names = [b"%d" % number for number in range(first, first + burst)]
+            now = time.perf_counter()
+            sent.update(dict.fromkeys(names, now))
+            site.log.append(source, first // burst % PARTITIONS, Columns(names, names))
+        watching.join()
+    reader.close()
+    waits = sorted((seen[name] - sent[name]) * 1000 for name in sent if name in seen)
+    warm = waits if len(waits) < 1000 else waits
+    p50, p99 = warm[len(warm) // 2], warm[len(warm) * 99 // 100]
+    print(f"latency at {rate} records/s: p50 {p50:.0f} ms, p99 {p99:.0f} ms "
+          f"({len(waits):,} of {total:,} seen)", flush=True)
+    return {"p50_ms": round(p50, 1), "p99_ms": round(p99, 1), "seen": len(waits), "sent": total}
+
+
+# ---- restore ---------------------------------------------------------------------------------
+
+
+def restore(site: Site, count: int) -> dict[str, Any]:
+    """A changelog of `count` keys: into empty replicas, and what a batch costs over them."""
+    records = orders(count, keys=count)
+    keys = [b"customer_%d" % number for number in range(count)]
+    site.fill(site.topic("restored-orders"), Orders(keys, records.values, records.timestamps))
+    site.topic("counts-of-many")
+
+    def build(builder: StreamsBuilder) -> None:
+        builder.stream(
+            "restored-orders", key=Serdes.string(), value=Serdes.string()
+        ).group_by_key().count(store="many")
+
+    settings = {"application_id": "bench-restore"}
+    with site.running(build, **settings) as (streams, _):
+        streams.run_until_caught_up()
+    shutil.rmtree(site.folder / "state" / "bench-restore")
+    with site.running(build, **settings) as (streams, reports):
+        streams.run_until_caught_up()
+        restoring = reports[0][1].seconds
+        advancing = []
+        for number in range(10):
+            some = orders(100_000, keys=count, seed=100 + number)
+            site.fill("restored-orders", some)
+            streams.run_until_caught_up()
+            advancing.append(reports[-1][1])
+    per_change = statistics.median(
+        report.computing / max(1, report.changes) * 1e6 for report in advancing[2:]
+    )
+    print(
+        f"restore: {count:,} keys in {restoring:.1f} s, {count / restoring:,.0f} rows/s; "
+        f"a batch over them costs {per_change:.1f} us a changed row", flush=True,
+    )
+    return {
+        "keys": count, "seconds": round(restoring, 2),
+        "rows_per_second": round(count / restoring),
+        "microseconds_per_changed_row": round(per_change, 2),
+    }
+
+
+# ---- the run ---------------------------------------------------------------------------------
+
+PARTS = ("throughput", "small", "latency", "restore")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--records", type=int, default=1_000_000)
+    parser.add_argument("--keys", type=int, default=1_000_000, help="of the restored changelog")
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--workloads", nargs="+", default=list(runtime.WORKLOADS))
+    options = parser.parse_args()
+    place = spark_place(runtime.config().with_(log="bench.db"), master="local[2]")
+    figures: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
+        site = Site(Path(folder), place.context)
+        for name in ("amounts", "counts", "windows", "enriched", "revenue"):
+            site.topic(name)
+        # Small things first: what large ones leave behind in the log costs them nothing then.
+        if "small" in options.only:
+            figures["small"] = small_batches(site)
+        if "latency" in options.only:
+            figures["latency"] = latency(site)
+        if "throughput" in options.only:
+            figures["throughput"] = throughput(site, options.records, options.workloads)
+        if "restore" in options.only:
+            figures["restore"] = restore(site, options.keys)
+        site.log.close()
+    place.close()
+    print(json.dumps({
+        "bench": "engine", "records": options.records, "python": platform.python_version(),
+        "master": "local[2]", **figures,
+    }))
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

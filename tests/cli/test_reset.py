@@ -1,0 +1,268 @@
+"""`penstock reset`."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock import Serdes, StreamsBuilder, StreamsConfig
+from penstock.engine import reset
+from penstock.engine.adoption import adopt
+from penstock.engine.internal_topics import ensure_internal_topics
+from penstock.engine.reset import Target, carry_out, internal_topics_of, plan_reset
+from penstock.engine.shape import find_shape
+from penstock.engine.task_records import BATCH_KEY, BatchRecord, encode_batch
+from penstock.errors import StreamsException
+from penstock.log import Columns, Log, TopicPartition, open_log
+from penstock.log.errors import Fenced
+
+TEXT = Serdes.string()
+Penstock = Callable[..., Any]
+INTERNAL = ["app-counts-changelog", "app-tasks"]
+
+
+def start(log: Log) -> None:
+    """What an application does when it starts."""
+    builder = StreamsBuilder()
+    builder.stream("orders", key=TEXT, value=TEXT).group_by_key().count(store="counts")
+    config = StreamsConfig(application_id="app")
+    topology = builder.build()
+    shape = find_shape(log, topology, config)
+    adopt(log, None, topology, config, shape)
+    ensure_internal_topics(log, shape)
+
+
+@pytest.fixture
+def log(path: Path) -> Iterator[Log]:
+    """An application has counted some orders."""
+    with open_log(path) as opened:
+        opened.create_topic("orders", 2, {"retention.ms": -1})
+        for partition, times in enumerate(([1_000, 2_000, 3_000], [5_000])):
+            count = len(times)
+            opened.append("orders", partition, Columns([b"k"] * count, [b"v"] * count, times))
+        start(opened)
+        batch = encode_batch(BatchRecord(1, 1, {}, {"orders": 2}))
+        opened.append("app-tasks", 0, Columns([BATCH_KEY], [batch]))
+        opened.append("app-counts-changelog", 0, Columns([b"k"], [b"\0" * 8]))
+        opened.commit_offsets(
+            "app", {TopicPartition("orders", 0): 2, TopicPartition("orders", 1): 1}
+        )
+        yield opened
+
+
+def topics(log: Log) -> list[str]:
+    return [topic.name for topic in log.topics()]
+
+
+def committed(log: Log) -> dict[int, int]:
+    return {at.partition: each.offset for at, each in log.committed("app").items()}
+
+
+@contextmanager
+def running(log: Log) -> Iterator[None]:
+    """An instance holds the lease and shows that it lives."""
+    lease = log.take_lease("app", holder="somebody")
+    ended = threading.Event()
+
+    def renew() -> None:
+        while not ended.wait(0.02):
+            lease.renew()
+
+    thread = threading.Thread(target=renew)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def test_a_dry_run_shows_everything_and_does_nothing(
+    penstock: Penstock, log: Log, tmp_path: Path
+) -> None:
+    (tmp_path / "state" / "app").mkdir(parents=True)
+    ran = penstock("reset", "app", "--dry-run", "--state-dir", tmp_path / "state")
+    assert ran.code == 0
+    assert ran.out.splitlines() == [
+        "TOPIC   PARTITION  BEFORE  AFTER",
+        "orders          0       2      0",
+        "orders          1       1      0",
+        "delete topic 'app-counts-changelog'",
+        "delete topic 'app-tasks'",
+        f"delete directory '{tmp_path / 'state' / 'app'}'",
+    ]
+    assert ran.err == "Nothing was changed: this was a dry run.\n"
+    assert committed(log) == {0: 2, 1: 1}
+    assert topics(log) == [*INTERNAL, "orders"]
+
+
+def test_a_reset_application_begins_anew(penstock: Penstock, log: Log, tmp_path: Path) -> None:
+    state = tmp_path / "state" / "app" / "0_0"
+    state.mkdir(parents=True)
+    (state / "data.mdb").write_bytes(b"rows")
+    ran = penstock("reset", "app", "--state-dir", tmp_path / "state")
+    assert (ran.code, ran.err) == (0, "Done.\n")
+    assert topics(log) == ["orders"]
+    assert committed(log) == {0: 0, 1: 0}
+    assert not (tmp_path / "state" / "app").exists()
+    start(log)
+
+
+def test_a_second_reset_has_only_the_offsets_to_set(penstock: Penstock, log: Log) -> None:
+    penstock("reset", "app")
+    ran = penstock("reset", "app", "--to-latest", "--json")
+    assert [json.loads(line) for line in ran.out.splitlines()] == [
+        {"kind": "offset", "topic": "orders", "partition": 0, "before": 0, "after": 3,
+         "executed": True},
+        {"kind": "offset", "topic": "orders", "partition": 1, "before": 0, "after": 1,
+         "executed": True},
+    ]
+
+
+@pytest.mark.parametrize(("options", "offsets"), [
+    (("--to-earliest",), {0: 0, 1: 0}),
+    (("--to-latest",), {0: 3, 1: 1}),
+    (("--to-offset", "2"), {0: 2, 1: 1}),
+    (("--shift-by", "-1"), {0: 1, 1: 0}),
+    (("--shift-by", "-9"), {0: 0, 1: 0}),
+    (("--to-datetime", "2500"), {0: 2, 1: 0}),
+    (("--to-datetime", "1970-01-01T00:00:04Z"), {0: 3, 1: 0}),
+    (("--by-duration", "PT1H"), {0: 3, 1: 1}),
+    (("--by-duration", "999999d"), {0: 0, 1: 0}),
+])
+def test_the_input_is_read_from_where_one_says(
+    penstock: Penstock, log: Log, options: tuple[str, ...], offsets: dict[int, int]
+) -> None:
+    assert penstock("reset", "app", *options).code == 0
+    assert committed(log) == offsets
+
+
+def test_offsets_may_come_from_a_file(penstock: Penstock, log: Log, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.csv"
+    plan.write_text("orders,0,1\n\n orders , 1 , 9\n")
+    assert penstock("reset", "app", "--from-file", plan).code == 0
+    assert committed(log) == {0: 1, 1: 1}
+    plan.write_text("orders;0;1\n")
+    ran = penstock("reset", "app", "--from-file", plan)
+    assert ran.code == 1
+    assert "Line 1 of" in ran.err
+
+
+def test_only_the_named_topics_are_set(penstock: Penstock, log: Log) -> None:
+    log.create_topic("more", 1)
+    log.commit_offsets("app", {TopicPartition("more", 0): 0})
+    ran = penstock("reset", "app", "--input-topics", "more", "--dry-run", "--json")
+    found = [json.loads(line) for line in ran.out.splitlines()]
+    assert [(each["topic"], each["after"]) for each in found if each["kind"] == "offset"] == [
+        ("more", 0)
+    ]
+    assert [each["deleted"] for each in found if each["kind"] == "topic"] == INTERNAL
+    ran = penstock("reset", "app", "--input-topics", "nothing")
+    assert (ran.code, ran.err.startswith("penstock: error: No topic 'nothing'.")) == (1, True)
+
+
+def test_an_application_that_nobody_knows_is_an_error(penstock: Penstock, log: Log) -> None:
+    ran = penstock("reset", "ap")
+    assert ran.code == 1
+    assert "Nothing is known of an application 'ap'" in ran.err
+    assert "Applications: 'app'." in ran.err
+
+
+def test_topics_of_an_application_with_a_longer_name_are_left_alone() -> None:
+    names = [
+        "app-tasks", "app-counts-changelog", "app-two-tasks", "app-two-counts-changelog",
+        "app-two-x-repartition", "orders",
+    ]
+    assert internal_topics_of(names, "app") == ["app-counts-changelog", "app-tasks"]
+    assert internal_topics_of(names, "app-two") == [
+        "app-two-counts-changelog", "app-two-x-repartition", "app-two-tasks",
+    ]
+
+
+def test_a_running_application_is_not_reset(
+    penstock: Penstock, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reset, "DEFAULT_TIMEOUT_MS", 60_000)
+    monkeypatch.setattr(reset, "PATIENCE_MS", 200)
+    with running(log):
+        ran = penstock("reset", "app")
+    assert ran.code == 1
+    assert "Application 'app' is running: an instance holds its lease." in ran.err
+    assert topics(log) == [*INTERNAL, "orders"]
+
+
+def test_with_force_a_running_application_is_thrown_out(penstock: Penstock, log: Log) -> None:
+    lease = log.take_lease("app", holder="somebody")
+    assert penstock("reset", "app", "--force").code == 0
+    with pytest.raises(Fenced):
+        lease.renew()
+    assert topics(log) == ["orders"]
+    # The lease is free for whoever starts next.
+    assert log.candidate("app").try_acquire() is not None
+
+
+def test_a_group_with_members_is_not_reset(penstock: Penstock, log: Log) -> None:
+    member = log.join_group("app", ["orders"])
+    ran = penstock("reset", "app")
+    assert ran.code == 1
+    assert "Group 'app' has members" in ran.err
+    member.leave()
+    assert penstock("reset", "app").code == 0
+
+
+class _Killed(Exception):
+    """The process ended here."""
+
+
+@pytest.mark.parametrize("steps", range(5))
+def test_a_reset_that_was_cut_short_is_finished_by_the_next_one(
+    log: Log, monkeypatch: pytest.MonkeyPatch, steps: int
+) -> None:
+    done = 0
+
+    def counted(call: Callable[..., Any]) -> Callable[..., Any]:
+        def step(*arguments: Any, **options: Any) -> Any:
+            nonlocal done
+            if done == steps:
+                raise _Killed
+            done += 1
+            return call(*arguments, **options)
+
+        return step
+
+    with monkeypatch.context() as patched:
+        patched.setattr(log, "transaction", counted(log.transaction))
+        patched.setattr(log, "delete_topic", counted(log.delete_topic))
+        try:
+            carry_out(log, plan_reset(log, "app", Target()))
+            was_cut = False
+        except _Killed:
+            was_cut = True
+    assert was_cut == (steps < 4)
+    if 0 < steps < 4:
+        with pytest.raises(StreamsException, match="was begun and not finished"):
+            start(log)
+    carry_out(log, plan_reset(log, "app", Target()))
+    assert topics(log) == ["orders"]
+    assert committed(log) == {0: 0, 1: 0}
+    start(log)
+
+
+def test_records_that_cannot_be_read_do_not_stop_a_reset(penstock: Penstock, log: Log) -> None:
+    log.append("app-tasks", 0, Columns([BATCH_KEY, b"application"], [b"?", b"?"]))
+    assert penstock("reset", "app").code == 0
+    assert topics(log) == ["orders"]
+
+
+@pytest.mark.parametrize("arguments", [
+    ("--to-earliest", "--to-latest"), ("--by-duration", "soon"), ("--to-offset", "-1"),
+])
+def test_wrong_usage_is_told(penstock: Penstock, log: Log, arguments: tuple[str, ...]) -> None:
+    assert penstock("reset", "app", *arguments).code == 2
+    assert topics(log) == [*INTERNAL, "orders"]

@@ -1,0 +1,339 @@
+"""`penstock run`: in this process, as processes of its own, and on Spark."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.log import Columns, Log
+
+APP = '''
+import json
+from penstock import Serdes, StreamsBuilder, StreamsConfig
+from neighbour import shout
+
+text = Serdes.string()
+config = StreamsConfig(
+    application_id="app", default_key_serde=text, default_value_serde=text,
+    extra={"session.timeout.ms": "1000"},
+)
+builder = StreamsBuilder()
+values = builder.stream("in")
+values.map_values(lambda value: shout(value), name="shouted").to("out")
+'''
+NEIGHBOUR = '''
+def shout(value):
+    if value == "bad":
+        raise ValueError("too bad to shout")
+    return value.upper()
+'''
+Command = Callable[..., subprocess.Popen[bytes]]
+#: The quick one, and the real one.
+MASTERS = ["inline", pytest.param("local[2]", marks=pytest.mark.spark)]
+
+
+@pytest.fixture(autouse=True)
+def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    (tmp_path / "app.py").write_text(APP)
+    (tmp_path / "neighbour.py").write_text(NEIGHBOUR)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    # What the command adds to it goes away again.
+    monkeypatch.setenv("PYTHONPATH", "")
+    yield
+    for name in ("app", "app2", "neighbour", "printing", "wrong"):
+        sys.modules.pop(name, None)
+
+
+@pytest.fixture
+def topics(log: Log) -> Log:
+    log.create_topic("in")
+    log.create_topic("out")
+    return log
+
+
+def send(log: Log, *values: str) -> None:
+    raw = [value.encode() for value in values]
+    log.append("in", 0, Columns([None] * len(raw), raw))
+
+
+def received(log: Log) -> list[Any]:
+    return [value for batch in log.read("out", 0, 0) for value in batch.rows().values]
+
+
+def until(done: Callable[[], object], seconds: float = 180.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < deadline, "it never happened"
+        time.sleep(0.02)
+
+
+# ---- what is there, and what is not ----------------------------------------------------------
+
+
+def once(penstock: Any, *arguments: object) -> Any:
+    return penstock("run", "app.py", "--once", "--master", "inline", *arguments)
+
+
+def test_what_is_there_is_processed_and_that_is_the_end(penstock, topics: Log) -> None:
+    send(topics, "a", "b")
+    ran = once(penstock)
+    assert (ran.code, ran.out) == (0, "")
+    assert received(topics) == [b"A", b"B"]
+    assert "app: RUNNING\n" in ran.err
+    assert ran.err.endswith("app: ended after 1 batch, 2 records.\n")
+    # The first batch of an instance runs all tasks, with or without input.
+    assert once(penstock).err.endswith("app: ended after 1 batch, 0 records.\n")
+    assert received(topics) == [b"A", b"B"]
+
+
+def test_quiet_is_silent_and_verbose_tells_every_batch(penstock, topics: Log) -> None:
+    send(topics, "a")
+    ran = once(penstock, "--quiet")
+    assert (ran.code, ran.out, ran.err) == (0, "", "")
+    send(topics, "b")
+    ran = once(penstock, "--verbose")
+    line = r"^app: RUNNING, batch 2, 1 records, [\d,]+/s, lag 0, [\d,]+ ms$"
+    assert re.search(line, ran.err, re.MULTILINE)
+    assert "INFO penstock.engine.stream_thread: This instance runs application 'app'" in ran.err
+    assert once(penstock, "--quiet", "--verbose").code == 2
+
+
+def test_the_log_is_missing(penstock, path: Path) -> None:
+    ran = once(penstock)
+    assert (ran.code, ran.err) == (1, (
+        f"penstock: error: No log at '{path}'. Make one with its topics:\n"
+        f"  penstock topics create in --log {path}\n"
+        f"  penstock topics create out --log {path}\n"
+    ))
+    assert not path.exists()
+
+
+def test_topics_are_missing(penstock, log: Log, path: Path) -> None:
+    log.create_topic("in")
+    ran = once(penstock)
+    assert (ran.code, ran.err) == (1, (
+        "penstock: error: The application needs a topic that is not there: out. To make it:\n"
+        f"  penstock topics create out --log {path}\n"
+    ))
+    assert penstock("topics", "create", "out", "--log", path).code == 0
+    assert once(penstock).code == 0
+
+
+def test_topics_are_made_on_request(penstock, path: Path) -> None:
+    ran = once(penstock, "--create-topics", 3)
+    assert ran.code == 0
+    assert "Created topic 'in'.\nCreated topic 'out'.\n" in ran.err
+    listed = [line.split()[:2] for line in penstock("topics", "list").out.splitlines()]
+    assert ["in", "3"] in listed
+    assert ["out", "3"] in listed
+
+
+def test_the_failure_of_a_lambda_is_told_with_its_record_and_its_lines(
+    penstock, topics: Log, tmp_path: Path
+) -> None:
+    send(topics, "good", "bad")
+    ran = once(penstock)
+    assert ran.code == 1
+    told = ran.err[ran.err.index("penstock: error:") :]
+    # Underlines of Python itself differ between versions.
+    told = "\n".join(line for line in told.splitlines() if set(line.strip()) - set("^~"))
+    assert told == (
+        "penstock: error: Application 'app' failed: ValueError: too bad to shout\n"
+        "  processor: shouted\n  task:      0_0\n  topic:     in\n  partition: 0\n  offset:    1\n"
+        "Traceback (most recent call last):\n"
+        f'  File "{tmp_path}/app.py", line 13, in <lambda>\n'
+        '    values.map_values(lambda value: shout(value), name="shouted").to("out")\n'
+        f'  File "{tmp_path}/neighbour.py", line 4, in shout\n'
+        '    raise ValueError("too bad to shout")\n'
+        "ValueError: too bad to shout\n"
+        "Nothing of the batch was written. To skip such records set "
+        "processing.exception.handler=continue."
+    )
+    assert ran.err.count("too bad to shout") == 3
+    assert received(topics) == []
+    assert once(penstock, "--set", "processing.exception.handler=continue").code == 0
+    assert received(topics) == [b"GOOD"]
+
+
+def test_bytes_that_cannot_be_read_name_the_handler_that_skips_them(penstock, topics: Log) -> None:
+    topics.append("in", 0, Columns([b"no long"], [b"a"]))
+    as_long = ("--set", "default.key.serde=long")
+    ran = once(penstock, *as_long)
+    assert ran.code == 1
+    assert "offset:    0" in ran.err
+    assert "set deserialization.exception.handler=continue." in ran.err
+    skip = ("--set", "deserialization.exception.handler=continue")
+    assert once(penstock, *as_long, *skip).code == 0
+
+
+def test_lines_of_print_steps_are_results(penstock, topics: Log) -> None:
+    Path("printing.py").write_text(
+        "from penstock import Printed, Serdes, StreamsBuilder\n"
+        "text = Serdes.string()\n"
+        "builder = StreamsBuilder()\n"
+        'builder.stream("in", key=text, value=text).print(Printed.to_sys_out("seen"))\n'
+    )
+    send(topics, "a", "b")
+    ran = penstock("run", "printing.py", "--once", "--master=inline", "--application-id=p")
+    assert (ran.code, ran.out) == (0, "[seen]: null, a\n[seen]: null, b\n")
+
+
+# ---- configuration ---------------------------------------------------------------------------
+
+
+def test_settings_come_from_the_file_properties_and_options(penstock, topics: Log) -> None:
+    Path("app2.py").write_text(
+        'from app import builder\n'
+        'CONFIG = {"default.key.serde": "string", "default.value.serde": "string"}\n'
+    )
+    ran = penstock("run", "app2.py", "--once", "--master=inline")
+    assert (ran.code, ran.err) == (2, (
+        "penstock: error: The application has no id. Give --application-id NAME, or application.id "
+        "in the configuration of 'app2.py'. It names the application's internal topics and its "
+        "consumer group, and must stay the same.\nSee 'penstock run --help'.\n"
+    ))
+    Path("streams.properties").write_text("application.id = from-file\nstate.dir = kept\n")
+    words = ("run", "app2.py", "--once", "--master=inline", "--config", "streams.properties")
+    assert penstock(*words).code == 0
+    assert "from-file-tasks" in {topic.name for topic in topics.topics()}
+    assert penstock(*words, "--set", "application.id=from-set").code == 0
+    assert "from-set-tasks" in {topic.name for topic in topics.topics()}
+    assert penstock(*words, "--set", "application.id=x", "--application-id=from-option").code == 0
+    assert {"from-option-tasks"} == {
+        topic.name for topic in topics.topics() if topic.name in {"x-tasks", "from-option-tasks"}
+    }
+
+
+@pytest.mark.parametrize(("lines", "arguments", "code", "message"), [
+    ("config = 7", (), 1, "The configuration of 'wrong.py' is a int. It must be a StreamsConfig"),
+    ("", ("--set", "application.id=a b"), 1, "application_id"),
+    ("", ("--set", "poll.ms=soon", "--set", "application.id=a"), 1, "poll.ms must be an integer"),
+    ("", ("--config", "nothing.properties"), 1, "'nothing.properties' cannot be read"),
+])
+def test_a_wrong_configuration_is_told(
+    penstock, topics: Log, lines: str, arguments: tuple[str, ...], code: int, message: str
+) -> None:
+    Path("wrong.py").write_text(f"from app import builder\n{lines}\n")
+    ran = penstock("run", "wrong.py", "--once", "--master=inline", *arguments)
+    assert (ran.code, ran.out) == (code, "")
+    assert message in ran.err
+    assert "Traceback" not in ran.err
+
+
+def test_no_log_is_named(penstock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PENSTOCK_LOG")
+    ran = penstock("run", "app.py")
+    assert (ran.code, "No log was named. Give --log PATH, set PENSTOCK_LOG" in ran.err) == (2, True)
+
+
+# ---- processes -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("master", MASTERS)
+def test_ctrl_c_finishes_the_batch_and_ends(command: Command, topics: Log, master: str) -> None:
+    send(topics, "a")
+    process = command("run", "app.py", "--master", master, start_new_session=True)
+    until(lambda: received(topics) == [b"A"])
+    # As a terminal does it: to all processes of the group.
+    os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=180)
+    assert (process.returncode, out) == (130, b"")
+    assert b"Traceback" not in err
+    lease = topics.candidate("app", timeout_ms=600_000).try_acquire()
+    assert lease is not None, "The lease was not given up."
+    assert topics.committed("app")[("in", 0)].offset == 1  # type: ignore[index]
+
+
+@pytest.mark.parametrize("master", MASTERS)
+def test_a_second_instance_waits_and_takes_over(
+    command: Command, topics: Log, master: str, tmp_path: Path
+) -> None:
+    words = ("run", "app.py", "--master", master)
+    send(topics, "a")
+    with open(tmp_path / "first", "wb") as one, open(tmp_path / "second", "wb") as two:
+        first = command(*words, stderr=one, start_new_session=True)
+        until(lambda: received(topics) == [b"A"])
+        second = command(*words, stderr=two, start_new_session=True)
+        second_says = (tmp_path / "second").read_text
+        until(lambda: f"process {first.pid} runs the application; this instance takes over"
+              in second_says())
+        first.kill()
+        send(topics, "b")
+        until(lambda: received(topics) == [b"A", b"B"])
+        second.send_signal(signal.SIGTERM)
+        assert second.wait(180) == 143
+    assert "app: RUNNING" in second_says()
+
+
+@pytest.mark.spark
+def test_on_spark_what_is_there_is_processed(command: Command, topics: Log) -> None:
+    send(topics, "a", "b")
+    process = command("run", "app.py", "--once")
+    out, err = process.communicate(timeout=180)
+    assert (process.returncode, out, b"Traceback" in err) == (0, b"", False), err.decode()
+    assert received(topics) == [b"A", b"B"]
+
+
+@pytest.mark.spark
+def test_on_spark_a_failing_lambda_shows_no_stack_of_spark(command: Command, topics: Log) -> None:
+    send(topics, "bad")
+    process = command("run", "app.py", "--once", "--quiet")
+    out, err = process.communicate(timeout=180)
+    assert (process.returncode, out) == (1, b"")
+    told = err.decode()
+    assert told.startswith(
+        "penstock: error: Application 'app' failed: ValueError: too bad to shout\n"
+    )
+    assert "neighbour.py\", line 4, in shout" in told
+    for stranger in ("py4j", "pyspark", "org.apache.spark", "penstock/engine"):
+        assert stranger not in told
+
+
+def test_a_receiver_of_printed_lines_that_goes_away_ends_it(
+    command: Command, topics: Log
+) -> None:
+    Path("printing.py").write_text(
+        "from penstock import Printed, Serdes, StreamsBuilder\n"
+        "text = Serdes.string()\n"
+        "builder = StreamsBuilder()\n"
+        'builder.stream("in", key=text, value=text).print(Printed.to_sys_out("seen"))\n'
+    )
+    send(topics, "a")
+    process = command("run", "printing.py", "--master=inline", "--application-id=p")
+    assert process.stdout.readline() == b"[seen]: null, a\n"
+    process.stdout.close()
+    send(topics, "b")
+    assert process.wait(60) == 141
+    assert b"Traceback" not in process.stderr.read()
+
+
+def test_on_a_terminal_one_line_is_drawn_again(command: Command, topics: Log) -> None:
+    send(topics, "a", "b")
+    reader, writer = pty.openpty()
+    process = command("run", "app.py", "--once", "--master=inline", stderr=writer)
+    os.close(writer)
+    seen = b""
+    while True:
+        try:
+            data = os.read(reader, 4096)
+        except OSError:
+            break
+        if not data:
+            break
+        seen += data
+    os.close(reader)
+    assert process.wait(60) == 0
+    text = seen.decode()
+    assert re.search(r"\r\x1b\[Kapp: [A-Z_]+, batch 1, 2 records, [\d,]+/s, lag 0, \d+ ms", text)
+    assert text.replace("\r\n", "\n").endswith("\r\x1b[Kapp: ended after 1 batch, 2 records.\n")

@@ -1,0 +1,243 @@
+"""Runs a case on the real engine: an embedded log, plans, outcomes, commits, replicas.
+
+`EngineDriver` answers what a runner asks of `TopologyTestDriver`. An event is appended to the log,
+and batches run until there is nothing left to do.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NamedTuple
+from unittest import mock
+
+from conformance.cases import BadCase, Case
+from conformance.runner import Answer, Run
+from penstock import StreamsConfig, Topology
+from penstock.engine.bundle import Bundle
+from penstock.engine.global_tables import GlobalTables
+from penstock.engine.inline import InlineCompute
+from penstock.engine.loop import Compute, Engine, StartCompute
+from penstock.engine.plan import BatchPlan
+from penstock.engine.planner import Planner
+from penstock.engine.shape import Shape
+from penstock.engine.task_stores import Replicas
+from penstock.log import Columns, Log, open_log
+from penstock.task.blueprint import Blueprint
+from penstock.task.runtime import Environment
+from penstock.task.task import Task
+from penstock.topology.nodes import SinkNode, SourceNode
+
+#: Cases live in the year 1970, and in the far future.
+_ANY_TIME = {"retention.ms": "-1", "message.timestamp.after.max.ms": str(2**63 - 1)}
+_MOST_BATCHES = 200
+
+
+class Raw(NamedTuple):
+    """A record of a topic, as bytes."""
+
+    key: bytes | None
+    value: bytes | None
+    timestamp: int
+    headers: Any
+
+
+def inline(topology: Topology, config: StreamsConfig, shape: Shape, source: Log) -> Compute:
+    """Tasks run in this process; the way of their bytes is the same as on Spark."""
+    return InlineCompute(Bundle(topology, config, shape, source.address, 1).dump())
+
+
+def run_on_engine(
+    case: Case, start_compute: StartCompute = inline, *, folder: str | None = None
+) -> Answer:
+    """Run a case. Whatever it raises is part of the answer."""
+    answer = Answer({"output": {}, "internal_topics": {}})
+    directory = Path(tempfile.mkdtemp(prefix="penstock-case-", dir=folder))
+    try:
+        EngineRun(case, answer, directory, start_compute).run()
+    except BadCase:
+        raise
+    except Exception as error:  # the case's own failure is what is compared
+        answer.exception = error
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+    return answer
+
+
+class EngineRun(Run):
+    """One run of one case on the engine."""
+
+    def __init__(
+        self, case: Case, answer: Answer, directory: Path, start_compute: StartCompute
+    ) -> None:
+        super().__init__(case, answer)
+        self._directory = directory
+        self._start_compute = start_compute
+
+    def _driver(self, topology: Topology, config: Any) -> Any:
+        return EngineDriver(
+            topology,
+            config.with_(
+                log=str(self._directory / "log.db"), state_dir=str(self._directory / "state")
+            ),
+            topics_of(self.case, topology, config), self._start_compute,
+            initial_wall_clock=self.case.get("wall", 0),
+        )
+
+
+def topics_of(case: Case, topology: Topology, config: StreamsConfig) -> set[str]:
+    """The topics that are there before the application: all that the case names."""
+    found = {*case.get("topics", ()), *case["expect"].get("output", ())}
+    found |= {event["topic"] for event in case.get("input", ()) if "topic" in event}
+    for node in topology.nodes:
+        if isinstance(node, SourceNode):
+            found.update(topic for topic in node.topics if topic not in topology.internal_topics)
+        elif isinstance(node, SinkNode) and isinstance(node.topic, str):
+            found.add(node.topic)
+    found -= topology.internal_topics.keys()
+    found |= {store.topic for store in topology.global_stores.values()}
+    if config.errors_dead_letter_queue_topic_name is not None:
+        found.add(config.errors_dead_letter_queue_topic_name)
+    return found
+
+
+class EngineDriver:
+    """An application on a log of its own, fed event by event.
+
+    It is single-threaded, and the clock is its own: `now` moves only with the case's events.
+    """
+
+    def __init__(
+        self, topology: Topology, config: StreamsConfig, topics: Iterable[str],
+        start_compute: StartCompute, *, initial_wall_clock: int,
+    ) -> None:
+        self.now = initial_wall_clock
+        self.printed_lines: list[tuple[str | None, str]] = []
+        self._topology = topology
+        self._config = config
+        self._dropped = 0
+        self._ended = False
+        self._read: dict[str, int] = {}
+        #: (topic, offset) of the records that were fed to it.
+        self._piped: set[tuple[str, int]] = set()
+        self._open = ExitStack()
+        self._open.enter_context(
+            mock.patch("penstock.engine.loop.wall_clock_ms", self._wall_clock)
+        )
+        try:
+            assert config.log is not None
+            self._log = open_log(config.log, synchronous="OFF")
+            self._open.callback(self._log.close)
+            for topic in sorted(topics):
+                self._log.create_topic(topic, 1, _ANY_TIME)
+            lease = self._log.take_lease(config.application_id)
+            self._engine = Engine(topology, config, self._log, lease, start_compute)
+            self._open.callback(self._end)
+            self._shape = self._engine.shape
+            self._run()
+        except BaseException:
+            self._open.close()
+            raise
+
+    def _wall_clock(self) -> int:
+        return self.now
+
+    # ---- events ----
+
+    def pipe(
+        self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Any
+    ) -> None:
+        if topic not in self._shape.source_topics and topic not in self._shape.global_topics:
+            raise ValueError(f"Unknown topic: {topic}.")
+        appended = self._log.append(topic, 0, Columns([key], [value], [timestamp], [headers]))
+        self._piped.add((topic, appended.base_offset))
+        self._run()
+
+    def advance_wall_clock_time(self, advance_ms: int) -> None:
+        self.now += advance_ms
+        self._run()
+
+    def _run(self) -> None:
+        for _ in range(_MOST_BATCHES):
+            report = self._engine.run_batch()
+            if report is None:
+                return
+            self.printed_lines += report.printed
+            self._dropped += sum(
+                counters.get("dropped-records-total", 0) for counters in report.counters.values()
+            )
+        raise AssertionError(f"The application is not done after {_MOST_BATCHES} batches.")
+
+    # ---- what came of them ----
+
+    def produced_topic_names(self) -> list[str]:
+        sources = self._shape.source_topics.keys() - self._written()
+        return [
+            topic.name for topic in self._log.topics()
+            if topic.name not in sources and topic.name not in self._shape.global_topics
+        ]
+
+    def _written(self) -> set[str]:
+        """Topics that the application reads and writes."""
+        return {
+            node.topic for node in self._topology.nodes
+            if isinstance(node, SinkNode) and isinstance(node.topic, str)
+        }
+
+    def read_raw(self, topic: str) -> list[Raw]:
+        found = []
+        for batch in self._log.read(topic, 0, self._read.get(topic, 0)):
+            rows = batch.rows()
+            headers = rows.headers or [()] * len(rows)
+            columns = rows.offsets, rows.keys, rows.values, rows.timestamps, headers
+            found += [
+                Raw(*record) for offset, *record in zip(*columns, strict=True)
+                if (topic, offset) not in self._piped
+            ]
+            self._read[topic] = rows.offsets[-1] + 1
+        return found
+
+    def metrics(self) -> dict[str, int]:
+        return {"dropped-records-total": self._dropped}
+
+    def get_all_state_stores(self) -> dict[str, Any]:
+        """The stores as the next instance of the application would find them; ends this one."""
+        self._end()
+        planner = Planner(
+            self._log, self._shape, self._config, self._topology, now_ms=self.now
+        )
+        plan = planner.next_plan(self.now, self._engine._lease.epoch)
+        if plan is None:
+            return {}
+        bundle = Bundle(self._topology, self._config, self._shape, self._log.address, 1)
+        tables = GlobalTables(self._log, bundle)
+        self._open.callback(tables.close)
+        stores = dict(tables.stores(plan))
+        for name, store in self._stores_of_tasks(bundle, plan):
+            stores.setdefault(name, store)
+        return stores
+
+    def _stores_of_tasks(self, bundle: Bundle, plan: BatchPlan) -> Iterator[tuple[str, Any]]:
+        replicas = Replicas(self._log, bundle)
+        self._open.callback(replicas.close)
+        for task_id, task_plan in plan.tasks.items():
+            blueprint = Blueprint.of(self._topology, self._config, [task_id.subtopology])
+            rows = self._open.enter_context(replicas.open(task_plan, blueprint, plan))
+            environment = Environment(
+                open_inner=rows.open_inner, now=plan.now, state_dir=self._config.state_dir
+            )
+            task = Task(blueprint, task_id, environment, task_plan.state)
+            self._open.callback(task.close)
+            rows.fill(task.runtime.stores)
+            yield from task.runtime.stores.items()
+
+    def _end(self) -> None:
+        if not self._ended:
+            self._ended = True
+            self._engine.close()
+
+    def close(self) -> None:
+        self._open.close()

@@ -1,0 +1,33 @@
+"""What runs the tasks of cases on Spark: one Spark for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from penstock import StreamsConfig, Topology
+from penstock.engine.loop import Compute, StartCompute
+from penstock.engine.shape import Shape
+from penstock.engine.spark import compute_in
+from penstock.engine.spark.session import PARALLELISM, SparkPlace, spark_place
+from penstock.log import Log
+
+
+def in_place(place: SparkPlace) -> StartCompute:
+    """Starts what computes. Topics of cases have one partition, so one lane does."""
+
+    def start(topology: Topology, config: StreamsConfig, shape: Shape, source: Log) -> Compute:
+        config = config.with_(extra={**config.extra, PARALLELISM: "1"})
+        return compute_in(place, topology, config, shape, source)
+
+    return start
+
+
+@contextmanager
+def started_spark() -> Iterator[StartCompute]:
+    """A Spark of two cores, as long as it is needed."""
+    place = spark_place(StreamsConfig(application_id="conformance"), master="local[2]")
+    try:
+        yield in_place(place)
+    finally:
+        place.close()

@@ -1,0 +1,390 @@
+"""The application that is killed, its input, and what must come out of it.
+
+    python -m faults.engine_app --log FILE --state DIR --master inline|local[2]|... [--conf A=B]
+
+    customers ─────────┐
+    orders ──► join with customers ──► enriched
+                       └──► by region  ──► count and sum              ──► totals
+                       │               └─► count and sum in windows   ──► windows
+                       └──► by product ──► count and sum              ──► product-totals
+    products ──────────┐
+    baskets ──► foreign-key join with products ──► priced
+                       └──► by product ──► count and sum              ──► revenue
+
+Where batches are cut differs from run to run: a crash moves every cut behind it. What is compared
+must not depend on that, and yet nothing may hide in it. So the input is made such that:
+
+- `enriched`, `totals` and `windows` have one possible sequence for each key. A task takes orders
+  and customers by timestamp, and every piece of the input is appended at once, in the order of
+  time. All orders of a region come from one partition, so that no other sender's records can come
+  between them. The windows' grace is longer than the whole run, so no record comes too late.
+- `priced` has one, too. The input comes in waves, and a wave is processed to its end before the
+  next one begins. In a wave a basket changes once, or a product does, never both: answers of a
+  foreign-key join that were overtaken by a change of their basket are dropped, as in Kafka Streams.
+- `product-totals` mixes senders. Its counts must be 1, 2, 3 ...; the amounts that were added, in
+  whatever order, must be those of the orders; so nothing can be lost while another is doubled.
+- `revenue` takes rows away as well; its last values are compared.
+
+Nothing is cached, so every change of every record is there to be compared. What the stores hold is
+compared through their changelogs. The last wave touches every key once more, so that each row of
+every replica has its say in the outputs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import faulthandler
+import itertools
+import json
+import logging
+import random
+import signal
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from penstock import Serdes, Streams, StreamsBuilder, StreamsConfig, TimeWindows, Topology
+from penstock.engine.bundle import Bundle
+from penstock.engine.inline import InlineCompute
+from penstock.log import Columns, Log, open_log
+from penstock.log.base import Append, TopicPartition
+from penstock.partitioning import partition_of
+
+APPLICATION_ID = "under-fire"
+PARTITIONS = 2
+INPUTS = ("customers", "orders", "products", "baskets")
+#: Outputs whose keys have one possible sequence each.
+SEQUENCES = ("enriched", "totals", "windows", "priced")
+OUTPUTS = (*SEQUENCES, "product-totals", "revenue")
+CUSTOMERS = tuple(f"c{number:02}" for number in range(12))
+PRODUCTS = tuple(f"p{number}" for number in range(6))
+BASKETS = tuple(f"b{number:02}" for number in range(20))
+WINDOW_MS = 2_000
+#: The time between two waves, and how many pieces of a wave change the joined tables.
+WAVE_MS, PIECES = 1_000_000, 6
+LONG_GRACE_MS = 10 * 365 * 86_400_000
+#: (topic, key, value or None, timestamp)
+Row = tuple[str, str, Any, int]
+#: (value, timestamp) of each record of a key, in order.
+Sequences = dict[str, list[tuple[Any, int]]]
+
+
+# ---- the topology ----------------------------------------------------------------------------
+
+
+def nothing() -> dict[str, int]:
+    return {"count": 0, "sum": 0}
+
+
+def add(key: str, order: dict[str, Any], total: dict[str, int]) -> dict[str, int]:
+    return {"count": total["count"] + 1, "sum": total["sum"] + order["amount"]}
+
+
+def subtract(key: str, order: dict[str, Any], total: dict[str, int]) -> dict[str, int]:
+    return {"count": total["count"] - 1, "sum": total["sum"] - order["amount"]}
+
+
+def topology() -> Topology:
+    builder = StreamsBuilder()
+    customers: Any = builder.table("customers", store="customers")
+    orders: Any = builder.stream("orders")
+    enriched = orders.join(customers, lambda order, customer: {**order, "name": customer["name"]})
+    enriched.to("enriched")
+    by_region = enriched.group_by(lambda key, order: order["region"], name="by-region")
+    by_region.aggregate(nothing, add, store="totals").to_stream().to("totals")
+    (by_region.windowed_by(TimeWindows.of(WINDOW_MS, grace=LONG_GRACE_MS))
+        .aggregate(nothing, add, store="windows").to_stream()
+        .map(lambda window, total: (f"{window.key}@{window.window.start}", total))
+        .to("windows", key=Serdes.string()))
+    (enriched.group_by(lambda key, order: order["product"], name="by-product")
+        .aggregate(nothing, add, store="product-totals").to_stream().to("product-totals"))
+    products: Any = builder.table("products", store="products")
+    baskets: Any = builder.table("baskets", store="baskets")
+    priced = baskets.join(
+        products, lambda basket: basket["product"],
+        lambda basket, product: {**basket, "amount": basket["quantity"] * product["price"]},
+        store="priced",
+    )
+    priced.to_stream().to("priced")
+    (priced.group_by(lambda key, basket: (basket["product"], basket), name="by-priced-product")
+        .aggregate(nothing, add, subtract, store="revenue").to_stream().to("revenue"))
+    return builder.build()
+
+
+def config(log: str, state_dir: str, **settings: Any) -> StreamsConfig:
+    """Small batches, nothing cached, a lease that is soon taken over."""
+    return StreamsConfig(
+        application_id=APPLICATION_ID, log=log, state_dir=state_dir,
+        default_key_serde=Serdes.string(), default_value_serde=Serdes.json(),
+        statestore_cache_max_bytes=0, commit_interval_ms=0, num_stream_threads=2,
+        extra={
+            "penstock.batch.max.records": "60", "session.timeout.ms": "1500",
+            **settings.pop("extra", {}),
+        },
+        **settings,
+    )
+
+
+def make_topics(log: Log) -> None:
+    for topic in (*INPUTS, *OUTPUTS):
+        log.create_topic(topic, PARTITIONS, {"retention.ms": "-1"})
+
+
+# ---- its input -------------------------------------------------------------------------------
+
+
+class Input:
+    """Makes waves from a seed: the same ones, however often and by whom they are asked for."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+
+    def wave(self, number: int) -> Iterator[list[Row]]:
+        """Pieces to append, each at once, one after the other; endless. Numbers begin at 1.
+
+        The tables of the foreign-key join change in the first `PIECES` of them only. Timestamps
+        grow from piece to piece and from wave to wave.
+        """
+        rng = random.Random(f"{self._seed}/{number}")
+        clock = itertools.count(number * WAVE_MS, 37)
+        # A wave changes baskets or products, each of them at most once.
+        changes: dict[int, list[Row]] = {}
+        rows = (
+            self._baskets(rng, clock, rng.sample(BASKETS, k=10)) if number % 2
+            else self._products(rng, clock, rng.sample(PRODUCTS, k=3))
+        )
+        for row in rows:
+            changes.setdefault(rng.randrange(PIECES), []).append(row)
+        for piece in itertools.count():
+            # The changes were made before their pieces are: their time is then.
+            rows = [(*row[:3], next(clock)) for row in changes.get(piece, ())]
+            for _ in range(rng.randrange(3)):
+                rows.append(self._customer(rng, rng.choice(CUSTOMERS), next(clock)))
+                rows += self._orders(rng, clock, rng.choices(CUSTOMERS, k=rng.randrange(12)))
+            rows += self._orders(rng, clock, rng.choices(CUSTOMERS, k=rng.randrange(1, 12)))
+            yield rows
+
+    def first(self) -> list[Row]:
+        """The piece that fills all tables, with some orders; it comes before wave 1."""
+        rng = random.Random(f"{self._seed}/first")
+        return [*self._products(rng, itertools.count(), PRODUCTS), *self.every_key(0)]
+
+    def every_key(self, number: int) -> list[Row]:
+        """A wave of one piece: every customer, basket and region, and most products, once more."""
+        rng = random.Random(f"{self._seed}/{number}/every")
+        clock = itertools.count(number * WAVE_MS + WAVE_MS // 2, 37)
+        return [
+            *(self._customer(rng, customer, next(clock)) for customer in CUSTOMERS),
+            *self._baskets(rng, clock, BASKETS),
+            *self._orders(rng, clock, [each for each in CUSTOMERS for _ in range(8)]),
+        ]
+
+    @staticmethod
+    def _products(rng: random.Random, clock: Iterator[int], which: Iterable[str]) -> Iterator[Row]:
+        for product in which:
+            yield "products", product, {"price": rng.randrange(1, 100)}, next(clock)
+
+    def _baskets(
+        self, rng: random.Random, clock: Iterator[int], which: Iterable[str]
+    ) -> Iterator[Row]:
+        for basket in which:
+            value = None if rng.random() < 0.15 else self._basket(rng)
+            yield "baskets", basket, value, next(clock)
+
+    @staticmethod
+    def _basket(rng: random.Random) -> dict[str, Any]:
+        return {"product": rng.choice(PRODUCTS), "quantity": rng.randrange(1, 1000)}
+
+    @staticmethod
+    def _customer(rng: random.Random, customer: str, time: int) -> Row:
+        return "customers", customer, {"name": f"{customer}-{rng.randrange(10**6)}"}, time
+
+    @staticmethod
+    def _orders(rng: random.Random, clock: Iterator[int], customers: Any) -> Iterator[Row]:
+        for customer in customers:
+            partition = partition_of(customer.encode(), PARTITIONS)
+            yield "orders", customer, {
+                "amount": rng.randrange(1, 10**6), "product": rng.choice(PRODUCTS),
+                "region": f"r{partition}{rng.randrange(4)}",
+            }, next(clock)
+
+
+def append(log: Log, rows: list[Row]) -> None:
+    """Append a piece, all of it at once."""
+    columns: dict[tuple[str, int], Columns] = {}
+    for topic, key, value, time in rows:
+        where = topic, partition_of(key.encode(), PARTITIONS)
+        keys, values, times, *_ = columns.setdefault(where, Columns([], [], []))
+        keys.append(key.encode())  # type: ignore[union-attr]
+        values.append(None if value is None else json.dumps(value).encode())  # type: ignore[union-attr]
+        times.append(time)  # type: ignore[union-attr]
+    log.append_many([Append(*where, records) for where, records in columns.items()])
+
+
+# ---- what came out ---------------------------------------------------------------------------
+
+
+def read(log: Log, topic: str) -> Iterator[tuple[bytes, bytes | None, int]]:
+    for partition in range(log.topic(topic).partitions):
+        start = log.offsets([TopicPartition(topic, partition)])[topic, partition].start
+        for batch in log.read(topic, partition, start):
+            rows = batch.rows()
+            for key, value, time in zip(rows.keys, rows.values, rows.timestamps, strict=True):
+                assert key is not None
+                yield key, value, time
+
+
+def sequences(log: Log, topic: str) -> Sequences:
+    found: Sequences = {}
+    for key, value, time in read(log, topic):
+        decoded = None if value is None else json.loads(value)
+        found.setdefault(key.decode(), []).append((decoded, time))
+    return found
+
+
+def stores(log: Log) -> dict[str, dict[bytes, tuple[bytes, int]]]:
+    """Changelog -> the rows that its store holds."""
+    found: dict[str, dict[bytes, tuple[bytes, int]]] = {}
+    for topic in log.topics():
+        if not topic.name.endswith("-changelog"):
+            continue
+        rows = found.setdefault(topic.name, {})
+        for key, value, time in read(log, topic.name):
+            if value is None:
+                rows.pop(key, None)
+            else:
+                rows[key] = (value, time)
+    return found
+
+
+def is_drained(log: Log) -> bool:
+    """Whether all that the application reads, its own circles among it, is committed as read."""
+    committed = log.committed(APPLICATION_ID)
+    topics = [topic for topic in log.topics() if topic.name in INPUTS or _is_circle(topic.name)]
+    partitions = [
+        TopicPartition(topic.name, number) for topic in topics for number in range(topic.partitions)
+    ]
+    ends = log.offsets(partitions)
+    return all(at in committed and committed[at].offset == ends[at].end for at in partitions)
+
+
+def _is_circle(name: str) -> bool:
+    return name.startswith(f"{APPLICATION_ID}-") and name.endswith(("-topic", "-repartition"))
+
+
+# ---- a run without a crash -------------------------------------------------------------------
+
+
+def start_inline(topology: Topology, config: StreamsConfig, shape: Any, log: Log) -> InlineCompute:
+    bundle = Bundle(topology, config, shape, log.address, parallelism=2)
+    return InlineCompute(bundle.dump())
+
+
+def run_undisturbed(directory: Path, waves: list[list[list[Row]]], **settings: Any) -> str:
+    """Run the same waves in this process, each to its end; answers the log's address."""
+    directory.mkdir(parents=True, exist_ok=True)
+    address = str(directory / "undisturbed.db")
+    with open_log(address) as log:
+        make_topics(log)
+        state_dir = str(directory / "undisturbed-state")
+        with Streams(
+            topology(), config(address, state_dir, **settings), compute=start_inline
+        ) as streams:
+            for wave in waves:
+                for rows in wave:
+                    append(log, rows)
+                while not is_drained(log):
+                    streams.run_until_caught_up(timeout=60)
+    return address
+
+
+# ---- comparing -------------------------------------------------------------------------------
+
+
+def verify(log: Log, undisturbed: Log, waves: list[list[list[Row]]]) -> dict[str, int]:
+    """Everything that must be equal is; answers how many records each output has."""
+    for topic in SEQUENCES:
+        _same_sequences(topic, sequences(log, topic), sequences(undisturbed, topic))
+    _verify_counted(log, "product-totals", _by(waves, "product"))
+    _verify_counted(log, "totals", _by(waves, "region"))
+    last, right = (
+        {key: rows[-1] for key, rows in sequences(each, "revenue").items()}
+        for each in (log, undisturbed)
+    )
+    assert last == right, f"revenue differs: {_difference(last, right)}"
+    mine, theirs = stores(log), stores(undisturbed)
+    assert mine.keys() == theirs.keys()
+    assert len(mine) >= 7, f"stores are missing: {sorted(mine)}"
+    for name, rows in mine.items():
+        assert rows == theirs[name], f"{name} differs: {_difference(rows, theirs[name])}"
+    return {topic: sum(1 for _ in read(log, topic)) for topic in OUTPUTS}
+
+
+def _same_sequences(topic: str, found: Sequences, right: Sequences) -> None:
+    assert found.keys() == right.keys(), f"{topic} has other keys"
+    for key, rows in found.items():
+        if rows != right[key]:
+            at = next(
+                (n for n, pair in enumerate(zip(rows, right[key], strict=False))
+                 if pair[0] != pair[1]),
+                min(len(rows), len(right[key])),
+            )
+            raise AssertionError(
+                f"{topic}, key {key}: {len(rows)} records instead of {len(right[key])}; record "
+                f"{at} and the next are {rows[at : at + 2]} instead of {right[key][at : at + 2]}"
+            )
+
+
+def _verify_counted(log: Log, topic: str, amounts: Mapping[str, list[int]]) -> None:
+    """Each order was counted once, and its amount added once: without any engine's word."""
+    found = sequences(log, topic)
+    assert found.keys() == amounts.keys()
+    for key, rows in found.items():
+        counts = [value["count"] for value, _ in rows]
+        assert counts == list(range(1, len(amounts[key]) + 1)), f"{topic}, key {key}: {counts}"
+        sums = [0, *(value["sum"] for value, _ in rows)]
+        added = [after - before for before, after in itertools.pairwise(sums)]
+        assert sorted(added) == sorted(amounts[key]), f"{topic}, key {key}: other amounts"
+
+
+def _by(waves: list[list[list[Row]]], field: str) -> dict[str, list[int]]:
+    amounts: dict[str, list[int]] = {}
+    for topic, _, value, _ in (row for wave in waves for piece in wave for row in piece):
+        if topic == "orders":
+            amounts.setdefault(value[field], []).append(value["amount"])
+    return amounts
+
+
+def _difference(found: Mapping[Any, Any], right: Mapping[Any, Any]) -> str:
+    keys = [key for key in {*found, *right} if found.get(key) != right.get(key)]
+    return "; ".join(
+        f"{key!r}: {found.get(key)!r} instead of {right.get(key)!r}" for key in keys[:3]
+    )
+
+
+# ---- the process that is killed --------------------------------------------------------------
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Run the application until it is ended.")
+    parser.add_argument("--log", required=True)
+    parser.add_argument("--state", required=True)
+    parser.add_argument("--master", default="inline")
+    parser.add_argument("--conf", action="append", default=[], help="one more setting, A=B")
+    options = parser.parse_args()
+    # For whoever wants to know what a process waits for.
+    faulthandler.register(signal.SIGUSR1)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
+    settings = config(
+        options.log, options.state, extra=dict(each.split("=", 1) for each in options.conf)
+    )
+    if options.master == "inline":
+        streams = Streams(topology(), settings, compute=start_inline)
+    else:
+        streams = Streams(topology(), settings, master=options.master)
+    streams.start()
+    streams.wait()
+
+
+if __name__ == "__main__":
+    main()

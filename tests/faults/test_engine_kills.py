@@ -1,0 +1,61 @@
+"""An application on Spark is killed once in every step of a batch; `make faults` does it often.
+
+Each test compares all outputs, key by key, and all stores with a run without a crash.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from faults.engine_kills import CLUSTER, LOCAL, Kill, Trial
+from faults.engine_processes import STEPS
+
+pytestmark = [pytest.mark.slow, pytest.mark.spark]
+
+
+def test_a_driver_without_spark_is_killed_in_every_step(tmp_path: Path) -> None:
+    with Trial(tmp_path, seed=3, master="inline") as trial:
+        for step in STEPS:
+            trial.run_wave(Kill("driver", step))
+        trial.verify()
+        assert trial.counts.kills.total() == len(STEPS)
+
+
+def test_drivers_and_workers_are_killed_in_every_step(tmp_path: Path) -> None:
+    """Kills that share a wave share the start of a driver, too."""
+    with Trial(tmp_path, seed=1, master=LOCAL) as trial:
+        trial.run_wave(*(
+            Kill("worker", step) for step in STEPS if step not in {"applying", "restoring"}
+        ))
+        trial.run_wave(Kill("worker", "applying"), Kill("driver", "planned"))
+        trial.run_wave(Kill("worker", "restoring"), Kill("driver", "computing"))
+        trial.run_wave(Kill("driver", "before-commit"), Kill("driver", "in-commit"))
+        trial.run_wave(Kill("driver", "after-commit"))
+        trial.run_wave(Kill("driver", "applying"), Kill("driver", "restoring"))
+        trial.verify()
+        kills = {Kill(victim, step) for victim in ("driver", "worker") for step in STEPS}
+        assert trial.counts.kills.keys() == kills
+
+
+def test_executors_are_killed_in_every_step_while_spark_speculates(tmp_path: Path) -> None:
+    """Executors have a state folder each. At last a worker hangs, and Spark runs its task twice."""
+    speculation = (
+        "spark.speculation=true", "spark.speculation.interval=100ms",
+        "spark.speculation.quantile=0.5", "spark.speculation.multiplier=1.1",
+        "spark.speculation.efficiency.enabled=false",
+    )
+    with Trial(tmp_path, seed=2, master=CLUSTER, settings=speculation) as trial:
+        trial.run_wave(*(Kill("executor", step) for step in STEPS[:3]))
+        trial.run_wave(*(Kill("executor", step) for step in STEPS[3:]))
+        pieces = trial.new_wave()
+        trial.reach("computing", pieces)
+        # The worker stays where it is: only a second attempt of its task can end the batch.
+        trial.drain()
+        trial.start().go_on()
+        trial.run_wave()
+        trial.verify()
+        assert trial.counts.kills.total() == len(STEPS)
+        states = {path.parent for path in tmp_path.glob("spark-home/work/*/*/state")}
+        assert len(states) > 2, "executors share a state folder"

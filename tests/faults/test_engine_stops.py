@@ -1,0 +1,100 @@
+"""What is not dead but late, and what is lost without anybody dying."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from faults.engine_app import APPLICATION_ID, is_drained
+from faults.engine_kills import LOCAL, Trial
+from faults.engine_processes import Instance, StepFiles, wait_until
+from penstock.engine.steps import Step
+from penstock.log import Log
+from penstock.log.base import TopicPartition
+
+Pieces = Iterator[Callable[[], None]]
+#: How many a stage has in the test of lost shuffle files.
+LANES = 2
+
+pytestmark = [pytest.mark.slow, pytest.mark.spark]
+
+
+def everything(log: Log) -> tuple[object, object]:
+    """The ends of all topics, and what the application has committed."""
+    partitions = [
+        TopicPartition(topic.name, number)
+        for topic in log.topics() for number in range(topic.partitions)
+    ]
+    return log.offsets(partitions), log.committed(APPLICATION_ID)
+
+
+@pytest.mark.parametrize(("master", "step"), [(LOCAL, "before-commit"), ("inline", "in-commit")])
+def test_a_driver_that_was_stopped_past_its_lease_publishes_nothing(
+    tmp_path: Path, master: str, step: Step
+) -> None:
+    with Trial(tmp_path, seed=4, master=master) as trial:
+        pieces = trial.new_wave()
+        trial.reach(step, pieces)
+        first = trial.start()
+        second = trial.another(
+            "second", StepFiles(tmp_path / "steps-of-second"), state="state-of-second",
+            master="inline",
+        )
+        try:
+            _take_turns(trial, first, second)
+        finally:
+            second.end()
+        # The first one has stood by, and takes over.
+        trial.run_wave()
+        trial.verify()
+
+
+def _take_turns(trial: Trial, first: Instance, second: Instance) -> None:
+    wait_until("the second instance had taken over", lambda: is_drained(trial.log))
+    before = everything(trial.log)
+    assert [process.pid for process in first.stopped()] == [first.pid]
+    first.go_on()
+    wait_until("the first one had noticed", lambda: "This instance stands by" in first.told())
+    assert everything(trial.log) == before, "an instance has published without the lease"
+    trial.run_wave()
+    assert second.is_alive
+    assert first.is_alive
+
+
+def test_lost_shuffle_files_are_made_again_for_all_that_read_them(tmp_path: Path) -> None:
+    """With one core the lanes of a stage run one after the other. The files go after a lane has read
+    them and before the next one has: Spark makes them again, in another attempt than the one that
+    the first lane knows. What is committed must be of one attempt."""
+    settings = [f"penstock.parallelism={LANES}", "spark.log.level=WARN"]
+    with Trial(tmp_path, seed=6, master="local[1]", settings=settings) as trial:
+        for _ in range(8):
+            lost = _lose_shuffle(trial, trial.new_wave(), tmp_path / "spark")
+            assert lost
+            trial.run_wave()
+            if "FetchFailed" in trial.start().output.read_text():
+                break
+        assert "FetchFailed" in trial.start().output.read_text(), "nobody has missed the files"
+        trial.verify()
+
+
+def _lose_shuffle(trial: Trial, pieces: Pieces, directory: Path) -> int:
+    """Stop every task that brings its replica up to date, which it does when it has read all that
+    was sent to it; remove the files as soon as one of them is behind a shuffle."""
+    known = {path.name for path in directory.rglob("shuffle_*")}
+    while True:
+        trial.reach("applying", pieces)
+        files = [path for path in directory.rglob("shuffle_*") if path.name not in known]
+        newest = max(map(_shuffle_of, files), default=-1)
+        of_newest = [path for path in files if _shuffle_of(path) == newest]
+        is_written = sum(path.suffix == ".index" for path in of_newest) == LANES
+        for path in of_newest if is_written else ():
+            path.unlink()
+        trial.start().go_on()
+        if is_written:
+            return len(of_newest)
+
+
+def _shuffle_of(path: Path) -> int:
+    return int(path.name.split("_")[1])

@@ -1,0 +1,160 @@
+"""Where a batch may end and must not: ranges that are taken whole, records that are passed over."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from penstock import (
+    Processor,
+    Record,
+    Serdes,
+    StreamsBuilder,
+    StreamsConfig,
+    Suppressed,
+    Topology,
+)
+from penstock.record import TaskId
+from penstock.task.blueprint import Blueprint
+from penstock.task.queue import RecordRange
+from penstock.task.result import Output, TaskResult
+from penstock.task.runtime import Environment
+from penstock.task.task import Task
+
+
+def task_of(topology: Topology, *, skip: bool = False, **environment: Any) -> Task:
+    config = StreamsConfig(
+        application_id="app", default_key_serde=Serdes.string(),
+        default_value_serde=Serdes.string(), statestore_cache_max_bytes=0,
+        deserialization_exception_handler="continue" if skip else "fail",
+        errors_dead_letter_queue_topic_name="dead" if skip else None,
+    )
+    blueprint = Blueprint.of(topology, config)
+    task = Task(blueprint, TaskId(0, 0), Environment(**environment))
+    task.start()
+    for source in blueprint.sources:
+        for topic in source.topics:
+            task.subscribe(source.name, topic, 0)
+    return task
+
+
+def merged(*topics: str, value: Any = None) -> Topology:
+    builder = StreamsBuilder()
+    first, *others = [builder.stream(topic, value=value) for topic in topics]
+    for other in others:
+        first = first.merge(other)
+    first.to("out", value=value)
+    return builder.build()
+
+
+def numbers(*topics: str) -> Topology:
+    return merged(*topics, value=Serdes.json())
+
+
+def records(
+    *rows: tuple[str, int], cut: bool = False, whole: bool = False, keys: int = 1
+) -> RecordRange:
+    return RecordRange(
+        range(len(rows)), [time for _, time in rows],
+        [b"k%d" % (n % keys) for n in range(len(rows))],
+        [value.encode() for value, _ in rows], cut=cut, whole=whole,
+    )
+
+
+def values(result: TaskResult, topic: str = "out") -> list[str]:
+    outputs = map(Output._make, result.outputs)
+    return [(each.value or b"").decode() for each in outputs if each.topic == topic]
+
+
+BAD = "not a number"
+
+
+def test_a_range_that_is_to_be_taken_whole_is_when_another_one_runs_empty() -> None:
+    result = task_of(merged("a", "b")).run({
+        ("a", 0): records(("a1", 1), cut=True),
+        ("b", 0): records(("b2", 2), ("b3", 3), whole=True),
+    })
+    assert values(result) == ["a1", "b2", "b3"]
+    assert result.offsets == {("a", 0): 1, ("b", 0): 2}
+
+
+def test_a_range_that_is_to_be_taken_whole_is_even_if_another_one_has_no_record_at_all() -> None:
+    result = task_of(merged("a", "b", "c")).run({
+        ("a", 0): records(cut=True), ("b", 0): records(("b1", 1)),
+        ("c", 0): records(("c2", 2), whole=True),
+    })
+    assert values(result) == ["c2"]
+    assert result.offsets == {("c", 0): 1}
+
+
+def test_a_range_that_is_to_be_taken_whole_is_although_the_result_is_large_enough() -> None:
+    rows = [("x" * 100, time) for time in range(3000)]
+    task = task_of(merged("a", "b"), max_result_bytes=1)
+    result = task.run({("a", 0): records(*rows), ("b", 0): records(*rows, whole=True)})
+    assert result.offsets[("b", 0)] == 3000
+    assert result.offsets[("a", 0)] < 3000
+    assert len(values(result)) == sum(result.offsets.values())
+
+
+def test_one_queue_alone_is_taken_whole_although_the_result_is_large_enough() -> None:
+    rows = [("x" * 100, time) for time in range(3000)]
+    result = task_of(merged("a"), max_result_bytes=1).run({("a", 0): records(*rows, whole=True)})
+    assert len(values(result)) == 3000
+    assert result.offsets == {("a", 0): 3000}
+
+
+def test_what_is_taken_whole_goes_by_time_among_itself() -> None:
+    result = task_of(merged("a", "b", "c")).run({
+        ("a", 0): records(cut=True), ("b", 0): records(("b1", 1), ("b4", 4), whole=True),
+        ("c", 0): records(("c2", 2), ("c3", 3), whole=True),
+    })
+    assert values(result) == ["b1", "c2", "c3", "b4"]
+
+
+def test_a_record_that_was_passed_over_is_not_read_again() -> None:
+    """Its dead letter is in this result: if the next batch read it again there would be two."""
+    result = task_of(numbers("a", "b"), skip=True).run({
+        ("a", 0): records(("1", 1), (BAD, 2), ("9", 9)),
+        ("b", 0): records(("2", 2), cut=True),
+    })
+    assert values(result) == ["1", "2"]
+    assert values(result, "dead") == [BAD]
+    assert result.offsets == {("a", 0): 2, ("b", 0): 1}
+
+
+def test_records_passed_over_before_anything_is_taken_are_not_read_again() -> None:
+    result = task_of(numbers("a", "b"), skip=True).run({
+        ("a", 0): records((BAD, 1), (BAD, 2), ("9", 9)), ("b", 0): records(("3", 3), cut=True),
+    })
+    assert values(result) == ["3"]
+    assert result.counters["dropped-records-total"] == 2
+    assert result.offsets == {("a", 0): 2, ("b", 0): 1}
+
+
+def test_a_range_of_nothing_but_unreadable_records_is_done_with() -> None:
+    result = task_of(numbers("a", "b"), skip=True).run({
+        ("a", 0): records((BAD, 1), (BAD, 2)), ("b", 0): records(cut=True),
+    })
+    assert result.counters["dropped-records-total"] == 2
+    assert result.offsets == {("a", 0): 2}
+
+
+def test_what_leaves_a_buffer_does_not_change_where_the_next_record_came_from() -> None:
+    """Records of one partition are taken in one go: what is emitted in between is another's."""
+    builder = StreamsBuilder()
+    (builder.table("a", store="a").suppress(
+        Suppressed.until_time_limit(timedelta(milliseconds=2))
+    ).to_stream().process(Offsets).to("out"))
+    result = task_of(builder.build()).run({
+        ("a", 0): records(*((f"v{time}", time) for time in range(10)), keys=10)
+    })
+    assert values(result) == [str(offset) for offset in range(8)]
+
+
+class Offsets(Processor[str, str]):
+    """Says where records came from."""
+
+    def process(self, record: Record[str, str]) -> None:
+        metadata = self.context.record_metadata
+        assert metadata is not None
+        self.context.forward(record.with_value(str(metadata.offset)))
