@@ -1,4 +1,4 @@
-"""The engine on Spark and on the embedded log: W1-W5 of `runtime.py`, small batches, latency, restore.
+"""The engine on Spark and on the embedded log: W1-W5, small batches, latency, restore.
 
     throughput  records/s over all orders, and as a ratio to the task alone on one core
     small       a batch of 100 records in 4 tasks, as a ratio to an empty Spark job with 4 Python
@@ -235,8 +235,7 @@ def latency(site: Site, seconds: int = 20, rate: int = 1_000) -> dict[str, Any]:
         watching.join()
     reader.close()
     waits = sorted((seen[name] - sent[name]) * 1000 for name in sent if name in seen)
-    warm = waits if len(waits) < 1000 else waits
-    p50, p99 = warm[len(warm) // 2], warm[len(warm) * 99 // 100]
+    p50, p99 = waits[len(waits) // 2], waits[len(waits) * 99 // 100]
     print(f"latency at {rate} records/s: p50 {p50:.0f} ms, p99 {p99:.0f} ms "
           f"({len(waits):,} of {total:,} seen)", flush=True)
     return {"p50_ms": round(p50, 1), "p99_ms": round(p99, 1), "seen": len(waits), "sent": total}

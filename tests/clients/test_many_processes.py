@@ -74,5 +74,5 @@ def test_copiers_that_are_killed_copy_everything_exactly_once(
 
 
 def has_copied(log: Log, count: int) -> bool:
-    offsets = log.offsets([TopicPartition("out", n) for n in range(2)])
-    return sum(there.end for there in offsets.values()) >= count
+    # Records are counted: on Kafka, transactions leave offsets without one.
+    return len(values(log, "out")) >= count

@@ -174,18 +174,7 @@ class EngineDriver:
     # ---- what came of them ----
 
     def produced_topic_names(self) -> list[str]:
-        sources = self._shape.source_topics.keys() - self._written()
-        return [
-            topic.name for topic in self._log.topics()
-            if topic.name not in sources and topic.name not in self._shape.global_topics
-        ]
-
-    def _written(self) -> set[str]:
-        """Topics that the application reads and writes."""
-        return {
-            node.topic for node in self._topology.nodes
-            if isinstance(node, SinkNode) and isinstance(node.topic, str)
-        }
+        return [topic.name for topic in self._log.topics()]
 
     def read_raw(self, topic: str) -> list[Raw]:
         found = []
@@ -209,9 +198,11 @@ class EngineDriver:
         planner = Planner(
             self._log, self._shape, self._config, self._topology, now_ms=self.now
         )
-        plan = planner.next_plan(self.now, self._engine._lease.epoch)
-        if plan is None:
-            return {}
+        epoch = self._engine._lease.epoch
+        # An application that has global tables only has no tasks to plan for.
+        plan = planner.next_plan(self.now, epoch) or BatchPlan(
+            1, epoch, self.now, {}, planner._global_positions()
+        )
         bundle = Bundle(self._topology, self._config, self._shape, self._log.address, 1)
         tables = GlobalTables(self._log, bundle)
         self._open.callback(tables.close)

@@ -1,21 +1,24 @@
 """What the engine's answer to a case is compared with.
 
 The answers come from Kafka's test driver. It has one task for everything, hence one stream time for
-all sub-topologies, and it commits after every record. The engine, like Kafka on a cluster, has a
-task for each sub-topology and partition, and commits once a batch. Where a case has several
-sub-topologies and that shows, penstock's own driver says what is right, with a task for each of
-them; it gives Kafka's answers where Kafka's driver can be asked.
+all sub-topologies; it commits after every record, and its processors and caches live as long as the
+driver. The engine, like Kafka on a cluster, has a task for each sub-topology and partition; it
+commits once a batch, and processors and caches live as long as a batch. Where that shows in a case,
+penstock's own driver says what is right: it gives Kafka's answers where Kafka's can
+be asked, and can be told to do what the engine does.
 """
 
 from __future__ import annotations
 
 import json
+import random
 from typing import Any
 
-from conformance.cases import Case
-from conformance.compare import EVERYTHING, first_difference
+from conformance.cases import KEPT, Case, read_cases
+from conformance.compare import EVERYTHING, first_difference, java_names
 from conformance.runner import Answer, Run
 from penstock import Topology
+from penstock.log.errors import InvalidTopic
 from penstock.testing import TopologyTestDriver
 
 #: Peeking and printing into lists happens in another process; a repartition topic is in the
@@ -23,15 +26,50 @@ from penstock.testing import TopologyTestDriver
 PARTS = tuple(part for part in EVERYTHING if part not in {"observed", "internal_topics"})
 
 _MOST_HOPS = 8
+_TIES = ("corner-ties-", "corner-fan-ties")
+
+#: Single cases that say nothing about the engine, and why.
+_KNOWN = {
+    "random-public-plain-0739":
+        "A join of a table with itself, by a foreign key: its answers come with the next batch, "
+        "when the table has changed again, so one that is out of date by then is not sent on. "
+        "An aggregate keeps an empty text for each of those that were.",
+    "options-stream-stream-join-1-406":
+        "Two topics that were waited for have records of the same time; see _TIES.",
+    "options-tables-1-297":
+        "The store is restored from its source topic, whose records have headers. Kafka's driver "
+        "never restores, and shows its cache.",
+}
+
+
+#: Themes that every run of the tests has on the engine and on Spark.
+_THEMES = ("join-foreign-key", "suppress", "caching", "join-global", "processors")
+_RANDOM = 100
+
+
+def chosen() -> list[Case]:
+    """Those themes, and random cases with several sub-topologies; the same ones every time."""
+    themes = [case for theme in _THEMES for case in read_cases(KEPT / f"{theme}.jsonl.gz")]
+    spread = [
+        case for case in read_cases(KEPT / "random-plain.jsonl.gz")
+        if has_hops(case) and exemption(case) is None
+    ]
+    return [case for case in themes if exemption(case) is None] + random.Random(5).sample(
+        spread, _RANDOM
+    )
 
 
 def exemption(case: Case) -> str | None:
     """Why a case says nothing about the engine, None if it does."""
     config = case.get("config", {})
+    if case["name"].startswith(_TIES):
+        return "Several topics have records of the same time: the log does not say which is first."
+    if case["name"] in _KNOWN:
+        return _KNOWN[case["name"]]
     if any(event.get("ts", 0) < 0 for event in case.get("input", ())):
         return "A log, as Kafka, takes no record with a negative timestamp."
-    if _has(case, "limit"):
-        return "A processor lives for one batch: it cannot count in a field of its own."
+    if int(config.get("max.task.idle.ms", 0)) > 0 and _has_several_tasks(case):
+        return "A task waits for the topics that it reads, not for those of other tasks."
     if int(config.get("statestore.cache.max.bytes", 0)) and has_hops(case):
         return "A cache is emptied once a batch, not after every hop of a record."
     return None
@@ -68,17 +106,19 @@ def difference(case: Case, answer: Answer) -> str | None:
     """The first thing that is wrong in the engine's answer, None if nothing is."""
     parts = parts_of(case)
     found = first_difference(case, answer, parts)
-    if found is None or answer.exception is not None or not _has_several_tasks(case):
-        return found
-    for reference in (ByTask, ByBatch):
+    if found is None or _is_refused_or_later(case, answer):
+        return None
+    for commits in (0, _MOST_HOPS):
         other = Answer({"output": {}, "internal_topics": {}})
         try:
-            reference(case, other).run()
-        except Exception:  # then it is no reference
-            continue
-        if first_difference(_answered(case, other), answer, parts) is None:
+            ByBatch(case, other, commits).run()
+        except Exception as error:
+            other.exception = error
+        if _same_end(other, answer) and first_difference(
+            _answered(case, other), answer, parts
+        ) is None:
             return None
-    if _has(case, "fk") and first_difference(
+    if answer.exception is None and _has(case, "fk") and first_difference(
         _ends(case), _ends_of(answer), ("output", "stores", "queries")
     ) is None:
         # Between the two sides of a join by foreign keys lies a batch: what comes out meanwhile
@@ -87,36 +127,59 @@ def difference(case: Case, answer: Answer) -> str | None:
     return found
 
 
-class ByTask(Run):
-    """A task for each sub-topology; a commit after every record, as in Kafka's driver."""
+def _is_refused_or_later(case: Case, answer: Answer) -> bool:
+    """Whether the failure is the right one for a log, though not for Kafka's driver."""
+    expected = case["expect"].get("error")
+    if isinstance(answer.exception, InvalidTopic):
+        # Kafka's driver has no topics that could refuse their names.
+        return True
+    # A record of a global table is read when the next batch needs the table, not at once.
+    return (
+        expected is not None and answer.exception is not None and _has_global_tables(case)
+        and expected["type"] in java_names(answer.exception)
+    )
 
-    def _driver(self, topology: Topology, config: Any) -> Any:
-        return TopologyTestDriver(
-            topology, config, self.case.get("wall", 0), partitions=1, show_printed=False
-        )
+
+def _same_end(one: Answer, other: Answer) -> bool:
+    return type(one.exception) is type(other.exception) and (
+        one.exception is None or one.at == other.at
+    )
 
 
 class ByBatch(Run):
-    """A task for each sub-topology; a commit when all tasks have taken what there was."""
+    """What the engine does, by penstock's driver: a task for each sub-topology, a batch an event.
+
+    With `commits` of 0 there is one after every record, otherwise so many after each event: each
+    lets records make one hop.
+    """
+
+    def __init__(self, case: Case, answer: Answer, commits: int) -> None:
+        super().__init__(case, answer)
+        self._commits = commits
 
     def _driver(self, topology: Topology, config: Any) -> Any:
         return TopologyTestDriver(
-            topology, config, self.case.get("wall", 0), partitions=1, auto_commit=False,
-            show_printed=False,
+            topology, config, self.case.get("wall", 0), partitions=1,
+            auto_commit=not self._commits, show_printed=False,
         )
 
     def _event(self, driver: TopologyTestDriver, event: dict[str, Any]) -> None:
         super()._event(driver, event)
-        for _ in range(_MOST_HOPS):
+        for _ in range(self._commits):
             driver.commit()
+        driver.new_batch()
 
 
 def _answered(case: Case, answer: Answer) -> Case:
     """The case with another answer to what several tasks may answer in their own way."""
     theirs = ("output", "stores", "queries", "dropped", "printed", "internal_stores")
-    return {**case, "expect": {
-        **case["expect"], **{part: answer.found.get(part) for part in theirs}
-    }}
+    expect = {**case["expect"], **{part: answer.found.get(part) for part in theirs}}
+    if answer.exception is not None:
+        kind = next(iter(java_names(answer.exception)))
+        expect["error"] = {"type": kind, "at": answer.at}
+    else:
+        expect.pop("error", None)
+    return {**case, "expect": expect}
 
 
 def _ends(case: Case) -> Case:

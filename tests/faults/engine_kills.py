@@ -59,9 +59,11 @@ from penstock.engine.steps import Step
 from penstock.log import open_log
 
 LOCAL, CLUSTER = "local[2]", "local-cluster[2,1,1024]"
-#: From where the tasks run: the trial's directory, under local-cluster one for each executor.
-STATE = "state"
+#: In the trial's directory; or where the executor of a worker runs, so that each has its own.
+STATE, STATE_OF_EXECUTOR = "state", "/proc/self/cwd/state"
 KILLS_OF_A_TRIAL = 35
+#: Spark asks a dead executor three times for its shuffle files, five seconds apart.
+LITTLE_PATIENCE = ("spark.shuffle.io.maxRetries=1", "spark.shuffle.io.retryWait=100ms")
 
 
 class Kill(NamedTuple):
@@ -100,7 +102,7 @@ class Trial:
     ) -> None:
         self.directory = directory
         self.master = master
-        self.settings = settings
+        self.settings = (*LITTLE_PATIENCE, *settings)
         self.rng = random.Random(seed)
         self.files = StepFiles(directory / "steps")
         self.counts = Counts()
@@ -122,9 +124,10 @@ class Trial:
         return self.instance
 
     def another(
-        self, name: str, files: StepFiles, *, state: str = STATE, master: str | None = None
+        self, name: str, files: StepFiles, *, state: str | None = None, master: str | None = None
     ) -> Instance:
         """One more driver of the application."""
+        state = state or (STATE_OF_EXECUTOR if self.master == CLUSTER else STATE)
         arguments = [
             "--log", str(self.directory / "log.db"), "--state", state,
             "--master", master or self.master, *(f"--conf={each}" for each in self.settings),
@@ -205,7 +208,9 @@ class Trial:
         def meanwhile() -> None:
             nonlocal due
             self._alive()
-            if time.monotonic() >= due:
+            # On a slow machine the input must not run away from the application.
+            wanted = len(self.waves[-1]) < 2 * PIECES or is_drained(self.log)
+            if wanted and time.monotonic() >= due:
                 next(pieces)()
                 due = time.monotonic() + self.rng.uniform(0.01, 0.3)
 

@@ -64,9 +64,9 @@ def _take_turns(trial: Trial, first: Instance, second: Instance) -> None:
 
 
 def test_lost_shuffle_files_are_made_again_for_all_that_read_them(tmp_path: Path) -> None:
-    """With one core the lanes of a stage run one after the other. The files go after a lane has read
-    them and before the next one has: Spark makes them again, in another attempt than the one that
-    the first lane knows. What is committed must be of one attempt."""
+    """With one core the lanes of a stage run one after the other. The files go after a lane has
+    read them and before the next one has: Spark makes them again, in another attempt than the one
+    that the first lane knows. What is committed must be of one attempt."""
     settings = [f"penstock.parallelism={LANES}", "spark.log.level=WARN"]
     with Trial(tmp_path, seed=6, master="local[1]", settings=settings) as trial:
         for _ in range(8):

@@ -205,7 +205,7 @@ def _refuse_large(
     topic: str, limit: int, key: bytes | None, value: bytes | None, headers: Headers
 ) -> None:
     size = len(key or b"") + len(value or b"")
-    size += sum(len(name) + len(content or b"") for name, content in headers)
+    size += sum(len(name.encode()) + len(content or b"") for name, content in headers)
     if size > limit:
         raise NotSentException(
             f"A record for topic {topic} has {size} bytes; the topic takes at most {limit} "

@@ -3,9 +3,11 @@ SparkContext that penstock makes for itself, shared by all applications of the p
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import re
+import shutil
 import signal
 import sys
 import tempfile
@@ -271,7 +273,9 @@ def _environment(master: str | None) -> Mapping[str, str]:
     if _LOCAL_CLUSTER.fullmatch(master):
         # Its executors are started as on a cluster: from an installation, into a folder.
         found["SPARK_HOME"] = os.environ.get("SPARK_HOME") or pyspark_folder()
-        found["SPARK_WORKER_DIR"] = tempfile.mkdtemp(prefix="penstock-spark-")
+        folder = tempfile.mkdtemp(prefix="penstock-spark-")
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        found["SPARK_WORKER_DIR"] = folder
     return found
 
 

@@ -1,0 +1,89 @@
+"""What Spark says becomes one error of ours, or another run."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from engine.spark.test_job import mapped
+from penstock import ConfigException, StreamsException
+from penstock.engine.spark import errors
+from penstock.engine.spark.errors import Reruns, reason_of
+
+ABORTED = (
+    "Job aborted due to stage failure: Task 0 in stage 3.0 failed 4 times, most recent failure: "
+    "Lost task 0.3 in stage 3.0 (TID 9) (localhost executor driver): "
+)
+CRASHED = ABORTED + (
+    "org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)\n\tat org.x.Y"
+)
+TRACE = ABORTED + (
+    "org.apache.spark.api.python.PythonException: Traceback (most recent call last):\n"
+    '  File "a.py", line 1, in f\n{}\n\n\tat org.apache.X(Y.scala:1)\n'
+)
+
+
+class FromSpark(Exception):
+    """Begins as Spark's own errors do."""
+
+
+@pytest.fixture
+def reruns(monkeypatch: pytest.MonkeyPatch) -> Reruns:
+    monkeypatch.setattr(errors, "FIRST_PAUSE_S", 0.0)
+    return Reruns("app", 7, threading.Event(), "/usr/bin/python3")
+
+
+def test_lost_workers_are_run_again_a_few_times(reruns: Reruns) -> None:
+    for _ in range(errors.MOST_RERUNS):
+        reruns.after(FromSpark(CRASHED))
+    with pytest.raises(StreamsException, match=r"Batch 7 of 'app' was run 4 times.*crashed"):
+        reruns.after(FromSpark(CRASHED))
+
+
+def test_a_reason_is_one_line_without_spark_around_it() -> None:
+    assert reason_of(CRASHED) == "SparkException: Python worker exited unexpectedly (crashed)."
+
+
+@pytest.mark.parametrize(("text", "kind", "told"), [
+    (TRACE.format("ModuleNotFoundError: No module named 'scoring'"), ConfigException,
+     r"cannot import the module 'scoring'.*--py-files"),
+    (TRACE.format("ModuleNotFoundError: No module named 'penstock'"), ConfigException,
+     r"workers do not have penstock.*Install penstock"),
+    (TRACE.format("pyspark.errors.E: [PYTHON_VERSION_MISMATCH] Python in worker has different "
+                  "version: 3.9 than that in driver: 3.11, PySpark cannot run."),
+     ConfigException, r"another Python.*3\.9.*PYSPARK_PYTHON"),
+    (ABORTED + 'java.io.IOException: Cannot run program "python9": error=2', ConfigException,
+     r"no 'python9'.*PYSPARK_PYTHON"),
+    (TRACE.format("AssertionError: that cannot be"), StreamsException,
+     r"A worker failed: AssertionError: that cannot be"),
+    ("Job aborted: Cannot call methods on a stopped SparkContext.", StreamsException,
+     r"Spark was stopped"),
+])
+def test_what_is_wrong_is_told_at_once(
+    text: str, kind: type[Exception], told: str, reruns: Reruns
+) -> None:
+    with pytest.raises(kind, match=told):
+        reruns.after(FromSpark(text))
+
+
+def test_an_error_that_is_not_spark_s_is_raised_as_it_is(reruns: Reruns) -> None:
+    with pytest.raises(ZeroDivisionError):
+        reruns.after(ZeroDivisionError("ours"))
+
+
+@pytest.mark.spark
+def test_a_module_that_workers_do_not_have_is_named(started: Any) -> None:
+    module = ModuleType("a_module_of_the_driver")
+    exec("def shout(value):\n    return value.upper()", module.__dict__)
+    sys.modules["a_module_of_the_driver"] = module
+    try:
+        app = started(mapped(module.shout), {"in": 1, "out": 1})
+        app.send("in", ("k", "a", 1))
+        with pytest.raises(ConfigException, match="cannot import the module 'a_module_of_the_d"):
+            app.run()
+    finally:
+        del sys.modules["a_module_of_the_driver"]
