@@ -125,9 +125,10 @@ def by_batches(count: int) -> list[tuple[int, Size]]:
     marks = {count * n // 8 for n in range(1, 9)}
     found = []
     with tempfile.TemporaryDirectory(prefix="penstock-memory-") as folder:
+        local = Path(folder) / "spark"
+        local.mkdir()
+        os.environ["SPARK_LOCAL_DIRS"] = str(local)
         place = spark_place(runtime.config().with_(log="memory.db"), master="local[2]")
-        local = Path(place.context._jvm.org.apache.spark.SparkEnv.get().blockManager()
-                     .diskBlockManager().localDirsString()[0])
         site = engine.Site(Path(folder), place.context)
         topic = site.topic("orders")
         site.topic("revenue")
