@@ -155,7 +155,7 @@ class Streams:
                     f"{self.state.value}. Make a new Streams to start again.\n{self._life.story()}"
                 )
             assert self.config.log is not None
-            source = open_log(self.config.log)
+            source = open_log(self.config.log, **self.config.log_options())
             thread = StreamThread(
                 self.config, source, self._life, self._open_engine, self._hooks
             )

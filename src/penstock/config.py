@@ -38,6 +38,9 @@ ALL_OPTIMIZATIONS = frozenset(
     (REUSE_KTABLE_SOURCE_TOPICS, MERGE_REPARTITION_TOPICS, SINGLE_STORE_SELF_JOIN)
 )
 
+#: The beginnings of settings that every client of a broker needs alike.
+_CONNECTION = ("security.", "sasl.", "ssl.", "socket.", "enable.ssl.", "broker.address.")
+
 _LEGAL_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
@@ -199,6 +202,14 @@ class StreamsConfig:
             name.removeprefix(prefix): value
             for name, value in self.app_configs().items()
             if name.startswith(prefix)
+        }
+
+    def log_options(self) -> dict[str, Any]:
+        """What `open_log` is told beside the address: how to reach and to convince the brokers."""
+        if self.log is None or not self.log.startswith("kafka://"):
+            return {}
+        return {
+            name: value for name, value in self.extra.items() if name.startswith(_CONNECTION)
         }
 
     def make_processor_wrapper(self) -> Any:

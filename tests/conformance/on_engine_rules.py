@@ -44,6 +44,7 @@ _KNOWN = {
 
 #: Themes that every run of the tests has on the engine and on Spark.
 _THEMES = ("join-foreign-key", "suppress", "caching", "join-global", "processors")
+_ALSO = ("order-through-two-repartitions", "sink-topic-is-also-source")
 _RANDOM = 100
 
 
@@ -53,6 +54,10 @@ def chosen() -> list[Case]:
     spread = [
         case for case in read_cases(KEPT / "random-plain.jsonl.gz")
         if has_hops(case) and exemption(case) is None
+    ]
+    themes += [
+        case for theme in ("topology", "stateless")
+        for case in read_cases(KEPT / f"{theme}.jsonl.gz") if case["name"] in _ALSO
     ]
     return [case for case in themes if exemption(case) is None] + random.Random(5).sample(
         spread, _RANDOM

@@ -88,3 +88,12 @@ def test_the_running_maximum_does_not_go_to_the_log() -> None:
     ((_, batch),) = grouped(some_rows(5, 1, seed=1), running_maximum=True).groups()
     assert without_running_maximum(batch).schema.names == ["timestamp", "key", "value"]
     assert without_running_maximum(without_running_maximum(batch)).num_rows == 5
+
+
+@pytest.mark.usefixtures("few")
+def test_topics_come_in_the_order_in_which_they_were_first_written() -> None:
+    rows = [(topic, number, b"k", b"v", 1, NO_HEADERS)
+            for topic, number in (("zz", 1), ("aa", 0), ("zz", 0), ("aa", 1))]
+    assert [label for label, _ in grouped(rows).groups()] == [
+        ("zz", 0), ("zz", 1), ("aa", 0), ("aa", 1),
+    ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from typing import Any
 
@@ -11,8 +12,9 @@ import pytest
 from engine.living import PATIENCE_S, HeldBack, Made, received, send, until, watch_of
 from penstock import State
 from penstock.engine.inline import start_inline
+from penstock.engine.lease import take_lease
 from penstock.log import Lease, Log
-from penstock.log.errors import Fenced
+from penstock.log.errors import Fenced, LogBusy
 
 
 def test_a_second_instance_says_for_whom_it_waits_and_takes_over(
@@ -120,3 +122,24 @@ def test_a_batch_that_fails_without_the_lease_is_no_failure(made: Made, log: Log
     stolen.thief.release()
     until(lambda: received(log) == [b"A"])
     assert asked == []
+
+
+class BusyAtFirst:
+    """A candidate whose log is held by another process, twice."""
+
+    holder = "another"
+
+    def __init__(self, lease: Lease) -> None:
+        self._answers: list[Any] = [LogBusy("held"), LogBusy("held"), None, lease]
+
+    def try_acquire(self) -> Lease | None:
+        answer = self._answers.pop(0)
+        if isinstance(answer, LogBusy):
+            raise answer
+        return answer
+
+
+def test_one_that_stands_by_outlasts_a_log_that_is_kept_busy(log: Log) -> None:
+    lease = log.take_lease("app")
+    ended = threading.Event()
+    assert take_lease(BusyAtFirst(lease), 30, ended=ended) is lease  # type: ignore[arg-type]

@@ -192,7 +192,8 @@ class Trial:
         pieces = self.new_wave()
         for kill in kills:
             self.reach(kill.step, pieces)
-            self._strike(kill)
+            while not self._strike(kill):
+                self.reach(kill.step, pieces)
             self.counts.kills[kill] += 1
         while len(self.waves[-1]) < PIECES:
             next(pieces)()
@@ -229,7 +230,8 @@ class Trial:
         self.end()
         shutil.rmtree(self.directory / STATE, ignore_errors=True)
 
-    def _strike(self, kill: Kill) -> None:
+    def _strike(self, kill: Kill) -> bool:
+        """Kill; False if there is no such process at the moment. What was stopped goes on."""
         instance = self.start()
         [stopped] = instance.stopped()
         in_driver = stopped.pid == instance.pid
@@ -239,12 +241,18 @@ class Trial:
             self._ended.append(instance)
             self.instance = None
         elif kill.victim == "worker":
-            send((self._any(instance.workers()) if in_driver else stopped).pid, signal.SIGKILL)
+            workers = instance.workers() if in_driver else [stopped]
+            if not workers:
+                # Spark starts them with a job, and the first one has not come yet.
+                instance.go_on()
+                return False
+            send(self._any(workers).pid, signal.SIGKILL)
         elif in_driver:
             send(self._any(instance.executors()).pid, signal.SIGKILL)
         else:
             send(instance.executor_of(stopped.pid).pid, signal.SIGKILL)
         instance.go_on()
+        return True
 
     def _any(self, those: list[Process]) -> Process:
         assert those, "nobody is there to be killed"

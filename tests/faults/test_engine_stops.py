@@ -11,8 +11,9 @@ from faults.engine_app import APPLICATION_ID, is_drained
 from faults.engine_kills import LOCAL, Trial
 from faults.engine_processes import Instance, StepFiles, wait_until
 from penstock.engine.steps import Step
-from penstock.log import Log
+from penstock.log import Log, open_log
 from penstock.log.base import TopicPartition
+from penstock.log.errors import LogBusy
 
 Pieces = Iterator[Callable[[], None]]
 #: How many a stage has in the test of lost shuffle files.
@@ -36,7 +37,7 @@ def test_a_driver_that_was_stopped_past_its_lease_publishes_nothing(
 ) -> None:
     with Trial(tmp_path, seed=4, master=master) as trial:
         pieces = trial.new_wave()
-        trial.reach(step, pieces)
+        _stop_without_the_lock(trial, step, pieces)
         first = trial.start()
         second = trial.another(
             "second", StepFiles(tmp_path / "steps-of-second"), state="state-of-second",
@@ -49,6 +50,19 @@ def test_a_driver_that_was_stopped_past_its_lease_publishes_nothing(
         # The first one has stood by, and takes over.
         trial.run_wave()
         trial.verify()
+
+
+def _stop_without_the_lock(trial: Trial, step: Step, pieces: Pieces) -> None:
+    """Let the driver stand in the step, but not with SQLite's lock in the hands of another thread
+    of it: then nobody could write until it goes on, and nobody would take over."""
+    while True:
+        trial.reach(step, pieces)
+        try:
+            with open_log(trial.log.address, busy_timeout_ms=500) as log:
+                log.commit_offsets("nobody", {TopicPartition("orders", 0): 0})
+            return
+        except LogBusy:
+            trial.start().go_on()
 
 
 def _take_turns(trial: Trial, first: Instance, second: Instance) -> None:

@@ -153,3 +153,10 @@ def test_the_properties_format_is_javas() -> None:
         "a": "1", "b": "2", "c": "3", "d e=f": "g\txé", "list": "one,two\\", "empty": "",
         "last": "# no comment ",
     }
+
+
+def test_what_every_client_of_a_broker_needs_is_handed_to_the_log() -> None:
+    extra = {"security.protocol": "SASL_SSL", "sasl.username": "me", "batch.size": "1"}
+    on_kafka = StreamsConfig(application_id="app", log="kafka://host:9092", extra=extra)
+    assert on_kafka.log_options() == {"security.protocol": "SASL_SSL", "sasl.username": "me"}
+    assert on_kafka.with_(log="file.db").log_options() == {}

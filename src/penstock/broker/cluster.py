@@ -184,7 +184,7 @@ class Cluster:
             Node(n + 1, port, controller)
             for n, (port, controller) in enumerate(zip(ports, free[count:], strict=True))
         )
-        return _State(state.cluster_id or _new_id(), nodes, (None,) * count)
+        return _State(state.cluster_id or new_cluster_id(), nodes, (None,) * count)
 
     # Processes
 
@@ -324,8 +324,12 @@ def tool(main: str, *arguments: str) -> list[str]:
     return _Java(jars.java(), jars.class_path(), options).command(main, *arguments)
 
 
-def _new_id() -> str:
-    return base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+def new_cluster_id() -> str:
+    """A Kafka id. One that begins with a dash would be taken for an option by Kafka's tools."""
+    while True:
+        made = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+        if not made.startswith("-"):
+            return made
 
 
 def _check_free(port: int) -> None:

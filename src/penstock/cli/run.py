@@ -242,7 +242,8 @@ def _check_topics(
             f"No log at '{config.log}'. Make one with its topics:\n"
             + _creation(_named(topology), config.log)
         )
-    with open_log(config.log, **({"create": create} if is_file else {})) as log:
+    options = {"create": create} if is_file else config.log_options()
+    with open_log(config.log, **options) as log:
         missing = _missing(topology, log)
         if not missing:
             return

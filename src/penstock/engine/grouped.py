@@ -146,7 +146,8 @@ class _Step:
             pa.array(values, pa.binary()),
         )
         self.has_headers = any(self._headers)
-        self.names = set(self._names)
+        # In the order in which they were first written.
+        self.names = tuple(dict.fromkeys(self._names))
         self.numbers = {0} if self._numbers is None else set(self._numbers)
 
     def places(self, codes: dict[str, int]) -> pa.Array:

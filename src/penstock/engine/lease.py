@@ -17,7 +17,7 @@ from collections.abc import Callable
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigException
 from penstock.log.base import Candidate, Lease, Log
-from penstock.log.errors import Fenced, LogError
+from penstock.log.errors import Fenced, LogBusy, LogError
 
 log = logging.getLogger(__name__)
 
@@ -133,8 +133,13 @@ def take_lease(
     pause = min(LONGEST_PAUSE_S, timeout_ms / 3000)
     waits_for: str | None = None
     while not ended.is_set():
-        on_try()
-        lease = candidate.try_acquire()
+        try:
+            on_try()
+            lease = candidate.try_acquire()
+        except LogBusy as busy:
+            # Whoever keeps the log busy may be the one that is waited for, standing still.
+            log.warning("The lease is waited for all the same: %s", busy)
+            lease = None
         if lease is not None:
             return lease
         holder = candidate.holder or "another instance"

@@ -44,7 +44,7 @@ class Worker:
     def __init__(self, bundle: Bundle, *, own_process: bool = True) -> None:
         """`own_process`: what is logged is the driver's to show, and old objects stay for good."""
         self.bundle = bundle
-        self.log: Log = open_log(bundle.log_address)
+        self.log: Log = open_log(bundle.log_address, **bundle.config.log_options())
         self.resources: dict[str, Any] = {}
         self.topics = TopicFacts(self.log, bundle.shape)
         self.replicas = Replicas(self.log, bundle)

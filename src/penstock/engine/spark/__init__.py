@@ -6,6 +6,7 @@
     packing.py   the application as bytes for the workers
     job.py       `SparkCompute`: a plan becomes a job, the job answers outcomes
     lane.py      what runs in Spark's Python workers
+    warmth.py    keeps those workers alive while nothing happens
     errors.py    what Spark raises, in our words
 """
 

@@ -13,7 +13,7 @@ import os
 import sys
 import threading
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import IO, Any
 
@@ -52,13 +52,40 @@ class Voice:
 
     def _read(self, stream: IO[bytes]) -> None:
         with stream:
-            for data in stream:
-                line = data.decode("utf-8", "replace").rstrip("\n")
-                self.last.append(line)
-                if self.aside:
-                    log.debug("%s", line)
+            for lines in _sayings(data.decode("utf-8", "replace").rstrip("\n") for data in stream):
+                self.last.extend(lines)
+                if self.aside or _is_farewell(lines):
+                    log.debug("%s", "\n".join(lines))
                 else:
-                    print(line, file=sys.stderr, flush=True)
+                    print("\n".join(lines), file=sys.stderr, flush=True)
+
+
+_TRACEBACK = "Traceback (most recent call last):"
+
+
+def _sayings(lines: Iterable[str]) -> Iterator[list[str]]:
+    """Lines one by one, but a traceback of Python as a whole."""
+    trace: list[str] = []
+    for line in lines:
+        if trace:
+            trace.append(line)
+            if line.startswith(" "):
+                continue
+            yield trace
+            trace = []
+        elif line == _TRACEBACK:
+            trace = [line]
+        else:
+            yield [line]
+    if trace:
+        yield trace
+
+
+def _is_farewell(lines: list[str]) -> bool:
+    """A worker of Spark that finds its connection closed, as happens at the end of each."""
+    return lines[-1].startswith("BrokenPipeError:") and all(
+        "/pyspark/daemon.py" in line for line in lines if line.startswith("  File ")
+    )
 
 
 def start_gateway(conf: SparkConf, environment: Mapping[str, str]) -> tuple[Any, Voice]:

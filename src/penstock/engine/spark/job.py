@@ -28,6 +28,7 @@ from penstock.engine.plan_wire import encode_plan
 from penstock.engine.spark.errors import Reruns, stopped
 from penstock.engine.spark.lane import PLAN, LaneFunction, LaneRunner, load_worker
 from penstock.engine.spark.session import SparkPlace, worker_environment
+from penstock.engine.spark.warmth import Warmth, nothing
 
 log = logging.getLogger(__name__)
 
@@ -61,6 +62,7 @@ class SparkCompute:
                 stage == len(bundle.lanes) - 1, load,
             ),
         )
+        self._warmth = Warmth(self._chain.run_nothing)
 
     def compute(self, plan: BatchPlan) -> list[bytes]:
         """Run all tasks of the plan; answers their outcomes.
@@ -78,6 +80,8 @@ class SparkCompute:
                     return self._chain.run(first)
                 except Exception as error:
                     reruns.after(error)
+                finally:
+                    self._warmth.job_done()
 
     def _first_stage(self, plan: BatchPlan) -> int:
         """The first stage that has anything to do: those before it send nothing."""
@@ -102,6 +106,7 @@ class SparkCompute:
         self._closed = True
         try:
             self.cancel()
+            self._warmth.close()
             if self._context._jsc is not None:
                 self._packed.destroy()
         except (Py4JError, OSError):
@@ -132,10 +137,12 @@ class _Chain:
         with python_of(place):
             self._first = [self._wrapped(context, function(n, True)) for n in range(len(lanes))]
             self._then = [self._wrapped(context, function(n, False)) for n in range(len(lanes))]
+            idle = self._wrapped(context, nothing)
         self._bases = {
             count: context.parallelize((), count)._jrdd.rdd()
-            for count in set(lanes)
+            for count in {1, *lanes}
         }
+        self._idle = self._python_rdd(self._bases[1], idle, False, False)
         self._partitioners = {
             # The number tells partitioners apart; those of equal size are the same.
             count: jvm.PythonPartitioner(count, count) for count in set(lanes)
@@ -143,7 +150,9 @@ class _Chain:
         #: First stage -> its lanes, and with more than one stage their pairs of lane and block.
         self._heads: dict[int, Any] = {}
 
-    def _wrapped(self, context: SparkContext, function: LaneFunction) -> Any:
+    def _wrapped(
+        self, context: SparkContext, function: Callable[[int, Iterator[bytes]], Iterator[bytes]]
+    ) -> Any:
         return _wrap_function(context, function, self._noop, self._noop)
 
     def run(self, first: int) -> list[bytes]:
@@ -158,6 +167,13 @@ class _Chain:
             rdd = self._python_rdd(
                 self._value_of_pair(shuffled).rdd(), self._then[stage], False, False
             )
+        return self._collected(rdd)
+
+    def run_nothing(self) -> None:
+        """One job of one task that does nothing."""
+        self._collected(self._idle)
+
+    def _collected(self, rdd: Any) -> list[bytes]:
         with _load_from_socket(self._serve(rdd), self._noop) as blocks:
             return list(blocks)
 

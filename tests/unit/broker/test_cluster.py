@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from penstock.broker import processes
+from penstock.broker.cluster import Cluster, new_cluster_id
+from penstock.broker.errors import BrokerError
+from penstock.broker.properties import BrokerOptions, Node, server_properties
+
+
+def settings(count: int, **options: object) -> dict[str, str]:
+    nodes = [Node(n + 1, 9092 + n, 19092 + n) for n in range(count)]
+    text = server_properties(
+        nodes[0], nodes, Path("data"), BrokerOptions(brokers=count, **options)  # type: ignore[arg-type]
+    )
+    return dict(line.split("=", 1) for line in text.splitlines())
+
+
+def test_no_cluster_id_looks_like_an_option() -> None:
+    for _ in range(1000):
+        assert re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_-]{21}", new_cluster_id())
+
+
+def test_a_broker_listens_on_loopback_only() -> None:
+    for count in (1, 3):
+        addresses = re.findall(r"//([^:,]+)", settings(count)["listeners"])
+        assert addresses == ["127.0.0.1"] * 2
+
+
+def test_three_brokers_keep_three_copies_and_two_must_agree() -> None:
+    three, one = settings(3), settings(1)
+    for name in ("default", "offsets.topic", "transaction.state.log"):
+        assert (three[f"{name}.replication.factor"], one[f"{name}.replication.factor"]) == (
+            "3", "1")
+    for name in ("min.insync.replicas", "transaction.state.log.min.isr"):
+        assert (three[name], one[name]) == ("2", "1")
+
+
+def test_what_the_user_sets_wins() -> None:
+    mine = settings(1, properties={"auto.create.topics.enable": "true"})
+    assert mine["auto.create.topics.enable"] == "true"
+
+
+def test_a_folder_that_never_had_a_broker_has_none(tmp_path: Path) -> None:
+    status = Cluster(tmp_path / "none").status()
+    assert (status.running, status.nodes, status.as_json()["log"]) == (False, (), None)
+    assert Cluster(tmp_path / "none").stop() == status
+    with pytest.raises(BrokerError, match=r"No node 2 in .* Nodes: none"):
+        Cluster(tmp_path).stop(node=2)
+
+
+def test_only_a_process_that_was_started_for_it_is_ended() -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()", "mine"], stdin=subprocess.PIPE) as one:
+        assert processes.is_running(one.pid, "mine")
+        assert not processes.is_running(one.pid, "other")
+        processes.end(one.pid, "other", 0.1)
+        assert processes.is_running(one.pid, "mine")
+        assert processes.end(one.pid, "mine", 30)
+        assert not processes.is_running(one.pid, "mine")
+        one.returncode = 0
+
+
+def test_a_process_ends_with_the_one_that_watches_it() -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()", "mine"], stdin=subprocess.PIPE) as one:
+        watcher = processes.end_with_me(one.pid, "mine")
+        assert processes.is_running(one.pid, "mine")
+        watcher.communicate()
+        assert not processes.is_running(one.pid, "mine")
+        assert not processes.is_running(os.getpid() + 1_000_000, "mine")
+        one.returncode = 0
