@@ -37,6 +37,7 @@ bench: install
 faults: install
 	$(BIN)/python tests/faults/log_kills.py --kills 200
 	PYTHONPATH=tests $(BIN)/python -m faults.engine_kills --kills 210 --report docs/faults.md
+	$(BIN)/python -m pytest -m soak
 
 # Every conformance case on the engine, one batch an event, with its tasks on Spark; takes an hour.
 conformance-spark: install

@@ -66,7 +66,7 @@ def compare(log: Log, given: list[list[list[Row]]], directory: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "master", ["inline", pytest.param("local[2]", marks=pytest.mark.spark)]
+    "master", ["inline", pytest.param("local[2]", marks=[pytest.mark.spark, pytest.mark.soak])]
 )
 def test_on_kafka_the_application_answers_as_on_the_embedded_log(
     log: Log, address: str, tmp_path: Path, master: str
@@ -88,6 +88,7 @@ def test_on_kafka_the_application_answers_as_on_the_embedded_log(
     compare(log, given, tmp_path)
 
 
+@pytest.mark.soak
 def test_a_driver_killed_in_every_step_loses_and_doubles_nothing_on_kafka(
     log: Log, address: str, tmp_path: Path
 ) -> None:

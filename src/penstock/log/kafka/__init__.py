@@ -13,7 +13,9 @@
     writing.py     appends
     transactions.py  transactions, and their commit
     readers.py     consumers that are kept, one partition each
+    asking.py      asking brokers for offsets
     reading.py     ranges, offsets, offsets for times
+    strangers.py   who asks and commits for a group without being in it
     offsets.py     what groups have committed, and who is in them
     places.py      a place in a group, kept by a thread of its own
     members.py     members of groups

@@ -2,11 +2,12 @@
 
 Clients of librdkafka have threads, so they do not survive a fork, and must not even be let go of
 in the child. After a fork the child's copy of a connection starts without clients; those of the
-parent are kept in `_LEFT_BEHIND` until the process ends.
+parent are kept in `_LEFT_BEHIND` until the process ends, and so are clients that hang.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
@@ -26,6 +27,7 @@ from penstock.log.kafka.settings import ClientSettings
 T = TypeVar("T")
 
 _PAUSE_S = 0.02
+_REQUEST_S = 3.0
 _LEFT_BEHIND: list[object] = []
 _LIVE: weakref.WeakSet[Connection] = weakref.WeakSet()
 
@@ -43,6 +45,9 @@ class Connection:
     def __init__(self, settings: ClientSettings) -> None:
         self.settings = settings
         self.timeout = settings.options.timeout_s
+        #: A question is asked again after this time: librdkafka may wait for a broker that is gone
+        #: while others would answer.
+        self.request_timeout = min(self.timeout, _REQUEST_S)
         #: Set by every commit of this handle, and by `wake`.
         self.changed = threading.Event()
         self._closed = False
@@ -105,7 +110,16 @@ class Connection:
             except LogBusy:
                 if time.monotonic() > deadline:
                     raise
-                time.sleep(_PAUSE_S)
+                self.look_around()
+
+    def look_around(self) -> None:
+        """After a refusal: wait a moment, and hear who leads and who controls by now.
+
+        A client that follows no topics would otherwise ask the wrong broker for minutes.
+        """
+        time.sleep(_PAUSE_S)
+        with contextlib.suppress(KafkaException):
+            self.admin.list_topics(timeout=self.request_timeout)
 
     def answer(self, future: Future[T], what: str, name: str = "") -> T:
         """What a request was answered, or the contract's error."""
@@ -113,8 +127,9 @@ class Connection:
             return future.result(self.timeout + 5)
         except KafkaException as raised:
             error = error_of(raised)
-            if error.code() in {KafkaError._TIMED_OUT, KafkaError._TRANSPORT}:
-                raise self.unavailable(what) from raised
+            if error.code() in {KafkaError._TRANSPORT, KafkaError._TIMED_OUT}:
+                # The broker that was asked is gone; another one may answer.
+                raise LogBusy(str(self.unavailable(what))) from raised
             raise translated(error, what, name) from raised
         except FutureTimeout as raised:
             raise self.unavailable(what) from raised
@@ -139,6 +154,11 @@ class Connection:
             close = getattr(one, "close", None)
             if close is not None:
                 close()
+
+
+def leave_behind(client: object) -> None:
+    """Never touch a client again, and never let go of it: that would wait for it for ever."""
+    _LEFT_BEHIND.append(client)
 
 
 def made(make: Callable[[], T]) -> T:

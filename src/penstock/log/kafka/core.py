@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import time
-
 from penstock.log.errors import LogUnavailable
 from penstock.log.kafka.blobs import Blobs
 from penstock.log.kafka.connection import Connection
 from penstock.log.kafka.producers import Producers
 from penstock.log.kafka.readers import Readers
+from penstock.log.kafka.strangers import Strangers
 from penstock.log.kafka.topic_book import TopicBook
-
-_PAUSE_S = 0.01
 
 
 class Core:
@@ -52,13 +49,7 @@ class Core:
         """Let this handle's own `wait_for_change` answer."""
         self._connection.changed.set()
 
-    def surely_there(self, topic: str, partition: int, deadline: float) -> None:
-        """After an answer that a partition is unknown: raise the error that says what there is.
-
-        If it is there, the broker that was asked has not heard of it yet; wait a moment.
-        """
-        self.topic_book.forget(topic)
-        self.topic_book.find_partition(topic, partition)
-        if time.monotonic() > deadline:
-            raise self.unavailable(f"'{topic}' [{partition}] has no leader")
-        time.sleep(_PAUSE_S)
+    @property
+    def strangers(self) -> Strangers:
+        """Who asks and commits for groups without being in them."""
+        return self._connection.part("strangers", lambda: Strangers(self._connection))

@@ -42,7 +42,7 @@ _BAD_RECORD = frozenset((
     KafkaError.INVALID_MSG,
 ))
 #: A leader or a coordinator is being moved, or has just come: the same request will do later.
-_BUSY = frozenset((
+BUSY = frozenset((
     KafkaError.CONCURRENT_TRANSACTIONS, KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.FENCED_LEADER_EPOCH,
     KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_CONTROLLER, KafkaError.NOT_COORDINATOR,
@@ -81,7 +81,7 @@ def translated(error: KafkaError, what: str, name: str = "") -> LogError:
         return GroupMissing(said)
     if code == KafkaError.NON_EMPTY_GROUP:
         return GroupNotEmpty(name, [])
-    if code in _BUSY:
+    if code in BUSY:
         return LogBusy(said)
     return LogUnavailable(said)
 

@@ -23,14 +23,18 @@ class KafkaLog(Topics, Appends, GroupOffsets, Members, Leases, Log):
         self.address = f"{SCHEME}{servers}"
         self._connection = Connection(ClientSettings(servers, options or KafkaOptions()))
         try:
-            future: Any = self._connection.admin.describe_cluster(
-                request_timeout=self._connection.timeout
+            described: Any = self._connection.ask(
+                self._asked_for_cluster, "The cluster was asked for its id"
             )
-            described = self._connection.answer(future, "The cluster was asked for its id")
         except BaseException:
             self._connection.close()
             raise
         self.id = str(described.cluster_id)
+
+    def _asked_for_cluster(self) -> Any:
+        return self._connection.admin.describe_cluster(
+            request_timeout=self._connection.request_timeout
+        )
 
     def wait_for_change(self, timeout: float) -> bool:
         """See `Log.wait_for_change`."""

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions
-from confluent_kafka import TopicPartition as KafkaPartition
+from confluent_kafka import ConsumerGroupState
 
 from penstock.log.base import (
     CommittedOffset,
@@ -18,12 +16,10 @@ from penstock.log.base import (
 )
 from penstock.log.errors import Fenced, GroupNotEmpty
 from penstock.log.kafka.core import Core
-from penstock.log.kafka.errors import GroupMissing, translated
+from penstock.log.kafka.errors import GroupMissing
 from penstock.log.kafka.members import checked_member
 from penstock.log.kafka.prepared import as_committed
 from penstock.log.kafka.topic_book import INTERNAL_PREFIX
-
-_PAUSE_S = 0.005
 
 
 class GroupOffsets(Core):
@@ -51,68 +47,30 @@ class GroupOffsets(Core):
     def _commit_as_stranger(
         self, group: str, offsets: Mapping[TopicPartition, CommittedOffset]
     ) -> None:
-        request = ConsumerGroupTopicPartitions(group, [
-            KafkaPartition(*where, offset, text) for where, (offset, text) in offsets.items()
-        ])
-        what = f"Offsets of group '{group}' were to be committed"
-
-        def ask() -> Any:
-            asked: Any = self._connection.admin.alter_consumer_group_offsets(
-                [request], request_timeout=self.timeout
-            )
-            return asked[group]
-
         try:
-            answer = self._connection.ask(ask, what, group)
+            self.strangers.of(group).commit(offsets)
         except Fenced as error:
             raise GroupNotEmpty(group, [one.member_id for one in self._members(group)]) from error
-        for partition in answer.topic_partitions:
-            if partition.error is not None:
-                raise Fenced(f"{what}: {partition.error.str()}.")
 
     def committed(
         self, group: str, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, CommittedOffset]:
         """See `Log.committed`."""
-        wanted = None
-        if partitions is not None:
-            wanted = [KafkaPartition(*where) for where in partitions]
-            if not wanted:
-                return {}
-
-        def ask() -> Any:
-            asked: Any = self._connection.admin.list_consumer_group_offsets(
-                [ConsumerGroupTopicPartitions(group, wanted)], require_stable=True,
-                request_timeout=self.timeout,
-            )
-            return asked[group]
-
-        what = f"Offsets of group '{group}' were asked for"
-        deadline = time.monotonic() + self.timeout
-        answer = self._connection.ask(ask, what, group)
-        # A transaction that is just ending may still have the last word.
-        while failed := next((one.error for one in answer.topic_partitions if one.error), None):
-            if time.monotonic() > deadline:
-                raise translated(failed, what, group)
-            time.sleep(_PAUSE_S)
-            answer = self._connection.ask(ask, what, group)
-        found = {
-            TopicPartition(one.topic, one.partition): CommittedOffset(
-                one.offset, one.metadata or ""
-            )
-            for one in sorted(answer.topic_partitions, key=lambda one: (one.topic, one.partition))
-            if one.offset >= 0 and not one.topic.startswith(INTERNAL_PREFIX)
-        }
-        if wanted is None and found:
-            # Offsets of a topic that was deleted are forgotten a while after it.
-            there = self.topic_book.look_up({where.topic for where in found})
-            found = {where: offset for where, offset in found.items() if where.topic in there}
-        return found
+        if partitions is None:
+            wanted = self.topic_book.partitions()
+        else:
+            wanted = [TopicPartition(*where) for where in partitions]
+        if not wanted:
+            return {}
+        found = self.strangers.of(group).committed(wanted)
+        return {where: found[where] for where in wanted if where in found}
 
     def groups(self) -> list[str]:
         """See `Log.groups`."""
         def ask() -> Any:
-            return self._connection.admin.list_consumer_groups(request_timeout=self.timeout)
+            return self._connection.admin.list_consumer_groups(
+                request_timeout=self._connection.request_timeout
+            )
 
         listed: Any = self._connection.ask(ask, "The groups were asked for")
         return sorted(
@@ -126,7 +84,7 @@ class GroupOffsets(Core):
     def _members(self, name: str) -> tuple[MemberDescription, ...]:
         def ask() -> Any:
             asked: Any = self._connection.admin.describe_consumer_groups(
-                [name], request_timeout=self.timeout
+                [name], request_timeout=self._connection.request_timeout
             )
             return asked[name]
 
@@ -150,7 +108,7 @@ class GroupOffsets(Core):
         """See `Log.delete_group`."""
         def ask() -> Any:
             asked: Any = self._connection.admin.delete_consumer_groups(
-                [name], request_timeout=self.timeout
+                [name], request_timeout=self._connection.request_timeout
             )
             return asked[name]
 

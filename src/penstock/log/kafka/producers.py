@@ -16,7 +16,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from penstock.log.errors import LogError
-from penstock.log.kafka.connection import Connection, made
+from penstock.log.kafka.connection import Connection, leave_behind, made
 from penstock.log.kafka.encoding import Rows
 from penstock.log.kafka.errors import UNKNOWN, error_of, translated
 
@@ -162,6 +162,12 @@ class TransactionalProducer:
             # Not closed: that would try to abort, and complain that it cannot.
             with contextlib.suppress(KafkaException):
                 producer.purge()
+
+    def abandon(self) -> None:
+        """Give up a producer in which a call hangs; a new one fences it."""
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            leave_behind(producer)
 
     def close(self) -> None:
         """Let go, for good."""

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterable
-from concurrent.futures import Future
 from typing import Any
 
-from confluent_kafka import IsolationLevel, KafkaError
-from confluent_kafka import TopicPartition as KafkaPartition
-from confluent_kafka.admin import OffsetSpec
+from confluent_kafka import KafkaError
 
 from penstock.log.base import (
     LogBatch,
@@ -18,7 +16,8 @@ from penstock.log.base import (
     Reading,
     TopicPartition,
 )
-from penstock.log.errors import LogBusy, OffsetOutOfRange, UnknownTopic
+from penstock.log.errors import OffsetOutOfRange, UnknownTopic
+from penstock.log.kafka.asking import EARLIEST, LATEST, Asker
 from penstock.log.kafka.core import Core
 from penstock.log.kafka.encoding import as_batch, message_size
 from penstock.log.kafka.errors import UNKNOWN, translated
@@ -29,8 +28,6 @@ _STEP_RECORDS = 4096
 _STEP_BYTES = 2 * 1024 * 1024
 #: A fetch that says nothing for so long makes the reader look whether the topic is still there.
 _SILENCE_S = 1.0
-_EARLIEST: Any = OffsetSpec._earliest
-_LATEST: Any = OffsetSpec._latest
 
 
 class RangeReading(Reading):
@@ -112,9 +109,16 @@ class Ranges(Core):
     """The part of the log that reads."""
 
     @property
+    def asker(self) -> Asker:
+        """Who asks brokers for offsets."""
+        return self._connection.part("asker", lambda: Asker(self._connection, self.topic_book))
+
+    @property
     def watch(self) -> Watch:
         """What this handle waits for."""
-        return self._connection.part("watch", lambda: Watch(self._connection, self.ends))
+        return self._connection.part(
+            "watch", lambda: Watch(self._connection, self.topic_book, self.ends)
+        )
 
     def read(
         self,
@@ -163,12 +167,9 @@ class Ranges(Core):
         """See `Log.offsets`. Kafka does not tell which tombstones it has removed."""
         wanted = [TopicPartition(*where) for where in partitions]
         self.watch.follow(wanted)
-        starts, ends = self._asked(wanted, _EARLIEST), self._asked(wanted, _LATEST)
-        answer = {}
-        for where in wanted:
-            start = self._told(starts, where, _EARLIEST).offset
-            answer[where] = PartitionOffsets(start, self._told(ends, where, _LATEST).offset)
-        return answer
+        starts = self.asker.offsets(wanted, EARLIEST)
+        ends = self.asker.offsets(wanted, LATEST)
+        return {where: PartitionOffsets(starts[where], ends[where]) for where in wanted}
 
     def bounds_of(self, topic: str, partition: int) -> tuple[int, int]:
         """Start and end of one partition."""
@@ -178,50 +179,27 @@ class Ranges(Core):
     def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Where partitions end; those that are not there are left out."""
         wanted = list(partitions)
-        asked = self._asked(wanted, _LATEST)
-        answer = {}
-        for where in wanted:
-            try:
-                answer[where] = self._told(asked, where, _LATEST).offset
-            except UnknownTopic:
-                continue
-        return answer
-
-    def _asked(
-        self, partitions: list[TopicPartition], spec: Any
-    ) -> dict[TopicPartition, Future[Any]]:
-        if not partitions:
-            return {}
-        for topic, partition in partitions:
-            if partition < 0:
-                self.topic_book.find_partition(topic, partition)
-        futures: Any = self._connection.admin.list_offsets(
-            {KafkaPartition(*where): spec for where in partitions},
-            isolation_level=IsolationLevel.READ_COMMITTED,
-            request_timeout=self._connection.timeout,
-        )
-        return {TopicPartition(at.topic, at.partition): future for at, future in futures.items()}
-
-    def _told(
-        self, asked: dict[TopicPartition, Future[Any]], where: TopicPartition, spec: Any
-    ) -> Any:
-        topic, partition = where
-        what = f"The offsets of '{topic}' [{partition}] were asked for"
-        deadline = time.monotonic() + self.timeout
-        while True:
-            try:
-                return self._connection.answer(asked[where], what, topic)
-            except (UnknownTopic, LogBusy):
-                self.surely_there(topic, partition, deadline)
-                asked = self._asked([where], spec)
+        try:
+            return self.asker.offsets(wanted, LATEST)
+        except UnknownTopic:
+            answer: dict[TopicPartition, int] = {}
+            for where in wanted:
+                with contextlib.suppress(UnknownTopic):
+                    answer |= self.asker.offsets([where], LATEST)
+            return answer
 
     def offset_for_time(
         self, topic: str, partition: int, timestamp: int
     ) -> OffsetAndTimestamp | None:
         """See `Log.offset_for_time`."""
         where = TopicPartition(topic, partition)
-        spec = OffsetSpec.for_timestamp(timestamp)
-        found = self._told(self._asked([where], spec), where, spec)
-        if found.offset < 0:
-            return None
-        return OffsetAndTimestamp(found.offset, found.timestamp)
+        while True:
+            offset = self.asker.offsets([where], timestamp)[where]
+            if offset < 0:
+                return None
+            # Only the record itself tells its time.
+            for batch in self.read(topic, partition, offset, max_records=1):
+                rows = batch.rows()
+                return OffsetAndTimestamp(rows.offsets[0], rows.timestamps[0])
+            if offset >= self.bounds_of(topic, partition)[1]:
+                return None

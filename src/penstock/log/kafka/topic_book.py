@@ -16,8 +16,8 @@ from typing import Any
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import ConfigEntry, ConfigResource, ConfigSource
 
-from penstock.log.base import TopicDescription
-from penstock.log.errors import UnknownPartition, UnknownTopic
+from penstock.log.base import TopicDescription, TopicPartition
+from penstock.log.errors import LogBusy, UnknownPartition, UnknownTopic
 from penstock.log.kafka.connection import Connection
 from penstock.log.topic_config import TopicSettings
 
@@ -74,36 +74,60 @@ class TopicBook:
 
     def names(self) -> list[str]:
         """All topics but the internal ones."""
+        return sorted({topic for topic, _ in self.partitions()})
+
+    def partitions(self) -> list[TopicPartition]:
+        """All partitions of all topics but the internal ones, by name and number."""
         connection = self._connection
-        try:
-            found = connection.admin.list_topics(timeout=connection.timeout)
-        except KafkaException as raised:
-            raise connection.unavailable("The topics were asked for") from raised
-        return sorted(name for name in found.topics if not name.startswith(INTERNAL_PREFIX))
+        deadline = time.monotonic() + connection.timeout
+        while True:
+            try:
+                found = connection.admin.list_topics(timeout=connection.request_timeout)
+            except KafkaException as raised:
+                if time.monotonic() > deadline:
+                    raise connection.unavailable("The topics were asked for") from raised
+            else:
+                return sorted(
+                    TopicPartition(name, partition)
+                    for name, topic in found.topics.items()
+                    if not name.startswith(INTERNAL_PREFIX)
+                    for partition in topic.partitions
+                )
 
     def look_up(self, names: Collection[str]) -> dict[str, TopicFacts]:
         """Those of the topics that there are, as they stand now."""
         if not names:
             return {}
+        deadline = time.monotonic() + self._connection.timeout
+        while True:
+            try:
+                found = self._asked(names)
+            except LogBusy:
+                if time.monotonic() > deadline:
+                    raise
+                self._connection.look_around()
+            else:
+                break
+        with self._lock:
+            self._known.update(found)
+        return found
+
+    def _asked(self, names: Collection[str]) -> dict[str, TopicFacts]:
         admin = self._connection.admin
-        asked = {
-            name: ConfigResource(ConfigResource.Type.TOPIC, name) for name in names
-        }
-        timeout = self._connection.timeout
-        configs: Any = admin.describe_configs(list(asked.values()), request_timeout=timeout)
+        timeout = self._connection.request_timeout
+        resources = {name: ConfigResource(ConfigResource.Type.TOPIC, name) for name in names}
+        configs: Any = admin.describe_configs(list(resources.values()), request_timeout=timeout)
         described: Any = admin.describe_topics(
             TopicCollection(list(names)), request_timeout=timeout
         )
         found = {}
-        for name, resource in asked.items():
+        for name, resource in resources.items():
             try:
                 topic = self._answer(described[name], name)
                 entries = self._answer(configs[resource], name)
             except UnknownTopic:
                 continue
             found[name] = _facts(topic, entries)
-        with self._lock:
-            self._known.update(found)
         return found
 
     def _answer(self, future: Future[Any], name: str) -> Any:

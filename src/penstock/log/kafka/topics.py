@@ -158,7 +158,8 @@ class Topics(Ranges):
 
         def ask() -> Any:
             asked: Any = self._connection.admin.delete_records(
-                [KafkaPartition(topic, partition, before)], request_timeout=self.timeout
+                [KafkaPartition(topic, partition, before)],
+                request_timeout=self._connection.request_timeout,
             )
             return next(iter(asked.values()))
 

@@ -17,9 +17,10 @@ The commit, with the same numbers in the code:
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as KafkaPartition
@@ -48,6 +49,12 @@ if TYPE_CHECKING:
 #: What a transaction keeps in memory before it puts blobs aside.
 _SPILL_BYTES = 32 * 1024 * 1024
 _PAUSE_S = 0.02
+#: A call that takes longer will never end.
+_STUCK_S = 10.0
+
+
+#: A group, its offsets, and the member that commits them.
+_Offsets: TypeAlias = "tuple[str, dict[TopicPartition, CommittedOffset], KafkaMember | None]"
 
 
 class _Again(Exception):
@@ -64,9 +71,7 @@ class KafkaTransaction(Transaction):
         self._log = log
         self._lease = lease
         self._appends: list[Prepared] = []
-        self._offsets: list[
-            tuple[str, dict[TopicPartition, CommittedOffset], KafkaMember | None]
-        ] = []
+        self._offsets: list[_Offsets] = []
         self._bytes = 0
         self._spilled: list[StoredBlob] = []
         self._over = False
@@ -173,7 +178,7 @@ class KafkaTransaction(Transaction):
         try:
             producer.begin_transaction()
             for group, offsets, member in self._offsets:  # 2
-                self._send_offsets(producer, group, offsets, member)
+                self._send_offsets(kept, producer, (group, offsets, member))
             for append, delivery in zip(self._appends, deliveries, strict=True):  # 3
                 delivery.send(
                     producer, append.where, append.pieces(self._log.blobs), now,
@@ -202,24 +207,32 @@ class KafkaTransaction(Transaction):
         return appended
 
     def _send_offsets(
-        self, producer: Producer, group: str, offsets: Mapping[TopicPartition, CommittedOffset],
-        member: KafkaMember | None,
+        self, kept: TransactionalProducer, producer: Producer, wish: _Offsets
     ) -> None:
+        group, offsets, member = wish
         metadata: Any
         if member is not None:
             metadata = member.group_metadata()
         elif self._lease is not None and self._lease.group == group:
             metadata = self._lease.group_metadata()
         else:
-            metadata = self._log.stranger_in(group)
+            stranger = self._log.strangers.of(group)
+            stranger.find_coordinator()
+            metadata = stranger.metadata
         wanted = [
             KafkaPartition(topic, partition, offset, text)
             for (topic, partition), (offset, text) in offsets.items()
         ]
-        _patiently(
+        sent = _Call(
             lambda left: producer.send_offsets_to_transaction(wanted, metadata, left),
             self._log.timeout,
         )
+        if not sent.is_done(_STUCK_S):
+            # librdkafka may hang here, whatever its timeout, while the group's coordinator moves.
+            # Nothing was committed, and the next producer fences this one.
+            kept.abandon()
+            self._log.strangers.of(group).find_coordinator()
+            raise _Again
 
     def _give_up(self, kept: TransactionalProducer, producer: Producer) -> None:
         """Abort what the broker has refused. What cannot be aborted is fenced by the next one."""
@@ -240,6 +253,33 @@ class KafkaTransaction(Transaction):
         if isinstance(raised, LogUnavailable):
             return self._log.unavailable(f"The transaction was not committed: {error.str()}")
         return raised
+
+
+class _Call:
+    """A call of the producer in a thread of its own, so that it can be given up."""
+
+    def __init__(self, call: Callable[[float], object], timeout: float) -> None:
+        self._call = call
+        self._timeout = timeout
+        self._raised: BaseException | None = None
+        self._done = threading.Event()
+        threading.Thread(target=self._run, name="penstock-kafka-call", daemon=True).start()
+
+    def _run(self) -> None:
+        try:
+            _patiently(self._call, self._timeout)
+        except BaseException as raised:
+            self._raised = raised
+        finally:
+            self._done.set()
+
+    def is_done(self, patience: float) -> bool:
+        """Wait for it; raises what the call has raised."""
+        if not self._done.wait(patience):
+            return False
+        if self._raised is not None:
+            raise self._raised
+        return True
 
 
 def _patiently(call: Any, timeout: float) -> None:

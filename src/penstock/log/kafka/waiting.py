@@ -11,11 +11,9 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 
-from confluent_kafka import KafkaException
-
 from penstock.log.base import TopicPartition
 from penstock.log.kafka.connection import Connection
-from penstock.log.kafka.topic_book import INTERNAL_PREFIX
+from penstock.log.kafka.topic_book import TopicBook
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.002, 0.025
 #: How often topics that were added are looked for, while all are watched.
@@ -27,8 +25,9 @@ Ends = Callable[[Iterable[TopicPartition]], dict[TopicPartition, int]]
 class Watch:
     """What one handle has seen of the ends of partitions. One thread waits at a time."""
 
-    def __init__(self, connection: Connection, ends: Ends) -> None:
+    def __init__(self, connection: Connection, topics: TopicBook, ends: Ends) -> None:
         self._connection = connection
+        self._topics = topics
         self._ends = ends
         self._lock = threading.Lock()
         self._followed: set[TopicPartition] = set()
@@ -72,15 +71,6 @@ class Watch:
 
     def _everything(self) -> list[TopicPartition]:
         if time.monotonic() - self._looked_at > _LOOK_S:
-            try:
-                found = self._connection.admin.list_topics(timeout=self._connection.timeout)
-            except KafkaException as raised:
-                raise self._connection.unavailable("The topics were asked for") from raised
-            self._all = [
-                TopicPartition(name, partition)
-                for name, topic in found.topics.items()
-                if not name.startswith(INTERNAL_PREFIX)
-                for partition in topic.partitions
-            ]
+            self._all = self._topics.partitions()
             self._looked_at = time.monotonic()
         return self._all

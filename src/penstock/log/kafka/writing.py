@@ -7,12 +7,11 @@ midst of it may leave the first records. Several partitions at once are a transa
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException
 
 from penstock.log.base import (
     Append,
@@ -25,7 +24,6 @@ from penstock.log.base import (
     Transaction,
 )
 from penstock.log.errors import LogError, LogUnavailable, OutcomeUnknown
-from penstock.log.kafka.connection import made
 from penstock.log.kafka.encoding import as_rows
 from penstock.log.kafka.errors import error_of, translated
 from penstock.log.kafka.prepared import Prepared, check, now_ms
@@ -197,13 +195,3 @@ class Appends(Ranges):
             if time.monotonic() > deadline:
                 raise unknown
             time.sleep(_PAUSE_S)
-
-    def stranger_in(self, group: str) -> Any:
-        """The group metadata of somebody who commits for a group without being in it."""
-
-        def metadata() -> Any:
-            settings = self._connection.settings.member(group, 6_000)
-            with contextlib.closing(made(lambda: Consumer(settings))) as consumer:
-                return consumer.consumer_group_metadata()
-
-        return self._connection.part(f"stranger:{group}", metadata)
