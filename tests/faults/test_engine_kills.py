@@ -40,8 +40,8 @@ def test_drivers_and_workers_are_killed_in_every_step(tmp_path: Path) -> None:
 
 
 def test_executors_are_killed_in_every_step_while_spark_speculates(tmp_path: Path) -> None:
-    """Executors have a state folder each. Spark gives no task to one host twice, so here it finds
-    tasks to speculate on, and no place for them."""
+    """Executors have a state folder each. Speculation is on, but on one host no second attempt was
+    ever seen to come before the first."""
     speculation = (
         "spark.speculation=true", "spark.speculation.interval=100ms",
         "spark.speculation.quantile=0.5", "spark.speculation.multiplier=1.1",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
@@ -26,6 +26,15 @@ _LATER = BUSY | {
     KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN,
     KafkaError.REQUEST_TIMED_OUT,
 }
+
+
+def _told(call: Callable[[], Any]) -> tuple[Any, KafkaError | None]:
+    """What a call answers, and the first error in it, or of it."""
+    try:
+        answer = call()
+    except KafkaException as raised:
+        return [], error_of(raised)
+    return answer, next((one.error for one in answer if one.error is not None), None)
 
 
 class Stranger:
@@ -48,22 +57,17 @@ class Stranger:
         what = f"Offsets of group '{self._group}' were asked for"
         deadline = time.monotonic() + self._connection.timeout
         while True:
-            try:
-                found: Any = self._consumer.committed(
-                    [KafkaPartition(*where) for where in partitions],
-                    timeout=self._connection.request_timeout,
-                )
-            except KafkaException as raised:
-                error: KafkaError | None = error_of(raised)
-            else:
-                error = next((one.error for one in found if one.error is not None), None)
-                if error is None:
-                    return {
-                        TopicPartition(one.topic, one.partition): CommittedOffset(
-                            one.offset, one.metadata or ""
-                        )
-                        for one in found if one.offset >= 0
-                    }
+            found, error = _told(lambda: self._consumer.committed(
+                [KafkaPartition(*where) for where in partitions],
+                timeout=self._connection.request_timeout,
+            ))
+            if error is None:
+                return {
+                    TopicPartition(one.topic, one.partition): CommittedOffset(
+                        one.offset, one.metadata or ""
+                    )
+                    for one in found if one.offset >= 0
+                }
             self._wait_or_raise(error, what, deadline)
 
     def find_coordinator(self) -> None:
@@ -78,14 +82,9 @@ class Stranger:
             KafkaPartition(*where, offset, text) for where, (offset, text) in offsets.items()
         ]
         while True:
-            try:
-                done: Any = self._consumer.commit(offsets=wanted, asynchronous=False)
-            except KafkaException as raised:
-                error: KafkaError | None = error_of(raised)
-            else:
-                error = next((one.error for one in done if one.error is not None), None)
-                if error is None:
-                    return
+            _, error = _told(lambda: self._consumer.commit(offsets=wanted, asynchronous=False))
+            if error is None:
+                return
             self._wait_or_raise(error, what, deadline)
 
     def _wait_or_raise(self, error: KafkaError, what: str, deadline: float) -> None:
