@@ -113,5 +113,5 @@ def _slice(rows: Rows, begin: int, end: int) -> Rows:
         rows.keys[begin:end], rows.values[begin:end],
         None if rows.timestamps is None else rows.timestamps[begin:end],
         None if rows.headers is None else rows.headers[begin:end],
-        0,
+        rows.size, rows.longest,
     )

@@ -24,6 +24,8 @@ _AT_ZERO = ("penstock-timestamp", b"0")
 Headers: TypeAlias = "Sequence[tuple[str, bytes | None]]"
 _NO_HEADERS: Headers = ()
 _BATCH_OVERHEAD = 61
+#: Of a record without headers in a batch of its own, and of the header for the time 0.
+_MOST_OVERHEAD = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,8 @@ class Rows:
     headers: Sequence[Headers] | None
     #: The bytes of keys and values, to know how much is waiting.
     size: int
+    #: No key and value together are longer.
+    longest: int
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -52,6 +56,10 @@ class Rows:
                 yield key, value, timestamp, pairs
             else:
                 yield key, value, 1, [*pairs, _AT_ZERO]
+
+    def fits(self, limit: int) -> bool:
+        """Whether it is plain at a glance that no record takes more in Kafka's format."""
+        return self.headers is None and self.longest + _MOST_OVERHEAD <= limit
 
     def largest(self) -> tuple[int, int]:
         """The size of the largest record: as the contract counts, and as Kafka does."""
@@ -93,23 +101,25 @@ def _from_columns(records: Columns) -> Rows:
     lengths = {len(column) for column in records if column is not None}
     if lengths != {len(keys)}:
         raise InvalidRecord(f"The columns differ in length: {sorted(lengths)}.")
-    size = _bytes_in(keys) + _bytes_in(values)
+    key_bytes, longest_key = _lengths(keys)
+    value_bytes, longest_value = _lengths(values)
     if timestamps is not None:
         _check_times(timestamps)
     pairs = None
     if headers is not None and any(headers):
         pairs = [_checked_headers(one) for one in headers]
-    return Rows(keys, values, timestamps, pairs, size)
+    return Rows(
+        keys, values, timestamps, pairs, key_bytes + value_bytes, longest_key + longest_value
+    )
 
 
-def _bytes_in(column: Sequence[bytes | None]) -> int:
-    size = 0
+def _lengths(column: Sequence[bytes | None]) -> tuple[int, int]:
+    """The bytes of a column in all, and of its longest entry."""
     for one in column:
-        if one is not None:
-            if not isinstance(one, bytes):
-                raise InvalidRecord(f"Keys and values are bytes or None, not {one!r:.40}.")
-            size += len(one)
-    return size
+        if not (one is None or isinstance(one, bytes)):
+            raise InvalidRecord(f"Keys and values are bytes or None, not {one!r:.40}.")
+    lengths = [len(one) for one in column if one is not None]
+    return sum(lengths), max(lengths, default=0)
 
 
 def _check_times(timestamps: Sequence[int]) -> None:

@@ -53,9 +53,10 @@ class Prepared:
 def check(rows: Rows, topic: TopicFacts, now: int) -> None:
     """Refuse what the topic does not take."""
     name, settings = topic.description.name, topic.settings
-    size, wire_size = rows.largest()
-    if wire_size > settings.max_message_bytes:
-        raise RecordTooLarge(name, size, settings.max_message_bytes)
+    if not rows.fits(settings.max_message_bytes):
+        size, wire_size = rows.largest()
+        if wire_size > settings.max_message_bytes:
+            raise RecordTooLarge(name, size, settings.max_message_bytes)
     if settings.compact and None in rows.keys:
         raise InvalidRecord(f"Topic '{name}' is compacted: it takes no records without a key.")
     if settings.append_time or rows.timestamps is None or not len(rows):
