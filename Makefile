@@ -18,9 +18,9 @@ install: .venv/installed
 demo: install
 	$(BIN)/python examples/orders/demo.py
 
-# Kafka's jars, for the tests with a real broker.
-.venv/kafka: .venv/installed
-	$(BIN)/penstock broker fetch
+# The jars of Kafka and of Kafka Streams for Java, for the tests with a real broker.
+.venv/kafka: .venv/installed src/penstock/broker/jars.py
+	$(BIN)/penstock broker fetch --streams
 	touch $@
 
 test: install .venv/kafka

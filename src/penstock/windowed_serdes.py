@@ -24,6 +24,16 @@ _TIME_AND_SEQUENCE = struct.Struct(">qi")
 class WindowedSerde(WrappingSerde[Windowed[T]]):
     """A serde of windowed keys. `inner` writes the key alone, which is what partitions go by."""
 
+    #: So many bytes, which are those of the window, follow the key.
+    tail: int
+
+    def __init__(
+        self, functions: tuple[Any, Any], tail: int, name: str, inner: Serde[Any], rewrap: Any,
+        *options: Any,
+    ) -> None:
+        super().__init__(functions, name, inner, rewrap, *options)
+        self.tail = tail
+
 
 def _time_windowed(inner: Serde[T], size_ms: int, changelog: bool) -> Serde[Windowed[T]]:
     write = inner.serialize
@@ -55,9 +65,8 @@ def _time_windowed(inner: Serde[T], size_ms: int, changelog: bool) -> Serde[Wind
             raise unreadable(f"No window begins at {start} and ends at {end}", data)
         return Windowed(read(data[:at]), Window(start, end))
 
-    functions = (serialize, deserialize)
     serde: Serde[Windowed[T]] = WindowedSerde(
-        functions, "time windows", inner, _time_windowed, size_ms, changelog
+        (serialize, deserialize), suffix, "time windows", inner, _time_windowed, size_ms, changelog
     )
     if core is not None:
         serde.made_fast(core.windowed_writer(inner.writer, Windowed, changelog), None)
@@ -87,7 +96,9 @@ def _session_windowed(inner: Serde[T]) -> Serde[Windowed[T]]:
             raise unreadable(f"No session begins at {start} and ends at {end}", data)
         return Windowed(read(data[:at]), SessionWindow(start, end))
 
-    return WindowedSerde((serialize, deserialize), "session windows", inner, _session_windowed)
+    return WindowedSerde(
+        (serialize, deserialize), 16, "session windows", inner, _session_windowed
+    )
 
 
 class WindowedSerdes:

@@ -1,7 +1,8 @@
 """Kafka's jars: kept in a cache folder, fetched there once with the Ivy that pyspark brings.
 
-The folder is complete or not there: jars are fetched beside it and moved in one step, so a fetch
-that was interrupted leaves nothing that looks whole.
+There are two sets, each in a folder of its own: what a broker needs, and Kafka Streams for Java,
+with which penstock is compared. A folder is complete or not there: jars are fetched beside it and
+moved in one step, so a fetch that was interrupted leaves nothing that looks whole.
 """
 
 from __future__ import annotations
@@ -13,27 +14,67 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.broker.errors import BrokerError, NoJars, NoJava
 from penstock.broker.repository import VARIABLE, ivy_settings, repository
 
 VERSION = "4.3.0"
-#: About so many jars; for a progress bar only.
-EXPECTED_JARS = 47
+
+
+@dataclass(frozen=True, slots=True)
+class JarSet:
+    """Jars that are fetched together and kept in one folder."""
+
+    what: str
+    folder: str
+    #: What Ivy is asked for: the `dependency` elements.
+    dependencies: str
+    #: The beginning of the name of the jar without which the others are worth nothing.
+    main_jar: str
+    #: About so many jars and megabytes; for a progress bar and a note only.
+    expected_jars: int
+    megabytes: int
+
+    @property
+    def place(self) -> Path:
+        """Where its jars are, or will be."""
+        return cache_folder() / self.folder
+
+    @property
+    def is_fetched(self) -> bool:
+        """Whether its jars are here."""
+        return self.place.is_dir()
+
+    def module(self) -> str:
+        """The text of an `ivy.xml` that asks for it."""
+        return _MODULE.format(folder=self.folder, dependencies=self.dependencies)
+
+
+_MODULE = """<ivy-module version="2.0">
+  <info organisation="penstock" module="{folder}"/>
+  <configurations><conf name="default"/></configurations>
+  <dependencies>{dependencies}</dependencies>
+</ivy-module>
+"""
 
 # The tools are taken without what they depend on: the rest of that is Kafka Connect.
-_MODULES = f"""<ivy-module version="2.0">
-  <info organisation="penstock" module="broker"/>
-  <configurations><conf name="default"/></configurations>
-  <dependencies>
+BROKER = JarSet("Apache Kafka", "lib", f"""
     <dependency org="org.apache.kafka" name="kafka_2.13" rev="{VERSION}" conf="default->default"/>
     <dependency org="org.apache.kafka" name="kafka-tools" rev="{VERSION}" conf="default->default"
                 transitive="false"/>
     <dependency org="org.slf4j" name="slf4j-simple" rev="1.7.36" conf="default->default"/>
-  </dependencies>
-</ivy-module>
-"""
+""", "kafka_2.13-", 47, 45)
+
+# All else that Kafka Streams depends on is among the broker's jars, in the same versions.
+STREAMS = JarSet("Kafka Streams for Java", "streams", f"""
+    <dependency org="org.apache.kafka" name="kafka-streams" rev="{VERSION}" conf="default->default"
+                transitive="false"/>
+    <dependency org="org.rocksdb" name="rocksdbjni" rev="10.1.3" conf="default->default"
+                transitive="false"/>
+""", "kafka-streams-", 2, 75)
+
 _FETCH_TIMEOUT_S = 900
 
 
@@ -73,18 +114,21 @@ def check_java(program: str) -> None:
 
 def class_path(on_jar: Callable[[str], None] | None = None) -> str:
     """What java needs to find Kafka; fetches the jars if they are not here yet."""
-    folder = cache_folder() / "lib"
-    if not folder.is_dir():
-        fetch(on_jar)
-    return f"{folder}{os.sep}*"
+    return _wildcard(BROKER, on_jar)
 
 
-def is_fetched() -> bool:
-    """Whether the jars are here."""
-    return (cache_folder() / "lib").is_dir()
+def streams_class_path(on_jar: Callable[[str], None] | None = None) -> str:
+    """What java and javac need to find Kafka Streams; fetches what is not here yet."""
+    return os.pathsep.join(_wildcard(jar_set, on_jar) for jar_set in (BROKER, STREAMS))
 
 
-def fetch(on_jar: Callable[[str], None] | None = None) -> Path:
+def _wildcard(jar_set: JarSet, on_jar: Callable[[str], None] | None) -> str:
+    if not jar_set.is_fetched:
+        fetch(jar_set, on_jar)
+    return f"{jar_set.place}{os.sep}*"
+
+
+def fetch(jar_set: JarSet, on_jar: Callable[[str], None] | None = None) -> Path:
     """Fetch the jars, whether they are here or not; `on_jar` is told each one."""
     program = java()
     ivy = _ivy_jar()
@@ -92,14 +136,18 @@ def fetch(on_jar: Callable[[str], None] | None = None) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="fetch-", dir=folder) as scratch:
         place = Path(scratch)
-        (place / "ivy.xml").write_text(_MODULES, encoding="utf-8")
+        (place / "ivy.xml").write_text(jar_set.module(), encoding="utf-8")
         address = repository()
         (place / "ivysettings.xml").write_text(ivy_settings(address), encoding="utf-8")
-        _run_ivy([program, "-jar", str(ivy), *_arguments(place)], address, on_jar)
-        if not any((place / "lib").glob("kafka_2.13-*.jar")):
-            raise NoJars("Ivy ended well, but fetched no Kafka. Remove the cache and try again.")
-        _replace(place / "lib", folder / "lib")
-    return folder / "lib"
+        lines = _run_ivy([program, "-jar", str(ivy), *_arguments(place)], on_jar)
+        if lines is not None:
+            raise _not_fetched(jar_set, address, lines)
+        if not any((place / "lib").glob(f"{jar_set.main_jar}*.jar")):
+            raise NoJars(
+                f"Ivy ended well, but fetched no {jar_set.what}. Remove the cache and try again."
+            )
+        _replace(place / "lib", jar_set.place)
+    return jar_set.place
 
 
 def _arguments(place: Path) -> list[str]:
@@ -124,8 +172,9 @@ def _ivy_jar() -> Path:
 
 
 def _run_ivy(
-    command: list[str], address: str, on_jar: Callable[[str], None] | None
-) -> None:
+    command: list[str], on_jar: Callable[[str], None] | None
+) -> list[str] | None:
+    """Run it; answers what it said if it failed."""
     lines: list[str] = []
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
@@ -138,14 +187,17 @@ def _run_ivy(
             if fetched and on_jar is not None and ".jar" in line:
                 on_jar(fetched[1])
         code = process.wait(_FETCH_TIMEOUT_S)
-    if code:
-        reasons = [line.strip() for line in lines if re.search(r"ERROR|UNRESOLVED|FAILED", line)]
-        said = "\n  ".join(reasons[:8] or lines[-8:])
-        raise NoJars(
-            f"Kafka {VERSION} could not be fetched from {address or 'Maven Central'}, and it is "
-            f"not in the cache.\n  {said}\nGo online once, or set {VARIABLE} to a Maven "
-            "repository that can be reached."
-        )
+    return lines if code else None
+
+
+def _not_fetched(jar_set: JarSet, address: str, lines: list[str]) -> NoJars:
+    reasons = [line.strip() for line in lines if re.search(r"ERROR|UNRESOLVED|FAILED", line)]
+    said = "\n  ".join(reasons[:8] or lines[-8:])
+    return NoJars(
+        f"{jar_set.what} {VERSION} could not be fetched from {address or 'Maven Central'}, and it "
+        f"is not in the cache.\n  {said}\nGo online once, or set {VARIABLE} to a Maven "
+        "repository that can be reached."
+    )
 
 
 def _replace(new: Path, place: Path) -> None:

@@ -62,11 +62,16 @@ loopback only.""",
     )
     _add_data(status)
     add_json(status)
-    add_command(
+    fetch = add_command(
         inner, "fetch", fetch_jars, about="fetch Kafka's jars, if they are not here", log=False,
         examples="""
   penstock broker fetch
+  penstock broker fetch --streams
 """,
+    )
+    fetch.add_argument(
+        "--streams", action="store_true",
+        help=f"Kafka Streams for Java too, about {jars.STREAMS.megabytes} MB, to compare with",
     )
 
 
@@ -183,12 +188,14 @@ def _show(args: argparse.Namespace, terminal: Terminal, status: Status) -> None:
 def fetch_jars(args: argparse.Namespace, terminal: Terminal) -> None:
     """Fetch the jars unless they are here."""
     _fetch_if_missing(terminal)
+    if args.streams:
+        _fetch_if_missing(terminal, jars.STREAMS)
     terminal.line(str(jars.cache_folder()))
 
 
-def _fetch_if_missing(terminal: Terminal) -> None:
-    if jars.is_fetched():
+def _fetch_if_missing(terminal: Terminal, jar_set: jars.JarSet = jars.BROKER) -> None:
+    if jar_set.is_fetched:
         return
-    terminal.note(f"Fetching Apache Kafka {jars.VERSION}, about 45 MB, once.")
-    with terminal.progress("fetching", jars.EXPECTED_JARS) as bar:
-        jars.fetch(lambda _: bar.advance(1))
+    terminal.note(f"Fetching {jar_set.what} {jars.VERSION}, about {jar_set.megabytes} MB, once.")
+    with terminal.progress("fetching", jar_set.expected_jars) as bar:
+        jars.fetch(jar_set, lambda _: bar.advance(1))

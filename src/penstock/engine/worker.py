@@ -25,6 +25,7 @@ from penstock.engine.task_run import Attempt, TaskRun
 from penstock.engine.task_stores import Replicas
 from penstock.engine.topic_facts import TopicFacts
 from penstock.errors import TaskCorruptedException
+from penstock.garbage import without_garbage_collection
 from penstock.log import open_log
 from penstock.log.base import Log
 from penstock.record import TaskId
@@ -111,7 +112,10 @@ class Worker:
     ) -> tuple[TaskOutcome, list[tuple[TaskId, bytes]]]:
         task_id = task_plan.task_id
         run = TaskRun(self, Attempt(plan, task_plan, attempt), blocks)
-        with Listening(self.bundle.log_level, active=self._listens) as listening:
+        with (
+            Listening(self.bundle.log_level, active=self._listens) as listening,
+            without_garbage_collection(),
+        ):
             try:
                 try:
                     return run.run(listening.lines)

@@ -15,7 +15,7 @@ import os
 from typing import Any
 
 #: The version of the extension that this code calls.
-_VERSION = 1
+_VERSION = 2
 
 
 def _extension() -> tuple[Any, str]:

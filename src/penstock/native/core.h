@@ -318,7 +318,7 @@ int entries_clear(CacheEntries *self);
 /* The stored value, borrowed from the entry. */
 PyObject *entry_stored(CacheEntries *self, Entry *entry);
 
-/* ---- rows.c, flush.c, flow.c, stateless.c, operators.c: what module.c offers ----------------- */
+/* ---- rows.c, flush.c, restore.c, flow.c, stateless.c, operators.c: what module.c offers ------ */
 
 PyObject *make_timestamped_rows(PyObject *module, PyObject *args);
 PyObject *make_folding(PyObject *module, PyObject *args);
@@ -329,6 +329,8 @@ PyObject *make_timed_get(PyObject *module, PyObject *args);
 PyObject *stored_rows(PyObject *module, PyObject *args);
 PyObject *write_rows(PyObject *module, PyObject *args);
 PyObject *times_of_rows(PyObject *module, PyObject *args);
+PyObject *segmented_rows(PyObject *module, PyObject *args);
+PyObject *timestamped_values(PyObject *module, PyObject *args);
 PyObject *timestamped_changes(PyObject *module, PyObject *args);
 PyObject *tell_changes(PyObject *module, PyObject *args);
 PyObject *make_row_listener(PyObject *module, PyObject *args);

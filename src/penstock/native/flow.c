@@ -104,7 +104,7 @@ make_switching(PyObject *module, PyObject *args)
 enum {
     TOPIC, WRITE_KEY, WRITE_VALUE, ENCODE, CHECKED, SINK_CURRENT, OUTPUTS, SINK_OBJECTS,
 };
-enum { COUNT, LIMIT };
+enum { COUNT, LIMIT, TAIL };
 
 static PyObject *
 serialized(PyObject *writer, PyObject *half)
@@ -159,8 +159,10 @@ plain_partition(Step *step, PyObject *raw_key, PyObject *raw_value, PyObject *he
     }
     if (count == 1)
         return 0;
-    uint32_t hash =
-        murmur2((unsigned char *)PyBytes_AS_STRING(raw_key), PyBytes_GET_SIZE(raw_key));
+    Py_ssize_t size = PyBytes_GET_SIZE(raw_key) - step->numbers[TAIL];
+    if (size < 0)
+        return -1;
+    uint32_t hash = murmur2((unsigned char *)PyBytes_AS_STRING(raw_key), size);
     return (hash & 0x7fffffff) % count;
 }
 
@@ -184,7 +186,8 @@ append_output(Step *step, Py_ssize_t partition, PyObject *raw_key, PyObject *raw
     return done;
 }
 
-/* The function of a sink with a fixed topic, partitioned by the bytes of the key. */
+/* The function of a sink with a fixed topic, partitioned by the bytes of the key, those of its
+ * window left out. */
 static PyObject *
 sink(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names)
 {
@@ -212,21 +215,24 @@ sink(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names)
 }
 
 /* sink(topic, (write_key, write_value), encode, checked append, current, outputs, partitions,
- * limit): partitions 0 and limit -1 stand for unknown and none. */
+ * limit, tail): partitions 0 and limit -1 stand for unknown and none; so many bytes at the end of a
+ * key do not tell its partition. */
 PyObject *
 make_sink(PyObject *module, PyObject *args)
 {
     PyObject *objects[SINK_OBJECTS];
-    long long count, limit;
-    if (!PyArg_ParseTuple(args, "O(OO)OOOO!LL", &objects[TOPIC], &objects[WRITE_KEY],
+    long long count, limit, tail;
+    if (!PyArg_ParseTuple(args, "O(OO)OOOO!LLL", &objects[TOPIC], &objects[WRITE_KEY],
                           &objects[WRITE_VALUE], &objects[ENCODE], &objects[CHECKED],
-                          &objects[SINK_CURRENT], &PyList_Type, &objects[OUTPUTS], &count, &limit)
+                          &objects[SINK_CURRENT], &PyList_Type, &objects[OUTPUTS], &count, &limit,
+                          &tail)
         || know_current(objects[SINK_CURRENT]) < 0)
         return NULL;
     Step *step = step_new("sink", sink, objects, SINK_OBJECTS);
     if (step != NULL) {
         step->numbers[COUNT] = count;
         step->numbers[LIMIT] = limit;
+        step->numbers[TAIL] = tail;
     }
     return (PyObject *)step;
 }

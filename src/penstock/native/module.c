@@ -2,7 +2,7 @@
 #include "core.h"
 
 /* Grows when what Python calls here changes, together with the number in __init__.py. */
-#define CORE_VERSION 1
+#define CORE_VERSION 2
 
 #define MAKES(name) {#name, make_##name, METH_VARARGS, NULL}
 #define DOES(name) {#name, name, METH_VARARGS, NULL}
@@ -12,6 +12,7 @@ static PyMethodDef functions[] = {
     MAKES(timestamped_rows), MAKES(folding), MAKES(keyed_load), MAKES(overlay_get),
     MAKES(timed_get),
     DOES(stored_rows), DOES(write_rows), DOES(times_of_rows), DOES(timestamped_changes),
+    DOES(segmented_rows), DOES(timestamped_values),
     DOES(tell_changes), MAKES(row_listener), MAKES(change_listener),
     DOES(process_rows), MAKES(switching), MAKES(guarded), MAKES(sink),
     MAKES(filtering), MAKES(mapping_values), MAKES(selecting_key), MAKES(null_key_filter),

@@ -98,7 +98,7 @@ class TypedStore:
             stored = [value for key, value in zip(keys, stored, strict=True) if key is not None]
         present = [key for key in keys if key is not None]
         if isinstance(kept, TimedRows):
-            present = list(map(kept.layout.from_changelog, present))
+            present = kept.layout.all_from_changelog(present)
         kept.restore_all(present, stored)
 
     def go_on_restoring(

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from struct import Struct
 
 from penstock.errors import SerializationException
+from penstock.native import core
 from penstock.record import NO_HEADERS, Current, Headers, Rows
 
 _LONG = Struct(">q")
@@ -42,6 +43,9 @@ class Format:
         if self.from_log is _plain_from_log:
             return values
         if self.from_log is _timestamped_from_log:
+            if core is not None:
+                stored: list[bytes | None] = core.timestamped_values(values, timestamps)
+                return stored
             pack = _pack_long
             return [
                 None if value is None else pack(timestamp) + value

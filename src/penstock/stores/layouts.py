@@ -18,6 +18,8 @@ from collections.abc import Callable
 from struct import Struct
 from typing import NamedTuple, Protocol
 
+from penstock.native import core
+
 MAX_TIME = 2**63 - 1
 
 _LONG = Struct(">q")
@@ -89,6 +91,10 @@ class Layout(Protocol):
 
     def from_changelog(self, key: bytes) -> bytes:
         """The physical key of a changelog record's key."""
+        ...
+
+    def all_from_changelog(self, keys: list[bytes]) -> list[bytes]:
+        """The physical keys of many."""
         ...
 
 
@@ -172,6 +178,13 @@ class KeyFirst:
         time = _long_at(key, len(key) - self._tail_size)[0]
         return _pack_long(time // self.interval_ms) + key
 
+    def all_from_changelog(self, keys: list[bytes]) -> list[bytes]:
+        """With their segments."""
+        if core is not None:
+            rows: list[bytes] = core.segmented_rows(keys, self.time_at, self.interval_ms)
+            return rows
+        return list(map(self.from_changelog, keys))
+
 
 class _TimeFirst:
     """What all layouts share that begin with the time of the row."""
@@ -180,6 +193,14 @@ class _TimeFirst:
 
     time_at = 0
     changelog_cut: int | None = None
+
+    def from_changelog(self, key: bytes) -> bytes:
+        """The physical key of a changelog record's key."""
+        raise NotImplementedError
+
+    def all_from_changelog(self, keys: list[bytes]) -> list[bytes]:
+        """The physical keys of many."""
+        return list(map(self.from_changelog, keys))
 
     def time(self, row: bytes) -> int:
         """Start of the window, or end of the session."""

@@ -7,7 +7,7 @@ what was there when it began.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from sortedcontainers import SortedList
 
@@ -65,6 +65,13 @@ class Overlay:
         writes = self._writes
         self._unsorted += [key for key in keys if key not in writes]
         writes.update(zip(keys, values, strict=True))
+
+    def restore(self, rows: Mapping[bytes, bytes | None]) -> None:
+        """Take rows that are committed already: they need not wait for `advance`."""
+        if self._writes:
+            self.put_all(list(rows), list(rows.values()))
+        else:
+            self._inner.write(rows.items())
 
     def scan(
         self, start: bytes | None, end: bytes | None, reverse: bool = False

@@ -8,7 +8,7 @@ methods, and the typed facade.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -89,8 +89,7 @@ class KeyValueRows:
 
     def restore_all(self, rows: Iterable[bytes], values: Iterable[bytes | None]) -> None:
         """Take many rows; of several for one key the last one counts."""
-        last = dict(zip(rows, values, strict=True))
-        self.overlay.put_all(list(last), list(last.values()))
+        self.overlay.restore(dict(zip(rows, values, strict=True)))
 
     def advance(self) -> None:
         """The writes are committed."""
@@ -335,31 +334,40 @@ class TimedRows:
         if live:
             self._write(row, value)
 
-    def restore_all(self, rows: Iterable[bytes], values: Iterable[bytes | None]) -> None:
+    def restore_all(self, rows: list[bytes], values: Sequence[bytes | None]) -> None:
         """Take many rows.
 
         What is too old when it comes has expired at the end, too, and of several rows for one key
-        the last one counts: so it is enough to look once at all of them.
+        the last one counts: so it is enough to look once at all of them. The time of a row counts
+        even if the row is deleted again.
         """
+        written = rows
+        if None in values:
+            written = [
+                row for row, value in zip(rows, values, strict=True) if value is not None
+            ]
         last = dict(zip(rows, values, strict=True))
-        if self._retention.retain_duplicates:
-            last = {row: value for row, value in last.items() if value is not None}
-        written = [row for row, value in last.items() if value is not None]
+        if self._retention.retain_duplicates and written is not rows:
+            last = {
+                row: value for row, value in zip(rows, values, strict=True) if value is not None
+            }
+        oldest = 0
         if written:
-            self.stream_time = max(self.stream_time, self._times(written)[1])
+            oldest, latest = self._times(written)
+            self.stream_time = max(self.stream_time, latest)
             self._expire()
         first = self._first_segment * self._interval
-        if first:
+        if oldest < first:
             floor = self.layout.floor(first)
             last = {row: value for row, value in last.items() if row >= floor}
-        self.overlay.put_all(list(last), list(last.values()))
+        self.overlay.restore(last)
         if self._index is not None:
             layout, overlay = self._index
             encode, decode = layout.encode, self.layout.decode
-            overlay.put_all(
-                [encode(*decode(row)) for row in last],
-                [None if value is None else b"" for value in last.values()],
-            )
+            overlay.restore({
+                encode(*decode(row)): None if value is None else b""
+                for row, value in last.items()
+            })
 
     def advance(self) -> None:
         """The writes are committed, and what has expired goes."""

@@ -54,11 +54,13 @@ class Collector:
             key_serde, value_serde = (
                 key_serde.for_topic(topic, True), value_serde.for_topic(topic, False)
             )
-            single = self._partitions_of(topic) == 1
-            if node.partitioner is None and (single or not isinstance(key_serde, WindowedSerde)):
-                return self._plain_sink(node.name, topic, (key_serde, value_serde), failures)
         encode = _encoder(node.name, key_serde, value_serde, failures)
         partitions = self._partitioning(node, key_serde, drop)
+        if topic is not None and node.partitioner is None:
+            return self._plain_sink(
+                node.name, topic, (key_serde, value_serde), failures,
+                _partitioned(partitions, encode),
+            )
         choose: Any = node.topic if topic is None else None
         current = self._current
         append = self._checked_append(node.name, failures)
@@ -88,19 +90,21 @@ class Collector:
         return process
 
     def _plain_sink(
-        self, name: str, topic: str, serdes: tuple[Serde[Any], Serde[Any]], failures: Failures
+        self, name: str, topic: str, serdes: tuple[Serde[Any], Serde[Any]], failures: Failures,
+        encode: Callable[..., tuple[bytes | None, bytes | None] | None],
     ) -> Forward:
         """The common case: a fixed topic, partitioned by the bytes of the key."""
         write_key, write_value = serdes[0].writer, serdes[1].writer
-        encode = _encoder(name, *serdes, failures)
         current, append = self._current, self.outputs.append
-        append_checked = self._checked_append(name, failures)
+        # A windowed key goes where its key alone would go.
+        tail = serdes[0].tail if isinstance(serdes[0], WindowedSerde) else 0
+        append_checked = self._checked_append(name, failures, tail)
         partitions, limit = self._partitions_of(topic), self._max_record_bytes(topic)
         unchecked = partitions == 1 and limit is None
         if core is not None:
             native: Forward = core.sink(
                 topic, (write_key, write_value), encode, append_checked, current, self.outputs,
-                partitions or 0, -1 if limit is None else limit,
+                partitions or 0, -1 if limit is None else limit, tail,
             )
             return native
 
@@ -122,8 +126,13 @@ class Collector:
 
         return process
 
-    def _checked_append(self, name: str, failures: Failures) -> Callable[..., None]:
-        """Adds a record that the log will take; about others the production handler is asked."""
+    def _checked_append(
+        self, name: str, failures: Failures, tail: int = 0
+    ) -> Callable[..., None]:
+        """Adds a record that the log will take; about others the production handler is asked.
+
+        `tail`: so many bytes at the end of a key do not tell its partition.
+        """
         append, max_record_bytes = self.outputs.append, self._max_record_bytes
 
         def checked(
@@ -132,7 +141,7 @@ class Collector:
         ) -> None:
             try:
                 if partition is None:
-                    partition = self._default_partition(topic, key)
+                    partition = self._default_partition(topic, key, tail)
                 limit = max_record_bytes(topic)
                 if limit is not None:
                     _refuse_large(topic, limit, key, value, headers)
@@ -193,12 +202,12 @@ class Collector:
             )
         return count
 
-    def _default_partition(self, topic: str, raw_key: bytes | None) -> int:
+    def _default_partition(self, topic: str, raw_key: bytes | None, tail: int = 0) -> int:
         count = self._count(topic)
         if raw_key is None:
             self.null_keys_sent += 1
             return (self.null_keys_sent - 1) % count
-        return partition_of(raw_key, count) if count > 1 else 0
+        return partition_of(raw_key[:len(raw_key) - tail], count) if count > 1 else 0
 
 
 def _refuse_large(
@@ -211,6 +220,19 @@ def _refuse_large(
             f"A record for topic {topic} has {size} bytes; the topic takes at most {limit} "
             "(max.message.bytes)."
         )
+
+
+def _partitioned(
+    partitions: Callable[[str, Any, Any], Iterable[int | None]],
+    encode: Callable[..., tuple[bytes | None, bytes | None] | None],
+) -> Callable[..., tuple[bytes | None, bytes | None] | None]:
+    """`encode` as Kafka calls it: a key that has no partition fails before it is written."""
+
+    def encoded(topic: str, key: Any, value: Any, timestamp: int, headers: Headers) -> Any:
+        partitions(topic, key, value)
+        return encode(topic, key, value, timestamp, headers)
+
+    return encoded
 
 
 def _encoder(

@@ -6,9 +6,7 @@ A task changes nothing outside of itself. What it wants to happen is in the `Tas
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from typing import NoReturn
 
 from penstock.errors import (
@@ -17,6 +15,7 @@ from penstock.errors import (
     ProcessorStateException,
     StreamsException,
 )
+from penstock.garbage import without_garbage_collection
 from penstock.record import NO_HEADERS, RecordContext, Rows, TaskId
 from penstock.stores.time_ordered_buffer import ChangeBuffer, GraceBuffer
 from penstock.task.assembly import assemble
@@ -196,7 +195,7 @@ class Task:
         might be the earliest of all), or when the result is large enough; but ranges that are to be
         taken whole are. A failure is a result as well: one that holds nothing else.
         """
-        with _without_garbage_collection():
+        with without_garbage_collection():
             try:
                 self._run(ranges)
                 return self.commit()
@@ -383,27 +382,6 @@ class Task:
 
 def _never() -> bool:
     return False
-
-
-@contextmanager
-def _without_garbage_collection() -> Iterator[None]:
-    """Counting references is enough inside a batch, which is bounded.
-
-    A batch makes many objects that live until its end; looking through them again and again for
-    cycles costs more than the work itself. Behind the batch they count as old (which is what
-    freezing and unfreezing does), so that not all of them are looked through at once.
-    """
-    if not gc.isenabled():
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        if not gc.get_freeze_count():
-            gc.freeze()
-            gc.unfreeze()
-        gc.enable()
 
 
 def partition_order(partitions: Iterable[Partition]) -> list[Partition]:

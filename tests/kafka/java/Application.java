@@ -1,0 +1,129 @@
+import java.time.Duration;
+import java.util.List;
+import java.util.Map;
+import java.util.Properties;
+import java.util.Set;
+import java.util.TreeSet;
+import java.util.concurrent.atomic.AtomicLong;
+import java.util.concurrent.atomic.AtomicReference;
+import java.util.stream.Collectors;
+import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.common.serialization.Serdes;
+import org.apache.kafka.streams.CloseOptions;
+import org.apache.kafka.streams.KafkaStreams;
+import org.apache.kafka.streams.StreamsBuilder;
+import org.apache.kafka.streams.StreamsConfig;
+import org.apache.kafka.streams.Topology;
+import org.apache.kafka.streams.TopologyDescription;
+import org.apache.kafka.streams.errors.StreamsUncaughtExceptionHandler.StreamThreadExceptionResponse;
+import org.apache.kafka.streams.processor.FailOnInvalidTimestamp;
+
+/** One Kafka Streams application that runs in this process. */
+final class Application implements AutoCloseable {
+    private static final Duration CLOSE_TIMEOUT = Duration.ofSeconds(30);
+
+    private final String id;
+    private final KafkaStreams streams;
+    private final Set<String> sources;
+    private final AtomicReference<Throwable> failure = new AtomicReference<>();
+
+    /** `settings` are those of Kafka Streams and win over what is set here. */
+    Application(
+        final String bootstrap, final String id, final String topology, final String output,
+        final Map<String, String> settings) {
+        this.id = id;
+        final Properties properties = new Properties();
+        properties.put(StreamsConfig.APPLICATION_ID_CONFIG, id);
+        properties.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, bootstrap);
+        properties.put(StreamsConfig.DEFAULT_KEY_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
+        properties.put(StreamsConfig.DEFAULT_VALUE_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
+        properties.put(
+            StreamsConfig.DEFAULT_TIMESTAMP_EXTRACTOR_CLASS_CONFIG, FirstRecord.class);
+        properties.put("auto.offset.reset", "earliest");
+        // Whoever waits for the lag to be zero sees it so often.
+        properties.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, "100");
+        properties.putAll(settings);
+        final StreamsBuilder builder = new StreamsBuilder();
+        Topologies.build(builder, topology, output);
+        final Topology built = builder.build(properties);
+        this.sources = sourcesOf(built, id);
+        this.streams = new KafkaStreams(built, properties);
+        streams.setUncaughtExceptionHandler(error -> {
+            failure.compareAndSet(null, error);
+            return StreamThreadExceptionResponse.SHUTDOWN_CLIENT;
+        });
+    }
+
+    String id() {
+        return id;
+    }
+
+    /** The topics that it reads and commits: sources and repartition topics, by their full names. */
+    Set<String> sources() {
+        return sources;
+    }
+
+    void start() {
+        streams.start();
+    }
+
+    /** Raises what ended the application, if it has failed. */
+    void check() {
+        if (failure.get() != null) {
+            throw new IllegalStateException("Application '" + id + "' has failed.", failure.get());
+        }
+    }
+
+    @Override
+    public void close() {
+        // Otherwise the broker keeps the member's place until its session times out.
+        streams.close(CloseOptions
+            .groupMembershipOperation(CloseOptions.GroupMembershipOperation.LEAVE_GROUP)
+            .withTimeout(CLOSE_TIMEOUT));
+    }
+
+    private static Set<String> sourcesOf(final Topology topology, final String id) {
+        final TopologyDescription told = topology.describe();
+        final Set<String> sinks = told.subtopologies().stream()
+            .flatMap(part -> part.nodes().stream())
+            .filter(node -> node instanceof TopologyDescription.Sink)
+            .map(node -> ((TopologyDescription.Sink) node).topic())
+            .collect(Collectors.toSet());
+        final Set<String> found = new TreeSet<>();
+        for (final TopologyDescription.Subtopology part : told.subtopologies()) {
+            for (final TopologyDescription.Node node : part.nodes()) {
+                if (node instanceof TopologyDescription.Source) {
+                    for (final String topic : ((TopologyDescription.Source) node).topicSet()) {
+                        // What a sink writes under the same name is internal to the application.
+                        found.add(sinks.contains(topic) ? id + "-" + topic : topic);
+                    }
+                }
+            }
+        }
+        return found;
+    }
+
+    /** Takes the time of records as it is, and notes when the first one of the process was taken. */
+    public static final class FirstRecord extends FailOnInvalidTimestamp {
+        private static final AtomicLong TAKEN_AT = new AtomicLong();
+
+        @Override
+        public long extract(final ConsumerRecord<Object, Object> record, final long partitionTime) {
+            if (TAKEN_AT.get() == 0) {
+                TAKEN_AT.compareAndSet(0, System.currentTimeMillis());
+            }
+            return super.extract(record, partitionTime);
+        }
+
+        /** Epoch milliseconds; 0 before the first record. */
+        static long takenAt() {
+            return TAKEN_AT.get();
+        }
+    }
+
+    /** Settings of the form name=value. */
+    static Map<String, String> settings(final List<String> arguments) {
+        return arguments.stream().map(each -> each.split("=", 2)).collect(
+            Collectors.toMap(pair -> pair[0], pair -> pair[1]));
+    }
+}

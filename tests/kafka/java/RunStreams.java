@@ -1,0 +1,54 @@
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Map;
+
+/**
+ * Runs one topology until it has processed all that was there at its start, and tells how long.
+ *
+ *   RunStreams BOOTSTRAP APPLICATION-ID TOPOLOGY [output=TOPIC] [follow=true] [NAME=VALUE ...]
+ *
+ * The last are settings of Kafka Streams, such as processing.guarantee and num.stream.threads. With
+ * follow it goes on until its standard input ends. It prints one line of JSON once the lag is zero:
+ * epoch milliseconds of the start, of the first record and of the end, and records per second
+ * between the last two. The lag is seen by what is committed, so the end is up to
+ * commit.interval.ms (100 if not set) late.
+ */
+final class RunStreams {
+    private static final Duration PATIENCE = Duration.ofMinutes(30);
+
+    private RunStreams() {
+    }
+
+    public static void main(final String[] arguments) throws Exception {
+        final List<String> rest =
+            new ArrayList<>(Arrays.asList(arguments).subList(3, arguments.length));
+        final Map<String, String> settings = Application.settings(rest);
+        final String output = settings.getOrDefault("output", arguments[2]);
+        final boolean follow = Boolean.parseBoolean(settings.getOrDefault("follow", "false"));
+        settings.keySet().removeAll(List.of("output", "follow"));
+        try (Progress progress = new Progress(arguments[0]);
+             Application application =
+                 new Application(arguments[0], arguments[1], arguments[2], output, settings)) {
+            final List<String> inputs = application.sources().stream()
+                .filter(topic -> !topic.startsWith(arguments[1] + "-")).toList();
+            final long records = progress.records(inputs);
+            final long started = System.currentTimeMillis();
+            application.start();
+            progress.awaitAll(List.of(application), PATIENCE);
+            final long ended = System.currentTimeMillis();
+            final long first = Application.FirstRecord.takenAt();
+            System.out.printf(
+                "{\"topology\": \"%s\", \"records\": %d, \"started_at\": %d, "
+                    + "\"first_record_at\": %d, \"caught_up_at\": %d, "
+                    + "\"records_per_second\": %d}%n",
+                arguments[2], records, started, first, ended,
+                records * 1000 / Math.max(1, ended - first));
+            System.out.flush();
+            if (follow) {
+                System.in.transferTo(java.io.OutputStream.nullOutputStream());
+            }
+        }
+    }
+}

@@ -1,0 +1,32 @@
+/** Values of the compared topologies are texts of four parts: number, amount, region, words. */
+final class Text {
+    private Text() {
+    }
+
+    static String number(final String value) {
+        return value.split(",")[0];
+    }
+
+    static long amount(final String value) {
+        return Long.parseLong(value.split(",")[1]);
+    }
+
+    static String region(final String value) {
+        return value.split(",")[2];
+    }
+
+    static String[] words(final String value) {
+        return value.split(",")[3].split(" ");
+    }
+
+    /** What joiners answer; a side that is missing is a dash. */
+    static String both(final String left, final String right) {
+        return (left == null ? "-" : left) + " & " + (right == null ? "-" : right);
+    }
+
+    /** A text that shows the last few values in their order, and so any other order. */
+    static String appended(final String so_far, final String value) {
+        final String all = so_far + "/" + number(value);
+        return all.length() > 40 ? all.substring(all.length() - 40) : all;
+    }
+}
