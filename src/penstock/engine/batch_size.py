@@ -25,13 +25,13 @@ class BatchLimits:
     """The bounds of a batch.
 
     `target_ms` is for batches that find a backlog; those that do not are as short as their input.
-    Half a second: starting a batch costs some 50 to 100 ms, so most of the time is spent on
-    records, while what is read of a backlog stays small enough for the memory of a worker.
+    A second: starting a batch costs some 50 to 100 ms, so most of the time is spent on records,
+    while what is read of a backlog stays small enough for the memory of a worker.
     """
 
-    max_records: int = 250_000
+    max_records: int = 500_000
     max_bytes: int = 64 * 1024 * 1024
-    target_ms: int = 500
+    target_ms: int = 1_000
 
     @classmethod
     def of(cls, config: StreamsConfig) -> BatchLimits:
@@ -55,6 +55,36 @@ def whole_setting(config: StreamsConfig, name: str, default: int, least: int = 1
     return number
 
 
+class BatchCost:
+    """What a batch costs: so much in itself, and so much a record. Older batches count less."""
+
+    _FADING = 0.8
+
+    def __init__(self) -> None:
+        #: Seconds of a batch without records, and of each record.
+        self.overhead = 0.0
+        self.each = 0.0
+        self._weight = self._records = self._seconds = 0.0
+        self._squares = self._products = 0.0
+
+    def observe(self, records: int, seconds: float) -> None:
+        """A batch took so many records and lasted so long."""
+        fading = self._FADING
+        self._weight = self._weight * fading + 1
+        self._records = self._records * fading + records
+        self._seconds = self._seconds * fading + seconds
+        self._squares = self._squares * fading + records * records
+        self._products = self._products * fading + records * seconds
+        mean, mean_seconds = self._records / self._weight, self._seconds / self._weight
+        variance = self._squares / self._weight - mean * mean
+        # Batches of one size do not tell the two apart; then the overhead stays what it was.
+        if variance > mean * mean / 20:
+            covariance = self._products / self._weight - mean * mean_seconds
+            self.overhead = mean_seconds - covariance / variance * mean
+        self.overhead = min(max(self.overhead, 0.0), mean_seconds * 0.9)
+        self.each = (mean_seconds - self.overhead) / max(mean, 1.0)
+
+
 class BatchSize:
     """How many records the next batch may take, learnt from those before.
 
@@ -66,21 +96,24 @@ class BatchSize:
         self._limits = limits
         #: How many records the next batch may take, in all.
         self.records = min(_FIRST_RECORDS, limits.max_records)
-        self._overhead: float | None = None
+        self._cost = BatchCost()
+        self._is_warm = False
         self._record_bytes: dict[str, float] = {}
 
     def observe(self, records: int, seconds: float) -> None:
         """A batch took so many records and lasted so long."""
-        # It may grow again, slowly: the machine may have become busy.
-        overhead = seconds if self._overhead is None else min(self._overhead * 1.05, seconds)
-        self._overhead = overhead
+        target = self._limits.target_ms / 1000
         is_full = records >= self.records / 2
         # A batch that took what there was says little about a full one, unless it was long.
-        if not records or (not is_full and seconds * 1000 <= self._limits.target_ms):
+        if not records or (not is_full and seconds <= target):
             return
-        target = self._limits.target_ms / 1000
-        working = max(seconds - overhead, seconds / 20)
-        wanted = records * max(target - overhead, overhead) / working
+        if not self._is_warm:
+            # The first batch waits for workers that start; another of its size will tell more.
+            self._is_warm = True
+            return
+        self._cost.observe(records, seconds)
+        overhead = self._cost.overhead
+        wanted = max(target - overhead, overhead) / max(self._cost.each, 1e-9)
         size = min(max(wanted, self.records / _STEP), self.records * _STEP)
         if not is_full:
             size = min(size, self.records)

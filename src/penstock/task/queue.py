@@ -193,14 +193,38 @@ class RecordQueue:
             rows, first = self._feeds[0], self._next
             last = min(first + CHUNK, len(rows))
             if first < last:
-                self._process_rows(rows, first, last)
-                self._next = last
-                self.taken += last - first
-                self.next_offset = rows.offsets[last - 1] + 1
+                self._take_rows(rows, first, last)
                 return True
             self._feeds.popleft()
             self._next = 0
         return False
+
+    def process_before(self, limit: int) -> bool:
+        """Push the first record through the task, and those behind it that are before `limit`.
+
+        False if there is no such record behind the first one; then nothing was done.
+        """
+        if not self._feeds or not self._plain_time or self.corrupted:
+            return False
+        rows, first = self._feeds[0], self._next
+        times = rows.timestamps
+        last, end = first, min(first + CHUNK, len(rows))
+        while last < end and 0 <= times[last] < limit:
+            last += 1
+        if last == first:
+            return False
+        self.take()
+        self.process(self.rows, self.at, self.key, self.value, self.time)
+        self._take_rows(rows, first, last)
+        self.next_head()
+        return True
+
+    def _take_rows(self, rows: Rows, first: int, last: int) -> None:
+        """Push records of the first feed through the task."""
+        self._process_rows(rows, first, last)
+        self._next = last
+        self.taken += last - first
+        self.next_offset = rows.offsets[last - 1] + 1
 
     def _process_rows(self, rows: Rows, first: int, last: int) -> None:
         """The way of most records: bound to local names, because it is walked so often."""

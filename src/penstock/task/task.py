@@ -240,12 +240,31 @@ class Task:
         waiting = self._waiting
         for _ in range(CHUNK):
             queue = waiting.items[0]
-            self.process_next(self.runtime.system_time)
+            if not self._process_stretch(queue):
+                self.process_next(self.runtime.system_time)
             if not queue.has_head:
                 if queue.cut:
                     return False
                 if len(waiting.items) < 2:
                     return True
+        return True
+
+    def _process_stretch(self, queue: RecordQueue) -> bool:
+        """Take what one of two queues has before the other's first record, if it is several.
+
+        Of three queues, taking one and putting it back might change the order of the others.
+        """
+        waiting = self._waiting
+        if len(waiting.items) != 2:
+            return False
+        try:
+            if not queue.process_before(waiting.items[1].time):
+                return False
+        except Exception as error:
+            self._blame(queue, error)
+        waiting.take()
+        if queue.has_head:
+            waiting.add(queue)
         return True
 
     def _is_full(self) -> bool:

@@ -113,10 +113,13 @@ final class Aggregations {
     }
 
     private static void cogroupByRegion(final StreamsBuilder builder, final String output) {
-        final KGroupedStream<String, String> events = byRegion(builder, "events");
-        final KGroupedStream<String, String> others = byRegion(builder, "others");
-        events.<String>cogroup((region, value, all) -> Text.appended(all, value))
-            .cogroup(others, (region, value, all) -> Text.appended(all + "!", value))
+        final KStream<String, String> events = builder.stream("events");
+        final KStream<String, String> others = builder.stream("others");
+        events.groupBy((key, value) -> Text.region(value), Grouped.as("events-by-region"))
+            .<String>cogroup((region, value, all) -> Text.appended(all, value))
+            .cogroup(
+                others.groupBy((key, value) -> Text.region(value), Grouped.as("others-by-region")),
+                (region, value, all) -> Text.appended(all + "!", value))
             .aggregate(() -> "", Aggregations.<String>stored("together"))
             .toStream().to(output);
     }

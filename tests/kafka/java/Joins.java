@@ -48,7 +48,7 @@ final class Joins {
         events.selectKey((key, value) -> Text.region(value))
             .leftJoin(
                 others.selectKey((key, value) -> Text.region(value)), Text::both,
-                JoinWindows.ofTimeDifferenceAndGrace(ofMillis(200), ofMillis(6_000)))
+                JoinWindows.ofTimeDifferenceAndGrace(ofMillis(200), ofMillis(3_000)))
             .to(output);
     }
 

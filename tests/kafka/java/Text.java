@@ -25,8 +25,8 @@ final class Text {
     }
 
     /** A text that shows the last few values in their order, and so any other order. */
-    static String appended(final String so_far, final String value) {
-        final String all = so_far + "/" + number(value);
+    static String appended(final String soFar, final String value) {
+        final String all = soFar + "/" + number(value);
         return all.length() > 40 ? all.substring(all.length() - 40) : all;
     }
 }

@@ -5,6 +5,10 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from penstock import (
     Processor,
     Record,
@@ -16,7 +20,7 @@ from penstock import (
 )
 from penstock.record import TaskId
 from penstock.task.blueprint import Blueprint
-from penstock.task.queue import RecordRange
+from penstock.task.queue import RecordQueue, RecordRange
 from penstock.task.result import Output, TaskResult
 from penstock.task.runtime import Environment
 from penstock.task.task import Task
@@ -137,6 +141,30 @@ def test_a_range_of_nothing_but_unreadable_records_is_done_with() -> None:
     })
     assert result.counters["dropped-records-total"] == 2
     assert result.offsets == {("a", 0): 2}
+
+
+ROWS = st.lists(st.tuples(st.sampled_from(["1", BAD]), st.integers(0, 6)), max_size=12)
+
+
+@given(first=ROWS, second=ROWS, third=ROWS, cut=st.booleans())
+def test_a_stretch_taken_in_one_go_changes_nothing(
+    first: list[tuple[str, int]], second: list[tuple[str, int]], third: list[tuple[str, int]],
+    cut: bool,
+) -> None:
+    """What one queue has before the other's first record needs no look at the other."""
+    ranges = {
+        (topic, 0): records(*((value if value == BAD else f"{number}{at}", time)
+                              for at, (value, time) in enumerate(rows)), cut=cut and number == 2)
+        for number, (topic, rows) in enumerate(zip("abc", (first, second, third), strict=True), 1)
+    }
+    topology = numbers("a", "b", "c")
+    quick = task_of(topology, skip=True).run(ranges)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RecordQueue, "process_before", lambda queue, limit: False)
+        one_by_one = task_of(topology, skip=True).run(ranges)
+    assert values(quick) == values(one_by_one)
+    assert sorted(values(quick, "dead")) == sorted(values(one_by_one, "dead"))
+    assert (quick.offsets, quick.counters) == (one_by_one.offsets, one_by_one.counters)
 
 
 def test_what_leaves_a_buffer_does_not_change_where_the_next_record_came_from() -> None:

@@ -1,0 +1,175 @@
+"""What the compared topologies read: some hundred records over a dozen keys, from a fixed seed.
+
+The input is such that Kafka Streams has one possible answer, whatever its threads do first:
+
+- It comes in phases, and a phase is processed to its end before the next one is fed. Where the
+  records of two topics meet behind a repartition, a phase has records of one of them only. The
+  first phase is there before any application starts: then a task that reads two topics takes their
+  records in the order of time, and no two records of the input have the same time.
+- All records of a region, and all of a word, come from one partition of `events`, and the regions
+  of one partition are in one partition, so that a task behind a repartition has a single sender:
+  its order is that of the sender, its stream time, too, and so is what comes too late.
+- In a phase a row of `links` changes at most once: a foreign-key join drops an answer that was
+  overtaken by another change of its row.
+
+Times go up in small steps through all partitions; some events are late, a few of them too late for
+their windows. They lie within the last hours, or the broker would expire the changelogs of windows.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from itertools import count
+from typing import NamedTuple
+
+import msgspec
+from orders.generate import OPENING, generated_orders
+from orders.generate import STORES as ALL_STORES
+
+from penstock.log import Columns, Log
+from penstock.log.base import Append
+from penstock.partitioning import partition_of
+
+PARTITIONS = 4
+TOPICS = (
+    "events", "others", "left", "right", "people", "accounts", "places", "rates", "links",
+    "orders", "stores",
+)
+HOUR_MS = 3_600_000
+#: The time after which every window of the events has closed.
+FLUSH_MS = 60_000
+
+
+class Row(NamedTuple):
+    """A record to be fed; `partition` None: where its key belongs."""
+
+    topic: str
+    key: str
+    value: str | bytes | None
+    time: int
+    partition: int | None = None
+
+
+def names(prefix: str, partition: int, wanted: int) -> list[str]:
+    """The first so many names with the prefix whose records belong into the partition."""
+    found = (
+        name for name in (f"{prefix}{number}" for number in count())
+        if partition_of(name.encode(), PARTITIONS) == partition
+    )
+    return [next(found) for _ in range(wanted)]
+
+
+KEYS = sorted(key for partition in range(PARTITIONS) for key in names("key", partition, 3))
+#: Regions and words by the partition of the key that they go with.
+REGIONS = [names("region", (partition + 1) % PARTITIONS, 3) for partition in range(PARTITIONS)]
+WORDS = [names("word", (partition + 2) % PARTITIONS, 3) for partition in range(PARTITIONS)]
+ALL_REGIONS = sorted(region for regions in REGIONS for region in regions)
+LINKS = [f"link{number}" for number in range(12)]
+
+
+class Source:
+    """Makes rows; the same ones for the same seed, counted from `start`."""
+
+    def __init__(self, seed: int, start: int) -> None:
+        self.start = start
+        self._chance = random.Random(seed)
+        self._numbers = count()
+
+    def stream(self, topic: str, begin: int, records: int, late: float = 0.0) -> Iterator[Row]:
+        """Records of random keys, a few milliseconds apart, some of them late."""
+        chance, now = self._chance, self.start + begin
+        for _ in range(records):
+            now += chance.randrange(2, 60, 2)
+            back = chance.randrange(0, 4_000, 2) if chance.random() < late else 0
+            yield self.row(topic, chance.choice(KEYS), max(now - back, self.start))
+
+    def table(
+        self, topic: str, keys: list[str], begin: int, deleted: float = 0.0
+    ) -> Iterator[Row]:
+        """Each key once, in some order; some of them are deleted."""
+        now = self.start + begin
+        for key in self._chance.sample(keys, len(keys)):
+            now += self._chance.randrange(2, 60, 2)
+            row = self.row(topic, key, now)
+            yield row._replace(value=None) if self._chance.random() < deleted else row
+
+    def row(self, topic: str, key: str, time: int) -> Row:
+        """One record, with a region and words that go with the key's partition."""
+        chance, partition = self._chance, partition_of(key.encode(), PARTITIONS)
+        regions = ALL_REGIONS if topic == "links" else REGIONS[partition]
+        words = " ".join(chance.choices(WORDS[partition], k=chance.randrange(1, 4)))
+        # Tables and right sides have odd times, so no two topics that meet share a time.
+        odd = topic in {"right", "accounts", "places", "rates", "others"}
+        return Row(
+            topic, key,
+            f"{next(self._numbers)},{chance.randrange(100)},{chance.choice(regions)},{words}",
+            time + odd,
+        )
+
+    def flush(self, topic: str, after: int) -> Iterator[Row]:
+        """A record of every key, so late that all windows before it have closed."""
+        return self.table(topic, KEYS, after + FLUSH_MS)
+
+
+def phases(seed: int = 43) -> list[list[Row]]:
+    """What is fed, phase by phase."""
+    start = (int(time.time() * 1000) // HOUR_MS - 1) * HOUR_MS
+    source = Source(seed, start)
+    before = [
+        *source.table("people", KEYS, 0), *source.table("accounts", KEYS[2:], 0),
+        *source.table("people", KEYS, 500, deleted=0.3),
+        *source.table("accounts", KEYS, 500, deleted=0.3),
+        *source.table("places", ALL_REGIONS[2:], 0), *source.table("rates", ALL_REGIONS[3:], 0),
+        *source.stream("left", 0, 150, late=0.1), *source.stream("right", 0, 150, late=0.1),
+        *source.flush("left", 10_000), *source.flush("right", 10_000),
+        *store_rows(start),
+    ]
+    return [
+        sorted(before, key=lambda row: row.time if row.topic in {"people", "accounts"} else 0),
+        [*source.stream("events", 0, 200, late=0.15), *source.table("links", LINKS, 0),
+         *order_rows(start)],
+        [*source.stream("others", 0, 120), *source.table("places", ALL_REGIONS, 5_000, 0.3)],
+        [*source.stream("events", 6_000, 200, late=0.15),
+         *source.table("links", LINKS, 6_000, deleted=0.2),
+         *source.table("people", KEYS, 6_000, deleted=0.2)],
+        [*source.stream("others", 6_000, 120), *source.table("accounts", KEYS, 7_000, 0.2),
+         *source.table("places", ALL_REGIONS, 12_000, 0.3)],
+        [*source.flush("events", 20_000), *source.table("links", LINKS, 20_000)],
+    ]
+
+
+def store_rows(start: int) -> Iterator[Row]:
+    for store in ALL_STORES:
+        yield Row("stores", store.location_id, msgspec.json.encode(store), start)
+
+
+def order_rows(start: int) -> Iterator[Row]:
+    """Orders of a recent hour. Those of a store are in one partition, whatever their ids are."""
+    shift = datetime.fromtimestamp(start / 1000, UTC).replace(tzinfo=None) - OPENING
+    for number, order in enumerate(generated_orders(300, seed=7)):
+        moved = msgspec.structs.replace(
+            order, ordered_date_time=order.ordered_date_time + shift
+        )
+        yield Row(
+            "orders", str(order.order_id), msgspec.json.encode(moved), start + number,
+            partition_of(order.location_id.encode(), PARTITIONS),
+        )
+
+
+def feed(log: Log, rows: list[Row]) -> None:
+    """Append the rows, in their order."""
+    columns: dict[tuple[str, int], Columns] = {}
+    for row in rows:
+        key = row.key.encode()
+        partition = partition_of(key, PARTITIONS) if row.partition is None else row.partition
+        value = row.value.encode() if isinstance(row.value, str) else row.value
+        keys, values, times, _ = columns.setdefault(
+            (row.topic, partition), Columns([], [], [])
+        )
+        for column, part in ((keys, key), (values, value), (times, row.time)):
+            assert isinstance(column, list)
+            column.append(part)
+    log.append_many([Append(*where, records) for where, records in columns.items()])
