@@ -25,9 +25,11 @@ from penstock import (
     StreamsBuilder,
     Suppressed,
     TimeWindows,
+    WindowedSerdes,
 )
 
 LONG = Serdes.long()
+WINDOWED = WindowedSerdes.time_windowed(Serdes.string(), 2_000)
 TUMBLING = TimeWindows.of(2_000, grace=1_000)
 
 Build = Callable[[StreamsBuilder, str], None]
@@ -86,7 +88,9 @@ def nothing() -> str:
 def by_region(
     builder: StreamsBuilder, topic: str, name: str | None = None
 ) -> KGroupedStream[str, str]:
-    return builder.stream(topic).group_by(lambda key, value: region(value), name=name)
+    return builder.stream(topic).group_by(
+        lambda key, value: region(value), name=name, key=Serdes.string(), value=Serdes.string()
+    )
 
 
 # ---- aggregations ----------------------------------------------------------------------------
@@ -187,7 +191,7 @@ class LastSeen(Processor[str, str]):
 @compared
 def tumbling_windows(builder: StreamsBuilder, output: str) -> None:
     counts = builder.stream("events").group_by_key().windowed_by(TUMBLING).count(store="tumbling")
-    counts.to_stream().to(output, value=LONG)
+    counts.to_stream().to(output, key=WINDOWED, value=LONG)
 
 
 @compared
@@ -196,7 +200,7 @@ def hopping_windows_by_region(builder: StreamsBuilder, output: str) -> None:
     sums = by_region(builder, "events").windowed_by(hopping).aggregate(
         zero, add, store=Materialized("hopping", value=LONG)
     )
-    sums.to_stream().to(output, value=LONG)
+    sums.to_stream().to(output, key=WINDOWED, value=LONG)
 
 
 @compared
@@ -205,27 +209,29 @@ def sliding_windows(builder: StreamsBuilder, output: str) -> None:
     texts = builder.stream("events").group_by_key().windowed_by(sliding).aggregate(
         nothing, append, store="sliding"
     )
-    texts.to_stream().to(output)
+    texts.to_stream().to(output, key=WINDOWED)
 
 
 @compared
 def session_windows_by_region(builder: StreamsBuilder, output: str) -> None:
     sessions = by_region(builder, "events").windowed_by(SessionWindows.of(400, grace=1_000))
-    sessions.count(store="sessions").to_stream().to(output, value=LONG)
+    sessions.count(store="sessions").to_stream().to(
+        output, key=WindowedSerdes.session_windowed(Serdes.string()), value=LONG
+    )
 
 
 @compared
 def suppressed_by_region(builder: StreamsBuilder, output: str) -> None:
     counts = by_region(builder, "events").windowed_by(TUMBLING).count(store="closing")
     closed = counts.suppress(Suppressed.until_window_closes(name="closed"))
-    closed.to_stream().to(output, value=LONG)
+    closed.to_stream().to(output, key=WINDOWED, value=LONG)
 
 
 @compared
 def emitted_on_close(builder: StreamsBuilder, output: str) -> None:
     windows = builder.stream("events").group_by_key().windowed_by(TUMBLING)
     counts = windows.emit_strategy(EmitStrategy.ON_WINDOW_CLOSE).count(store="final")
-    counts.to_stream().to(output, value=LONG)
+    counts.to_stream().to(output, key=WINDOWED, value=LONG)
 
 
 # ---- joins -----------------------------------------------------------------------------------

@@ -38,7 +38,8 @@ final class Aggregations {
 
     static KGroupedStream<String, String> byRegion(final StreamsBuilder builder, final String from) {
         final KStream<String, String> stream = builder.stream(from);
-        return stream.groupBy((key, value) -> Text.region(value));
+        return stream.groupBy(
+            (key, value) -> Text.region(value), Grouped.with(Serdes.String(), Serdes.String()));
     }
 
     static <V> Materialized<String, V, KeyValueStore<Bytes, byte[]>> stored(final String name) {
