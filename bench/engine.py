@@ -47,10 +47,10 @@ LIMITS = {"W1": 0.6, "W2": 0.6, "W3": 0.6, "W4": 0.6, "W5": 0.35}
 class Site:
     """A folder with a log, and a Spark session for all applications on it."""
 
-    def __init__(self, folder: Path, context: Any) -> None:
+    def __init__(self, folder: Path, context: Any, log: Log | None = None) -> None:
         self.folder = folder
         self.context = context
-        self.log: Log = open_log(str(folder / "bench.db"))
+        self.log: Log = open_log(str(folder / "bench.db")) if log is None else log
         self._applications = 0
 
     def config(self, **settings: Any) -> StreamsConfig:
@@ -102,7 +102,7 @@ def throughput(site: Site, count: int, names: list[str]) -> dict[str, Any]:
     records = orders(count)
     site.fill(site.topic("orders"), records)
     site.fill(site.topic("customers"), runtime.customers())
-    _warm_up(site)
+    warm_up(site)
     sample = Orders(*(column[:250_000] for column in records))
     figures = {}
     for name in names:
@@ -129,7 +129,7 @@ def throughput(site: Site, count: int, names: list[str]) -> dict[str, Any]:
     return figures
 
 
-def _warm_up(site: Site) -> None:
+def warm_up(site: Site) -> None:
     """Start Spark's Python workers and let the JVM see the code: starting is not counted."""
     site.fill(site.topic("orders-before"), orders(50_000))
     for name in ("W1", "W5"):
