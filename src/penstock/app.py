@@ -170,9 +170,11 @@ class Streams:
     ) -> bool:
         """Finish the running batch and end; answers whether it has ended within the timeout.
 
-        Without a timeout it waits as long as it takes; 0 does not wait at all. With `leave_group`
-        false another instance takes over only after `session.timeout.ms`, as if this one had
-        died: for a restart that is quicker than that.
+        Without a timeout it waits as long as it takes; 0 does not wait at all. When a timeout has
+        passed, the running batch is given up, as if it had never begun (its Spark job is
+        cancelled), and the instance ends soon after. With `leave_group` false another instance
+        takes over only after `session.timeout.ms`, as if this one had died: for a restart that is
+        quicker than that.
         """
         with self._starting:
             if self.state is State.CREATED:
@@ -183,7 +185,12 @@ class Streams:
             return True
         self._life.try_to(State.PENDING_SHUTDOWN)
         thread.end(leave_group=leave_group)
-        return thread.join(_seconds(timeout))
+        seconds = _seconds(timeout)
+        if thread.join(seconds):
+            return True
+        if seconds and not thread.is_this_thread:
+            thread.cancel()
+        return False
 
     def pause(self) -> None:
         """Run no more batches until `resume`; the instance keeps its place."""

@@ -73,6 +73,9 @@ class HeldBack:
         found: list[bytes] = self._inner.compute(plan)
         return found
 
+    def cancel(self) -> None:
+        self._inner.cancel()
+
     def close(self) -> None:
         self._inner.close()
 

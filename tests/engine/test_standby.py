@@ -107,6 +107,9 @@ def test_a_batch_that_fails_without_the_lease_is_no_failure(made: Made, log: Log
                 raise RuntimeError("the replica is ahead of the plan")
             return self._inner.compute(plan)
 
+        def cancel(self) -> None:
+            self._inner.cancel()
+
         def close(self) -> None:
             self._inner.close()
 

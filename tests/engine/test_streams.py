@@ -338,3 +338,20 @@ def test_the_client_alone_ends_and_the_next_takes_over(made: Made, log: Log) -> 
     second.run_until_caught_up(PATIENCE_S)
     assert received(log) == [b"BAD"]
     assert second.waits_for is None
+
+
+def test_a_close_that_does_not_wait_for_the_batch_gives_it_up(made: Made, log: Log) -> None:
+    held = HeldBack()
+    send(log, "a")
+    streams = made(compute=held.start)
+    streams.start()
+    assert held.entered.wait(PATIENCE_S)
+    assert not streams.close(0.01)
+    held.go_on.set()
+    assert streams.close()
+    assert (streams.state, streams.failure) == (State.NOT_RUNNING, None)
+    assert received(log) == []
+    assert log.committed("app") == {}
+    with made() as another:
+        another.run_until_caught_up(PATIENCE_S)
+    assert received(log) == [b"A"]

@@ -57,7 +57,8 @@ INPUTS = ("customers", "orders", "products", "baskets")
 SEQUENCES = ("enriched", "totals", "windows", "priced")
 OUTPUTS = (*SEQUENCES, "product-totals", "revenue")
 CUSTOMERS = tuple(f"c{number:02}" for number in range(12))
-PRODUCTS = tuple(f"p{number}" for number in range(6))
+#: Some for each partition.
+PRODUCTS = ("apples", "bread", "cheese", "dates", "eggs", "flour")
 BASKETS = tuple(f"b{number:02}" for number in range(20))
 WINDOW_MS = 2_000
 #: The time between two waves, and how many pieces of a wave change the joined tables.
@@ -266,6 +267,15 @@ def is_drained(log: Log) -> bool:
     ]
     ends = log.offsets(partitions)
     return all(at in committed and committed[at].offset == ends[at].end for at in partitions)
+
+
+def everything(log: Log) -> tuple[object, object]:
+    """The ends of all topics, and what the application has committed."""
+    partitions = [
+        TopicPartition(topic.name, number)
+        for topic in log.topics() for number in range(topic.partitions)
+    ]
+    return log.offsets(partitions), log.committed(APPLICATION_ID)
 
 
 def _is_circle(name: str) -> bool:

@@ -19,11 +19,13 @@ folder of its own, it is enough to kill one more.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 import itertools
 import random
 import shutil
 import signal
+import sys
 import tempfile
 import time
 from collections import Counter
@@ -55,8 +57,10 @@ from faults.engine_processes import (
     send,
     wait_until,
 )
+from faults.spark_cluster import SparkCluster
 from penstock.engine.steps import Step
 from penstock.log import open_log
+from penstock.log.errors import LogBusy
 
 LOCAL, CLUSTER = "local[2]", "local-cluster[2,1,1024]"
 #: In the trial's directory; or where the executor of a worker runs, so that each has its own.
@@ -98,16 +102,19 @@ class Trial:
     """
 
     def __init__(
-        self, directory: Path, seed: int, master: str = LOCAL, *, settings: Sequence[str] = ()
+        self, directory: Path, seed: int, master: str = LOCAL, *, settings: Sequence[str] = (),
+        cluster: SparkCluster | None = None, address: str | None = None,
     ) -> None:
+        """`cluster` takes the place of the master, `address` that of a log in the directory."""
         self.directory = directory
-        self.master = master
+        self.master = master if cluster is None else cluster.master
+        self.cluster = cluster
         self.settings = (*LITTLE_PATIENCE, *settings)
         self.rng = random.Random(seed)
         self.files = StepFiles(directory / "steps")
         self.counts = Counts()
         self.instance: Instance | None = None
-        self.log = open_log(directory / "log.db")
+        self.log = open_log(address or directory / "log.db")
         make_topics(self.log)
         self._input = Input(seed)
         first = self._input.first()
@@ -127,15 +134,22 @@ class Trial:
         self, name: str, files: StepFiles, *, state: str | None = None, master: str | None = None
     ) -> Instance:
         """One more driver of the application."""
-        state = state or (STATE_OF_EXECUTOR if self.master == CLUSTER else STATE)
-        arguments = [
-            "--log", str(self.directory / "log.db"), "--state", state,
-            "--master", master or self.master, *(f"--conf={each}" for each in self.settings),
-        ]
-        environment = {}
+        has_executors = self.master == CLUSTER or self.cluster is not None
+        state = state or (STATE_OF_EXECUTOR if has_executors else STATE)
+        settings, environment, sessions = list(self.settings), {}, []
         if self.master == CLUSTER:
             environment["SPARK_HOME"] = str(_spark_home(self.directory / "spark-home"))
-        return Instance(arguments, files, self.directory / f"{name}.log", environment)
+        if self.cluster is not None:
+            # What a driver finds in its own environment does not go to a cluster by itself.
+            settings.append(f"spark.executorEnv.PENSTOCK_STOP_AT={files.order}")
+            environment["PYSPARK_PYTHON"] = sys.executable
+            sessions = self.cluster.sessions
+        arguments = [
+            "--log", self.log.address, "--state", state,
+            "--master", master or self.master, *(f"--conf={each}" for each in settings),
+        ]
+        output = self.directory / f"{name}.log"
+        return Instance(arguments, files, output, environment, sessions=sessions)
 
     def end(self) -> None:
         """Kill the driver between two batches, and forget about it."""
@@ -172,6 +186,14 @@ class Trial:
         rows = self._input.wave(len(self.waves) - 1)
         return (functools.partial(self._append, each) for each in rows)
 
+    def touch_every_key(self) -> Iterator[Callable[[], None]]:
+        """A wave of one piece, which is appended at once; answers the rest: nothing."""
+        self.drain()
+        self.waves.append([])
+        self.counts.waves += 1
+        self._append(self._input.every_key(len(self.waves) - 1))
+        return itertools.repeat(lambda: None)
+
     def _append(self, rows: list[Row]) -> None:
         append(self.log, rows)
         self.waves[-1].append(rows)
@@ -195,12 +217,17 @@ class Trial:
             while not self._strike(kill):
                 self.reach(kill.step, pieces)
             self.counts.kills[kill] += 1
+        self.finish_wave(pieces)
+
+    def finish_wave(self, pieces: Iterator[Callable[[], None]]) -> None:
+        """Append what the wave still needs, and wait until all of it is processed."""
         while len(self.waves[-1]) < PIECES:
             next(pieces)()
         self.drain()
 
-    def reach(self, step: Step, pieces: Iterator[Callable[[], None]]) -> None:
-        """Until a process stands in the step; input is appended all the while."""
+    def reach(self, step: str, pieces: Iterator[Callable[[], None]]) -> None:
+        """Until a process stands in the step; input is appended all the while. What stood in
+        another step goes on."""
         if step == "restoring":
             self._lose_state()
         self.files.arm(step)
@@ -212,10 +239,13 @@ class Trial:
             # On a slow machine the input must not run away from the application.
             wanted = len(self.waves[-1]) < 2 * PIECES or is_drained(self.log)
             if wanted and time.monotonic() >= due:
-                next(pieces)()
+                # A driver that stands in its commit has the log's lock; the next piece will do.
+                with contextlib.suppress(LogBusy):
+                    next(pieces)()
                 due = time.monotonic() + self.rng.uniform(0.01, 0.3)
 
         instance = self.start()
+        instance.go_on()
         wait_until(
             f"a process reached '{step}'",
             lambda: not self.files.is_armed(step) and instance.stopped(), meanwhile=meanwhile,
@@ -262,9 +292,7 @@ class Trial:
 
     def verify(self) -> None:
         """Touch every key once more, and compare everything with a run without a crash."""
-        every = self._input.every_key(len(self.waves))
-        self.waves.append([])
-        self._append(every)
+        self.touch_every_key()
         self.drain()
         self.end()
         undisturbed = run_undisturbed(self.directory / "undisturbed", self.waves)

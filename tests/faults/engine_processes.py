@@ -22,6 +22,8 @@ from typing import IO, Literal, get_args
 from penstock.engine.steps import Step
 
 STEPS: tuple[Step, ...] = get_args(Step)
+#: Of the application's job.
+STAGES = 3
 #: Steps that are reached where tasks run; the others are the driver's.
 WORKER_STEPS = frozenset(("computing", "applying", "restoring"))
 Victim = Literal["driver", "worker", "executor"]
@@ -86,25 +88,28 @@ class StepFiles:
     def __init__(self, directory: Path) -> None:
         directory.mkdir(parents=True)
         self._directory = directory
-        for step in STEPS:
+        self._steps = (*STEPS, *(
+            f"{step}@{stage}" for step in ("computing", "applying") for stage in range(STAGES)
+        ))
+        for step in self._steps:
             self._file(step).touch()
 
-    def _file(self, step: Step) -> Path:
+    def _file(self, step: str) -> Path:
         return self._directory / step
 
     @property
     def order(self) -> str:
         """What PENSTOCK_STOP_AT is to be."""
-        return ",".join(f"{step}:1:{self._file(step)}" for step in STEPS)
+        return ",".join(f"{step}:1:{self._file(step)}" for step in self._steps)
 
-    def arm(self, step: Step) -> None:
+    def arm(self, step: str) -> None:
         self._file(step).unlink()
 
-    def is_armed(self, step: Step) -> bool:
+    def is_armed(self, step: str) -> bool:
         """Whether nobody has come to the step yet."""
         return not self._file(step).exists()
 
-    def disarm(self, step: Step) -> None:
+    def disarm(self, step: str) -> None:
         self._file(step).touch()
 
 
@@ -113,9 +118,11 @@ class Instance:
 
     def __init__(
         self, arguments: Sequence[str], files: StepFiles, output: Path,
-        environment: Mapping[str, str] | None = None,
+        environment: Mapping[str, str] | None = None, *, sessions: Sequence[int] = (),
     ) -> None:
+        """`sessions`: of a cluster, whose processes work for it but are not its own."""
         self.output = output
+        self._sessions = tuple(sessions)
         self._stream: IO[bytes] = output.open("ab")
         self._popen = subprocess.Popen(
             [sys.executable, "-m", "faults.engine_app", *arguments],
@@ -139,7 +146,11 @@ class Instance:
         return processes(self.pid)
 
     def stopped(self) -> list[Process]:
-        return [process for process in self.all().values() if process.is_stopped]
+        """Those that stand in a step, here or in the cluster."""
+        return [
+            process for session in (self.pid, *self._sessions)
+            for process in processes(session).values() if process.is_stopped
+        ]
 
     def workers(self) -> list[Process]:
         """Python processes that run tasks: forked by a daemon, which a JVM has started."""

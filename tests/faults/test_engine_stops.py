@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from faults.engine_app import APPLICATION_ID, is_drained
+from faults.engine_app import everything, is_drained
 from faults.engine_kills import LOCAL, Trial
 from faults.engine_processes import Instance, StepFiles, wait_until
 from penstock.engine.steps import Step
-from penstock.log import Log, open_log
+from penstock.log import open_log
 from penstock.log.base import TopicPartition
 from penstock.log.errors import LogBusy
 
@@ -20,15 +20,6 @@ Pieces = Iterator[Callable[[], None]]
 LANES = 2
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
-
-
-def everything(log: Log) -> tuple[object, object]:
-    """The ends of all topics, and what the application has committed."""
-    partitions = [
-        TopicPartition(topic.name, number)
-        for topic in log.topics() for number in range(topic.partitions)
-    ]
-    return log.offsets(partitions), log.committed(APPLICATION_ID)
 
 
 @pytest.mark.parametrize(("master", "step"), [(LOCAL, "before-commit"), ("inline", "in-commit")])

@@ -5,7 +5,7 @@ The input is such that Kafka Streams has one possible answer, whatever its threa
 - It comes in phases, and a phase is processed to its end before the next one is fed. Where the
   records of two topics meet behind a repartition, a phase has records of one of them only. The
   first phase is there before any application starts: then a task that reads two topics takes their
-  records in the order of time, and no two records of the input have the same time.
+  records in the order of time, and no record of one has the time of a record of the other.
 - All records of a region, and all of a word, come from one partition of `events`, and the regions
   of one partition are in one partition, so that a task behind a repartition has a single sender:
   its order is that of the sender, its stream time, too, and so is what comes too late.
@@ -114,9 +114,14 @@ class Source:
         return self.table(topic, KEYS, after + FLUSH_MS)
 
 
+def recent_hour() -> int:
+    """The beginning of the last full hour: all windows begin there."""
+    return (int(time.time() * 1000) // HOUR_MS - 1) * HOUR_MS
+
+
 def phases(seed: int = 43) -> list[list[Row]]:
     """What is fed, phase by phase."""
-    start = (int(time.time() * 1000) // HOUR_MS - 1) * HOUR_MS
+    start = recent_hour()
     source = Source(seed, start)
     before = [
         *source.table("people", KEYS, 0), *source.table("accounts", KEYS[2:], 0),

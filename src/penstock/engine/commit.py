@@ -86,10 +86,12 @@ def check_attempts(plan: BatchPlan, outcomes: Sequence[TaskOutcome]) -> None:
 
 
 def _shown(rows: Iterable[tuple[TaskId, Consumed]]) -> str:
-    return ", ".join(
+    listed = [
         f"{each.rows} of {each.topic} from {each.sender} (attempt {each.attempt}) to {target}"
         for target, each in sorted(rows)
-    ) or "none"
+    ]
+    more = f" and {len(listed) - 3} more" if len(listed) > 3 else ""
+    return (", ".join(listed[:3]) or "none") + more
 
 
 def commit(

@@ -6,8 +6,11 @@ of the stage before them addressed to them, and only bytes go from one to the ne
 
 from __future__ import annotations
 
+import threading
+
 from penstock.config import StreamsConfig
 from penstock.engine.bundle import Bundle
+from penstock.engine.cancelled import BatchCancelled
 from penstock.engine.plan import BatchPlan
 from penstock.engine.shape import Shape
 from penstock.engine.worker import Worker
@@ -23,6 +26,7 @@ class InlineCompute:
         self._new_workers = new_workers
         self._worker: Worker | None = None
         self._attempts = 0
+        self._cancelled = threading.Event()
 
     def compute(self, plan: BatchPlan) -> list[bytes]:
         """Run all tasks of the plan; answers their outcomes."""
@@ -35,12 +39,18 @@ class InlineCompute:
         for stage, lanes in enumerate(worker.bundle.lanes):
             addressed: dict[int, list[bytes]] = {}
             for lane in range(lanes):
+                if self._cancelled.is_set():
+                    raise BatchCancelled(worker.bundle.config.application_id, plan.number)
                 self._attempts += 1
                 blocks = waiting.get(lane, [])
                 for target, block in worker.run_lane(stage, lane, plan, self._attempts, blocks):
                     addressed.setdefault(target, []).append(block)
             waiting = addressed
         return waiting.get(0, [])
+
+    def cancel(self) -> None:
+        """Begin no more lanes; any thread may call it. User code is not interrupted."""
+        self._cancelled.set()
 
     def close(self) -> None:
         """No more batches."""

@@ -7,6 +7,7 @@ that when the lease was taken. One thread calls it.
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -14,6 +15,7 @@ from typing import Protocol
 
 from penstock.config import StreamsConfig
 from penstock.engine.adoption import adopt
+from penstock.engine.cancelled import BatchCancelled
 from penstock.engine.commit import (
     AttemptsDisagree,
     Committed,
@@ -31,6 +33,7 @@ from penstock.engine.shape import Shape, find_shape
 from penstock.engine.steps import reached
 from penstock.errors import StreamsException, TaskMigratedException
 from penstock.log.base import Lease, Log, TopicPartition
+from penstock.log.errors import InvalidRecord
 from penstock.record import TaskId
 from penstock.topology.topology import Topology
 
@@ -45,6 +48,10 @@ class Compute(Protocol):
 
     def compute(self, plan: BatchPlan) -> list[bytes]:
         """Run all tasks of the plan; answers their outcomes. Nothing outside has changed."""
+        ...
+
+    def cancel(self) -> None:
+        """Give up the running batch, and all that would come, soon; any thread may call it."""
         ...
 
     def close(self) -> None:
@@ -97,6 +104,9 @@ class Engine:
         self._log = target
         self._lease = lease
         self._start_compute = start_compute
+        self._cancelled = threading.Event()
+        #: The batch whose records the log has refused last.
+        self._refused = -1
         self._open()
 
     def _open(self) -> None:
@@ -138,10 +148,14 @@ class Engine:
         reached("before-commit")
         computed = time.perf_counter()
         # 3.
-        committed = commit(
-            self._log, self._lease, plan, outcomes,
-            shape=self.shape, offsets=dict(self.planner.offsets.items()),
-        )
+        self._check_cancelled(plan)
+        try:
+            committed = commit(
+                self._log, self._lease, plan, outcomes,
+                shape=self.shape, offsets=dict(self.planner.offsets.items()),
+            )
+        except InvalidRecord as refused:
+            return self._run_again(plan, outcomes, refused)
         reached("after-commit")
         ended = time.perf_counter()
         # 4.
@@ -154,6 +168,7 @@ class Engine:
     def _computed(self, plan: BatchPlan) -> list[TaskOutcome]:
         """Outcomes that belong together; raises what a task failed with."""
         for _ in range(MAX_RERUNS):
+            self._check_cancelled(plan)
             outcomes = decode_outcomes(self._compute.compute(plan))
             _show_logged(outcomes)
             failure = failure_of(outcomes)
@@ -176,6 +191,10 @@ class Engine:
             "and run again on their own. Look at why Spark loses executors or shuffle files."
         )
 
+    def _check_cancelled(self, plan: BatchPlan) -> None:
+        if self._cancelled.is_set():
+            raise BatchCancelled(self._config.application_id, plan.number)
+
     def _restoring(
         self, plan: BatchPlan, outcomes: list[TaskOutcome], error: TaskMigratedException
     ) -> BatchPlan:
@@ -188,6 +207,22 @@ class Engine:
         failed = {outcome.task_id for outcome in outcomes if outcome.failure is not None}
         log.warning("Tasks %s are restored: %s", ", ".join(map(str, sorted(failed))), error)
         return replace(plan, restore_anew=plan.restore_anew | failed)
+
+    def _run_again(
+        self, plan: BatchPlan, outcomes: list[TaskOutcome], refused: InvalidRecord
+    ) -> BatchReport | None:
+        """Once more, after the log has refused records of the batch.
+
+        Tasks ask the production handler about what a topic does not take, as the topic was when the
+        batch began. Its settings, or the clock, may have moved on since; then the handler is asked
+        now. What is refused twice is a failure.
+        """
+        drop_aside(self._log, outcomes)
+        if self._refused == plan.number:
+            raise refused
+        self._refused = plan.number
+        log.warning("Batch %d is run again: %s", plan.number, refused)
+        return self.run_batch()
 
     def _advance(
         self, plan: BatchPlan, committed: Committed, outcomes: list[TaskOutcome], seconds: float
@@ -205,6 +240,12 @@ class Engine:
             timeout = min(timeout, max(0.0, (due - wall_clock_ms()) / 1000))
         if timeout > 0:
             self._log.wait_for_change(timeout)
+
+    def cancel(self) -> None:
+        """Give up the running batch: it raises, and nothing of it happens, unless its commit has
+        begun. Another thread calls it; no batch can be run afterwards."""
+        self._cancelled.set()
+        self._compute.cancel()
 
     def close(self) -> None:
         """No more batches."""

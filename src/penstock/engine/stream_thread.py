@@ -2,6 +2,7 @@
 
     want the lease ──► open the engine ──► batch, batch, wait, batch ... ──► close the engine
          ▲                  ▲                        │
+         │                  ├── OutcomeUnknown ──────┤ the log is asked what has happened
          │                  └── REPLACE_THREAD ──────┤ a failure: the handler is asked
          └───────────────────── Fenced ──────────────┤
                                                      └── SHUTDOWN_*: the instance ends in ERROR
@@ -34,7 +35,7 @@ from penstock.engine.uncaught import (
 )
 from penstock.errors import StreamsException
 from penstock.log.base import Candidate, Lease, Log
-from penstock.log.errors import Fenced, LogBusy, LogError
+from penstock.log.errors import Fenced, LogBusy, LogError, OutcomeUnknown
 
 if TYPE_CHECKING:
     from penstock.engine.loop import BatchReport
@@ -61,6 +62,10 @@ class Runner(Protocol):
 
     def wait(self, timeout: float) -> object:
         """Until there may be something to do, or the seconds have passed."""
+        ...
+
+    def cancel(self) -> None:
+        """Give up the running batch: nothing of it happens."""
         ...
 
     def close(self) -> None:
@@ -111,6 +116,7 @@ class StreamThread:
         self._open_engine = open_engine
         self._hooks = hooks
         self._ended = threading.Event()
+        self._cancelled = threading.Event()
         self._reopens = threading.Event()
         self._resumed = threading.Event()
         self._resumed.set()
@@ -157,9 +163,21 @@ class StreamThread:
         self._resumed.set()
         self._log.wake()
 
+    def cancel(self) -> None:
+        """Give up the running batch, after `end`: nothing of it happens. Returns at once."""
+        self._cancelled.set()
+        engine = self.engine
+        if engine is not None:
+            engine.cancel()
+
+    @property
+    def is_this_thread(self) -> bool:
+        """Whether the caller is the thread: a listener of the application, say."""
+        return threading.current_thread() is self._thread
+
     def join(self, timeout: float | None = None) -> bool:
         """Wait for the end; False if the seconds have passed, or this is the thread itself."""
-        if threading.current_thread() is self._thread:
+        if self.is_this_thread:
             return False
         self._thread.join(timeout)
         return not self._thread.is_alive()
@@ -262,7 +280,14 @@ class StreamThread:
                 self._run_engine(held)
             except Fenced:
                 raise
+            except OutcomeUnknown as unknown:
+                # A new engine asks the log for everything: the batch is there, or is made again.
+                log.warning("%s The application goes on from what the log holds.", unknown)
+                pause = self._pause(pause, rounds)
             except Exception as error:
+                if self._cancelled.is_set():
+                    log.info("The running batch was given up: %s", error)
+                    break
                 if held.is_lost_by_now():
                     # What goes wrong in the shadow of another instance is no failure.
                     log.info("A batch ended without the lease: %s", error)
@@ -270,13 +295,18 @@ class StreamThread:
                 if self._response(error) is not StreamThreadExceptionResponse.REPLACE_THREAD:
                     raise
                 self.replaced += 1
-                if self._rounds > rounds + 1:
-                    pause = FIRST_PAUSE_S
-                self._ended.wait(pause)
-                pause = min(pause * 2, LAST_PAUSE_S)
+                pause = self._pause(pause, rounds)
                 self._life.try_to(State.RUNNING, "the failed thread is replaced")
         if held.is_lost:
             raise Fenced(f"The lease '{held.lease.name}' is another instance's now.")
+
+    def _pause(self, pause: float, rounds: int) -> float:
+        """Rest after a failure; answers how long to rest after the next one, if no batch went well
+        since the round with that number."""
+        if self._rounds > rounds + 1:
+            pause = FIRST_PAUSE_S
+        self._ended.wait(pause)
+        return min(pause * 2, LAST_PAUSE_S)
 
     def _run_engine(self, held: HeldLease) -> None:
         self._reopens.clear()

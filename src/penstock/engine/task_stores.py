@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from penstock.engine.bundle import Bundle
@@ -50,6 +51,7 @@ class Replicas:
     def __init__(self, log: Log, bundle: Bundle) -> None:
         self._log = log
         self._shape = bundle.shape
+        self._stage_of = bundle.stage_of
         self._directory = bundle.directory
         #: Task -> what its rows are known by, and its replica.
         self._open: dict[TaskId, tuple[str, TaskReplica]] = {}
@@ -73,7 +75,10 @@ class Replicas:
             (plan.last_batch, plan.last_attempt),
             batch.number if task_id in batch.restore_anew else None,
         )
-        filled = replica.catch_up(wanted, LogChangelogs(self._log, topics), reached)
+        filled = replica.catch_up(
+            wanted, LogChangelogs(self._log, topics),
+            partial(reached, stage=self._stage_of(task_id)),
+        )
         restored = tuple(
             Restored(store, *topics[store], start, end, records)
             for store, start, end, records in filled

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from penstock.engine.shape import Shape
-from penstock.log.base import Log
+from penstock.log.base import Log, TopicDescription
 from penstock.log.errors import UnknownTopic
+from penstock.log.topic_config import TopicSettings
+from penstock.task.limits import RecordLimits
 
 
 class TopicFacts:
-    """How many partitions topics have and how large their records may be.
+    """How many partitions topics have, and which records they take.
 
     Topics that the topology names are as the shape says. Others, which are chosen for each record,
     are looked up in the log, once a batch: they may be made or deleted at any time.
@@ -17,14 +19,14 @@ class TopicFacts:
     def __init__(self, log: Log, shape: Shape) -> None:
         self._log = log
         self._shape = shape
-        self._batch = -1
-        #: Topic -> (partitions, largest record); None: there is no such topic.
-        self._found: dict[str, tuple[int, int] | None] = {}
+        self._batch = (-1, 0)
+        #: Topic -> its partitions and limits; None: there is no such topic.
+        self._found: dict[str, tuple[int, RecordLimits] | None] = {}
 
-    def new_batch(self, number: int) -> None:
-        """Look again."""
-        if number != self._batch:
-            self._batch = number
+    def new_batch(self, number: int, now: int) -> None:
+        """Look again. `now` is the clock of the batch: a batch that is run again has another."""
+        if (number, now) != self._batch:
+            self._batch = (number, now)
             self._found.clear()
 
     def partitions_of(self, topic: str) -> int | None:
@@ -35,19 +37,30 @@ class TopicFacts:
         found = self._find(topic)
         return None if found is None else found[0]
 
-    def max_record_bytes(self, topic: str) -> int | None:
-        """How large a record may be; what the shuffle carries has no limit."""
+    def limits_of(self, topic: str) -> RecordLimits | None:
+        """Which records a topic takes; the shuffle takes all."""
         if topic in self._shape.direct:
             return None
         found = self._find(topic)
         return None if found is None else found[1]
 
-    def _find(self, topic: str) -> tuple[int, int] | None:
+    def _find(self, topic: str) -> tuple[int, RecordLimits] | None:
         if topic not in self._found:
             try:
                 found = self._log.topic(topic)
             except UnknownTopic:
                 self._found[topic] = None
             else:
-                self._found[topic] = (found.partitions, int(found.setting("max.message.bytes")))
+                self._found[topic] = found.partitions, limits(found, self._batch[1])
         return self._found[topic]
+
+
+def limits(topic: TopicDescription, now: int) -> RecordLimits:
+    """Which records a topic takes at that time."""
+    settings = TopicSettings.of(topic.config)
+    if settings.append_time:
+        return RecordLimits(settings.max_message_bytes, settings.compact)
+    return RecordLimits(
+        settings.max_message_bytes, settings.compact, now - settings.timestamp_before_max_ms,
+        min(now + settings.timestamp_after_max_ms, 2**63 - 1),
+    )

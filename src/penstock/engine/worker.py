@@ -19,6 +19,7 @@ from penstock.engine.global_tables import GlobalTables
 from penstock.engine.listening import Listening
 from penstock.engine.outcome import TaskOutcome, encode_outcome
 from penstock.engine.plan import BatchPlan, TaskPlan
+from penstock.engine.resident import MappedPages
 from penstock.engine.steps import reached
 from penstock.engine.task_records import TaskRecord
 from penstock.engine.task_run import Attempt, TaskRun
@@ -51,6 +52,7 @@ class Worker:
         self.replicas = Replicas(self.log, bundle)
         self.global_tables = GlobalTables(self.log, bundle)
         self._blueprints: dict[int, Blueprint] = {}
+        self._mapped = MappedPages()
         self._listens = own_process
         if own_process:
             # Whoever runs the process may look through all objects after each task; what is here
@@ -69,9 +71,9 @@ class Worker:
         `attempt` differs between any two runs of a lane under one driver; what is written names the
         driver's epoch, too, so that it differs between any two runs at all.
         """
-        reached("computing")
+        reached("computing", stage)
         attempt += plan.epoch << ATTEMPT_BITS
-        self.topics.new_batch(plan.number)
+        self.topics.new_batch(plan.number, plan.now)
         waiting: dict[TaskId, list[Block]] = {}
         for data in blocks:
             if data[0] == OUTCOME:
@@ -97,6 +99,8 @@ class Worker:
                     yield self._towards(stage, target), data
         finally:
             self.global_tables.release()
+            if self._mapped.are_many():
+                self.replicas.close()
 
     def _onwards(self, stage: int, lane: int) -> int:
         """The lane of the next stage that takes what only passes through."""

@@ -104,7 +104,7 @@ make_switching(PyObject *module, PyObject *args)
 enum {
     TOPIC, WRITE_KEY, WRITE_VALUE, ENCODE, CHECKED, SINK_CURRENT, OUTPUTS, SINK_OBJECTS,
 };
-enum { COUNT, LIMIT, TAIL };
+enum { COUNT, LIMIT, TAIL, EARLIEST, LATEST };
 
 static PyObject *
 serialized(PyObject *writer, PyObject *half)
@@ -143,9 +143,10 @@ encode_halves(Step *step, PyObject *const *args, PyObject **raw_key, PyObject **
 
 /* The partition of a record that needs no second look; -1: it does. */
 static Py_ssize_t
-plain_partition(Step *step, PyObject *raw_key, PyObject *raw_value, PyObject *headers)
+plain_partition(Step *step, PyObject *raw_key, PyObject *raw_value, PyObject *time,
+                PyObject *headers)
 {
-    int64_t count = step->numbers[COUNT], limit = step->numbers[LIMIT];
+    int64_t count = step->numbers[COUNT], limit = step->numbers[LIMIT], at;
     if (count == 1 && limit < 0)
         return 0;
     if (count < 1 || !PyBytes_Check(raw_key)
@@ -154,7 +155,8 @@ plain_partition(Step *step, PyObject *raw_key, PyObject *raw_value, PyObject *he
     if (limit >= 0) {
         Py_ssize_t size = raw_value == Py_None ? 0 : PyBytes_GET_SIZE(raw_value);
         if (!PyTuple_Check(headers) || PyTuple_GET_SIZE(headers)
-            || size + PyBytes_GET_SIZE(raw_key) > limit)
+            || size + PyBytes_GET_SIZE(raw_key) > limit || !is_long(time, &at)
+            || at < step->numbers[EARLIEST] || at > step->numbers[LATEST])
             return -1;
     }
     if (count == 1)
@@ -198,7 +200,7 @@ sink(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names)
         return encoded < 0 ? NULL : Py_NewRef(Py_None);
     if (know_current(current) == 0) {
         slot_set(current, current_slots.sent, Py_True);
-        Py_ssize_t partition = plain_partition(step, raw_key, raw_value, args[3]);
+        Py_ssize_t partition = plain_partition(step, raw_key, raw_value, args[2], args[3]);
         if (partition >= 0) {
             if (append_output(step, partition, raw_key, raw_value, args) == 0)
                 answer = Py_NewRef(Py_None);
@@ -215,17 +217,18 @@ sink(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names)
 }
 
 /* sink(topic, (write_key, write_value), encode, checked append, current, outputs, partitions,
- * limit, tail): partitions 0 and limit -1 stand for unknown and none; so many bytes at the end of a
- * key do not tell its partition. */
+ * limit, tail, earliest, latest): partitions 0 and limit -1 stand for unknown and for a topic that
+ * takes everything; so many bytes at the end of a key do not tell its partition; the topic takes
+ * times from the earliest to the latest. */
 PyObject *
 make_sink(PyObject *module, PyObject *args)
 {
     PyObject *objects[SINK_OBJECTS];
-    long long count, limit, tail;
-    if (!PyArg_ParseTuple(args, "O(OO)OOOO!LLL", &objects[TOPIC], &objects[WRITE_KEY],
+    long long count, limit, tail, earliest = INT64_MIN, latest = INT64_MAX;
+    if (!PyArg_ParseTuple(args, "O(OO)OOOO!LLL|LL", &objects[TOPIC], &objects[WRITE_KEY],
                           &objects[WRITE_VALUE], &objects[ENCODE], &objects[CHECKED],
                           &objects[SINK_CURRENT], &PyList_Type, &objects[OUTPUTS], &count, &limit,
-                          &tail)
+                          &tail, &earliest, &latest)
         || know_current(objects[SINK_CURRENT]) < 0)
         return NULL;
     Step *step = step_new("sink", sink, objects, SINK_OBJECTS);
@@ -233,6 +236,8 @@ make_sink(PyObject *module, PyObject *args)
         step->numbers[COUNT] = count;
         step->numbers[LIMIT] = limit;
         step->numbers[TAIL] = tail;
+        step->numbers[EARLIEST] = earliest;
+        step->numbers[LATEST] = latest;
     }
     return (PyObject *)step;
 }

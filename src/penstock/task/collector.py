@@ -13,7 +13,7 @@ from penstock.processors.base import Forward
 from penstock.record import Current, Headers, RecordContext
 from penstock.serdes import Serde
 from penstock.task.failures import Failures
-from penstock.task.runtime import no_limit
+from penstock.task.limits import RecordLimits, no_limits
 from penstock.topology.nodes import Partitioner, SinkNode
 from penstock.windowed_serdes import WindowedSerde
 
@@ -26,14 +26,14 @@ class Collector:
 
     def __init__(
         self, current: Current, partitions_of: Callable[[str], int | None],
-        max_record_bytes: Callable[[str], int | None] = no_limit,
+        limits_of: Callable[[str], RecordLimits | None] = no_limits,
     ) -> None:
         #: Each as `Output` has it; plain tuples, because there are many.
         self.outputs: list[tuple[Any, ...]] = []
         self.null_keys_sent = 0
         self._current = current
         self._partitions_of = partitions_of
-        self._max_record_bytes = max_record_bytes
+        self._limits_of = limits_of
 
     def send_raw(self, record: ProducedRecord) -> None:
         """A record that is bytes already (dead letter queues)."""
@@ -99,12 +99,16 @@ class Collector:
         # A windowed key goes where its key alone would go.
         tail = serdes[0].tail if isinstance(serdes[0], WindowedSerde) else 0
         append_checked = self._checked_append(name, failures, tail)
-        partitions, limit = self._partitions_of(topic), self._max_record_bytes(topic)
-        unchecked = partitions == 1 and limit is None
+        partitions, limits = self._partitions_of(topic), self._limits_of(topic)
+        unchecked = partitions == 1 and limits is None
         if core is not None:
+            # It looks at sizes and times itself; a record without a key is always looked at here.
+            bounds = (-1, tail) if limits is None else (
+                limits.max_bytes, tail, limits.earliest, limits.latest
+            )
             native: Forward = core.sink(
                 topic, (write_key, write_value), encode, append_checked, current, self.outputs,
-                partitions or 0, -1 if limit is None else limit, tail,
+                partitions or 0, *bounds,
             )
             return native
 
@@ -133,7 +137,7 @@ class Collector:
 
         `tail`: so many bytes at the end of a key do not tell its partition.
         """
-        append, max_record_bytes = self.outputs.append, self._max_record_bytes
+        append, limits_of = self.outputs.append, self._limits_of
 
         def checked(
             topic: str, partition: int | None, key: bytes | None, value: bytes | None,
@@ -142,9 +146,9 @@ class Collector:
             try:
                 if partition is None:
                     partition = self._default_partition(topic, key, tail)
-                limit = max_record_bytes(topic)
-                if limit is not None:
-                    _refuse_large(topic, limit, key, value, headers)
+                limits = limits_of(topic)
+                if limits is not None:
+                    limits.check((topic, key, value, timestamp, headers))
             except NotSentException as error:
                 record = ProducedRecord(topic, partition, timestamp, key, value, headers)
                 failures.not_sent(name, record, error)
@@ -208,18 +212,6 @@ class Collector:
             self.null_keys_sent += 1
             return (self.null_keys_sent - 1) % count
         return partition_of(raw_key[:len(raw_key) - tail], count) if count > 1 else 0
-
-
-def _refuse_large(
-    topic: str, limit: int, key: bytes | None, value: bytes | None, headers: Headers
-) -> None:
-    size = len(key or b"") + len(value or b"")
-    size += sum(len(name.encode()) + len(content or b"") for name, content in headers)
-    if size > limit:
-        raise NotSentException(
-            f"A record for topic {topic} has {size} bytes; the topic takes at most {limit} "
-            "(max.message.bytes)."
-        )
 
 
 def _partitioned(

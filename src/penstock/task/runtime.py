@@ -12,6 +12,7 @@ from penstock.processors.base import Clock, Tally
 from penstock.record import Current, Headers, TaskId
 from penstock.stores.cache import RecordCache
 from penstock.stores.inner import OpenInner, memory
+from penstock.task.limits import RecordLimits, no_limits
 from penstock.task.punctuation import Schedule, Schedules
 from penstock.task.result import TaskState
 
@@ -19,10 +20,6 @@ from penstock.task.result import TaskState
 def one_partition(topic: str) -> int:
     """Every topic has one partition, as under Kafka's test driver."""
     return 1
-
-
-def no_limit(topic: str) -> None:
-    """Records of every topic may be as large as they like."""
 
 
 def thread_cache(config: StreamsConfig) -> RecordCache:
@@ -40,8 +37,8 @@ class Environment:
 
     #: How many partitions a topic has, None if there is no such topic.
     partitions_of: Callable[[str], int | None] = one_partition
-    #: How large a record of a topic may be (key, value and headers); None: as large as it likes.
-    max_record_bytes: Callable[[str], int | None] = no_limit
+    #: Which records a topic takes; None: all.
+    limits_of: Callable[[str], RecordLimits | None] = no_limits
     #: Where the rows of a store rest.
     open_inner: OpenInner = memory
     global_stores: dict[str, Any] = field(default_factory=dict)

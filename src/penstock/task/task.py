@@ -53,7 +53,7 @@ class Task:
         changelogs = {store.name: store.changelog for store in blueprint.stores}
         self.runtime = Runtime(blueprint.config, task_id, environment, state, changelogs)
         self._collector = Collector(
-            self.runtime.current, environment.partitions_of, environment.max_record_bytes
+            self.runtime.current, environment.partitions_of, environment.limits_of
         )
         self._collector.null_keys_sent = state.null_keys_sent
         self._failures = Failures(

@@ -67,6 +67,11 @@ final class Application implements AutoCloseable {
         streams.start();
     }
 
+    /** Whether it has its tasks; before that, having nothing to do does not mean being done. */
+    boolean isRunning() {
+        return streams.state() == KafkaStreams.State.RUNNING;
+    }
+
     /** Raises what ended the application, if it has failed. */
     void check() {
         if (failure.get() != null) {

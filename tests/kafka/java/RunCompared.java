@@ -39,7 +39,18 @@ final class RunCompared {
                 System.out.println("caught up");
             }
         } finally {
-            applications.parallelStream().forEach(Application::close);
+            closeAll(applications);
+        }
+    }
+
+    /** All at once: each of them waits for brokers and threads most of the time. */
+    private static void closeAll(final List<Application> applications)
+        throws InterruptedException {
+        final List<Thread> threads =
+            applications.stream().map(each -> new Thread(each::close)).toList();
+        threads.forEach(Thread::start);
+        for (final Thread thread : threads) {
+            thread.join();
         }
     }
 }

@@ -38,7 +38,9 @@ final class RunStreams {
             application.start();
             progress.awaitAll(List.of(application), PATIENCE);
             final long ended = System.currentTimeMillis();
-            final long first = Application.FirstRecord.takenAt();
+            final long taken = Application.FirstRecord.takenAt();
+            // Without any record there is nothing to measure.
+            final long first = taken == 0 ? ended : taken;
             System.out.printf(
                 "{\"topology\": \"%s\", \"records\": %d, \"started_at\": %d, "
                     + "\"first_record_at\": %d, \"caught_up_at\": %d, "

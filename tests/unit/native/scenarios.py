@@ -17,6 +17,7 @@ from typing import Any
 from penstock import Materialized, Serdes, Stores, StreamsBuilder, StreamsConfig, TimeWindows
 from penstock.record import NO_HEADERS, Headers, TaskId
 from penstock.task.blueprint import Blueprint
+from penstock.task.limits import RecordLimits
 from penstock.task.queue import RecordRange
 from penstock.task.runtime import Environment
 from penstock.task.task import Task
@@ -153,7 +154,7 @@ def records(chance: random.Random, first: int, count: int, begin: int) -> Record
 
 
 def play(name: str, cache_bytes: int, partitions: int) -> list[str]:
-    """What a task answers to four batches; with records that are too large for their topics."""
+    """What a task answers to four batches; with records that their topics do not take."""
     builder = StreamsBuilder()
     SCENARIOS[name](builder)
     config = StreamsConfig(
@@ -172,7 +173,10 @@ def play(name: str, cache_bytes: int, partitions: int) -> list[str]:
     blueprint = Blueprint.of(builder.build(), config)
     environment = Environment(
         partitions_of=lambda topic: partitions,
-        max_record_bytes=lambda topic: 40 if partitions > 2 else None,
+        limits_of=lambda topic: (
+            RecordLimits(40, topic == "pairs", begin, begin + 20_000) if partitions > 2
+            else None
+        ),
     )
     task = Task(blueprint, TaskId(0, 0), environment)
     task.start()

@@ -21,6 +21,7 @@ from penstock.errors import ProcessingFailedException
 from penstock.record import TaskId
 from penstock.stores.inner import InnerStore, memory
 from penstock.task.blueprint import Blueprint
+from penstock.task.limits import RecordLimits
 from penstock.task.queue import RecordRange
 from penstock.task.result import FORMAT_VERSION, Output, TaskResult, TaskState
 from penstock.task.runtime import Environment
@@ -287,7 +288,7 @@ def large_and_small(builder: StreamsBuilder) -> None:
 
 
 def test_a_record_that_the_log_would_refuse_fails_the_batch() -> None:
-    task = task_of(topology_of(large_and_small), max_record_bytes=lambda topic: 10)
+    task = task_of(topology_of(large_and_small), limits_of=lambda topic: RecordLimits(10))
     result = task.run({("a", 0): records(("small", 1), ("x" * 100, 2))})
     assert result.failure is not None
     assert "max.message.bytes" in str(result.failure)
@@ -300,7 +301,7 @@ def test_the_production_handler_may_leave_out_what_the_log_would_refuse() -> Non
     )
     blueprint = Blueprint.of(topology_of(large_and_small), config)
     for refusing in (
-        Environment(max_record_bytes=lambda topic: 10),
+        Environment(limits_of=lambda topic: RecordLimits(10)),
         Environment(partitions_of=lambda topic: None),
     ):
         task = Task(blueprint, TaskId(0, 0), refusing)

@@ -16,6 +16,7 @@ from py4j.protocol import (  # type: ignore[import-untyped]
     Py4JNetworkError,
 )
 
+from penstock.engine.cancelled import BatchCancelled
 from penstock.errors import ConfigException, StreamsException
 
 log = logging.getLogger(__name__)
@@ -43,6 +44,8 @@ class Reruns:
     def __init__(
         self, application_id: str, batch: int, cancelled: threading.Event, python: str
     ) -> None:
+        self._application_id = application_id
+        self._number = batch
         self._batch = f"Batch {batch} of '{application_id}'"
         self._cancelled = cancelled
         self._python = python
@@ -51,10 +54,7 @@ class Reruns:
     def after(self, error: Exception) -> None:
         """Returns if the job is to be run again; raises what there is to say otherwise."""
         if self._cancelled.is_set():
-            raise StreamsException(
-                f"{self._batch} was cancelled. Nothing of it has happened: the next start does "
-                "it again."
-            ) from error
+            raise BatchCancelled(self._application_id, self._number) from error
         text = text_of(error)
         for known in _KNOWN:
             translated = known(text, self._python)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import threading
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -53,7 +54,8 @@ class SparkCompute:
         self._cancelled = threading.Event()
         self._closed = False
         fingerprint = hashlib.sha256(packed).hexdigest()
-        self._group = f"penstock-{self._application_id}-{fingerprint[:8]}"
+        # Once a group is cancelled, no job of that name ever runs again.
+        self._group = f"penstock-{self._application_id}-{uuid.uuid4().hex}"
         self._packed = self._context.broadcast(packed)
         self._chain = _Chain(
             place, bundle.lanes,
@@ -96,8 +98,10 @@ class SparkCompute:
         """End the running job, and all that would come: `compute` raises. Nothing has happened
         outside."""
         self._cancelled.set()
-        if self._context._jsc is not None:
-            self._context.cancelJobGroup(self._group)
+        java: Any = self._context._jsc
+        if java is not None:
+            # A job may be about to begin that is not there yet to be cancelled.
+            java.sc().cancelJobGroupAndFutureJobs(self._group)
 
     def close(self) -> None:
         """No more batches; may be called again."""

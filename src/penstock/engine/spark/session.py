@@ -36,6 +36,8 @@ SOCKETS = "spark.python.unix.domain.socket.enabled"
 PARALLELISM = "penstock.parallelism"
 
 _LOCAL = re.compile(r"local(\[[^\]]*\])?")
+#: The master of a standalone cluster that no other machine can reach, so all of it is here.
+_ON_THIS_MACHINE = re.compile(r"spark://(localhost|127(\.\d+){3}|\[::1\])(:\d+)?")
 _LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*\]")
 
 #: For every context of penstock's own; the user's settings, `spark.*` in the configuration, win.
@@ -138,8 +140,13 @@ def master_of(context: SparkContext) -> str:
 
 
 def is_one_host(master: str) -> bool:
-    """Whether everything of a master runs on this machine."""
+    """Whether penstock starts everything of a master itself, on this machine."""
     return bool(_LOCAL.fullmatch(master) or _LOCAL_CLUSTER.fullmatch(master))
+
+
+def is_on_loopback(master: str) -> bool:
+    """Whether a master is one host, or a cluster that cannot be seen from any other."""
+    return is_one_host(master) or bool(_ON_THIS_MACHINE.fullmatch(master))
 
 
 class _Own:
@@ -235,8 +242,9 @@ def own_settings(config: StreamsConfig, master: str | None) -> SparkConf:
     settings = dict(_SETTINGS)
     if master is not None:
         conf.setMaster(_with_retries(master))
-        if is_one_host(master):
+        if is_on_loopback(master):
             settings |= _ON_LOOPBACK
+        if is_one_host(master):
             settings["spark.driver.extraJavaOptions"] = _ONE_COMPILER
     for name, value in settings.items():
         conf.setIfMissing(name, value)
@@ -249,7 +257,7 @@ def own_settings(config: StreamsConfig, master: str | None) -> SparkConf:
 
 def check_log(config: StreamsConfig, master: str) -> None:
     """An embedded log is a file: workers of other machines cannot see it."""
-    if config.log is None or config.log.startswith("kafka://") or is_one_host(master):
+    if config.log is None or config.log.startswith("kafka://") or is_on_loopback(master):
         return
     raise ConfigException(
         f"The embedded log {config.log} cannot be used with the Spark master '{master}': it is a "

@@ -1,0 +1,277 @@
+"""penstock on Kafka beside Java Kafka Streams 4.3.0: one broker, the same topics, one run.
+
+    throughput  W1-W5: penstock (exactly once) on Spark `local[2]`, Java with 2 threads, once with
+                exactly_once_v2 and once with at_least_once; all from the first record to the last,
+                starting excluded
+    latency     from produce to the output that a read_committed consumer sees, at 1,000 records/s,
+                penstock and Java with exactly_once_v2
+
+They take turns, so that each has the machine for itself (but for the broker). Needs a JDK.
+
+    python bench/kafka.py [--records 1000000] [--only throughput|latency] [--workloads W1 ...]
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import runtime
+from confluent_kafka import Consumer, Producer, TopicPartition
+from orders import orders
+
+import engine
+from penstock import Serdes, Streams, StreamsBuilder
+from penstock.broker.cluster import Cluster, Status
+from penstock.broker.properties import BrokerOptions
+from penstock.engine.spark import spark_place
+from penstock.log import open_log
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+
+from kafka import java_programs  # noqa: E402
+
+OUTPUTS = {"W1": "amounts", "W2": "counts", "W3": "windows", "W4": "enriched", "W5": "revenue"}
+#: Of each round the better one counts: a machine has other things to do.
+ROUNDS = 2
+
+
+class KafkaSite(engine.Site):
+    """A broker with topics, and a Spark session for all applications on it."""
+
+    def __init__(self, folder: Path, context: Any, status: Status, class_path: str) -> None:
+        super().__init__(folder, context, open_log(status.address))
+        self.status = status
+        self._class_path = class_path
+
+    def new_output(self, name: str) -> str:
+        """An empty topic."""
+        self._applications += 1
+        return self.topic(f"{name}-{self._applications}")
+
+    @contextlib.contextmanager
+    def java(self, workload: str, output: str, **settings: str) -> Iterator[subprocess.Popen[str]]:
+        """A Java application that is running; its first line tells when it had caught up."""
+        self._applications += 1
+        state = self.folder / f"java-{self._applications}"
+        given = {
+            "num.stream.threads": "2", "state.dir": str(state), "output": output, **settings
+        }
+        process = subprocess.Popen(
+            java_programs.command(
+                self._class_path, "RunStreams", self.status.bootstrap_servers,
+                f"java-{self._applications}", workload,
+                *(f"{name}={value}" for name, value in given.items()),
+                flags=("-Xmx2g",),
+            ),
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )
+        try:
+            yield process
+        finally:
+            assert process.stdin is not None
+            process.stdin.close()
+            try:
+                process.wait(60)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            assert process.stdout is not None
+            process.stdout.close()
+            shutil.rmtree(state, ignore_errors=True)
+
+
+# ---- throughput ------------------------------------------------------------------------------
+
+
+def throughput(site: KafkaSite, count: int, names: list[str]) -> dict[str, Any]:
+    """Records/s of each workload, and as ratios to Java's."""
+    site.fill(site.topic("orders"), orders(count))
+    site.fill(site.topic("customers"), runtime.customers())
+    engine.warm_up(site)
+    figures = {}
+    for name in names:
+        taken = count + (engine.CUSTOMERS if name == "W4" else 0)
+        rates = {"penstock": 0.0, "exactly_once_v2": 0.0, "at_least_once": 0.0}
+        for _ in range(ROUNDS):
+            rates["penstock"] = max(rates["penstock"], taken / _penstock_seconds(site, name))
+            for guarantee in ("exactly_once_v2", "at_least_once"):
+                rate = taken / _java_seconds(site, name, guarantee)
+                rates[guarantee] = max(rates[guarantee], rate)
+        figures[name] = {
+            **{who: round(rate) for who, rate in rates.items()},
+            "to_exactly_once_v2": round(rates["penstock"] / rates["exactly_once_v2"], 2),
+            "to_at_least_once": round(rates["penstock"] / rates["at_least_once"], 2),
+        }
+        print(
+            f"{name}: penstock {rates['penstock']:>9,.0f} records/s; Java exactly once "
+            f"{rates['exactly_once_v2']:>9,.0f}, at least once {rates['at_least_once']:>9,.0f}; "
+            f"{figures[name]['to_exactly_once_v2']} times Java exactly once (wanted 1)",
+            flush=True,
+        )
+    return figures
+
+
+def _penstock_seconds(site: KafkaSite, name: str) -> float:
+    output = site.new_output(OUTPUTS[name])
+    with site.running(_writing(runtime.WORKLOADS[name], output)) as (streams, reports):
+        streams.run_until_caught_up()
+    return reports[-1][0] - (reports[0][0] - reports[0][1].seconds)
+
+
+def _java_seconds(site: KafkaSite, name: str, guarantee: str) -> float:
+    output = site.new_output(OUTPUTS[name])
+    with site.java(name, output, **{"processing.guarantee": guarantee}) as process:
+        assert process.stdout is not None
+        told = json.loads(process.stdout.readline())
+    return (told["caught_up_at"] - told["first_record_at"]) / 1000
+
+
+def _writing(
+    build: Callable[[StreamsBuilder], None], output: str
+) -> Callable[[StreamsBuilder], None]:
+    """The workload with another topic for its output."""
+
+    def built(builder: StreamsBuilder) -> None:
+        from penstock import KStream
+
+        to = KStream.to
+        KStream.to = (  # type: ignore[method-assign]
+            lambda stream, topic, **how: to(stream, output, **how)
+        )
+        try:
+            build(builder)
+        finally:
+            KStream.to = to  # type: ignore[method-assign]
+
+    return built
+
+
+# ---- latency ---------------------------------------------------------------------------------
+
+
+def latency(site: KafkaSite) -> dict[str, Any]:
+    """p50 and p99 of both."""
+    figures: dict[str, Any] = {}
+
+    source, target = site.topic("timed-orders"), site.new_output("timed")
+
+    def build(builder: StreamsBuilder) -> None:
+        serde = Serdes.string()
+        builder.stream(source, key=serde, value=serde).map_values(str).to(
+            target, key=serde, value=serde
+        )
+
+    with site.running(build) as (streams, _):
+        _await_running(streams)
+        figures["penstock"] = _waits(site, source, target)
+    target = site.new_output("timed")
+    settings = {"processing.guarantee": "exactly_once_v2", "follow": "true"}
+    with site.java("copy", target, **settings) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        figures["java"] = _waits(site, source, target)
+    figures["p50_ratio"] = round(figures["penstock"]["p50_ms"] / figures["java"]["p50_ms"], 2)
+    for who in ("penstock", "java"):
+        print(f"latency at 1,000 records/s, {who}: p50 {figures[who]['p50_ms']:.0f} ms, p99 "
+              f"{figures[who]['p99_ms']:.0f} ms", flush=True)
+    return figures
+
+
+def _await_running(streams: Streams) -> None:
+    streams.start()
+    deadline = time.monotonic() + 60
+    while streams.state.name != "RUNNING":
+        if time.monotonic() > deadline:
+            raise TimeoutError("The application did not start.")
+        time.sleep(0.05)
+
+
+def _waits(
+    site: KafkaSite, source: str, target: str, seconds: int = 20, rate: int = 1_000
+) -> dict[str, Any]:
+    """Send records at a rate and wait for their outputs; a warm-up of 5 s is not counted."""
+    producer = Producer({"bootstrap.servers": site.status.bootstrap_servers, "linger.ms": 0})
+    sent: dict[bytes, float] = {}
+    seen: dict[bytes, float] = {}
+    total = (seconds + 5) * rate
+    run = f"{time.time_ns()}"
+    reading = threading.Thread(target=_read, args=(site, target, seen, total, seconds + 60))
+    reading.start()
+    begun = time.perf_counter()
+    for number in range(total):
+        pause = begun + number / rate - time.perf_counter()
+        if pause > 0.001:
+            producer.poll(0)
+            time.sleep(pause)
+        name = f"{run}-{number}".encode()
+        sent[name] = time.perf_counter()
+        producer.produce(source, name, name)
+    producer.flush(30)
+    reading.join()
+    counted = list(sent)[5 * rate:]
+    waits = sorted((seen[name] - sent[name]) * 1000 for name in counted if name in seen)
+    return {
+        "p50_ms": round(waits[len(waits) // 2], 1), "p99_ms": round(waits[len(waits) * 99 // 100], 1),
+        "seen": len(waits), "sent": len(counted),
+    }
+
+
+def _read(
+    site: KafkaSite, target: str, seen: dict[bytes, float], total: int, patience: float
+) -> None:
+    consumer = Consumer({
+        "bootstrap.servers": site.status.bootstrap_servers, "group.id": "bench-reader",
+        "isolation.level": "read_committed", "enable.auto.commit": False, "fetch.wait.max.ms": 5,
+        "fetch.queue.backoff.ms": 1,
+    })
+    consumer.assign([TopicPartition(target, n, 0) for n in range(engine.PARTITIONS)])
+    deadline = time.monotonic() + patience
+    while len(seen) < total and time.monotonic() < deadline:
+        for message in consumer.consume(500, 0.05):
+            if message.error() is None:
+                seen.setdefault(message.value(), time.perf_counter())
+    consumer.close()
+
+
+# ---- the run ---------------------------------------------------------------------------------
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--records", type=int, default=1_000_000)
+    parser.add_argument("--only", choices=("throughput", "latency"))
+    parser.add_argument("--workloads", nargs="+", default=list(runtime.WORKLOADS))
+    options = parser.parse_args()
+    place = spark_place(runtime.config().with_(log="bench.db"), master="local[2]")
+    figures: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
+        class_path = java_programs.compiled(Path(folder) / "classes")
+        cluster = Cluster(Path(folder) / "kafka")
+        with cluster.for_this_process(BrokerOptions(port=0, heap_mb=1024)) as status:
+            site = KafkaSite(Path(folder), place.context, status, class_path)
+            if options.only != "throughput":
+                figures["latency"] = latency(site)
+            if options.only != "latency":
+                figures["throughput"] = throughput(site, options.records, options.workloads)
+            site.log.close()
+    place.close()
+    print(json.dumps({
+        "bench": "kafka", "records": options.records, "python": platform.python_version(),
+        "master": "local[2]", "java_threads": 2, **figures,
+    }))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,109 @@
+"""A Spark cluster of one's own on this machine: a master, and workers that Spark takes for hosts.
+
+Spark runs a second attempt of a task on another host than the first one only, and tells hosts apart
+by their names. All of 127.0.0.0/8 is this machine, so each worker gets an address of its own there.
+Nothing listens anywhere else.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Self
+
+import pyspark
+
+from faults.engine_processes import Process, processes, send, wait_until
+
+HOSTS = ("127.0.0.1", "127.0.0.2")
+_SPARK_HOME = Path(pyspark.__file__).parent
+_MASTER = re.compile(r"Starting Spark master at (spark://\S+)")
+_WORKER = "Successfully registered with master"
+
+
+class SparkCluster:
+    """A master and a worker for each host, with one core each; executors run in their folders."""
+
+    def __init__(self, directory: Path, hosts: Sequence[str] = HOSTS) -> None:
+        directory.mkdir()
+        self._directory = directory
+        self._daemons: list[tuple[subprocess.Popen[bytes], IO[bytes]]] = []
+        try:
+            output = self._start("master", hosts[0], "master.Master")
+            wait_until("the master had started", lambda: _MASTER.search(output.read_text()))
+            found = _MASTER.search(output.read_text())
+            assert found is not None
+            #: What an application is given as its master.
+            self.master = found[1]
+            outputs = [
+                self._start(
+                    f"worker-{host}", host, "worker.Worker", "--cores", "1", "--memory", "1g",
+                    "--work-dir", str(self._directory / f"work-{host}"), self.master,
+                )
+                for host in hosts
+            ]
+            wait_until(
+                "all workers had registered",
+                lambda: all(_WORKER in output.read_text() for output in outputs),
+            )
+        except BaseException:
+            self.close()
+            raise
+
+    def _start(self, name: str, host: str, kind: str, *arguments: str) -> Path:
+        output = self._directory / f"{name}.log"
+        stream = output.open("wb")
+        process = subprocess.Popen(
+            [str(_SPARK_HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{kind}",
+             "--host", host, "--port", "0", "--webui-port", "0", *arguments],
+            stdin=subprocess.DEVNULL, stdout=stream, stderr=subprocess.STDOUT,
+            start_new_session=True, cwd=self._directory,
+            env={
+                **os.environ, "SPARK_HOME": str(_SPARK_HOME), "SPARK_LOCAL_IP": host,
+                "SPARK_DAEMON_MEMORY": "256m", "SPARK_LOCAL_DIRS": str(self._directory / "spark"),
+                "SPARK_MASTER_OPTS": "-Dspark.master.rest.enabled=false",
+                # None of them lives long enough for more.
+                "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+                "TMPDIR": str(self._directory),
+            },
+        )
+        self._daemons.append((process, stream))
+        return output
+
+    @property
+    def sessions(self) -> list[int]:
+        """Of the daemons, and of all that they start."""
+        return [process.pid for process, _ in self._daemons]
+
+    def states(self) -> Iterator[Path]:
+        """The folders in which executors have kept state."""
+        return self._directory.glob("work-*/*/*/state")
+
+    def all(self) -> list[Process]:
+        """All live processes of the cluster."""
+        return [each for session in self.sessions for each in processes(session).values()]
+
+    def close(self) -> None:
+        """Leave nothing running."""
+        # Workers first: a master that is gone would be looked for.
+        for process, stream in reversed(self._daemons):
+            process.kill()
+            process.wait()
+            stream.close()
+        for each in self.all():
+            send(each.pid, signal.SIGKILL)
+        wait_until("all processes of the cluster had ended", lambda: not self.all())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
