@@ -18,6 +18,12 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 SUPPORT = {"run.py", "orders.py"}
+#: A script once more, with other options.
+MORE = {
+    "engine-5m": (
+        "engine", "--records", "5000000", "--keys", "5000000", "--only", "throughput", "restore"
+    ),
+}
 
 
 def conditions() -> dict[str, object]:
@@ -33,7 +39,7 @@ def conditions() -> dict[str, object]:
 
 def main() -> int:
     names = sys.argv[1:] or sorted(
-        script.stem for script in HERE.glob("*.py") if script.name not in SUPPORT
+        [*(script.stem for script in HERE.glob("*.py") if script.name not in SUPPORT), *MORE]
     )
     results = HERE / "results"
     results.mkdir(exist_ok=True)
@@ -41,8 +47,9 @@ def main() -> int:
     for name in names:
         print(f"== {name}", flush=True)
         before = conditions()
+        script, *options = MORE.get(name, (name,))
         done = subprocess.run(
-            [sys.executable, str(HERE / f"{name}.py")], stdout=subprocess.PIPE, text=True,
+            [sys.executable, str(HERE / f"{script}.py"), *options], stdout=subprocess.PIPE, text=True,
             check=False,
         )
         print(done.stdout, end="", flush=True)

@@ -187,11 +187,17 @@ class Trial:
         return (functools.partial(self._append, each) for each in rows)
 
     def touch_every_key(self) -> Iterator[Callable[[], None]]:
-        """A wave of one piece, which is appended at once; answers the rest: nothing."""
+        """A wave that is appended at once; answers its further pieces, which are empty.
+
+        Customers come before their orders: on Kafka partitions do not appear at the same moment,
+        and the orders must find them.
+        """
         self.drain()
         self.waves.append([])
         self.counts.waves += 1
-        self._append(self._input.every_key(len(self.waves) - 1))
+        rows = self._input.every_key(len(self.waves) - 1)
+        for are_customers in (True, False):
+            self._append([row for row in rows if (row[0] == "customers") is are_customers])
         return itertools.repeat(lambda: None)
 
     def _append(self, rows: list[Row]) -> None:
