@@ -32,7 +32,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from orders import orders
 
 import engine
-from penstock import Serdes, Streams, StreamsBuilder
+from penstock import KStream, Serdes, Streams, StreamsBuilder
 from penstock.broker.cluster import Cluster, Status
 from penstock.broker.properties import BrokerOptions
 from penstock.engine.spark import spark_place
@@ -40,7 +40,7 @@ from penstock.log import open_log
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
-from kafka import java_programs  # noqa: E402
+from kafka import java_programs
 
 OUTPUTS = {"W1": "amounts", "W2": "counts", "W3": "windows", "W4": "enriched", "W5": "revenue"}
 #: Of each round the better one counts: a machine has other things to do.
@@ -144,8 +144,6 @@ def _writing(
     """The workload with another topic for its output."""
 
     def built(builder: StreamsBuilder) -> None:
-        from penstock import KStream
-
         to = KStream.to
         KStream.to = (  # type: ignore[method-assign]
             lambda stream, topic, **how: to(stream, output, **how)
@@ -190,7 +188,6 @@ def latency(site: KafkaSite) -> dict[str, Any]:
 
 
 def _await_running(streams: Streams) -> None:
-    streams.start()
     deadline = time.monotonic() + 60
     while streams.state.name != "RUNNING":
         if time.monotonic() > deadline:
@@ -202,7 +199,7 @@ def _waits(
     site: KafkaSite, source: str, target: str, seconds: int = 20, rate: int = 1_000
 ) -> dict[str, Any]:
     """Send records at a rate and wait for their outputs; a warm-up of 5 s is not counted."""
-    producer = Producer({"bootstrap.servers": site.status.bootstrap_servers, "linger.ms": 0})
+    producer = Producer({"bootstrap.servers": site.status.bootstrap_servers, "linger.ms": 5})
     sent: dict[bytes, float] = {}
     seen: dict[bytes, float] = {}
     total = (seconds + 5) * rate
@@ -223,7 +220,8 @@ def _waits(
     counted = list(sent)[5 * rate:]
     waits = sorted((seen[name] - sent[name]) * 1000 for name in counted if name in seen)
     return {
-        "p50_ms": round(waits[len(waits) // 2], 1), "p99_ms": round(waits[len(waits) * 99 // 100], 1),
+        "p50_ms": round(waits[len(waits) // 2], 1),
+        "p99_ms": round(waits[len(waits) * 99 // 100], 1),
         "seen": len(waits), "sent": len(counted),
     }
 

@@ -49,8 +49,8 @@ def main() -> int:
         before = conditions()
         script, *options = MORE.get(name, (name,))
         done = subprocess.run(
-            [sys.executable, str(HERE / f"{script}.py"), *options], stdout=subprocess.PIPE, text=True,
-            check=False,
+            [sys.executable, str(HERE / f"{script}.py"), *options],
+            stdout=subprocess.PIPE, text=True, check=False,
         )
         print(done.stdout, end="", flush=True)
         if done.returncode:

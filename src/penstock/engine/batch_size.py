@@ -107,9 +107,9 @@ class BatchSize:
         # A batch that took what there was says little about a full one, unless it was long.
         if not records or (not is_full and seconds <= target):
             return
-        if not self._is_warm:
+        was_warm, self._is_warm = self._is_warm, True
+        if is_full and not was_warm:
             # The first batch waits for workers that start; another of its size will tell more.
-            self._is_warm = True
             return
         self._cost.observe(records, seconds)
         overhead = self._cost.overhead
@@ -125,6 +125,10 @@ class BatchSize:
             before = self._record_bytes.get(topic, size / records)
             self._record_bytes[topic] = before + (size / records - before) / 4
 
+    def record_bytes(self, topic: str) -> float:
+        """What a record of the topic needs, about."""
+        return self._record_bytes.get(topic, _UNKNOWN_BYTES)
+
     def shares(self, available: Mapping[K, tuple[str, int]]) -> dict[K, int]:
         """How many records each partition may give. `available`: (topic, how many there are).
 
@@ -134,7 +138,7 @@ class BatchSize:
         wanted = {at: count for at, (_, count) in available.items()}
         shares = fair_shares(wanted, self.records)
         size = sum(
-            count * self._record_bytes.get(available[at][0], _UNKNOWN_BYTES)
+            count * self.record_bytes(available[at][0])
             for at, count in shares.items()
         )
         if size > self._limits.max_bytes:

@@ -29,6 +29,18 @@ class Range(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Given:
+    """The records of a range, for a task that need not read them."""
+
+    offsets: list[int]
+    timestamps: list[int]
+    keys: list[bytes | None]
+    values: list[bytes | None]
+    #: None: no record has any.
+    headers: list[list[tuple[str, bytes | None]]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class TaskPlan:
     """One task in one batch."""
 
@@ -46,6 +58,8 @@ class TaskPlan:
     last_attempt: int = 0
     #: A wall-clock punctuation is due, so the task runs even without input.
     punctuate: bool = False
+    #: For each range its records, if there are few and the driver has them; else nothing.
+    given: tuple[Given | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

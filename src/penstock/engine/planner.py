@@ -8,19 +8,22 @@ from penstock.config import StreamsConfig
 from penstock.engine.batch_size import BatchLimits, BatchSize
 from penstock.engine.idling import Idling
 from penstock.engine.internal_topics import tasks_topic
-from penstock.engine.plan import BatchPlan, Range, TaskPlan
+from penstock.engine.plan import BatchPlan, Given, Range, TaskPlan
 from penstock.engine.shape import Shape
 from penstock.engine.starting import Starting
 from penstock.engine.task_records import TaskRecord, TaskRecords, read_task_records
 from penstock.engine.topic_watch import TopicWatch
 from penstock.errors import MissingSourceTopicException, StreamsException
-from penstock.log.base import Log, PartitionOffsets, TopicPartition
+from penstock.log.base import Log, LogBatch, PartitionOffsets, TopicPartition
 from penstock.log.errors import UnknownTopic
 from penstock.record import TaskId
 from penstock.topology.topology import Topology
 
 #: Below this, a range is not made smaller because less than it was consumed.
 _LEAST_RANGE = 1_000
+
+#: What a plan may carry of records.
+_MOST_GIVEN_BYTES = 256 * 1024
 
 Bounds = Mapping[TopicPartition, PartitionOffsets]
 
@@ -121,11 +124,13 @@ class Planner:
             if task_id in ranges or task_id in due or task_id.subtopology in reached
         ]
         positions = self._positions(planned)
+        given = self._given(ranges)
         return BatchPlan(
             self._number + 1, epoch, now,
             {
                 task_id: self._task_plan(
-                    task_id, ranges.get(task_id, ()), positions[task_id], task_id in due
+                    task_id, ranges.get(task_id, ()), positions[task_id], task_id in due,
+                    given.get(task_id, ()),
                 )
                 for task_id in planned
             },
@@ -134,15 +139,41 @@ class Planner:
 
     def _task_plan(
         self, task_id: TaskId, ranges: tuple[Range, ...], positions: Mapping[str, int],
-        punctuate: bool,
+        punctuate: bool, given: tuple[Given | None, ...],
     ) -> TaskPlan:
         record = self._records.get(task_id)
         if record is None:
-            return TaskPlan(task_id, ranges, positions=positions, punctuate=punctuate)
+            return TaskPlan(
+                task_id, ranges, positions=positions, punctuate=punctuate, given=given
+            )
         return TaskPlan(
             task_id, ranges, record.state, positions, dict(record.direct_offsets), record.batch,
-            record.attempt, punctuate,
+            record.attempt, punctuate, given,
         )
+
+    def _given(
+        self, ranges: Mapping[TaskId, tuple[Range, ...]]
+    ) -> dict[TaskId, tuple[Given | None, ...]]:
+        """Records that travel with the plan, where the log has them at hand and they are few."""
+        wanted = {
+            TopicPartition(each.topic, each.partition): (each.start, each.end)
+            for of_task in ranges.values() for each in of_task
+        }
+        size = sum(
+            (end - start) * self._size.record_bytes(at.topic)
+            for at, (start, end) in wanted.items()
+        )
+        if not wanted or size > _MOST_GIVEN_BYTES:
+            return {}
+        found = {
+            at: _as_given(batch) for at, batch in self._log.read_ahead(wanted).items()
+        }
+        return {
+            task_id: tuple(
+                found.get(TopicPartition(each.topic, each.partition)) for each in of_task
+            )
+            for task_id, of_task in ranges.items()
+        } if found else {}
 
     def _bounds(self, now: int) -> Bounds:
         """The source partitions as they stand; reading goes on where they still have records."""
@@ -269,3 +300,11 @@ class Planner:
             self._size.observe(consumed, seconds)
         for topic, (count, size) in (bytes_read or {}).items():
             self._size.observe_bytes(topic, count, size)
+
+
+def _as_given(batch: LogBatch) -> Given:
+    rows = batch.rows()
+    headers = None if rows.headers is None else [list(pairs) for pairs in rows.headers]
+    return Given(
+        list(rows.offsets), list(rows.timestamps), list(rows.keys), list(rows.values), headers
+    )

@@ -13,10 +13,10 @@ from penstock.engine.blocks import Block, direct_ranges, encode_block
 from penstock.engine.failure import Failure
 from penstock.engine.grouped import grouped, without_running_maximum
 from penstock.engine.outcome import LogLine, Restored, Sent, TaskOutcome
-from penstock.engine.plan import BatchPlan, Range, TaskPlan
+from penstock.engine.plan import BatchPlan, Given, Range, TaskPlan
 from penstock.engine.task_records import TaskRecord
 from penstock.log.base import Append, Log, LogBatch
-from penstock.record import TaskId
+from penstock.record import NO_HEADERS, Headers, TaskId
 from penstock.task.queue import RecordRange
 from penstock.task.result import TaskResult
 from penstock.task.runtime import Environment
@@ -159,7 +159,12 @@ class TaskRun:
     def _read(self) -> dict[Partition, RecordRange]:
         """The records of all ranges."""
         found = {}
-        for wanted in self._task_plan.ranges:
+        plan = self._task_plan
+        all_given = plan.given or (None,) * len(plan.ranges)
+        for wanted, given in zip(plan.ranges, all_given, strict=True):
+            if given is not None:
+                found[wanted.topic, wanted.partition] = self._taken_over(wanted, given)
+                continue
             batches = read_range(self._worker.log, wanted)
             before = self._bytes.get(wanted.topic, (0, 0))
             self._bytes[wanted.topic] = (
@@ -167,6 +172,18 @@ class TaskRun:
             )
             found[wanted.topic, wanted.partition] = _joined(batches, wanted.cut)
         return found
+
+    def _taken_over(self, wanted: Range, given: Given) -> RecordRange:
+        """Records that came with the plan."""
+        size = sum(len(part) for column in (given.keys, given.values) for part in column if part)
+        count, before = self._bytes.get(wanted.topic, (0, 0))
+        self._bytes[wanted.topic] = count + len(given.offsets), before + size
+        headers = None
+        if given.headers is not None:
+            headers = [Headers(pairs) if pairs else NO_HEADERS for pairs in given.headers]
+        return RecordRange(
+            given.offsets, given.timestamps, given.keys, given.values, headers, wanted.cut
+        )
 
     def _offsets(
         self, result: TaskResult, ranges: Mapping[Partition, RecordRange]

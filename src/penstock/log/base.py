@@ -327,6 +327,16 @@ class Log(ABC):
     ) -> OffsetAndTimestamp | None:
         """The first record that is not older than the time; None if there is none."""
 
+    def read_ahead(
+        self, ranges: Mapping[TopicPartition, tuple[int, int]]
+    ) -> dict[TopicPartition, LogBatch]:
+        """Whole ranges (start, end) that can be had together and at once, for who hands them on.
+
+        Those that are not in the answer are to be read. A log from which every process reads
+        quickly by itself has no need of this, and answers nothing.
+        """
+        return {}
+
     @abstractmethod
     def wait_for_change(self, timeout: float) -> bool:
         """Wait until anything was committed since the last call (or the opening), by anyone.

@@ -13,6 +13,7 @@
     writing.py     appends
     transactions.py  transactions, and their commit
     readers.py     consumers that are kept, one partition each
+    ahead.py       one consumer of many partitions, for small ranges
     asking.py      asking brokers for offsets
     reading.py     ranges, offsets, offsets for times
     strangers.py   who asks and commits for a group without being in it

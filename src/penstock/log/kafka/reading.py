@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from confluent_kafka import KafkaError
@@ -17,6 +17,7 @@ from penstock.log.base import (
     TopicPartition,
 )
 from penstock.log.errors import OffsetOutOfRange, UnknownTopic
+from penstock.log.kafka.ahead import Ahead
 from penstock.log.kafka.asking import EARLIEST, LATEST, Asker
 from penstock.log.kafka.core import Core
 from penstock.log.kafka.encoding import as_batch, message_size
@@ -137,6 +138,16 @@ class Ranges(Core):
             raise OffsetOutOfRange(topic, partition, start, bounds[:2])
         until = bounds.end if end is None else min(end, bounds.end)
         return RangeReading(self, where, (start, max(until, start)), (max_records, max_bytes))
+
+    def read_ahead(
+        self, ranges: Mapping[TopicPartition, tuple[int, int]]
+    ) -> dict[TopicPartition, LogBatch]:
+        """See `Log.read_ahead`."""
+        ahead = self._connection.part("ahead", lambda: Ahead(self._connection))
+        return {
+            where: LogBatch(*where, as_batch(messages), ranges[where][1], 0)
+            for where, messages in ahead.take(ranges).items()
+        }
 
     def explain(
         self, trouble: Trouble, where: TopicPartition, position: int, deadline: float

@@ -191,6 +191,10 @@ class KafkaTransaction(Transaction):
             if error.txn_requires_abort():
                 self._give_up(kept, producer)
                 refused = next((one.error for one in deliveries if one.error), None)
+                if refused is not None:
+                    # Behind records that a broker has refused, librdkafka's sequence numbers are
+                    # not the broker's any more, whatever the abort says.
+                    kept.let_go()
                 raise self._refused(refused or error) from raised
             producer.poll(0)
             kept.let_go()
