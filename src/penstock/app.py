@@ -22,6 +22,7 @@ from penstock.engine.lease import lease_timeout_ms
 from penstock.engine.metadata import ThreadMetadata, tasks_of, tasks_text
 from penstock.engine.metrics import MetricName, Metrics, Value
 from penstock.engine.printing import Printer, to_standard_output
+from penstock.engine.readiness import Readiness, Ready
 from penstock.engine.restoring import (
     Restores,
     RestoreWatch,
@@ -31,7 +32,7 @@ from penstock.engine.restoring import (
 from penstock.engine.states import LifeCycle, RefusedTransition, State, StateListener
 from penstock.engine.stream_thread import Hooks, StreamThread, thread_name
 from penstock.engine.uncaught import UncaughtExceptionHandler
-from penstock.errors import ConfigException
+from penstock.errors import ConfigException, StreamsException
 from penstock.log import open_log
 from penstock.log.base import Lease, Log
 from penstock.stores.replica_files import clean_up
@@ -40,7 +41,7 @@ from penstock.topology.topology import Topology
 if TYPE_CHECKING:
     from penstock.engine.loop import BatchReport, Compute, Engine, StartCompute
     from penstock.engine.shape import Shape
-    from penstock.engine.spark import SparkPlace
+    from penstock.engine.spark import SparkCompute, SparkPlace
 
 log = logging.getLogger(__name__)
 
@@ -91,13 +92,16 @@ class Streams:
         self._on_standby = on_standby
         self._life = LifeCycle(config.application_id)
         self._hooks = Hooks(
-            on_batch=self._batch_done, on_standby=self._stand_by, on_end=self._end
+            on_batch=self._batch_done, on_standby=self._stand_by, on_look=self._look,
+            on_end=self._end,
         )
         self._place: SparkPlace | None = None
+        self._readiness: Readiness | None = None
         self._printer = Printer(out)
         self._restores = Restores(StateRestoreListener())
         self._watch: RestoreWatch | None = None
         self._thread: StreamThread | None = None
+        self._source: Log | None = None
         self._paused = False
         self._metrics = Metrics(config, thread_name(config))
         # Two threads may start or end the application at once; one of them does it.
@@ -155,7 +159,7 @@ class Streams:
                     f"{self.state.value}. Make a new Streams to start again.\n{self._life.story()}"
                 )
             assert self.config.log is not None
-            source = open_log(self.config.log, **self.config.log_options())
+            self._source = source = open_log(self.config.log, **self.config.log_options())
             thread = StreamThread(
                 self.config, source, self._life, self._open_engine, self._hooks
             )
@@ -391,6 +395,13 @@ class Streams:
             from penstock.engine.inline import start_inline  # noqa: PLC0415  (brings pyarrow)
 
             return start_inline(topology, config, shape, source)
+        readiness, self._readiness = self._readiness, None
+        ready = None if readiness is None else readiness.take(shape, config)
+        return ready or self._compute_in_spark(topology, config, shape, source)
+
+    def _compute_in_spark(
+        self, topology: Topology, config: StreamsConfig, shape: Shape, source: Log
+    ) -> SparkCompute:
         from penstock.engine.spark import compute_in  # noqa: PLC0415  (brings Spark)
 
         return compute_in(self._open_place(), topology, config, shape, source)
@@ -405,12 +416,33 @@ class Streams:
 
     def _stand_by(self, holder: str) -> None:
         self._on_standby(holder)
-        if self._compute is None and self._master != INLINE:
-            # Whoever takes over need not wait for a JVM then.
-            self._open_place()
+        if self._compute is None and self._master != INLINE and self._readiness is None:
+            self._readiness = Readiness(self._get_ready)
+
+    def _get_ready(self) -> Ready | None:
+        """Called in another thread than everything else here."""
+        from penstock.engine.shape import find_shape  # noqa: PLC0415  (brings pyarrow)
+
+        assert self._source is not None
+        self._open_place()
+        try:
+            shape = find_shape(self._source, self.topology, self.config)
+        except StreamsException as early:
+            log.debug("Workers cannot be made ready yet: %s", early)
+            return None
+        config = self.config
+        compute = self._compute_in_spark(self.topology, config, shape, self._source)
+        compute.warm_up()
+        return Ready(shape, config, compute)
+
+    def _look(self) -> None:
+        if self._readiness is not None:
+            self._readiness.check()
 
     def _end(self) -> None:
         self._stop_watch()
+        if self._readiness is not None:
+            self._readiness.close()
         if self._place is not None:
             self._place.close()
         self._printer.close()

@@ -98,7 +98,7 @@ class StreamsConfig:
     #: "host:port" at which other instances reach this one.
     application_server: str = ""
     metrics_recording_level: str = "INFO"
-    extra: Mapping[str, Any] = field(default_factory=dict)
+    extra: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         change = self._change

@@ -186,19 +186,21 @@ class Trial:
         rows = self._input.wave(len(self.waves) - 1)
         return (functools.partial(self._append, each) for each in rows)
 
-    def touch_every_key(self) -> Iterator[Callable[[], None]]:
-        """A wave that is appended at once; answers its further pieces, which are empty.
+    def every_key(self) -> Iterator[Callable[[], None]]:
+        """A wave whose first piece touches all there is; the others are empty.
 
-        Customers come before their orders: on Kafka partitions do not appear at the same moment,
-        and the orders must find them.
+        Customers were there before their orders: on Kafka partitions do not appear at the same
+        moment, and orders must not overtake their customers.
         """
         self.drain()
         self.waves.append([])
         self.counts.waves += 1
         rows = self._input.every_key(len(self.waves) - 1)
-        for are_customers in (True, False):
-            self._append([row for row in rows if (row[0] == "customers") is are_customers])
-        return itertools.repeat(lambda: None)
+        customers = [row for row in rows if row[0] == "customers"]
+        self._append(customers)
+        self.drain()
+        piece = functools.partial(self._append, rows[len(customers):])
+        return itertools.chain([piece], itertools.repeat(lambda: None))
 
     def _append(self, rows: list[Row]) -> None:
         append(self.log, rows)
@@ -236,7 +238,11 @@ class Trial:
         another step goes on."""
         if step == "restoring":
             self._lose_state()
+        instance = self.start()
+        standing = instance.stopped()
         self.files.arm(step)
+        for process in standing:
+            send(process.pid, signal.SIGCONT)
         due = 0.0
 
         def meanwhile() -> None:
@@ -250,8 +256,6 @@ class Trial:
                     next(pieces)()
                 due = time.monotonic() + self.rng.uniform(0.01, 0.3)
 
-        instance = self.start()
-        instance.go_on()
         wait_until(
             f"a process reached '{step}'",
             lambda: not self.files.is_armed(step) and instance.stopped(), meanwhile=meanwhile,
@@ -298,7 +302,7 @@ class Trial:
 
     def verify(self) -> None:
         """Touch every key once more, and compare everything with a run without a crash."""
-        self.touch_every_key()
+        next(self.every_key())()
         self.drain()
         self.end()
         undisturbed = run_undisturbed(self.directory / "undisturbed", self.waves)

@@ -66,13 +66,19 @@ def compare(log: Log, given: list[list[list[Row]]], directory: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "master", ["inline", pytest.param("local[2]", marks=[pytest.mark.spark, pytest.mark.soak])]
+    ("master", "guarantee"),
+    [
+        ("inline", "exactly_once"), ("inline", "at_least_once"),
+        pytest.param(
+            "local[2]", "exactly_once", marks=[pytest.mark.spark, pytest.mark.soak]
+        ),
+    ],
 )
 def test_on_kafka_the_application_answers_as_on_the_embedded_log(
-    log: Log, address: str, tmp_path: Path, master: str
+    log: Log, address: str, tmp_path: Path, master: str, guarantee: str
 ) -> None:
     given = waves(2)
-    settings = config(address, str(tmp_path / "state"))
+    settings = config(address, str(tmp_path / "state"), processing_guarantee=guarantee)
     streams = (
         Streams(topology(), settings, compute=start_inline) if master == "inline"
         else Streams(topology(), settings, master=master)

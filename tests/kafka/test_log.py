@@ -54,6 +54,45 @@ def values(log: Log, start: int = 0, end: int | None = None) -> list[bytes | Non
     ]
 
 
+def ahead(log: Log, ranges: dict[TopicPartition, tuple[int, int]]) -> dict[
+    TopicPartition, list[bytes | None]
+]:
+    """What is there at once; asked again until all is, because a fetch takes its time."""
+    found: dict[TopicPartition, list[bytes | None]] = {}
+
+    def done() -> bool:
+        missing = {where: range_ for where, range_ in ranges.items() if where not in found}
+        for where, batch in log.read_ahead(missing).items():
+            assert batch.next_offset == ranges[where][1]
+            found[where] = list(batch.rows().values)
+        return found.keys() == ranges.keys()
+
+    until(done)
+    return found
+
+
+def test_small_ranges_of_several_partitions_are_read_by_one_consumer(log: Log) -> None:
+    log.create_topic("orders", 2)
+    p1 = TopicPartition("orders", 1)
+    for n in range(4):
+        with log.transaction() as transaction:
+            transaction.append("orders", n % 2, one(b"%d" % n))
+    # Each ends with the marker of a transaction.
+    assert ahead(log, {P0: (0, 2), p1: (0, 2)}) == {P0: [b"0"], p1: [b"1"]}
+    # It goes on in one of them, and reads a range of nothing but a marker.
+    assert ahead(log, {P0: (2, 3)}) == {P0: [b"2"]}
+    assert ahead(log, {P0: (3, 4), p1: (2, 4)}) == {P0: [], p1: [b"3"]}
+    # And back, because a batch was planned again.
+    assert ahead(log, {P0: (0, 4), p1: (2, 4)}) == {P0: [b"0", b"2"], p1: [b"3"]}
+
+
+def test_what_is_not_there_yet_is_not_waited_for(log: Log) -> None:
+    log.create_topic("orders")
+    log.append("orders", 0, one(b"0"))
+    assert log.read_ahead({P0: (0, 5)}) == {}
+    assert ahead(log, {P0: (0, 1)}) == {P0: [b"0"]}
+
+
 def test_a_position_passes_over_the_markers_of_transactions(log: Log) -> None:
     log.create_topic("orders")
     for n in range(3):

@@ -20,6 +20,7 @@ Command: TypeAlias = "Callable[[argparse.Namespace, Terminal], None]"
 Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
 
 LOG_VARIABLE = "PENSTOCK_LOG"
+LOG_CONFIG_VARIABLE = "PENSTOCK_LOG_CONFIG"
 _AGO = re.compile(r"(\d+)(ms|s|m|h|d)")
 _UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
@@ -57,6 +58,11 @@ def add_common(parser: argparse.ArgumentParser, *, log: bool = True) -> None:
         parser.add_argument(
             "--log", metavar="PATH", default=argparse.SUPPRESS,
             help=f"the log to work on (default: the environment variable {LOG_VARIABLE})",
+        )
+        parser.add_argument(
+            "--log-config", metavar="FILE", default=argparse.SUPPRESS,
+            help="a properties file with librdkafka's settings for a kafka:// log, such as "
+            f"security.protocol (default: the environment variable {LOG_CONFIG_VARIABLE})",
         )
     parser.add_argument(
         "--debug", action="store_true", default=argparse.SUPPRESS,

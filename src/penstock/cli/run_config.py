@@ -1,6 +1,7 @@
 """The configuration that `penstock run` runs with, put together from all places that may say it.
 
-Later ones win: the `config` of the file, --config, --set, and the options with names of their own.
+Later ones win: the `config` of the file, --log-config, --config, --set, and the options with names
+of their own.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from penstock.cli.errors import CommandFailed, UsageError
-from penstock.cli.parsing import LOG_VARIABLE
+from penstock.cli.parsing import LOG_CONFIG_VARIABLE, LOG_VARIABLE
 from penstock.config import StreamsConfig
 from penstock.properties import read_properties, typed_settings
 
@@ -26,7 +27,8 @@ USUAL_NAMES = ("config", "CONFIG")
 def config_of(found: Found, args: argparse.Namespace) -> StreamsConfig:
     """The configuration; says what is missing, and where it can be given."""
     given: dict[str, Any] = {}
-    for file in args.config:
+    about_log = getattr(args, "log_config", "") or os.environ.get(LOG_CONFIG_VARIABLE, "")
+    for file in ([about_log] if about_log else []) + args.config:
         given |= read_properties(file)
     given |= dict(args.set)
     options = {

@@ -142,7 +142,7 @@ class Settings:
         text = servers if isinstance(servers, str) else ",".join(servers)
         if text.startswith(_EMBEDDED):
             return text.removeprefix(_EMBEDDED)
-        return f"kafka://{text}"
+        return text if text.startswith("kafka://") else f"kafka://{text}"
 
     def log_options(self) -> dict[str, Any]:
         """What of the configuration is for the log; for Kafka also what concerns connections."""

@@ -26,7 +26,7 @@ from penstock.engine.commit import (
 )
 from penstock.engine.housekeeping import Housekeeping
 from penstock.engine.internal_topics import ensure_internal_topics
-from penstock.engine.outcome import Restored, TaskOutcome, decode_outcomes, records_in
+from penstock.engine.outcome import Restored, TaskOutcome, decode_outcomes
 from penstock.engine.plan import BatchPlan
 from penstock.engine.planner import Planner
 from penstock.engine.shape import Shape, find_shape
@@ -278,8 +278,8 @@ def _report(
     return BatchReport(
         plan.number,
         sum(outcome.taken for outcome in outcomes),
-        sum(records_in(outcome.outputs) for outcome in outcomes),
-        sum(records_in(outcome.changes) for outcome in outcomes),
+        sum(outcome.written[0] for outcome in outcomes),
+        sum(outcome.written[1] for outcome in outcomes),
         *seconds,
         sum(lag.values()),
         {

@@ -71,8 +71,17 @@ class TaskOutcome:
     restored: tuple[Restored, ...] = ()
     counters: Mapping[str, int] = field(default_factory=dict)
     commit_requested: bool = False
+    #: How many outputs and changes the worker has written by itself, which it does when at least
+    #: once is enough; they are not among the appends.
+    published: tuple[int, int] = (0, 0)
     #: Then nothing else counts.
     failure: Failure | None = None
+
+    @property
+    def written(self) -> tuple[int, int]:
+        """How many outputs and changes there are in all."""
+        outputs, changes = self.published
+        return outputs + records_in(self.outputs), changes + records_in(self.changes)
 
     def blobs(self) -> list[StoredBlob]:
         """What was put aside for it."""
@@ -100,7 +109,7 @@ def encode_outcome(outcome: TaskOutcome) -> bytes:
         [(topic, partition, at) for (topic, partition), at in outcome.offsets.items()],
         outcome.sent, outcome.consumed, outcome.taken, dict(outcome.read), outcome.printed,
         outcome.logged, outcome.restored, dict(outcome.counters), outcome.commit_requested,
-        outcome.failure,
+        outcome.published, outcome.failure,
     )
     return framed(OUTCOME, header, payload)
 
@@ -118,7 +127,8 @@ def decode_outcome(data: bytes) -> TaskOutcome:
         header.task_id, decode_task(header.record), tuple(appends[0]), tuple(appends[1]),
         {(topic, partition): offset for topic, partition, offset in header.offsets},
         header.sent, header.consumed, header.taken, header.read, header.printed,
-        header.logged, header.restored, header.counters, header.commit_requested, header.failure,
+        header.logged, header.restored, header.counters, header.commit_requested,
+        header.published, header.failure,
     )
 
 
@@ -169,4 +179,5 @@ class _Header(msgspec.Struct, array_like=True):
     restored: tuple[Restored, ...]
     counters: dict[str, int]
     commit_requested: bool
+    published: tuple[int, int]
     failure: Failure | None

@@ -85,6 +85,8 @@ class Hooks:
     on_batch: Callable[[BatchReport], object] = lambda report: None
     #: Another instance runs: told who it is.
     on_standby: Callable[[str], object] = lambda holder: None
+    #: About to see whether the lease is free; what it raises ends the instance.
+    on_look: Callable[[], object] = lambda: None
     #: Nothing runs any more; what is left is to be put away.
     on_end: Callable[[], object] = lambda: None
 
@@ -238,6 +240,7 @@ class StreamThread:
         timeout_ms = lease_timeout_ms(self._config)
 
         def obey() -> None:
+            self._hooks.on_look()
             request = watch.asked()
             if request is not None:
                 raise ShutdownRequested(

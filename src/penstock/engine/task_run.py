@@ -12,7 +12,7 @@ import pyarrow as pa
 from penstock.engine.blocks import Block, direct_ranges, encode_block
 from penstock.engine.failure import Failure
 from penstock.engine.grouped import grouped, without_running_maximum
-from penstock.engine.outcome import LogLine, Restored, Sent, TaskOutcome
+from penstock.engine.outcome import LogLine, Restored, Sent, TaskOutcome, records_in
 from penstock.engine.plan import BatchPlan, Given, Range, TaskPlan
 from penstock.engine.task_records import TaskRecord
 from penstock.log.base import Append, Log, LogBatch
@@ -101,6 +101,11 @@ class TaskRun:
             ), []
         outputs, blocks, sent = self._split(result)
         changes, changed = self._changes(result)
+        published = (0, 0)
+        if self._worker.publishes:
+            published = records_in(outputs), records_in(changes)
+            self._worker.log.append_many([*outputs, *changes], together=False)
+            outputs, changes = [], []
         offsets = self._offsets(result, ranges)
         direct = {
             topic: ranges[topic, number].offsets[-1] + 1
@@ -114,7 +119,7 @@ class TaskRun:
             self._task_id, record, tuple(outputs), tuple(changes), offsets, tuple(sent),
             tuple(block.consumed for block in self._blocks), self._taken(result, ranges),
             self._bytes, tuple(result.printed), logged(), restored, result.counters,
-            result.commit_requested,
+            result.commit_requested, published,
         ), blocks
 
     # ---- what was written --------------------------------------------------------------------
@@ -149,7 +154,7 @@ class TaskRun:
 
     def _appends(self, topic: str, partition: int, records: pa.RecordBatch) -> list[Append]:
         limit = self._bundle.aside_bytes
-        if limit is None or records.nbytes <= limit:
+        if limit is None or self._worker.publishes or records.nbytes <= limit:
             return [Append(topic, partition, records)]
         blobs = self._worker.log.put_blob(records)
         return [Append(topic, partition, blob) for blob in blobs]

@@ -47,6 +47,11 @@ class Worker:
         """`own_process`: what is logged is the driver's to show, and old objects stay for good."""
         self.bundle = bundle
         self.log: Log = open_log(bundle.log_address, **bundle.config.log_options())
+        #: Whether tasks write what they have to write at once. The commit then only says how far
+        #: they came: what is run again is written again.
+        self.publishes = (
+            self.log.is_remote and bundle.config.processing_guarantee == "at_least_once"
+        )
         self.resources: dict[str, Any] = {}
         self.topics = TopicFacts(self.log, bundle.shape)
         self.replicas = Replicas(self.log, bundle)

@@ -233,6 +233,8 @@ class Log(ABC):
     address: str
     #: Differs between any two logs, even at the same address.
     id: str
+    #: Whether it is elsewhere, so that several processes write to it faster than one.
+    is_remote: bool = False
 
     # Topics
 

@@ -22,6 +22,7 @@ from penstock.engine.spark.session import (
     SparkPlace,
     check_log,
     default_master,
+    is_on_loopback,
     is_one_host,
     own_settings,
     spark_place,
@@ -31,10 +32,13 @@ from penstock.engine.spark.session import (
 @pytest.mark.parametrize(("master", "here"), [
     ("local", True), ("local[2]", True), ("local[*]", True), ("local[2,4]", True),
     ("local-cluster[2,1,1024]", True), ("spark://host:7077", False), ("yarn", False),
-    ("k8s://https://host:443", False),
+    ("k8s://https://host:443", False), ("spark://127.0.0.1:7077", True),
+    ("spark://localhost:7077", True), ("spark://127.0.0.1:7077,host:7077", False),
+    ("spark://127.0.0.1.host:7077", False),
 ])
 def test_an_embedded_log_wants_workers_of_this_machine(master: str, here: bool) -> None:
-    assert is_one_host(master) == here
+    assert is_on_loopback(master) == here
+    assert is_one_host(master) == (here and master.startswith("local"))
     check_log(config_of(log="kafka://host:9092"), master)
     if here:
         check_log(config_of(log="a.db"), master)
@@ -46,6 +50,12 @@ def test_an_embedded_log_wants_workers_of_this_machine(master: str, here: bool) 
 def test_the_master_has_as_many_cores_as_there_are_stream_threads() -> None:
     assert default_master(config_of(num_stream_threads=3)) == "local[3]"
     assert default_master(config_of()) == f"local[{len(os.sched_getaffinity(0))}]"
+
+
+def test_a_cluster_that_only_this_machine_sees_finds_the_driver_on_loopback() -> None:
+    for master, address in (("spark://127.0.0.1:7077", "127.0.0.1"), ("spark://host:7077", None)):
+        conf = own_settings(config_of(), master)
+        assert conf.get("spark.driver.host") == conf.get("spark.driver.bindAddress") == address
 
 
 def test_settings_of_the_user_win_over_our_own() -> None:

@@ -71,10 +71,17 @@ class SparkCompute:
 
         Workers that Spark has lost are no failure: the job is run again, a few times.
         """
+        return self._run(plan, self._first_stage(plan))
+
+    def warm_up(self) -> None:
+        """Run a batch in which no task has anything to do: then workers are there that know the
+        application, and Spark has met all that a batch needs."""
+        self._run(BatchPlan(0, 0, 0, {}), 0)
+
+    def _run(self, plan: BatchPlan, first: int) -> list[bytes]:
         if self._context._jsc is None:
             raise stopped()
         description = f"penstock {self._application_id} batch {plan.number}"
-        first = self._first_stage(plan)
         reruns = Reruns(self._application_id, plan.number, self._cancelled, self._place.python)
         with job_properties(self._context, self._group, description, encode_plan(plan)):
             while True:

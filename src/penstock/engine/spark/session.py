@@ -63,7 +63,9 @@ _SETTINGS = {
 _ON_LOOPBACK = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
 #: Spark's code is run a few thousand times an hour and never gets hot: what the second compiler
 #: of the JVM costs is not won back (measured: half of the processor time of the first minute).
-_ONE_COMPILER = "-XX:TieredStopAtLevel=1"
+#: The plain collector keeps the heap near what is in use, some 50 MB; the default one lets it grow
+#: to its limit (measured: 60 MB more every thousand batches).
+_SMALL_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 class SparkPlace:
@@ -245,7 +247,7 @@ def own_settings(config: StreamsConfig, master: str | None) -> SparkConf:
         if is_on_loopback(master):
             settings |= _ON_LOOPBACK
         if is_one_host(master):
-            settings["spark.driver.extraJavaOptions"] = _ONE_COMPILER
+            settings["spark.driver.extraJavaOptions"] = _SMALL_JVM
     for name, value in settings.items():
         conf.setIfMissing(name, value)
     conf.setIfMissing("spark.app.name", config.application_id)

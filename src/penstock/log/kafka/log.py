@@ -18,6 +18,8 @@ from penstock.log.kafka.writing import Appends
 class KafkaLog(Topics, Appends, GroupOffsets, Members, Leases, Log):
     """A Kafka cluster as a log."""
 
+    is_remote = True
+
     def __init__(self, address: str, options: KafkaOptions | None = None) -> None:
         servers = servers_of(address)
         self.address = f"{SCHEME}{servers}"

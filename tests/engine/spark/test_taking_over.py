@@ -1,0 +1,80 @@
+"""An instance that stands by has Spark and its workers ready."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.harness import config_of
+from engine.living import received, send, until, upper
+from penstock import ConfigException, State, Streams
+from penstock.engine.spark.job import SparkCompute
+from penstock.engine.spark.session import PARALLELISM, SparkPlace
+from penstock.log import Log, open_log
+
+pytestmark = [pytest.mark.slow, pytest.mark.spark]
+
+
+def noted(monkeypatch: pytest.MonkeyPatch, name: str) -> list[Any]:
+    """Those whose method was called, as soon as it has returned."""
+    callers: list[Any] = []
+    method: Callable[..., Any] = getattr(SparkCompute, name)
+
+    def call(self: Any, *arguments: Any) -> Any:
+        answer = method(self, *arguments)
+        callers.append(self)
+        return answer
+
+    monkeypatch.setattr(SparkCompute, name, call)
+    return callers
+
+
+def standing_by(log: Log, tmp_path: Path, place: SparkPlace, **extra: str) -> Streams:
+    config = config_of(
+        log=str(tmp_path / "log.db"), state_dir=str(tmp_path / "state"),
+        # The other one gives no sign of life, and is not to be taken for dead.
+        extra={"session.timeout.ms": "600000", **extra},
+    )
+    streams = Streams(upper(), config, spark=place.context)
+    streams.start()
+    until(lambda: streams.waits_for == "another" or streams.state.has_ended)
+    return streams
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Any:
+    with open_log(tmp_path / "log.db") as log:
+        log.create_topic("in", 2)
+        log.create_topic("out", 1)
+        yield log
+
+
+def test_who_takes_over_goes_on_with_workers_that_are_ready(
+    log: Log, tmp_path: Path, place: SparkPlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warm, computing = noted(monkeypatch, "warm_up"), noted(monkeypatch, "compute")
+    lease = log.take_lease("app", holder="another")
+    streams = standing_by(log, tmp_path, place)
+    until(lambda: warm)
+    assert streams.state is State.REBALANCING
+    # Nothing was written, and the lease is still the other's.
+    assert [topic.name for topic in log.topics()] == ["in", "out"]
+    lease.renew()
+    send(log, "a")
+    lease.release()
+    until(lambda: received(log) == [b"A"])
+    assert {*computing} == {*warm}
+    assert streams.close()
+
+
+def test_one_that_could_never_run_ends_while_it_stands_by(
+    log: Log, tmp_path: Path, place: SparkPlace
+) -> None:
+    log.take_lease("app", holder="another")
+    streams = standing_by(log, tmp_path, place, **{PARALLELISM: "none"})
+    with pytest.raises(ConfigException, match=r"penstock\.parallelism must be a number"):
+        streams.wait(60)
+    assert streams.state is State.ERROR
