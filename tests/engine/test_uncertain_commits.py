@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -67,11 +66,11 @@ class _Unanswered:
 @pytest.fixture(params=[True, False], ids=["it has happened", "it has not"])
 def uncertain(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, log: Log
-) -> Iterator[Uncertain]:
+) -> Uncertain:
+    """The log of the application, which closes it at its end."""
     fake = Uncertain(open_log(log.address), happens=request.param)
     monkeypatch.setattr(penstock.app, "open_log", lambda *_, **options: fake)
-    yield fake
-    fake.close()
+    return fake
 
 
 def test_a_commit_of_unknown_outcome_leads_to_a_plan_from_the_log(

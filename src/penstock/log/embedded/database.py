@@ -268,11 +268,14 @@ class Database:
 
     def _close_connections(self) -> None:
         """Close those that are not in use; new ones are made when they are needed."""
-        for db in (self._writer, self._watcher, *self._readers):
+        for db in (self._writer, self._watcher):
             if db is not None:
                 db.close()
         self._writer = self._watcher = self._seen_version = None
-        self._readers.clear()
+        # One by one: a reader that another thread takes meanwhile is in use, and SQLite crashes.
+        with suppress(IndexError):
+            while True:
+                self._readers.pop().close()
 
     # Errors
 
