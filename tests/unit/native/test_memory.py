@@ -49,7 +49,7 @@ def test_a_task_that_is_gone_leaves_nothing_behind(name: str) -> None:
         play(name, 2_000, 3)
         play(name, 10_000_000, 1)
     blocks_after, references_after = held()
-    # A leak of one object for each record would be thousands.
-    assert blocks_after - blocks < 200
+    # A leak of one object for each record would be thousands; a few hundred come and go.
+    assert blocks_after - blocks < 1_000
     assert [after - before for after, before in zip(references_after, references, strict=True)
             if abs(after - before) > 50] == []
