@@ -77,7 +77,7 @@ def compare(log: Log, given: list[list[list[Row]]], directory: Path) -> None:
 def test_on_kafka_the_application_answers_as_on_the_embedded_log(
     log: Log, address: str, tmp_path: Path, master: str, guarantee: str
 ) -> None:
-    given = waves(2)
+    given = waves(1)
     settings = config(address, str(tmp_path / "state"), processing_guarantee=guarantee)
     streams = (
         Streams(topology(), settings, compute=start_inline) if master == "inline"

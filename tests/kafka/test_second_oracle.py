@@ -298,6 +298,7 @@ def test_the_changelogs_hold_the_same_rows(topics: Topics, name: str) -> None:
         )
 
 
+@pytest.mark.soak
 @pytest.mark.spark
 @pytest.mark.parametrize("name", ON_SPARK)
 def test_on_spark_it_is_the_same(

@@ -46,7 +46,11 @@ def test_every_scenario_has_the_same_answers_both_ways() -> None:
 @needs_core
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "tests", ["unit/stores", "unit/task", "unit/processors", "unit/joins", "conformance"]
+    "tests",
+    [
+        "unit/stores", "unit/task", "unit/processors", "unit/joins",
+        "conformance/test_conformance.py",
+    ],
 )
 def test_the_tests_of_what_is_native_pass_without_it(tests: str) -> None:
     ran = python("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", str(TESTS / tests))
