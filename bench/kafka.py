@@ -204,7 +204,9 @@ def _waits(
     seen: dict[bytes, float] = {}
     total = (seconds + 5) * rate
     run = f"{time.time_ns()}"
-    reading = threading.Thread(target=_read, args=(site, target, seen, total, seconds + 60))
+    reading = threading.Thread(
+        target=_read, args=(site, target, run.encode(), seen, total, seconds + 60)
+    )
     reading.start()
     begun = time.perf_counter()
     for number in range(total):
@@ -227,8 +229,9 @@ def _waits(
 
 
 def _read(
-    site: KafkaSite, target: str, seen: dict[bytes, float], total: int, patience: float
+    site: KafkaSite, target: str, run: bytes, seen: dict[bytes, float], total: int, patience: float
 ) -> None:
+    """Note when each record of the run is seen; there may be some of an earlier one."""
     consumer = Consumer({
         "bootstrap.servers": site.status.bootstrap_servers, "group.id": "bench-reader",
         "isolation.level": "read_committed", "enable.auto.commit": False, "fetch.wait.max.ms": 5,
@@ -238,7 +241,7 @@ def _read(
     deadline = time.monotonic() + patience
     while len(seen) < total and time.monotonic() < deadline:
         for message in consumer.consume(500, 0.05):
-            if message.error() is None:
+            if message.error() is None and (message.value() or b"").startswith(run):
                 seen.setdefault(message.value(), time.perf_counter())
     consumer.close()
 
