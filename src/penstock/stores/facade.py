@@ -15,7 +15,7 @@ from penstock.stores.caching import CachedRows, RowListener
 from penstock.stores.changelog import LoggedRows
 from penstock.stores.formats import Format
 from penstock.stores.inner import OpenInner
-from penstock.stores.layouts import Layout
+from penstock.stores.layouts import Layout, rows_from_changelog
 from penstock.stores.rows import KeyValueRows, LruRows, Rows, TimedRows
 from penstock.stores.timestamped import Serdes
 
@@ -98,7 +98,7 @@ class TypedStore:
             stored = [value for key, value in zip(keys, stored, strict=True) if key is not None]
         present = [key for key in keys if key is not None]
         if isinstance(kept, TimedRows):
-            present = kept.layout.all_from_changelog(present)
+            present = rows_from_changelog(kept.layout, present)
         kept.restore_all(present, stored)
 
     def go_on_restoring(

@@ -93,10 +93,6 @@ class Layout(Protocol):
         """The physical key of a changelog record's key."""
         ...
 
-    def all_from_changelog(self, keys: list[bytes]) -> list[bytes]:
-        """The physical keys of many."""
-        ...
-
 
 def selector(layout: Layout, span: Span) -> Callable[[bytes], bool]:
     """Whether a physical key belongs to a span."""
@@ -178,13 +174,6 @@ class KeyFirst:
         time = _long_at(key, len(key) - self._tail_size)[0]
         return _pack_long(time // self.interval_ms) + key
 
-    def all_from_changelog(self, keys: list[bytes]) -> list[bytes]:
-        """With their segments."""
-        if core is not None:
-            rows: list[bytes] = core.segmented_rows(keys, self.time_at, self.interval_ms)
-            return rows
-        return list(map(self.from_changelog, keys))
-
 
 class _TimeFirst:
     """What all layouts share that begin with the time of the row."""
@@ -193,14 +182,6 @@ class _TimeFirst:
 
     time_at = 0
     changelog_cut: int | None = None
-
-    def from_changelog(self, key: bytes) -> bytes:
-        """The physical key of a changelog record's key."""
-        raise NotImplementedError
-
-    def all_from_changelog(self, keys: list[bytes]) -> list[bytes]:
-        """The physical keys of many."""
-        return list(map(self.from_changelog, keys))
 
     def time(self, row: bytes) -> int:
         """Start of the window, or end of the session."""
@@ -309,3 +290,11 @@ class MemorySession(_TimeFirst):
         """End, escaped key, inverted start."""
         end, start = _SESSION_TAIL.unpack_from(key, len(key) - 16)
         return self.encode(key[:-16], end, start)
+
+
+def rows_from_changelog(layout: Layout, keys: list[bytes]) -> list[bytes]:
+    """The physical keys of many changelog records."""
+    if core is not None and isinstance(layout, KeyFirst):
+        rows: list[bytes] = core.segmented_rows(keys, layout.time_at, layout.interval_ms)
+        return rows
+    return list(map(layout.from_changelog, keys))
