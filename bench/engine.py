@@ -106,27 +106,38 @@ def throughput(site: Site, count: int, names: list[str]) -> dict[str, Any]:
     sample = Orders(*(column[:250_000] for column in records))
     figures = {}
     for name in names:
-        alone = min(runtime.run_workload(name, sample)[0] for _ in range(2))
-        alone = len(sample.keys) / alone
-        with site.running(runtime.WORKLOADS[name]) as (streams, reports):
-            streams.run_until_caught_up()
-        seconds = reports[-1][0] - (reports[0][0] - reports[0][1].seconds)
-        # What the first stage reads: for W4 the customers are among it.
-        taken = count + (CUSTOMERS if name == "W4" else 0)
-        rate = taken / seconds
-        figures[name] = {
-            "records_per_second": round(rate), "task_alone": round(alone),
-            "ratio": round(rate / alone, 2), "limit": LIMITS[name], "batches": len(reports),
-            "seconds": round(seconds, 2),
-            "computing": round(sum(report.computing for _, report in reports), 2),
-            "committing": round(sum(report.committing for _, report in reports), 2),
-        }
+        # The machine is shared: what is compared is measured in turn, and the middle one counts.
+        turns = [_one_turn(site, name, count, sample) for _ in range(1 if count > 1_000_000 else 3)]
+        turns.sort(key=lambda turn: turn["ratio"])
+        figures[name] = turn = turns[len(turns) // 2]
         print(
-            f"{name} {count:,} orders: {rate:>9,.0f} records/s, {rate / alone:.2f} of the task "
-            f"alone on one core ({alone:,.0f}; wanted {LIMITS[name]}), {len(reports)} batches",
-            flush=True,
+            f"{name} {count:,} orders: {turn['records_per_second']:>9,} records/s, "
+            f"{turn['ratio']:.2f} of the task alone on one core ({turn['task_alone']:,}; wanted "
+            f"{LIMITS[name]}), {turn['batches']} batches", flush=True,
         )
     return figures
+
+
+def _one_turn(site: Site, name: str, count: int, sample: Orders) -> dict[str, Any]:
+    """A workload alone on one core, before and after, and on the engine."""
+
+    def seconds_alone() -> float:
+        return runtime.run_workload(name, sample)[0]
+
+    before = seconds_alone()
+    with site.running(runtime.WORKLOADS[name]) as (streams, reports):
+        streams.run_until_caught_up()
+    alone = 2 * len(sample.keys) / (before + seconds_alone())
+    seconds = reports[-1][0] - (reports[0][0] - reports[0][1].seconds)
+    # What the first stage reads: for W4 the customers are among it.
+    rate = (count + (CUSTOMERS if name == "W4" else 0)) / seconds
+    return {
+        "records_per_second": round(rate), "task_alone": round(alone),
+        "ratio": round(rate / alone, 2), "limit": LIMITS[name], "batches": len(reports),
+        "seconds": round(seconds, 2),
+        "computing": round(sum(report.computing for _, report in reports), 2),
+        "committing": round(sum(report.committing for _, report in reports), 2),
+    }
 
 
 def warm_up(site: Site) -> None:
