@@ -99,6 +99,8 @@ def throughput(site: KafkaSite, count: int, names: list[str]) -> dict[str, Any]:
     """Records/s of each workload, and as ratios to Java's."""
     site.fill(site.topic("orders"), orders(count))
     site.fill(site.topic("customers"), runtime.customers())
+    for output in OUTPUTS.values():
+        site.topic(output)
     engine.warm_up(site)
     figures = {}
     for name in names:
@@ -160,10 +162,26 @@ def _writing(
 
 
 def latency(site: KafkaSite) -> dict[str, Any]:
-    """p50 and p99 of both."""
-    figures: dict[str, Any] = {}
+    """p50 and p99 of both: of each the better round, for the broker is cold in the first."""
+    source = site.topic("timed-orders")
+    rounds = [
+        {"penstock": _penstock_waits(site, source), "java": _java_waits(site, source)}
+        for _ in range(ROUNDS)
+    ]
+    figures: dict[str, Any] = {
+        who: min((each[who] for each in rounds), key=lambda waits: waits["p50_ms"])
+        for who in ("penstock", "java")
+    }
+    figures["p50_ratio"] = round(figures["penstock"]["p50_ms"] / figures["java"]["p50_ms"], 2)
+    figures["rounds"] = rounds
+    for who in ("penstock", "java"):
+        print(f"latency at 1,000 records/s, {who}: p50 {figures[who]['p50_ms']:.0f} ms, p99 "
+              f"{figures[who]['p99_ms']:.0f} ms", flush=True)
+    return figures
 
-    source, target = site.topic("timed-orders"), site.new_output("timed")
+
+def _penstock_waits(site: KafkaSite, source: str) -> dict[str, Any]:
+    target = site.new_output("timed")
 
     def build(builder: StreamsBuilder) -> None:
         serde = Serdes.string()
@@ -173,18 +191,16 @@ def latency(site: KafkaSite) -> dict[str, Any]:
 
     with site.running(build) as (streams, _):
         _await_running(streams)
-        figures["penstock"] = _waits(site, source, target)
+        return _waits(site, source, target)
+
+
+def _java_waits(site: KafkaSite, source: str) -> dict[str, Any]:
     target = site.new_output("timed")
     settings = {"processing.guarantee": "exactly_once_v2", "follow": "true"}
     with site.java("copy", target, **settings) as process:
         assert process.stdout is not None
         process.stdout.readline()
-        figures["java"] = _waits(site, source, target)
-    figures["p50_ratio"] = round(figures["penstock"]["p50_ms"] / figures["java"]["p50_ms"], 2)
-    for who in ("penstock", "java"):
-        print(f"latency at 1,000 records/s, {who}: p50 {figures[who]['p50_ms']:.0f} ms, p99 "
-              f"{figures[who]['p99_ms']:.0f} ms", flush=True)
-    return figures
+        return _waits(site, source, target)
 
 
 def _await_running(streams: Streams) -> None:

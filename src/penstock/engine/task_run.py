@@ -12,9 +12,11 @@ import pyarrow as pa
 from penstock.engine.blocks import Block, direct_ranges, encode_block
 from penstock.engine.failure import Failure
 from penstock.engine.grouped import grouped, without_running_maximum
-from penstock.engine.outcome import LogLine, Restored, Sent, TaskOutcome, records_in
+from penstock.engine.outcome import LogLine, Sent, TaskOutcome, records_in
+from penstock.engine.own_changes import OwnChanges
 from penstock.engine.plan import BatchPlan, Given, Range, TaskPlan
 from penstock.engine.task_records import TaskRecord
+from penstock.engine.task_stores import TaskStores
 from penstock.log.base import Append, Log, LogBatch
 from penstock.record import NO_HEADERS, Headers, TaskId
 from penstock.task.queue import RecordRange
@@ -80,7 +82,7 @@ class TaskRun:
                     stores.put_aside(task.runtime.stores, self._plan.number, self._attempt)
             finally:
                 task.close()
-        return self._outcome(result, ranges, stores.restored, logged)
+        return self._outcome(result, ranges, stores, logged)
 
     def _own_files(self) -> str:
         """Where user processors of the task may keep files: apart from the replica's."""
@@ -90,17 +92,17 @@ class TaskRun:
 
     def _outcome(
         self, result: TaskResult, ranges: Mapping[Partition, RecordRange],
-        restored: tuple[Restored, ...], logged: Callable[[], tuple[LogLine, ...]],
+        stores: TaskStores, logged: Callable[[], tuple[LogLine, ...]],
     ) -> tuple[TaskOutcome, list[tuple[TaskId, bytes]]]:
         plan = self._task_plan
         if result.failure is not None:
             failed = TaskRecord(self._plan.number, self._attempt, plan.state)
             return TaskOutcome(
-                self._task_id, failed, logged=logged(), restored=restored,
+                self._task_id, failed, logged=logged(), restored=stores.restored,
                 failure=Failure.of(str(self._task_id), result.failure),
             ), []
         outputs, blocks, sent = self._split(result)
-        changes, changed = self._changes(result)
+        changes, changed = self._changes(result, stores.own_changes)
         published = (0, 0)
         if self._worker.publishes:
             published = records_in(outputs), records_in(changes)
@@ -118,7 +120,7 @@ class TaskRun:
         return TaskOutcome(
             self._task_id, record, tuple(outputs), tuple(changes), offsets, tuple(sent),
             tuple(block.consumed for block in self._blocks), self._taken(result, ranges),
-            self._bytes, tuple(result.printed), logged(), restored, result.counters,
+            self._bytes, tuple(result.printed), logged(), stores.restored, result.counters,
             result.commit_requested, published,
         ), blocks
 
@@ -143,11 +145,18 @@ class TaskRun:
                 appends += self._appends(topic, partition, without_running_maximum(records))
         return appends, blocks, sent
 
-    def _changes(self, result: TaskResult) -> tuple[list[Append], dict[str, int]]:
+    def _changes(
+        self, result: TaskResult, own_changes: OwnChanges | None
+    ) -> tuple[list[Append], dict[str, int]]:
         """Records for changelogs, and how many each store has written."""
         appends: list[Append] = []
         changed: dict[str, int] = {}
-        for (store,), records in grouped(result.changelog).groups():
+        found = [(store, records) for (store,), records in grouped(result.changelog).groups()]
+        if own_changes is not None:
+            own_changes.keep(
+                (self._plan.number, self._attempt), self._task_plan.positions, found
+            )
+        for store, records in found:
             appends += self._appends(self._restored[store], self._task_id.partition, records)
             changed[store] = records.num_rows
         return appends, changed

@@ -10,6 +10,7 @@ from typing import Any
 from penstock.engine.bundle import Bundle
 from penstock.engine.changelogs import LogChangelogs
 from penstock.engine.outcome import Restored
+from penstock.engine.own_changes import OwnChanges
 from penstock.engine.plan import BatchPlan, TaskPlan
 from penstock.engine.steps import reached
 from penstock.log.base import Log, TopicPartition
@@ -25,9 +26,14 @@ from penstock.task.replicated import followed_stores
 class TaskStores:
     """The rows of one task while it runs; a task without stores has none."""
 
-    def __init__(self, snapshot: Snapshot | None, restored: tuple[Restored, ...]) -> None:
+    def __init__(
+        self, snapshot: Snapshot | None, restored: tuple[Restored, ...],
+        own_changes: OwnChanges | None = None,
+    ) -> None:
         #: Stores that had to be filled from nothing.
         self.restored = restored
+        #: Where changes are kept for the next run; None if that is not worth it.
+        self.own_changes = own_changes
         self._snapshot = snapshot
 
     def open_inner(self, name: str) -> InnerStore:
@@ -48,8 +54,10 @@ class TaskStores:
 class Replicas:
     """The replicas of all tasks that were met in this process; they stay open between batches."""
 
-    def __init__(self, log: Log, bundle: Bundle) -> None:
+    def __init__(self, log: Log, bundle: Bundle, *, keep_changes: bool = False) -> None:
+        """`keep_changes`: to read changelogs is dear, and each run is committed once at most."""
         self._log = log
+        self._keep_changes = keep_changes
         self._shape = bundle.shape
         self._stage_of = bundle.stage_of
         self._directory = bundle.directory
@@ -75,8 +83,12 @@ class Replicas:
             (plan.last_batch, plan.last_attempt),
             batch.number if task_id in batch.restore_anew else None,
         )
+        own: OwnChanges | None = None
+        if self._keep_changes:
+            own = OwnChanges(replica.directory, self._open[task_id][0])
         filled = replica.catch_up(
-            wanted, LogChangelogs(self._log, topics),
+            wanted,
+            LogChangelogs(self._log, topics, dict if own is None else partial(own.of, wanted.last)),
             partial(reached, stage=self._stage_of(task_id)),
         )
         restored = tuple(
@@ -84,7 +96,7 @@ class Replicas:
             for store, start, end, records in filled
         )
         with replica.snapshot(wanted) as snapshot:
-            yield TaskStores(snapshot, restored)
+            yield TaskStores(snapshot, restored, own)
 
     def _replica(self, task_id: TaskId, blueprint: Blueprint, life: str) -> TaskReplica:
         layout = self._shape.subtopologies[task_id.subtopology].layout

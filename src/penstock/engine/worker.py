@@ -54,7 +54,9 @@ class Worker:
         )
         self.resources: dict[str, Any] = {}
         self.topics = TopicFacts(self.log, bundle.shape)
-        self.replicas = Replicas(self.log, bundle)
+        self.replicas = Replicas(
+            self.log, bundle, keep_changes=self.log.is_remote and not self.publishes
+        )
         self.global_tables = GlobalTables(self.log, bundle)
         self._blueprints: dict[int, Blueprint] = {}
         self._mapped = MappedPages()
