@@ -22,7 +22,7 @@ def far_away(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def read(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The topics that were read."""
     topics: list[str] = []
     really = EmbeddedLog.read
@@ -32,7 +32,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         return really(log, topic, *where)
 
     monkeypatch.setattr(EmbeddedLog, "read", noted)
-    yield topics
+    return topics
 
 
 @pytest.fixture
