@@ -142,7 +142,7 @@ batches = st.lists(
 
 @pytest.mark.parametrize("kind", ["suppress", "grace"])
 @given(batches=batches)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_a_buffer_sends_the_same_whether_or_not_it_is_put_together_anew_for_each_batch(
     kind: str, batches: list[list[tuple[str, int]]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -288,5 +288,5 @@ def test_what_was_put_aside_counts_only_on_top_of_what_it_was_put_aside_from(
     unlogged.run(1, 10, (0, 0), a="1")
     unlogged.run(2, 20, (1, 10), b="2")
     # The rows are lost, and with them what batch 2 had been written over.
-    unlogged.replica._home.begin_anew(3, None)
+    unlogged.replica._home.begin_anew(3)
     assert unlogged.run(3, 30, (2, 20)) == {}
