@@ -375,11 +375,15 @@ class Streams:
         engine = Engine(
             self.topology, self.config, source, lease, self._compute or self._start_compute
         )
-        if self._place is not None and self._place.is_local:
-            self._watch = RestoreWatch(
-                Path(self.config.state_dir) / self.config.application_id, self._restores,
-                wanted_positions(source, engine.shape, engine.planner.offsets),
-            )
+        try:
+            if self._place is not None and self._place.is_local:
+                self._watch = RestoreWatch(
+                    Path(self.config.state_dir) / self.config.application_id, self._restores,
+                    wanted_positions(source, engine.shape, engine.planner.offsets),
+                )
+        except BaseException:
+            engine.close()
+            raise
         return engine
 
     def _stop_watch(self) -> None:

@@ -24,7 +24,8 @@ from penstock import (
 from penstock.engine.bundle import Bundle
 from penstock.engine.outcome import TaskOutcome, decode_outcomes
 from penstock.engine.worker import Worker
-from penstock.log.base import StoredBlob
+from penstock.log.base import StoredBlob, TopicPartition
+from penstock.log.errors import LogBusy
 from penstock.record import TaskId
 
 
@@ -359,3 +360,29 @@ def test_a_batch_sees_a_global_table_as_of_its_plan(tmp_path: Path) -> None:
         (outcome,) = decode_outcomes(app.compute.compute(later))
         (append,) = outcome.outputs
         assert append.records.column("value").to_pylist() == [b"g+2"]  # type: ignore[union-attr]
+
+
+def test_an_end_of_a_changelog_before_what_was_written_is_not_believed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker answers a commit before all partitions show it; no plan is made from that."""
+
+    def say(builder: StreamsBuilder) -> None:
+        counts: Any = builder.stream("in").group_by_key().count(store="counts")
+        counts.to_stream().map_values(str).to("out")
+
+    with Application(topology_of(say), tmp_path, {"in": 1, "out": 1}) as app:
+        app.send("in", ("a", "x", 1))
+        app.run()
+        really = app.log.offsets
+        changelog = TopicPartition("app-counts-changelog", 0)
+        before = really([changelog])
+        app.send("in", ("a", "x", 2))
+        app.run()
+        app.send("in", ("a", "x", 3))
+        with monkeypatch.context() as patch:
+            patch.setattr(app.log, "offsets", lambda wanted: {**really(wanted), **before})
+            with pytest.raises(LogBusy, match="does not show it yet"):
+                app.run_batch()
+        app.run()
+        assert [value for _, value, _ in app.texts("out")] == ["1", "2", "3"]

@@ -12,7 +12,7 @@ import pytest
 from engine.harness import ONE_TO_ONE, Application, topology_of
 from penstock import Processor, Record
 from penstock.engine.blocks import OUTCOME, ROWS
-from penstock.engine.commit import AttemptsDisagree, check_attempts
+from penstock.engine.commit import AttemptsDisagree, check_attempts, failure_of
 from penstock.engine.outcome import decode_outcomes
 from penstock.engine.worker import ATTEMPT_BITS, Worker
 from penstock.errors import (
@@ -20,6 +20,7 @@ from penstock.errors import (
     StreamsException,
     TaskMigratedException,
 )
+from penstock.log.errors import OffsetOutOfRange
 from penstock.record import TaskId
 
 
@@ -145,3 +146,18 @@ def test_a_plan_that_is_older_than_the_replicas_is_refused(tmp_path: Path) -> No
         (outcome,) = decode_outcomes(app.compute.compute(plan))
         assert outcome.failure is not None
         assert isinstance(outcome.failure.exception(), TaskMigratedException)
+
+
+def test_records_that_retention_removes_after_the_plan_are_planned_anew(tmp_path: Path) -> None:
+    topology = topology_of(lambda builder: builder.stream("in").to("out"))
+    with Application(topology, tmp_path, {"in": 1, "out": 1}) as app:
+        app.run()
+        app.send("in", *[("a", str(n), n) for n in range(10)])
+        plan = app.plan()
+        assert plan is not None
+        app.log.delete_records("in", 0, 5)
+        failure = failure_of(decode_outcomes(app.compute.compute(plan)))
+        assert isinstance(failure, OffsetOutOfRange)
+        assert (failure.offset, failure.start, failure.end) == (0, 5, 10)
+        app.run()
+        assert [value for _, value, _ in app.texts("out")] == ["5", "6", "7", "8", "9"]

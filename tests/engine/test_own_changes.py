@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from engine.harness import Application, topology_of
+from engine.harness import Application, config_of, topology_of
+from penstock.engine.bundle import Bundle
+from penstock.engine.inline import InlineCompute
 from penstock.engine.outcome import decode_outcomes
+from penstock.engine.planner import COMMIT_AGAIN_MS
 from penstock.log.embedded.log import EmbeddedLog
 
 CHANGELOG = "app-counts-changelog"
@@ -100,6 +104,20 @@ def test_a_file_that_cannot_be_used_is_no_harm(
     assert CHANGELOG in read
 
 
+def test_a_folder_without_room_is_no_harm(
+    app: Application, read: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, data: bytes) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    for n in range(3):
+        app.send("in", ("a", "x", n))
+        app.run()
+    assert outputs(app) == [("a", "1"), ("a", "2"), ("a", "3")]
+    assert CHANGELOG in read
+
+
 def test_a_file_from_before_the_host_was_started_anew_is_not_taken(
     app: Application, read: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -112,12 +130,53 @@ def test_a_file_from_before_the_host_was_started_anew_is_not_taken(
     assert CHANGELOG in read
 
 
-def test_a_run_without_changes_leaves_no_file(app: Application) -> None:
+def test_a_run_without_changes_removes_those_of_the_one_before(app: Application) -> None:
     app.send("in", ("a", "x", 1))
     app.run()
+    before = kept(app)
     app.send("in", (None, "x", 2))
     app.run()
-    assert kept(app) == []
+    assert len(kept(app)) == 1
+    assert kept(app) != before
     app.send("in", ("a", "x", 3))
     app.run()
     assert outputs(app) == [("a", "1"), ("a", "2")]
+
+
+def test_a_late_worker_of_another_driver_takes_nothing_back(tmp_path: Path) -> None:
+    """At least once: what it publishes comes twice, but what others have counted stays counted."""
+
+    def say(builder: Any) -> None:
+        counts = builder.stream("in").group_by_key().count(store="counts")
+        counts.to_stream().map_values(str).to("out")
+
+    config = config_of(processing_guarantee="at_least_once")
+    with Application(topology_of(say), tmp_path, {"in": 1, "out": 1}, config=config) as app:
+        app.send("in", ("a", "x", 1))
+        plan = app.plan()
+        assert plan is not None
+        for n in range(2, 6):
+            app.run()
+            app.send("in", ("a", "x", n))
+        elsewhere = app.config.with_(state_dir=str(tmp_path / "elsewhere"))
+        bundle = Bundle(app.topology, elsewhere, app.shape, app.log.address, parallelism=1)
+        late = InlineCompute(bundle.dump())
+        late.compute(plan)
+        late.close()
+        app.run()
+        assert [value for _, value in outputs(app)] == ["1", "2", "3", "4", "1", "5"]
+
+
+def test_an_idle_application_commits_its_offsets_once_an_hour(app: Application) -> None:
+    """A broker forgets the offsets of an application that commits nothing for a week."""
+    app.send("in", ("a", "x", 1))
+    app.now = 1_000
+    app.run()
+    app.now += COMMIT_AGAIN_MS - 1
+    assert app.run() == 0
+    app.now += 1
+    done = app.run_batch()
+    assert done is not None
+    assert done.offsets == {("in", 0): 1}
+    assert app.run() == 0
+    assert outputs(app) == [("a", "1")]

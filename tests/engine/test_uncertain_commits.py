@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 import penstock.app
 from engine.living import PATIENCE_S, Made, received, send, until, word_count
 from penstock.log import Log, open_log
-from penstock.log.errors import OutcomeUnknown
+from penstock.log.errors import LogUnavailable, OutcomeUnknown
 
 
 class Uncertain:
@@ -92,3 +93,48 @@ def test_a_commit_of_unknown_outcome_leads_to_a_plan_from_the_log(
     assert asked == []
     assert "Nobody has said" in caplog.text
     assert "goes on from what the log holds" in caplog.text
+
+
+@pytest.fixture
+def away(monkeypatch: pytest.MonkeyPatch, log: Log) -> threading.Event:
+    """While it is set, the application's log does not answer."""
+    gone = threading.Event()
+    inner = open_log(log.address)
+    really = inner.offsets
+
+    def offsets(*wanted: Any) -> Any:
+        if gone.is_set():
+            raise LogUnavailable("No answer from Kafka.")
+        return really(*wanted)
+
+    monkeypatch.setattr(inner, "offsets", offsets)
+    monkeypatch.setattr(penstock.app, "open_log", lambda *_, **options: inner)
+    return gone
+
+
+def test_an_application_waits_for_a_log_that_is_away(
+    made: Made, log: Log, away: threading.Event, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, "penstock")
+    streams = made(word_count(), statestore_cache_max_bytes=0)
+    send(log, "a b")
+    streams.run_until_caught_up(PATIENCE_S)
+    away.set()
+    send(log, "a a")
+    until(lambda: caplog.text.count("No answer from Kafka") > 1)
+    away.clear()
+    streams.run_until_caught_up(PATIENCE_S)
+    assert sorted(int.from_bytes(value) for value in received(log)) == [1, 1, 2, 3]
+    assert streams.failure is None
+
+
+def test_a_log_that_stays_away_ends_the_application(
+    made: Made, log: Log, away: threading.Event
+) -> None:
+    streams = made(word_count(), task_timeout_ms=100)
+    send(log, "a b")
+    streams.run_until_caught_up(PATIENCE_S)
+    away.set()
+    send(log, "a a")
+    until(lambda: streams.failure is not None)
+    assert "No answer from Kafka" in str(streams.failure)

@@ -7,6 +7,7 @@
     bundle.py           the application as every worker gets it, and its lanes
     worker.py           runs the tasks of one lane of one stage, wherever it is called
     task_run.py         one task in one batch: its rows, its records, its outcome
+    own_changes.py      what a run wrote to its changelogs, kept on its host for the next one
     blocks.py           records on their way from one stage to the next
     outcome.py          what a task answers, as bytes
     commit.py           all outcomes of a batch become one transaction

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.log.embedded.arrow import HEADER_TYPE
+from penstock.log.arrow_types import HEADER_TYPE
 
 #: What a batch has besides timestamp, key and value; as bits, because they travel with it.
 WITH_HEADERS = 1

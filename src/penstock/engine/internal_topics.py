@@ -32,7 +32,11 @@ _INTERNAL = re.compile(
 _ALL: Mapping[str, str] = {"message.timestamp.type": "CreateTime"}
 #: Partitions and settings.
 _Wanted = tuple[int, Mapping[str, str]]
-_TASKS: _Wanted = (1, {**_ALL, "cleanup.policy": "compact"})
+#: Written with every batch and read whole by whoever takes over: so it is compacted soon.
+_TASKS: _Wanted = (1, {
+    **_ALL, "cleanup.policy": "compact", "segment.bytes": "16777216",
+    "min.cleanable.dirty.ratio": "0.1",
+})
 
 
 def tasks_topic(application_id: str) -> str:

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigException
 from penstock.log.base import Candidate, Lease, Log
-from penstock.log.errors import Fenced, LogBusy, LogError
+from penstock.log.errors import Fenced, LogError, LogUnavailable
 
 log = logging.getLogger(__name__)
 
@@ -136,9 +136,15 @@ def take_lease(
         try:
             on_try()
             lease = candidate.try_acquire()
-        except LogBusy as busy:
-            # Whoever keeps the log busy may be the one that is waited for, standing still.
-            log.warning("The lease is waited for all the same: %s", busy)
+        except Fenced as lost:
+            log.warning("The lease was lost before it could be used: %s", lost)
+            lease = None
+        except LogUnavailable as trouble:
+            # Whoever keeps the log busy may be the one that is waited for, standing still; and
+            # brokers that are away come back.
+            if not trouble.may_pass:
+                raise
+            log.warning("The lease is waited for all the same: %s", trouble)
             lease = None
         if lease is not None:
             return lease

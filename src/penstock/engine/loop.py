@@ -6,6 +6,7 @@ that when the lease was taken. One thread calls it.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
@@ -33,7 +34,13 @@ from penstock.engine.shape import Shape, find_shape
 from penstock.engine.steps import reached
 from penstock.errors import StreamsException, TaskMigratedException
 from penstock.log.base import Lease, Log, TopicPartition
-from penstock.log.errors import InvalidRecord
+from penstock.log.errors import (
+    InvalidRecord,
+    LogBusy,
+    LogError,
+    OffsetOutOfRange,
+    OutcomeUnknown,
+)
 from penstock.record import TaskId
 from penstock.topology.topology import Topology
 
@@ -110,7 +117,8 @@ class Engine:
         self._open()
 
     def _open(self) -> None:
-        """Make everything that follows from the shape."""
+        """Make everything that follows from the shape, and from what is committed."""
+        self._lease.settle()
         self.shape = find_shape(self._log, self._topology, self._config)
         records = adopt(self._log, self._lease, self._topology, self._config, self.shape)
         ensure_internal_topics(self._log, self.shape)
@@ -156,6 +164,13 @@ class Engine:
             )
         except InvalidRecord as refused:
             return self._run_again(plan, outcomes, refused)
+        except OutcomeUnknown:
+            # What was put aside may be needed.
+            raise
+        except LogError:
+            with contextlib.suppress(LogError):
+                drop_aside(self._log, outcomes)
+            raise
         reached("after-commit")
         ended = time.perf_counter()
         # 4.
@@ -183,6 +198,12 @@ class Engine:
             except TaskMigratedException as error:
                 drop_aside(self._log, outcomes)
                 plan = self._restoring(plan, outcomes, error)
+            except OffsetOutOfRange as error:
+                drop_aside(self._log, outcomes)
+                if error.offset >= error.start:
+                    raise
+                # The next plan knows what is to be done about it.
+                raise LogBusy(f"Retention was faster than batch {plan.number}. {error}") from error
             except BaseException:
                 drop_aside(self._log, outcomes)
                 raise
@@ -205,6 +226,8 @@ class Engine:
         """
         self._lease.renew()
         failed = {outcome.task_id for outcome in outcomes if outcome.failure is not None}
+        if failed & plan.restore_anew:
+            raise error
         log.warning("Tasks %s are restored: %s", ", ".join(map(str, sorted(failed))), error)
         return replace(plan, restore_anew=plan.restore_anew | failed)
 

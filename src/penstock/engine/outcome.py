@@ -71,17 +71,16 @@ class TaskOutcome:
     restored: tuple[Restored, ...] = ()
     counters: Mapping[str, int] = field(default_factory=dict)
     commit_requested: bool = False
-    #: How many outputs and changes the worker has written by itself, which it does when at least
-    #: once is enough; they are not among the appends.
-    published: tuple[int, int] = (0, 0)
+    #: How many outputs the worker has published by itself, which it does when at least once is
+    #: enough; they are not among the appends.
+    published: int = 0
     #: Then nothing else counts.
     failure: Failure | None = None
 
     @property
     def written(self) -> tuple[int, int]:
         """How many outputs and changes there are in all."""
-        outputs, changes = self.published
-        return outputs + records_in(self.outputs), changes + records_in(self.changes)
+        return self.published + records_in(self.outputs), records_in(self.changes)
 
     def blobs(self) -> list[StoredBlob]:
         """What was put aside for it."""
@@ -179,5 +178,5 @@ class _Header(msgspec.Struct, array_like=True):
     restored: tuple[Restored, ...]
     counters: dict[str, int]
     commit_requested: bool
-    published: tuple[int, int]
+    published: int
     failure: Failure | None

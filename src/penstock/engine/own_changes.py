@@ -8,7 +8,7 @@ the truth: a file that is missing, of another run, or from before a crash of the
 
 from __future__ import annotations
 
-import os
+import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,9 +19,9 @@ import pyarrow as pa
 from penstock.log.words import as_header_pairs
 from penstock.record import Headers, Rows
 from penstock.stores.replica_files import boot_id
+from penstock.stores.run_files import Run, RunFiles
 
-#: (batch, attempt)
-Run = tuple[int, int]
+log = logging.getLogger(__name__)
 
 
 class _Changes(msgspec.Struct):
@@ -64,7 +64,7 @@ class OwnChanges:
     """The files of one task on this host."""
 
     def __init__(self, directory: Path, identity: str) -> None:
-        self._directory = directory
+        self._files = RunFiles(directory, "changes")
         self._identity = identity
 
     def keep(
@@ -72,21 +72,22 @@ class OwnChanges:
         changes: Iterable[tuple[str, pa.RecordBatch]],
     ) -> None:
         """Leave what a run has changed. `positions`: where the changelogs ended before it."""
-        self._sweep(run)
         stores = {
             store: (positions.get(store, 0), _encoded(records)) for store, records in changes
         }
-        if not stores:
-            return
-        path = self._path(run)
-        draft = path.with_name(f"{path.name}.{os.getpid()}.draft")
-        draft.write_bytes(msgspec.msgpack.encode(_Changes(self._identity, boot_id(), stores)))
-        os.replace(draft, path)
+        try:
+            self._files.sweep(run[0])
+            # Even without changes: a file of that name would be another's.
+            kept = _Changes(self._identity, boot_id(), stores)
+            self._files.write(run, msgspec.msgpack.encode(kept))
+        except OSError as error:
+            # They will have to be read from the log.
+            log.warning("The changes of a batch are not kept on this host: %s", error)
 
     def of(self, run: Run) -> dict[str, tuple[int, pa.RecordBatch]]:
         """Store -> where its changelog ended before the run, and what the run wrote there."""
         try:
-            kept = msgspec.msgpack.decode(self._path(run).read_bytes(), type=_Changes)
+            kept = msgspec.msgpack.decode(self._files.read(run), type=_Changes)
             if (kept.identity, kept.boot) != (self._identity, boot_id()):
                 return {}
             return {
@@ -94,16 +95,6 @@ class OwnChanges:
             }
         except (OSError, msgspec.DecodeError, pa.ArrowException):
             return {}
-
-    def _sweep(self, run: Run) -> None:
-        """Remove what was left by runs of earlier batches."""
-        for path in self._directory.glob("changes-*"):
-            batch = path.name.split("-")[1]
-            if batch.isdigit() and int(batch) < run[0]:
-                path.unlink(missing_ok=True)
-
-    def _path(self, run: Run) -> Path:
-        return self._directory / f"changes-{run[0]}-{run[1]}"
 
 
 def _encoded(records: pa.RecordBatch) -> bytes:

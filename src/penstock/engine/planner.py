@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 
 from penstock.config import StreamsConfig
 from penstock.engine.batch_size import BatchLimits, BatchSize
@@ -15,12 +16,15 @@ from penstock.engine.task_records import TaskRecord, TaskRecords, read_task_reco
 from penstock.engine.topic_watch import TopicWatch
 from penstock.errors import MissingSourceTopicException, StreamsException
 from penstock.log.base import Log, LogBatch, PartitionOffsets, TopicPartition
-from penstock.log.errors import UnknownTopic
+from penstock.log.errors import LogBusy, UnknownTopic
 from penstock.record import TaskId
 from penstock.topology.topology import Topology
 
 #: Below this, a range is not made smaller because less than it was consumed.
 _LEAST_RANGE = 1_000
+
+#: A broker remembers offsets for a week, if it is not told otherwise.
+COMMIT_AGAIN_MS = 3_600_000
 
 #: What a plan may carry of records.
 _MOST_GIVEN_BYTES = 256 * 1024
@@ -108,7 +112,15 @@ class Planner:
         """The next batch; None if there is nothing to do."""
         now = max(now_ms, self._now)
         self._topics.look(now_ms)
-        bounds = self._bounds(now)
+        try:
+            bounds = self._bounds(now)
+        except MissingSourceTopicException:
+            # One of a pattern may go: then the application has another shape.
+            with suppress(MissingSourceTopicException):
+                self._topics.look(now_ms, at_once=True)
+            if self._topics.changed:
+                return None
+            raise
         ranges = self._ranges(bounds, now)
         due = {
             task_id for task_id, record in self._records.items()
@@ -116,7 +128,7 @@ class Planner:
         }
         if self._is_first:
             due.update(self._queues)
-        if not ranges and not due:
+        if not ranges and not due and not self._is_commit_due(now):
             return None
         reached = self._shape.downstream(task_id.subtopology for task_id in {*ranges, *due})
         planned = [
@@ -136,6 +148,11 @@ class Planner:
             },
             self._global_positions(), life=self._life,
         )
+
+    def _is_commit_due(self, now: int) -> bool:
+        """Whether offsets are to be committed again although nothing has happened: brokers forget
+        those of an application that is idle for long."""
+        return self._log.is_remote and now - self._now >= COMMIT_AGAIN_MS
 
     def _task_plan(
         self, task_id: TaskId, ranges: tuple[Range, ...], positions: Mapping[str, int],
@@ -233,8 +250,9 @@ class Planner:
 
         The holder of the lease is the only one who writes to changelogs, and what it writes is
         committed with the offsets. So between two batches the end of a changelog is where its
-        store stands, whatever offsets the log itself used up. A source topic that serves as a
-        changelog counts as far as it was consumed.
+        store stands, whatever offsets the log itself used up. An end that lies before what the
+        task has written is not to be believed. A source topic that serves as a changelog counts
+        as far as it was consumed.
         """
         planned = list(planned)
         changelogs = self._shape.changelogs
@@ -250,10 +268,22 @@ class Planner:
             for store, topic in restored.items():
                 at = TopicPartition(topic, task_id.partition)
                 if topic in changelogs:
-                    positions[store] = ends[at].end
+                    positions[store] = self._believed(task_id, store, at, ends[at].end)
                 elif at in self._offsets:
                     positions[store] = self._offsets[at]
         return found
+
+    def _believed(self, task_id: TaskId, store: str, at: TopicPartition, end: int) -> int:
+        """The end of a changelog, unless something is missing there."""
+        record = self._records.get(task_id)
+        written = 0 if record is None else record.positions.get(store, 0)
+        if end < written:
+            raise LogBusy(
+                f"'{at.topic}' [{at.partition}] ends at {end}, but task {task_id} has written up "
+                f"to {written}. Either the log does not show it yet, or the topic was made anew; "
+                "then its store is lost, and 'penstock reset' starts the application anew."
+            )
+        return end
 
     def _global_positions(self) -> dict[tuple[str, int], int]:
         partitions = [

@@ -2,7 +2,7 @@
 
     want the lease ──► open the engine ──► batch, batch, wait, batch ... ──► close the engine
          ▲                  ▲                        │
-         │                  ├── OutcomeUnknown ──────┤ the log is asked what has happened
+         │                  ├── LogUnavailable ──────┤ it comes back, and is asked what has happened
          │                  └── REPLACE_THREAD ──────┤ a failure: the handler is asked
          └───────────────────── Fenced ──────────────┤
                                                      └── SHUTDOWN_*: the instance ends in ERROR
@@ -35,7 +35,7 @@ from penstock.engine.uncaught import (
 )
 from penstock.errors import StreamsException
 from penstock.log.base import Candidate, Lease, Log
-from penstock.log.errors import Fenced, LogBusy, LogError, OutcomeUnknown
+from penstock.log.errors import Fenced, LogBusy, LogError, LogUnavailable, OutcomeUnknown
 
 if TYPE_CHECKING:
     from penstock.engine.loop import BatchReport
@@ -126,6 +126,8 @@ class StreamThread:
         self._rounds = 0
         self._idle_round = 0
         self._idle = threading.Condition()
+        #: When the log was last there.
+        self._good_at = 0.0
         self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
 
     # ---- for others --------------------------------------------------------------------------
@@ -206,11 +208,11 @@ class StreamThread:
         except BaseException as error:
             self._fail(error)
         finally:
-            try:
-                self._hooks.on_end()
-                self._log.close()
-            except Exception:
-                log.exception("Something could not be put away.")
+            for put_away in (self._hooks.on_end, self._log.close):
+                try:
+                    put_away()
+                except Exception:
+                    log.exception("Something could not be put away.")
             state = State.ERROR if self._life.state is State.PENDING_ERROR else State.NOT_RUNNING
             if self._life.state is not State.PENDING_ERROR:
                 self._life.try_to(State.PENDING_SHUTDOWN)
@@ -277,17 +279,20 @@ class StreamThread:
     def _lead(self, held: HeldLease) -> None:
         """Run the application until the end, or until the lease is lost."""
         pause = FIRST_PAUSE_S
+        self._good_at = time.monotonic()
         while not self._ended.is_set() and not held.is_lost:
             rounds = self._rounds
             try:
                 self._run_engine(held)
             except Fenced:
                 raise
-            except OutcomeUnknown as unknown:
-                # A new engine asks the log for everything: the batch is there, or is made again.
-                log.warning("%s The application goes on from what the log holds.", unknown)
-                pause = self._pause(pause, rounds)
             except Exception as error:
+                if self._is_outage(error):
+                    # A new engine asks the log for everything: a batch whose commit has no answer
+                    # is there, or is made again.
+                    log.warning("%s The application goes on from what the log holds.", error)
+                    pause = self._pause(pause, rounds)
+                    continue
                 if self._cancelled.is_set():
                     log.info("The running batch was given up: %s", error)
                     break
@@ -301,7 +306,14 @@ class StreamThread:
                 pause = self._pause(pause, rounds)
                 self._life.try_to(State.RUNNING, "the failed thread is replaced")
         if held.is_lost:
-            raise Fenced(f"The lease '{held.lease.name}' is another instance's now.")
+            raise Fenced(f"The lease '{held.lease.name}' is lost.")
+
+    def _is_outage(self, error: Exception) -> bool:
+        """Whether the log is away, and not yet for longer than `task.timeout.ms`."""
+        if not isinstance(error, LogUnavailable):
+            return False
+        is_patient = time.monotonic() - self._good_at < self._config.task_timeout_ms / 1000
+        return isinstance(error, OutcomeUnknown) or (error.may_pass and is_patient)
 
     def _pause(self, pause: float, rounds: int) -> float:
         """Rest after a failure; answers how long to rest after the next one, if no batch went well
@@ -320,6 +332,7 @@ class StreamThread:
                     self._resumed.wait(LONGEST_WAIT_S)
                     continue
                 report = self._run_batch(engine)
+                self._good_at = time.monotonic()
                 # The first batch fills the stores of all tasks, with or without input.
                 self._life.try_to(State.RUNNING, unless=(State.RUNNING,))
                 if report is not None:
@@ -346,6 +359,7 @@ class StreamThread:
         with self._idle:
             self._rounds += 1
         deadline = time.monotonic() + self._config.task_timeout_ms / 1000
+        pause = FIRST_PAUSE_S
         while True:
             try:
                 return engine.run_batch()
@@ -353,6 +367,8 @@ class StreamThread:
                 if time.monotonic() >= deadline or self._ended.is_set():
                     raise
                 log.warning("The batch is tried again: %s", busy)
+                self._ended.wait(pause)
+                pause = min(pause * 2, LAST_PAUSE_S)
 
     def _response(self, error: Exception) -> StreamThreadExceptionResponse:
         """Ask the handler, and carry out what can be carried out here."""

@@ -41,7 +41,8 @@ class Attempt(NamedTuple):
 class TaskRun:
     """Reads what the plan names, runs the task, and makes an outcome of its result.
 
-    Nothing is changed outside: what is put aside in the log is seen by nobody before the commit.
+    Nothing is changed outside: what is put aside, in the log or on this host, is used by nobody
+    before the commit. Only where once more does no harm are outputs published at once.
     """
 
     def __init__(self, worker: Worker, attempt: Attempt, blocks: Sequence[Block]) -> None:
@@ -103,11 +104,11 @@ class TaskRun:
             ), []
         outputs, blocks, sent = self._split(result)
         changes, changed = self._changes(result, stores.own_changes)
-        published = (0, 0)
+        published = 0
         if self._worker.publishes:
-            published = records_in(outputs), records_in(changes)
-            self._worker.log.append_many([*outputs, *changes], together=False)
-            outputs, changes = [], []
+            published = records_in(outputs)
+            self._worker.log.append_many(outputs, together=False)
+            outputs = []
         offsets = self._offsets(result, ranges)
         direct = {
             topic: ranges[topic, number].offsets[-1] + 1
@@ -142,7 +143,10 @@ class TaskRun:
                 blocks.append((target, block))
                 sent.append(Sent(target, topic, records.num_rows))
             else:
-                appends += self._appends(topic, partition, without_running_maximum(records))
+                appends += self._appends(
+                    topic, partition, without_running_maximum(records),
+                    at_once=self._worker.publishes,
+                )
         return appends, blocks, sent
 
     def _changes(
@@ -161,9 +165,12 @@ class TaskRun:
             changed[store] = records.num_rows
         return appends, changed
 
-    def _appends(self, topic: str, partition: int, records: pa.RecordBatch) -> list[Append]:
+    def _appends(
+        self, topic: str, partition: int, records: pa.RecordBatch, *, at_once: bool = False
+    ) -> list[Append]:
+        """What is to be appended; put aside if there is much of it, unless it is published here."""
         limit = self._bundle.aside_bytes
-        if limit is None or self._worker.publishes or records.nbytes <= limit:
+        if at_once or limit is None or records.nbytes <= limit:
             return [Append(topic, partition, records)]
         blobs = self._worker.log.put_blob(records)
         return [Append(topic, partition, blob) for blob in blobs]

@@ -55,7 +55,7 @@ class Replicas:
     """The replicas of all tasks that were met in this process; they stay open between batches."""
 
     def __init__(self, log: Log, bundle: Bundle, *, keep_changes: bool = False) -> None:
-        """`keep_changes`: to read changelogs is dear, and each run is committed once at most."""
+        """`keep_changes`: to read changelogs is dear."""
         self._log = log
         self._keep_changes = keep_changes
         self._shape = bundle.shape
@@ -85,7 +85,7 @@ class Replicas:
         )
         own: OwnChanges | None = None
         if self._keep_changes:
-            own = OwnChanges(replica.directory, self._open[task_id][0])
+            own = OwnChanges(replica.directory, self._identity(task_id, batch.life))
         filled = replica.catch_up(
             wanted,
             LogChangelogs(self._log, topics, dict if own is None else partial(own.of, wanted.last)),
@@ -99,8 +99,7 @@ class Replicas:
             yield TaskStores(snapshot, restored, own)
 
     def _replica(self, task_id: TaskId, blueprint: Blueprint, life: str) -> TaskReplica:
-        layout = self._shape.subtopologies[task_id.subtopology].layout
-        identity = f"{self._log.id}/{life}/{layout}"
+        identity = self._identity(task_id, life)
         opened = self._open.get(task_id)
         if opened is not None:
             if opened[0] == identity:
@@ -111,6 +110,11 @@ class Replicas:
         )
         self._open[task_id] = (identity, replica)
         return replica
+
+    def _identity(self, task_id: TaskId, life: str) -> str:
+        """What rows are known by: of which log, which life of the application, which stores."""
+        layout = self._shape.subtopologies[task_id.subtopology].layout
+        return f"{self._log.id}/{life}/{layout}"
 
     def close(self) -> None:
         """Let go of all files."""

@@ -29,9 +29,10 @@ class TopicWatch:
         #: The application has another shape now. Stays so.
         self.changed = False
 
-    def look(self, now_ms: int) -> None:
+    def look(self, now_ms: int, *, at_once: bool = False) -> None:
         """Look, if it is time. Raises what the application could not be started with, either."""
-        if self.changed or 0 <= now_ms - self._looked_at < self._every_ms:
+        is_early = not at_once and 0 <= now_ms - self._looked_at < self._every_ms
+        if self.changed or is_early:
             return
         self._looked_at = now_ms
         seen, ids = self._look()

@@ -47,16 +47,15 @@ class Worker:
         """`own_process`: what is logged is the driver's to show, and old objects stay for good."""
         self.bundle = bundle
         self.log: Log = open_log(bundle.log_address, **bundle.config.log_options())
-        #: Whether tasks write what they have to write at once. The commit then only says how far
-        #: they came: what is run again is written again.
+        #: Whether tasks publish their outputs at once: what is run again is published again.
+        #: Changes of stores always wait for the commit. A worker that comes late, under a driver
+        #: that has lost the lease, would put back what others have counted since.
         self.publishes = (
             self.log.is_remote and bundle.config.processing_guarantee == "at_least_once"
         )
         self.resources: dict[str, Any] = {}
         self.topics = TopicFacts(self.log, bundle.shape)
-        self.replicas = Replicas(
-            self.log, bundle, keep_changes=self.log.is_remote and not self.publishes
-        )
+        self.replicas = Replicas(self.log, bundle, keep_changes=self.log.is_remote)
         self.global_tables = GlobalTables(self.log, bundle)
         self._blueprints: dict[int, Blueprint] = {}
         self._mapped = MappedPages()

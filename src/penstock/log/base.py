@@ -181,6 +181,13 @@ class Lease(ABC):
         """Show that the holder lives; `Fenced` if it has lost the lease."""
 
     @abstractmethod
+    def settle(self) -> None:
+        """Wait until all that was begun under the lease is decided, and can be read.
+
+        To be called before anything is concluded from the log after an `OutcomeUnknown`.
+        """
+
+    @abstractmethod
     def release(self) -> None:
         """Give the lease up, so that the next one need not wait. Does nothing if it is lost."""
 

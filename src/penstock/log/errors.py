@@ -27,12 +27,17 @@ The one exception is `OutcomeUnknown`.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from penstock.errors import StreamsException
 
 
 class LogError(StreamsException):
     """The root of what a log raises."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # They come from workers, and most are not made of their message alone.
+        return _made_again, (type(self), self.args, self.__dict__)
 
 
 class UnknownTopic(LogError):
@@ -123,6 +128,9 @@ class BlobGone(LogError):
 class LogUnavailable(LogError):
     """The log cannot be used at all, or not now."""
 
+    #: Whether waiting may help.
+    may_pass = True
+
 
 class LogBusy(LogUnavailable):
     """Other processes held the log for longer than the limit. Nothing was written; try again."""
@@ -131,21 +139,31 @@ class LogBusy(LogUnavailable):
 class LogReadOnly(LogUnavailable):
     """The log may be read but not written."""
 
+    may_pass = False
+
 
 class LogFull(LogUnavailable):
     """No room for what was to be written, on the disk or in the log's own limit."""
+
+    may_pass = False
 
 
 class LogDamaged(LogUnavailable):
     """The file is not what was written to it."""
 
+    may_pass = False
+
 
 class NotALog(LogUnavailable):
     """Something is there, but it is no penstock log."""
 
+    may_pass = False
+
 
 class NewerFormat(LogUnavailable):
     """The log was written by a newer penstock."""
+
+    may_pass = False
 
 
 class OutcomeUnknown(LogUnavailable):
@@ -154,3 +172,11 @@ class OutcomeUnknown(LogUnavailable):
     Whoever gets it must look at the log before it goes on: at the offsets that are committed, or
     at the records.
     """
+
+
+def _made_again(kind: type[LogError], args: tuple[Any, ...], facts: dict[str, Any]) -> LogError:
+    """An error that was pickled."""
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(facts)
+    return error

@@ -72,10 +72,14 @@ class Changelogs(Protocol):
         """How the changelog stands right now."""
         ...
 
-    def read(self, store: str, start: int, end: int) -> Iterator[ChangelogBatch]:
+    def read(
+        self, store: str, start: int, end: int, since: int | None = None
+    ) -> Iterator[ChangelogBatch]:
         """All records from `start` up to, without, `end`.
 
-        Raises `Overtaken`, at once or in a step, if there are no records from `start` any more.
+        `since`: when the reader came to `start`, in epoch milliseconds; None if it has nothing yet.
+        Raises `Overtaken`, at once or in a step, if there are no records from `start` any more, or
+        if some of them may have been removed that the reader needs.
         """
         ...
 

@@ -24,9 +24,9 @@ from penstock.errors import TaskCorruptedException
 from penstock.stores.followed import Changelogs, Filled, FollowedStore, Reached, Wanted, unheard
 from penstock.stores.lmdb import MAP_SIZE, Environment, Transaction
 from penstock.stores.raw_rows import raw_changes
-from penstock.stores.replica_aside import Run, sweep_aside, take_aside
+from penstock.stores.replica_aside import sweep_aside, take_aside
 from penstock.stores.replica_home import ReplicaHome, zombie
-from penstock.stores.replica_reading import Piece, read_piece
+from penstock.stores.replica_reading import Piece, Stand, read_piece
 from penstock.stores.replica_snapshot import (
     Snapshot,
     inner_names,
@@ -34,6 +34,7 @@ from penstock.stores.replica_snapshot import (
     rows_database,
 )
 from penstock.stores.replica_state import ReplicaState, known_state, write_state
+from penstock.stores.run_files import Run
 
 #: What is read before it is written: the memory that catching up takes.
 CHUNK_RECORDS = 100_000
@@ -74,7 +75,7 @@ class TaskReplica:
     ) -> list[Filled]:
         """Bring all stores to where they are wanted; tells which were filled from nothing."""
         if wanted.anew is not None:
-            self._home.begin_anew(wanted.anew, wanted.epoch)
+            self._home.begin_anew(wanted.anew)
         wanted = self._complete(wanted)
         filled: dict[str, Filled] = {}
         while not self._home.guarded(partial(self._step, wanted, changelogs, reached, filled)):
@@ -116,8 +117,7 @@ class TaskReplica:
             if position is None or name in filled:
                 reached("restoring")
             piece = read_piece(
-                name, changelogs, (position, state.emptied.get(name, 0)), target,
-                (room, room_bytes),
+                name, changelogs, Stand.of(state, name), target, (room, room_bytes)
             )
             chunk.append(piece)
             room -= piece.count
@@ -164,6 +164,7 @@ class TaskReplica:
             state.clocks[name] = built.restored_clocks()
             built.close()
         state.positions[name] = piece.end
+        state.read_at[name] = piece.read_at
 
     # ---- stores without a changelog ----------------------------------------------------------
 

@@ -8,16 +8,13 @@ does not have the file, or whose replica is not at the batch before, starts with
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
 
 from penstock.stores.lmdb import LmdbRows
-
-#: (batch, attempt)
-Run = tuple[int, int]
+from penstock.stores.run_files import Run, RunFiles
 
 
 class AsideRows(msgspec.Struct):
@@ -56,28 +53,22 @@ class CapturingRows(LmdbRows):
 
 
 def put_aside(directory: Path, run: Run, aside: Aside) -> None:
-    """Write the file of a run; it is there as a whole or not at all."""
-    path = _path(directory, run)
-    draft = path.with_name(f"{path.name}.{os.getpid()}.draft")
-    draft.write_bytes(msgspec.msgpack.encode(aside))
-    os.replace(draft, path)
+    """Write the file of a run."""
+    _files(directory).write(run, msgspec.msgpack.encode(aside))
 
 
 def take_aside(directory: Path, run: Run) -> Aside | None:
     """What a run put aside on this host; None if it did not, or it cannot be read."""
     try:
-        return msgspec.msgpack.decode(_path(directory, run).read_bytes(), type=Aside)
+        return msgspec.msgpack.decode(_files(directory).read(run), type=Aside)
     except (OSError, msgspec.DecodeError):
         return None
 
 
 def sweep_aside(directory: Path, run: Run) -> None:
     """Remove what runs up to and with this one put aside."""
-    for path in directory.glob("aside-*"):
-        batch = path.name.split("-")[1]
-        if batch.isdigit() and int(batch) <= run[0]:
-            path.unlink(missing_ok=True)
+    _files(directory).sweep(run[0] + 1)
 
 
-def _path(directory: Path, run: Run) -> Path:
-    return directory / f"aside-{run[0]}-{run[1]}"
+def _files(directory: Path) -> RunFiles:
+    return RunFiles(directory, "aside")

@@ -5,7 +5,8 @@
         lock                held while the current generation is chosen
         g<hex>/             a generation: one LMDB environment, and
             unsynced        since when (boot of the host) there are writes that need not be on disk
-        aside-<batch>-<attempt>   see `replica_aside`
+        aside-<batch>-<attempt>     see `replica_aside`
+        changes-<batch>-<attempt>   see `penstock.engine.own_changes`
 
 The name of a generation is never used twice, so whoever has an old one open keeps a consistent
 view of it and finds the new one by reading `current`.

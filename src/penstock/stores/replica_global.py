@@ -17,7 +17,7 @@ from penstock.stores.followed import Changelogs, Reached, unheard
 from penstock.stores.inner import InnerStore, OpenInner, SortedMemory
 from penstock.stores.lmdb import MAP_SIZE, Environment, Transaction
 from penstock.stores.replica_home import ReplicaHome, zombie
-from penstock.stores.replica_reading import Piece, read_piece
+from penstock.stores.replica_reading import Piece, Stand, read_piece
 from penstock.stores.replica_state import ReplicaState, known_state, write_state
 
 CHUNK_RECORDS = 50_000
@@ -159,8 +159,9 @@ class GlobalReplica:
         for name, target in positions.items():
             position = state.positions.get(name)
             if position != target and room > 0 and room_bytes > 0:
-                stand = (position, state.emptied.get(name, 0))
-                piece = read_piece(name, topics, stand, target, (room, room_bytes))
+                piece = read_piece(
+                    name, topics, Stand.of(state, name), target, (room, room_bytes)
+                )
                 chunk.append(piece)
                 room, room_bytes = room - piece.count, room_bytes - piece.bytes
         if not chunk:
@@ -199,6 +200,7 @@ class GlobalReplica:
             for rows in piece.records:
                 fed.update_all(rows)
             state.positions[piece.name] = piece.end
+            state.read_at[piece.name] = piece.read_at
             if piece.emptied is not None:
                 state.emptied[piece.name] = piece.emptied
         fed.commit()

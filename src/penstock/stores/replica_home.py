@@ -79,14 +79,16 @@ class ReplicaHome:
 
         return environment.write(self._databases, marked)
 
-    def begin_anew(self, batch: int, epoch: int | None) -> None:
-        """A new generation on the order of a batch, unless that was carried out already."""
+    def begin_anew(self, batch: int) -> None:
+        """A new generation on the order of a batch, unless that was carried out already.
+
+        Whoever gives the order holds the lease. If it is an old order of somebody who did, rows
+        are restored that need not have been.
+        """
 
         def order(name: str, environment: Environment) -> str | None:
             with environment.reading() as transaction:
                 state = known_state(transaction)
-            if epoch is not None and state.epoch > epoch:
-                raise zombie(f"written under epoch {state.epoch}, not {epoch}", self.directory)
             return name if state.anew < batch else None
 
         stale = self.guarded(order)
@@ -169,6 +171,6 @@ class ReplicaHome:
 def zombie(why: str, directory: Path) -> ReplicaAhead:
     """The error for a replica that is ahead of the plan."""
     return ReplicaAhead(
-        f"The replica in '{directory}' is ahead of the plan: {why}. Another driver has gone on "
-        "with this application; this one stops."
+        f"The replica in '{directory}' is ahead of the plan: {why}. Either another driver has gone "
+        "on with this application, or the log was put back to an earlier state."
     )

@@ -2,10 +2,29 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from penstock.record import Rows
 from penstock.stores.followed import Changelogs, Overtaken
+from penstock.stores.replica_state import ReplicaState
+
+
+class Stand(NamedTuple):
+    """Where a store stands before it is read on."""
+
+    #: None: it holds nothing.
+    position: int | None
+    emptied: int
+    read_at: int
+
+    @classmethod
+    def of(cls, state: ReplicaState, name: str) -> Stand:
+        """A store in a replica."""
+        return cls(
+            state.positions.get(name), state.emptied.get(name, 0), state.read_at.get(name, 0)
+        )
 
 
 @dataclass(slots=True)
@@ -19,27 +38,30 @@ class Piece:
     end: int
     #: Not None: the rows are to be emptied first; `tombstones_removed_to` of that moment.
     emptied: int | None
+    #: When it was read, in epoch milliseconds.
+    read_at: int
     records: list[Rows] = field(default_factory=list)
     count: int = 0
     bytes: int = 0
 
 
 def read_piece(
-    name: str, changelogs: Changelogs, stand: tuple[int | None, int], target: int,
-    room: tuple[int, int],
+    name: str, changelogs: Changelogs, stand: Stand, target: int, room: tuple[int, int],
 ) -> Piece:
-    """What comes next for a store that stands at (position, emptied)."""
-    seen = position = stand[0]
-    emptied = stand[1]
+    """What comes next for a store."""
+    seen = position = stand.position
+    emptied = stand.emptied
     fresh: int | None = None
+    now = time.time_ns() // 1_000_000
     while True:
         if position is None:
             oldest = changelogs.oldest(name)
             position, fresh = min(oldest.start, target), oldest.tombstones_removed_to
             emptied = fresh
-        piece = Piece(name, seen, position, position, fresh)
+        piece = Piece(name, seen, position, position, fresh, now)
+        since = stand.read_at if fresh is None else None
         try:
-            _read_into(piece, changelogs, emptied, target, room)
+            _read_into(piece, changelogs, (emptied, since), target, room)
         except Overtaken:
             # What was missed can only be found by reading everything again.
             position = None
@@ -48,11 +70,13 @@ def read_piece(
 
 
 def _read_into(
-    piece: Piece, changelogs: Changelogs, emptied: int, target: int, room: tuple[int, int]
+    piece: Piece, changelogs: Changelogs, stand: tuple[int, int | None], target: int,
+    room: tuple[int, int],
 ) -> None:
     name = piece.name
+    emptied, since = stand
     if piece.end < target:
-        for batch in changelogs.read(name, piece.start, target):
+        for batch in changelogs.read(name, piece.start, target, since):
             if batch.tombstones_removed_to > max(piece.end, emptied):
                 raise Overtaken
             rows = batch.rows()

@@ -12,8 +12,9 @@ from penstock.stores.followed import FollowedStore
 from penstock.stores.inner import InnerStore, SortedMemory
 from penstock.stores.lmdb import LmdbRows, Transaction
 from penstock.stores.raw_rows import fill
-from penstock.stores.replica_aside import Aside, AsideRows, CapturingRows, Run, put_aside
+from penstock.stores.replica_aside import Aside, AsideRows, CapturingRows, put_aside
 from penstock.stores.replica_state import ReplicaState
+from penstock.stores.run_files import Run
 
 
 class Snapshot:

@@ -26,6 +26,8 @@ class ReplicaState(msgspec.Struct):
     emptied: dict[str, int] = msgspec.field(default_factory=dict)
     #: Store -> what its rows do not tell about the changelog up to the position.
     clocks: dict[str, dict[str, int]] = msgspec.field(default_factory=dict)
+    #: Store -> when what it holds was read, in epoch milliseconds.
+    read_at: dict[str, int] = msgspec.field(default_factory=dict)
     #: The batch and attempt whose rows of unlogged stores are in.
     aside: tuple[int, int] = (0, 0)
     #: The batch that ordered this directory, if one did.

@@ -446,6 +446,17 @@ def test_new_topics_of_a_pattern_are_found_in_time(log: Log, built: Built) -> No
     assert sorted(find_shape(log, topology, config()).source_topics) == ["in-1", "in-2"]
 
 
+def test_a_topic_of_a_pattern_may_go(log: Log, built: Built) -> None:
+    fill(log, "in-1", 1)
+    fill(log, "in-2", 1)
+    topology = built(lambda b: b.stream(re.compile("in-.*"), key=TEXT, value=TEXT).to("out"))
+    run = Run(log, topology, config())
+    log.delete_topic("in-2")
+    assert run.planner.next_plan(1_000, 1) is None
+    assert run.planner.shape_changed
+    assert sorted(find_shape(log, topology, config()).source_topics) == ["in-1"]
+
+
 def test_a_topic_that_does_not_matter_changes_nothing(log: Log) -> None:
     fill(log, "a", 1)
     run = Run(log, copying("a"), config(extra={"metadata.max.age.ms": 0}))

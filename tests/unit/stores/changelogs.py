@@ -82,6 +82,8 @@ class MemoryChangelogs:
     batch_size: int = 7
     #: (store, start) of every read.
     reads: list[tuple[str, int]] = field(default_factory=list)
+    #: Of what was read before this time, later tombstones may be missing.
+    forgotten: int = 0
     #: Called before every batch is given.
     between: Callable[[], None] = lambda: None
 
@@ -110,8 +112,12 @@ class MemoryChangelogs:
     def oldest(self, store: str) -> Oldest:
         return Oldest(self.starts.get(store, 0), self.removed.get(store, 0))
 
-    def read(self, store: str, start: int, end: int) -> Iterator[Batch]:
+    def read(
+        self, store: str, start: int, end: int, since: int | None = None
+    ) -> Iterator[Batch]:
         self.reads.append((store, start))
+        if since is not None and since < self.forgotten:
+            raise Overtaken
         while start < end:
             self.between()
             if start < self.starts.get(store, 0):

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.log.arrow_types import HEADER_TYPE, READ_SCHEMA, TYPES
 from penstock.log.base import Columns, record_size
 from penstock.log.errors import InvalidRecord, LogDamaged
 from penstock.log.words import as_header_pairs
@@ -25,14 +26,6 @@ OFFSETS = 2
 BATCH_RECORDS = 16_384
 BATCH_BYTES = 4 * 1024 * 1024
 
-HEADER_TYPE = pa.list_(pa.struct([("name", pa.string()), ("value", pa.binary())]))
-_TYPES = {
-    "timestamp": pa.int64(), "key": pa.binary(), "value": pa.binary(), "headers": HEADER_TYPE,
-    "offset": pa.int64(),
-}
-READ_SCHEMA = pa.schema(
-    [(name, _TYPES[name]) for name in ("offset", "timestamp", "key", "value", "headers")]
-)
 _LZ4 = pa.ipc.IpcWriteOptions(compression="lz4")
 _COUNTING = pa.array(range(BATCH_RECORDS), pa.int64())
 _END_OF_STREAM_BYTES = 8
@@ -49,7 +42,7 @@ def schema_of(layout: int) -> pa.Schema:
         names.append("headers")
     if layout & OFFSETS:
         names.append("offset")
-    return pa.schema([(name, _TYPES[name]) for name in names])
+    return pa.schema([(name, TYPES[name]) for name in names])
 
 
 @functools.cache
@@ -232,7 +225,7 @@ def _typed(names: list[str], columns: list[Any], count: int) -> list[_Timed]:
 
 
 def _column(name: str, column: Any) -> pa.Array | pa.ChunkedArray:
-    wanted = _TYPES[name]
+    wanted = TYPES[name]
     if not isinstance(column, pa.Array | pa.ChunkedArray):
         return pa.array(column, wanted)
     return column if column.type == wanted else column.cast(wanted)

@@ -56,6 +56,9 @@ class EmbeddedLease(Lease):
             check_lease(db, self)
             db.execute("UPDATE leases SET beat = beat + 1 WHERE name = ?", (self.name,))
 
+    def settle(self) -> None:
+        """See `Lease.settle`. Transactions are over when they return."""
+
     def release(self) -> None:
         """See `Lease.release`."""
         with self._db.writing() as db:

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from penstock.log.arrow_types import HEADER_TYPE
 from penstock.log.base import StoredBlob
-from penstock.log.embedded.arrow import HEADER_TYPE
 from penstock.log.errors import BlobGone, LogFull
 from penstock.log.kafka.encoding import Rows, as_rows
 

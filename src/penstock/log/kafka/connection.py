@@ -21,7 +21,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from penstock.log.errors import LogBusy, LogUnavailable
-from penstock.log.kafka.errors import config_error, error_of, translated
+from penstock.log.kafka.errors import config_error, error_of, kept_out, no_answer, translated
 from penstock.log.kafka.settings import ClientSettings
 
 T = TypeVar("T")
@@ -59,7 +59,9 @@ class Connection:
         self._admin: AdminClient | None = None
         self._parts: dict[str, Any] = {}
         self._open: list[Closable] = []
-        self._trouble = ""
+        #: What the admin client last heard that was wrong; None after an answer.
+        self._trouble: KafkaError | None = None
+        self._was_answered = False
 
     def after_fork(self) -> None:
         """Start anew in a child; called by the fork itself."""
@@ -85,7 +87,9 @@ class Connection:
             return self._admin
 
     def _on_error(self, error: KafkaError) -> None:
-        self._trouble = error.str()
+        # That all brokers are down is told after the reason, and is none.
+        if self._trouble is None or error.code() != KafkaError._ALL_BROKERS_DOWN:
+            self._trouble = error
 
     def part(self, name: str, make: Callable[[], T]) -> T:
         """Something of this process that is made once."""
@@ -124,23 +128,33 @@ class Connection:
     def answer(self, future: Future[T], what: str, name: str = "") -> T:
         """What a request was answered, or the contract's error."""
         try:
-            return future.result(self.timeout + 5)
+            found = future.result(self.timeout + 5)
         except KafkaException as raised:
             error = error_of(raised)
             if error.code() in {KafkaError._TRANSPORT, KafkaError._TIMED_OUT}:
+                if self._is_kept_out():
+                    raise self.unavailable(what) from raised
                 # The broker that was asked is gone; another one may answer.
                 raise LogBusy(str(self.unavailable(what))) from raised
             raise translated(error, what, name) from raised
         except FutureTimeout as raised:
             raise self.unavailable(what) from raised
+        self._trouble, self._was_answered = None, True
+        return found
+
+    def _heard(self) -> KafkaError | None:
+        """What is wrong, as far as the admin client has heard; it tells only who asks."""
+        if self._admin is not None:
+            self._admin.poll(0)
+        return self._trouble
+
+    def _is_kept_out(self) -> bool:
+        """Whether the brokers are there and have never let this process in: waiting is no use."""
+        return not self._was_answered and bool(kept_out(self._heard()))
 
     def unavailable(self, what: str) -> LogUnavailable:
         """The error of a cluster that does not answer."""
-        trouble = f" {self._trouble}." if self._trouble else ""
-        return LogUnavailable(
-            f"No answer from Kafka at {self.settings.servers} within {self.timeout:.0f} s.\n"
-            f"{what}.{trouble}\nIs the broker running, and is that its address?"
-        )
+        return LogUnavailable(no_answer(self.settings.servers, self.timeout, what, self._heard()))
 
     def close(self) -> None:
         """Close what was opened."""

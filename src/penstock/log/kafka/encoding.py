@@ -14,8 +14,8 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 from confluent_kafka import Message
 
+from penstock.log.arrow_types import HEADER_TYPE, READ_SCHEMA
 from penstock.log.base import Columns
-from penstock.log.embedded.arrow import HEADER_TYPE, READ_SCHEMA
 from penstock.log.errors import InvalidRecord
 from penstock.log.words import record_size
 

@@ -3,16 +3,18 @@
 Those who want a lease are members of the consumer group of its name, subscribed to a topic of one
 partition, `LEASES`. Whoever has the partition has the lease. A new holder
 
-1. makes a producer whose transactional id is the lease's name: that ends and fences whatever an
-   older holder has under way;
-2. writes its name to `LEASES`. The offset of that record is the epoch: it grows with every holder.
+1. writes its name to `LEASES`. The offset of that record is the epoch: it grows with every holder;
+2. makes a producer whose transactional id is the lease's name: that ends and fences whatever an
+   older holder has under way. Whoever makes a producer looks whether a later holder has written
+   its name meanwhile: then its own lease is over, and the later one makes its producer anew.
 
 So there are two fences. The producer of an older holder is refused by the broker; and offsets that
 are committed with a transaction carry the holder's group metadata, so a holder that the group has
 given up is refused even if its producer is the newest. A holder whose group has merely changed
 (another candidate came) still has the lease, and publishes again with new metadata.
 
-A lease that is taken at once (`take_lease`) has only the producer as a fence.
+A lease that is taken at once (`take_lease`) has only the producer as a fence. Candidates leave it
+alone until it is released, or until `AT_ONCE_MS` have passed.
 """
 
 from __future__ import annotations
@@ -22,28 +24,44 @@ import json
 import os
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
-from penstock.log.base import Candidate, Columns, Lease
+from penstock.log.base import Candidate, Columns, Lease, TopicPartition
 from penstock.log.errors import Fenced, TopicExists, UnknownTopic
 from penstock.log.kafka.places import GroupPlace, PlaceRules
 from penstock.log.kafka.producers import TransactionalProducer
 from penstock.log.kafka.reading import Ranges
 
 LEASES = "__penstock_leases"
+#: For so long nobody else becomes the holder of a lease that was taken at once.
+AT_ONCE_MS = 60_000
+
+
+class _Told(NamedTuple):
+    """What was written about a holder."""
+
+    #: Empty if nobody has the lease since.
+    who: dict[str, Any]
+    timestamp: int
 
 
 class KafkaLease(Lease):
     """One epoch of one lease. `place` is None for one that was taken at once."""
 
     def __init__(
-        self, name: str, epoch: int, kept: TransactionalProducer, place: GroupPlace | None
+        self, leases: Leases, name: str, epoch: int, place: GroupPlace | None
     ) -> None:
         self.name = name
         self.epoch = epoch
-        self._kept = kept
+        self._leases = leases
+        self._kept = leases.producer_of(name, self.confirm)
         self._place = place
+        #: How far it is known that nobody has become the holder since.
+        self._looked_to = epoch
+        #: How often the place had lost what it was given, when it got this.
+        self._losses = 0 if place is None else place.state.losses
         self._publishing = threading.Lock()
         #: Why it is over; empty while it is held.
         self._over = ""
@@ -58,14 +76,29 @@ class KafkaLease(Lease):
         self.check()
         if self._place is not None:
             self._place.sign()
+        self.confirm()
+
+    def settle(self) -> None:
+        """See `Lease.settle`. After any trouble there is no producer; the broker lets a new one
+        begin when the last transaction of the old one is over, and its markers are written."""
+        with self.publishing() as kept:
+            kept.producer()
 
     def release(self) -> None:
         """See `Lease.release`."""
+        was_held = not self._over
         self._over = self._over or "it was released"
         if self._place is not None:
             self._place.close()
+        elif was_held:
+            self._leases.tell_holder(self.name, None)
         with self._publishing:
             self._kept.let_go()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether that is known."""
+        return bool(self._over)
 
     # What a transaction asks for
 
@@ -76,12 +109,21 @@ class KafkaLease(Lease):
                 state = self._place.state
                 if state.lost:
                     self._over = state.lost
-                elif not state.assigned - state.leaving:
+                elif state.losses != self._losses or not state.assigned - state.leaving:
                     self._over = "the group has given it to another"
         if self._over:
             raise Fenced(
                 f"The lease '{self.name}' of epoch {self.epoch} is over: {self._over}."
             )
+
+    def confirm(self) -> None:
+        """Raise `Fenced` if somebody has become the holder since."""
+        end = self._leases.told_to()
+        if end > self._looked_to:
+            if self._leases.has_told(self.name, self._looked_to, end):
+                self._over = self._over or "a later holder has taken it"
+            self._looked_to = end
+        self.check()
 
     @contextlib.contextmanager
     def publishing(self) -> Iterator[TransactionalProducer]:
@@ -98,8 +140,8 @@ class KafkaLease(Lease):
     def fenced(self, *, by_producer: bool) -> Fenced | None:
         """After a refusal: why the lease is over, or None if it is still held."""
         try:
-            if self._place is None and by_producer:
-                self._over = self._over or "a later holder has taken it"
+            if by_producer:
+                self.confirm()
             self.check()
         except Fenced as error:
             return error
@@ -116,8 +158,8 @@ class KafkaCandidate(Candidate):
         self._timeout_ms = timeout_ms
         self._place: GroupPlace | None = None
         self._lease: KafkaLease | None = None
-        #: The round of the group in which `holder` was looked up.
-        self._looked_in = -1
+        #: How far the records of holders have been read.
+        self._read_to = 0
 
     def try_acquire(self) -> Lease | None:
         """See `Candidate.try_acquire`. The first call waits until the group has answered."""
@@ -131,15 +173,24 @@ class KafkaCandidate(Candidate):
             is_holder = bool(place.state.assigned - place.state.leaving)
         if not is_holder:
             self._lease = None
-            if self._looked_in != place.state.rounds:
-                self._looked_in = place.state.rounds
-                self.holder = self._leases.holder_of(self._name)
+            self._look_for_holder()
             return None
-        if self._lease is not None:
+        if self._lease is not None and not self._lease.is_over:
+            return None
+        if self._leases.is_taken_at_once(self._name):
+            self._look_for_holder()
             return None
         with place.alive():
             self._lease = self._leases.taken(self._name, self._holder, place)
         return self._lease
+
+    def _look_for_holder(self) -> None:
+        """Hear who holds it. The group has a holder before that one has written its name."""
+        end = self._leases.told_to()
+        if end != self._read_to:
+            since = self._read_to if end > self._read_to else 0
+            self.holder = self._leases.holder_of(self._name, since, end) or self.holder
+            self._read_to = end
 
 
 class Leases(Ranges):
@@ -161,34 +212,69 @@ class Leases(Ranges):
     def place_in(self, name: str, timeout_ms: int) -> GroupPlace:
         """A place among those who want the lease."""
         self._make_topic()
-        return GroupPlace(
-            self._connection, PlaceRules(name, (LEASES,), timeout_ms, hands_over=False)
-        )
+        # What Kafka's own tools show of it.
+        client_id = f"penstock-{socket.gethostname()}-{os.getpid()}"
+        rules = PlaceRules(name, (LEASES,), timeout_ms, client_id=client_id, hands_over=False)
+        return GroupPlace(self._connection, rules)
 
     def taken(self, name: str, holder: str, place: GroupPlace | None) -> KafkaLease:
         """The lease of somebody who may have it."""
-        kept = TransactionalProducer(self._connection, name)
-        self._connection.opened(kept)
-        kept.producer()  # 1
-        who = {"holder": holder, "host": socket.gethostname(), "pid": os.getpid()}
-        record = Columns([name.encode()], [json.dumps(who).encode()])
+        who = {
+            "holder": holder, "host": socket.gethostname(), "pid": os.getpid(),
+            "at_once": place is None,
+        }
+        lease = KafkaLease(self, name, self.tell_holder(name, who) + 1, place)  # 1
+        lease.settle()  # 2
+        return lease
+
+    def tell_holder(self, name: str, who: dict[str, Any] | None) -> int:
+        """Write who has a lease, None for nobody; answers the offset."""
+        value = None if who is None else json.dumps(who).encode()
+        record = Columns([name.encode()], [value])
         try:
-            told = self.append(LEASES, 0, record)  # 2
+            told = self.append(LEASES, 0, record)
         except UnknownTopic:
             self._make_topic()
             told = self.append(LEASES, 0, record)
-        return KafkaLease(name, told.base_offset + 1, kept, place)
+        return int(told.base_offset)
 
-    def holder_of(self, name: str) -> str | None:
-        """What the last holder told of itself; None if there was none."""
-        start, end = self.bounds_of(LEASES, 0)
-        told: str | None = None
+    def producer_of(self, name: str, on_begin: Callable[[], None]) -> TransactionalProducer:
+        """The producer of a lease, not made yet."""
+        kept = TransactionalProducer(self._connection, name, on_begin)
+        self._connection.opened(kept)
+        return kept
+
+    def has_told(self, name: str, start: int, end: int) -> bool:
+        """Whether a holder of that lease has written its name in that range."""
+        return any(True for _ in self._told_of(name, start, end))
+
+    def is_taken_at_once(self, name: str) -> bool:
+        """Whether the last holder took it at once, not long ago, and has not released it."""
+        told = list(self._told_of(name, 0, self.told_to()))
+        if not told or not told[-1].who.get("at_once"):
+            return False
+        return time.time_ns() // 1_000_000 - told[-1].timestamp < AT_ONCE_MS
+
+    def told_to(self) -> int:
+        """Where the records of holders end."""
+        where = TopicPartition(LEASES, 0)
+        return self.ends([where]).get(where, 0)
+
+    def holder_of(self, name: str, start: int, end: int) -> str | None:
+        """What the last holder in that range told of itself; None if there was none."""
+        names = [told.who["holder"] for told in self._told_of(name, start, end) if told.who]
+        return names[-1] if names else None
+
+    def _told_of(self, name: str, start: int, end: int) -> Iterator[_Told]:
+        """What was written about the holders of a lease, in that range."""
+        start = max(start, self.bounds_of(LEASES, 0)[0])
+        if start >= end:
+            return
         for batch in self.read(LEASES, 0, start, end):
             rows = batch.rows()
-            for key, value in zip(rows.keys, rows.values, strict=True):
-                if key == name.encode() and value is not None:
-                    told = str(json.loads(value).get("holder", ""))
-        return told
+            for key, value, timestamp in zip(rows.keys, rows.values, rows.timestamps, strict=True):
+                if key == name.encode():
+                    yield _Told({} if value is None else json.loads(value), timestamp)
 
     def _make_topic(self) -> None:
         def make() -> bool:

@@ -66,6 +66,8 @@ class _State:
     worked_on: set[TopicPartition] = field(default_factory=set)
     #: How often the group has changed for this place; 0: it is not in the group yet.
     rounds: int = 0
+    #: How often partitions were taken away.
+    losses: int = 0
     lost: str = ""
 
 
@@ -237,6 +239,7 @@ class GroupPlace:
         gone = _plain(partitions)
         with self.changed:
             self.state.leaving |= gone
+            self.state.losses += bool(gone)
             self.state.rounds += 1
             self.changed.notify_all()
             while self.rules.hands_over and gone & self.state.worked_on and not self._is_over():
@@ -257,6 +260,7 @@ class GroupPlace:
                 # Only some: their topic was deleted.
                 self.state.assigned -= gone
                 self.state.leaving -= gone
+                self.state.losses += 1
                 self.state.rounds += 1
                 self.changed.notify_all()
             else:

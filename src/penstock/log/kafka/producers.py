@@ -10,10 +10,10 @@ import contextlib
 import threading
 import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer, libversion
 
 from penstock.log.errors import LogError
 from penstock.log.kafka.connection import Connection, leave_behind, made
@@ -22,6 +22,11 @@ from penstock.log.kafka.errors import UNKNOWN, error_of, translated
 
 _BATCH_BYTES = 1_000_000
 _ROOM_S = 0.05
+#: Since version 2.11 librdkafka forgets all brokers when it has lost its only connection, and then
+#: hangs when offsets are sent: it waits for a coordinator that it has forgotten (its issue 5511).
+_REMEMBERS = {"metadata.recovery.strategy": "none"} if libversion()[1] >= 0x020B0000 else {}
+#: What becomes of records that wait while their transaction is aborted.
+_GIVEN_UP = frozenset((KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT))
 #: Kafka's constant for a timestamp that the broker has given.
 _LOG_APPEND_TIME = 2
 
@@ -44,6 +49,11 @@ class Delivery:
     def is_reported(self) -> bool:
         """Whether all is known."""
         return self.reported >= self.expected
+
+    @property
+    def refusal(self) -> KafkaError | None:
+        """Why a broker did not take a record; None if it was merely given up with the others."""
+        return None if self.error is None or self.error.code() in _GIVEN_UP else self.error
 
     def report(self, error: KafkaError | None, message: Message) -> None:
         """One record was delivered, or was not."""
@@ -118,9 +128,14 @@ class TransactionalProducer:
     it is asked for and there is none; an error that a producer does not survive lets go of it.
     """
 
-    def __init__(self, connection: Connection, transactional_id: str) -> None:
+    def __init__(
+        self, connection: Connection, transactional_id: str,
+        on_begin: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`on_begin` is called when a producer was made, and may refuse it by raising."""
         self._connection = connection
         self.transactional_id = transactional_id
+        self._on_begin = on_begin
         self._producer: Producer | None = None
         self._batch_bytes = _BATCH_BYTES
 
@@ -130,11 +145,12 @@ class TransactionalProducer:
             self.let_go()
         if self._producer is None:
             self._batch_bytes = min(limit, self._batch_bytes)
-            settings = self._connection.settings.producer(
+            settings = _REMEMBERS | self._connection.settings.producer(
                 self._batch_bytes, self.transactional_id
             )
             producer = made(lambda: Producer(settings))
             self._init(producer)
+            self._on_begin()
             self._producer = producer
         return self._producer
 

@@ -18,7 +18,6 @@ from typing import Any
 from penstock.errors import ConfigException
 
 SCHEME = "kafka://"
-logger = logging.getLogger("penstock.kafka")
 
 #: A fetch at the end of a partition answers after this time, and only then is the end known.
 FETCH_WAIT_MS = 10
@@ -28,6 +27,21 @@ _READ_AHEAD_KB = 8 * 1024
 _WRITE_AHEAD_KB = 64 * 1024
 #: The largest request that a client makes; the topic's own limit is checked before.
 _LARGEST_REQUEST = 1_000_000_000
+
+
+class _ClientLines:
+    """Where clients put their lines: the logger `penstock.kafka`, at INFO at most.
+
+    librdkafka calls a broker that is away an error and a coordinator that still loads a warning,
+    and tries again by itself. What comes of it penstock tells: in the error that it raises, or in
+    a line of its own.
+    """
+
+    _logger = logging.getLogger("penstock.kafka")
+
+    def log(self, level: int, text: str, *parts: object) -> None:
+        """Called by confluent-kafka, with the level that librdkafka gives the line."""
+        self._logger.log(min(level, logging.INFO), text, *parts)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,6 +65,8 @@ class KafkaOptions:
         """Options as `open_log` takes them."""
         own = {one.name for one in fields(cls)} - {"clients"}
         mine = {name: value for name, value in options.items() if name in own}
+        for name in mine.keys() & {"timeout_ms", "unused_blob_ms"}:
+            mine[name] = _milliseconds(name, mine[name])
         clients = {
             name if name.endswith("_cb") else name.replace("_", "."): value
             for name, value in options.items() if name not in own
@@ -61,6 +77,17 @@ class KafkaOptions:
     def timeout_s(self) -> float:
         """The timeout in seconds."""
         return self.timeout_ms / 1000
+
+
+def _milliseconds(name: str, given: Any) -> int:
+    """A number, or the text of one from a file of properties."""
+    try:
+        number = int(given)
+    except (TypeError, ValueError):
+        number = -1
+    if number < 0:
+        raise ConfigException(f"{name} must be a number of milliseconds, not {given!r}.")
+    return number
 
 
 def servers_of(address: str) -> str:
@@ -82,7 +109,7 @@ class ClientSettings:
         return {
             "bootstrap.servers": self.servers,
             "client.id": "penstock",
-            "logger": logger,
+            "logger": _ClientLines(),
             "log.connection.close": False,
             # After a broker was away, it is found again soon.
             "reconnect.backoff.max.ms": 1000,

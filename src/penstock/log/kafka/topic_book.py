@@ -19,7 +19,7 @@ from confluent_kafka.admin import ConfigEntry, ConfigResource, ConfigSource
 from penstock.log.base import TopicDescription, TopicPartition
 from penstock.log.errors import LogBusy, UnknownPartition, UnknownTopic
 from penstock.log.kafka.connection import Connection
-from penstock.log.topic_config import TopicSettings
+from penstock.log.topic_config import DEFAULTS, TopicSettings
 
 #: Kafka's own topics, and the one of the leases; nobody else has business with them.
 INTERNAL_PREFIX = "__"
@@ -143,6 +143,7 @@ def _facts(topic: Any, entries: Mapping[str, ConfigEntry]) -> TopicFacts:
         name: str(entry.value) for name, entry in entries.items() if entry.value is not None
     }
     description = TopicDescription(
-        topic.name, str(topic.topic_id), len(topic.partitions), dict(sorted(given.items()))
+        topic.name, str(topic.topic_id), len(topic.partitions), dict(sorted(given.items())),
+        {name: effective.get(name, usual) for name, usual in DEFAULTS.items()},
     )
     return TopicFacts(description, TopicSettings.of(effective), time.monotonic() + _FRESH_S)

@@ -35,7 +35,7 @@ from penstock.log.base import (
     TopicPartition,
     Transaction,
 )
-from penstock.log.errors import LogBusy, LogUnavailable
+from penstock.log.errors import LogBusy, LogUnavailable, OutcomeUnknown
 from penstock.log.kafka.encoding import Rows
 from penstock.log.kafka.errors import GENERATION_OVER, PRODUCER_FENCED, error_of, translated
 from penstock.log.kafka.leases import KafkaLease
@@ -157,8 +157,9 @@ class KafkaTransaction(Transaction):
             except _Again as again:
                 if time.monotonic() > deadline:
                     raise LogBusy(
-                        "The group of the lease did not settle in time. Nothing was written; try "
-                        "again."
+                        f"The transaction was given up, again and again: {again}. Nothing was "
+                        "written; try again. Is the group of the lease at rest, and does a "
+                        "transaction last no longer than transaction.timeout.ms?"
                     ) from again
                 time.sleep(_PAUSE_S)
 
@@ -190,13 +191,15 @@ class KafkaTransaction(Transaction):
             error = error_of(raised)
             if error.txn_requires_abort():
                 self._give_up(kept, producer)
-                refused = next((one.error for one in deliveries if one.error), None)
+                refused = next((one.refusal for one in deliveries if one.refusal), None)
                 if refused is not None:
                     # Behind records that a broker has refused, librdkafka's sequence numbers are
                     # not the broker's any more, whatever the abort says.
                     kept.let_go()
                 raise self._refused(refused or error) from raised
-            producer.poll(0)
+            with contextlib.suppress(KafkaException):
+                # For the last reports; a producer that was fenced says so once more.
+                producer.poll(0)
             kept.let_go()
             if not is_ending or not self._log.was_committed(self._appends, deliveries):
                 raise self._refused(error) from raised
@@ -207,7 +210,11 @@ class KafkaTransaction(Transaction):
             self._log.as_appended(append, delivery)
             for append, delivery in zip(self._appends, deliveries, strict=True)
         ]
-        self._log.wait_until_visible(appended)  # 5
+        try:
+            self._log.wait_until_visible(appended)  # 5
+        except OutcomeUnknown:
+            kept.let_go()
+            raise
         return appended
 
     def _send_offsets(
@@ -236,7 +243,7 @@ class KafkaTransaction(Transaction):
             # Nothing was committed, and the next producer fences this one.
             kept.abandon()
             self._log.strangers.of(group).find_coordinator()
-            raise _Again
+            raise _Again(f"offsets of group '{group}' could not be sent")
 
     def _give_up(self, kept: TransactionalProducer, producer: Producer) -> None:
         """Abort what the broker has refused. What cannot be aborted is fenced by the next one."""
@@ -252,9 +259,9 @@ class KafkaTransaction(Transaction):
         is_fence = code in GENERATION_OVER or code in PRODUCER_FENCED
         if is_fence and lease is not None:
             fenced = lease.fenced(by_producer=code in PRODUCER_FENCED)
-            return _Again() if fenced is None else fenced
+            return _Again(error.str()) if fenced is None else fenced
         raised = translated(error, "The transaction was refused")
-        if isinstance(raised, LogUnavailable):
+        if isinstance(raised, LogUnavailable) and not isinstance(raised, LogBusy):
             return self._log.unavailable(f"The transaction was not committed: {error.str()}")
         return raised
 

@@ -143,21 +143,31 @@ class Appends(Ranges):
         )
 
     def wait_until_visible(self, appended: Iterable[Appended]) -> None:
-        """Wait until readers see what was committed; it will come, whatever happens here."""
+        """Wait until readers see what was committed; `OutcomeUnknown` if they do not in time.
+
+        It will come, whatever happens here. But whoever went on without it would take the ends of
+        partitions for those of before the transaction.
+        """
         left: dict[TopicPartition, int] = {}
         for topic, partition, _, next_offset, _ in appended:
             where = TopicPartition(topic, partition)
             left[where] = max(left.get(where, 0), next_offset)
         deadline = time.monotonic() + self.timeout
         pause = 0.0005
-        while left and time.monotonic() < deadline:
+        unseen = OutcomeUnknown(
+            "The transaction is committed, but Kafka does not show its records yet. Wait for them "
+            "before you go on from what is committed."
+        )
+        while left:
             try:
                 ends = self.ends(left)
-            except LogUnavailable:
-                return
+            except LogUnavailable as error:
+                raise unseen from error
             left = {
                 where: wanted for where, wanted in left.items() if ends.get(where, wanted) < wanted
             }
+            if left and time.monotonic() > deadline:
+                raise unseen
             if left:
                 time.sleep(pause)
                 pause = min(2 * pause, _PAUSE_S)

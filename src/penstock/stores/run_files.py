@@ -1,0 +1,43 @@
+"""Files that a run of a task leaves on its host, for the case that it is the one committed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+#: (batch, attempt)
+Run = tuple[int, int]
+
+
+class RunFiles:
+    """The files of one kind in the directory of a task: `<kind>-<batch>-<attempt>`."""
+
+    def __init__(self, directory: Path, kind: str) -> None:
+        self._directory = directory
+        self._kind = kind
+
+    def write(self, run: Run, data: bytes) -> None:
+        """Write the file of a run; it is there as a whole or not at all."""
+        path = self.path(run)
+        draft = path.with_name(f"{path.name}.{os.getpid()}.draft")
+        try:
+            draft.write_bytes(data)
+            os.replace(draft, path)
+        except OSError:
+            draft.unlink(missing_ok=True)
+            raise
+
+    def read(self, run: Run) -> bytes:
+        """What a run has left on this host; `OSError` if it has not."""
+        return self.path(run).read_bytes()
+
+    def sweep(self, before: int) -> None:
+        """Remove what runs of batches before that one have left."""
+        for path in self._directory.glob(f"{self._kind}-*"):
+            batch = path.name.split("-")[1]
+            if batch.isdigit() and int(batch) < before:
+                path.unlink(missing_ok=True)
+
+    def path(self, run: Run) -> Path:
+        """The file of a run."""
+        return self._directory / f"{self._kind}-{run[0]}-{run[1]}"

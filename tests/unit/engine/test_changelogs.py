@@ -1,0 +1,42 @@
+"""Changelogs of a log that does not tell which tombstones it has removed."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from penstock.engine.changelogs import LogChangelogs
+from penstock.log import Columns, TopicPartition, open_log
+from penstock.log.embedded.log import EmbeddedLog
+from penstock.stores.followed import Overtaken
+
+HOUR_MS = 3_600_000
+
+
+@pytest.mark.parametrize(
+    ("settings", "hours", "is_too_old"),
+    [
+        ({}, None, False), ({}, 0, False), ({}, 20, False), ({}, 23, True), ({}, 50, True),
+        ({"delete.retention.ms": 100 * HOUR_MS}, 50, False),
+        ({"delete.retention.ms": HOUR_MS}, 2, True),
+    ],
+)
+def test_rows_that_were_away_for_longer_than_tombstones_are_kept_are_read_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, int],
+    hours: int | None, is_too_old: bool,
+) -> None:
+    monkeypatch.setattr(EmbeddedLog, "is_remote", True)
+    now = time.time_ns() // 1_000_000
+    with open_log(tmp_path / "log.db") as log:
+        log.create_topic("changes", 1, {"cleanup.policy": "compact", **settings})
+        log.append("changes", 0, Columns([b"a", b"a"], [b"1", None]))
+        changelogs = LogChangelogs(log, {"s": TopicPartition("changes", 0)})
+        reading = changelogs.read("s", 1, 2, None if hours is None else now - hours * HOUR_MS)
+        if is_too_old:
+            with pytest.raises(Overtaken):
+                list(reading)
+        else:
+            (batch,) = reading
+            assert batch.rows().values == [None]
