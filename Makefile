@@ -24,7 +24,7 @@ demo: install
 	touch $@
 
 test: install .venv/kafka
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 check: install
 	$(BIN)/ruff check .
@@ -33,10 +33,12 @@ check: install
 bench: install
 	$(BIN)/python bench/run.py
 
-# Many more processes killed than in the tests: the log's in a minute, the engine's in half an hour.
-faults: install
+# Many more processes killed than in the tests: the log's in a minute, the engine's in an hour, on
+# Kafka in half an hour.
+faults: install .venv/kafka
 	$(BIN)/python tests/faults/log_kills.py --kills 200
 	PYTHONPATH=tests $(BIN)/python -m faults.engine_kills --kills 210 --report docs/faults.md
+	PYTHONPATH=tests $(BIN)/python -m faults.kafka_kills --kills 105 --report docs/faults-kafka.md
 	$(BIN)/python -m pytest -m soak
 
 # Every conformance case on the engine, one batch an event, with its tasks on Spark; takes an hour.

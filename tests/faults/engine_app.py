@@ -16,8 +16,9 @@ must not depend on that, and yet nothing may hide in it. So the input is made su
 
 - `enriched`, `totals` and `windows` have one possible sequence for each key. A task takes orders
   and customers by timestamp, and every piece of the input is appended at once, in the order of
-  time. All orders of a region come from one partition, so that no other sender's records can come
-  between them. The windows' grace is longer than the whole run, so no record comes too late.
+  time (for Kafka, see `append`). All orders of a region come from one partition, so that no other
+  sender's records can come between them. The windows' grace is longer than the whole run, so no
+  record comes too late.
 - `priced` has one, too. The input comes in waves, and a wave is processed to its end before the
   next one begins. In a wave a basket changes once, or a product does, never both: answers of a
   foreign-key join that were overtaken by a change of their basket are dropped, as in Kafka Streams.
@@ -39,8 +40,9 @@ import json
 import logging
 import random
 import signal
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 from penstock import Serdes, Streams, StreamsBuilder, StreamsConfig, TimeWindows, Topology
@@ -48,6 +50,7 @@ from penstock.engine.bundle import Bundle
 from penstock.engine.inline import InlineCompute
 from penstock.log import Columns, Log, open_log
 from penstock.log.base import Append, TopicPartition
+from penstock.log.errors import LogUnavailable, OutcomeUnknown
 from penstock.partitioning import partition_of
 
 APPLICATION_ID = "under-fire"
@@ -63,6 +66,8 @@ BASKETS = tuple(f"b{number:02}" for number in range(20))
 WINDOW_MS = 2_000
 #: The time between two waves, and how many pieces of a wave change the joined tables.
 WAVE_MS, PIECES = 1_000_000, 6
+#: How long a broker that was killed may be away.
+PATIENCE_S = 120.0
 LONG_GRACE_MS = 10 * 365 * 86_400_000
 #: (topic, key, value or None, timestamp)
 Row = tuple[str, str, Any, int]
@@ -210,8 +215,38 @@ class Input:
             }, next(clock)
 
 
-def append(log: Log, rows: list[Row]) -> None:
-    """Append a piece, all of it at once."""
+def append(
+    log: Log, rows: list[Row], *, before_run: Callable[[str], object] = lambda topic: None
+) -> None:
+    """Append a piece.
+
+    The embedded log takes all of it at once. On Kafka the partitions of one transaction become
+    visible one after the other, and an order might overtake a customer of its own piece, or be
+    overtaken by one. There each run of rows of one topic is appended by itself, and is visible
+    before the next one; `before_run` is told the topic of each.
+    """
+    if not log.is_remote:
+        _append_at_once(log, rows)
+        return
+    for topic, run in itertools.groupby(rows, key=lambda row: row[0]):
+        before_run(topic)
+        _append_patiently(log, list(run))
+
+
+def _append_patiently(log: Log, rows: list[Row]) -> None:
+    """A broker may be away for a while; a refusal says that nothing was appended."""
+    deadline = monotonic() + PATIENCE_S
+    while True:
+        try:
+            _append_at_once(log, rows)
+        except LogUnavailable as refused:
+            if isinstance(refused, OutcomeUnknown) or monotonic() > deadline:
+                raise
+        else:
+            return
+
+
+def _append_at_once(log: Log, rows: list[Row]) -> None:
     columns: dict[tuple[str, int], Columns] = {}
     for topic, key, value, time in rows:
         where = topic, partition_of(key.encode(), PARTITIONS)
@@ -260,8 +295,13 @@ def stores(log: Log) -> dict[str, dict[bytes, tuple[bytes, int]]]:
 
 def is_drained(log: Log) -> bool:
     """Whether all that the application reads, its own circles among it, is committed as read."""
+    return is_read(log, lambda topic: topic in INPUTS or _is_circle(topic))
+
+
+def is_read(log: Log, wanted: Callable[[str], bool]) -> bool:
+    """Whether all of those topics is committed as read."""
     committed = log.committed(APPLICATION_ID)
-    topics = [topic for topic in log.topics() if topic.name in INPUTS or _is_circle(topic.name)]
+    topics = [topic for topic in log.topics() if wanted(topic.name)]
     partitions = [
         TopicPartition(topic.name, number) for topic in topics for number in range(topic.partitions)
     ]

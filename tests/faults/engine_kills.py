@@ -115,6 +115,8 @@ class Trial:
         self.counts = Counts()
         self.instance: Instance | None = None
         self.log = open_log(address or directory / "log.db")
+        #: Where drivers find the log.
+        self.driver_address = self.log.address
         make_topics(self.log)
         self._input = Input(seed)
         first = self._input.first()
@@ -145,7 +147,7 @@ class Trial:
             environment["PYSPARK_PYTHON"] = sys.executable
             sessions = self.cluster.sessions
         arguments = [
-            "--log", self.log.address, "--state", state,
+            "--log", self.driver_address, "--state", state,
             "--master", master or self.master, *(f"--conf={each}" for each in settings),
         ]
         output = self.directory / f"{name}.log"
@@ -184,7 +186,7 @@ class Trial:
         self.waves.append([])
         self.counts.waves += 1
         rows = self._input.wave(len(self.waves) - 1)
-        return (functools.partial(self._append, each) for each in rows)
+        return (functools.partial(self.append_piece, each) for each in rows)
 
     def every_key(self) -> Iterator[Callable[[], None]]:
         """A wave whose first piece touches all there is; the others are empty.
@@ -197,12 +199,13 @@ class Trial:
         self.counts.waves += 1
         rows = self._input.every_key(len(self.waves) - 1)
         customers = [row for row in rows if row[0] == "customers"]
-        self._append(customers)
+        self.append_piece(customers)
         self.drain()
-        piece = functools.partial(self._append, rows[len(customers):])
+        piece = functools.partial(self.append_piece, rows[len(customers):])
         return itertools.chain([piece], itertools.repeat(lambda: None))
 
-    def _append(self, rows: list[Row]) -> None:
+    def append_piece(self, rows: list[Row]) -> None:
+        """More of the wave that is under way."""
         append(self.log, rows)
         self.waves[-1].append(rows)
         self.counts.pieces += 1
@@ -221,11 +224,15 @@ class Trial:
         """One wave of input with some kills, one after the other, processed to its end."""
         pieces = self.new_wave()
         for kill in kills:
-            self.reach(kill.step, pieces)
-            while not self._strike(kill):
-                self.reach(kill.step, pieces)
-            self.counts.kills[kill] += 1
+            self.kill(kill, pieces)
         self.finish_wave(pieces)
+
+    def kill(self, kill: Kill, pieces: Iterator[Callable[[], None]]) -> None:
+        """As soon as a process stands in the step."""
+        self.reach(kill.step, pieces)
+        while not self._strike(kill):
+            self.reach(kill.step, pieces)
+        self.counts.kills[kill] += 1
 
     def finish_wave(self, pieces: Iterator[Callable[[], None]]) -> None:
         """Append what the wave still needs, and wait until all of it is processed."""
@@ -243,9 +250,17 @@ class Trial:
         self.files.arm(step)
         for process in standing:
             send(process.pid, signal.SIGCONT)
+        wait_until(
+            f"a process reached '{step}'",
+            lambda: not self.files.is_armed(step) and instance.stopped(),
+            meanwhile=self.feeding(pieces),
+        )
+
+    def feeding(self, pieces: Iterator[Callable[[], None]]) -> Callable[[], None]:
+        """What to do while something is waited for: append, now and then."""
         due = 0.0
 
-        def meanwhile() -> None:
+        def feed() -> None:
             nonlocal due
             self._alive()
             # On a slow machine the input must not run away from the application.
@@ -256,10 +271,7 @@ class Trial:
                     next(pieces)()
                 due = time.monotonic() + self.rng.uniform(0.01, 0.3)
 
-        wait_until(
-            f"a process reached '{step}'",
-            lambda: not self.files.is_armed(step) and instance.stopped(), meanwhile=meanwhile,
-        )
+        return feed
 
     def _lose_state(self) -> None:
         """Let there be something to restore."""

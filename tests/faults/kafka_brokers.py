@@ -1,0 +1,118 @@
+"""Brokers that are killed and started again, on the same ports, with the same data."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from confluent_kafka.admin import AdminClient
+
+from faults.engine_app import APPLICATION_ID
+from penstock.broker import processes
+from penstock.broker.cluster import Cluster, Status
+from penstock.broker.ports import free_ports
+from penstock.broker.properties import HOST, BrokerOptions
+
+#: The topic in which coordinators keep transactions.
+TRANSACTIONS = "__transaction_state"
+ASKED_S = 30.0
+
+
+class Brokers:
+    """One broker, or three; they live no longer than this process.
+
+    The truth about where clients find them: `address` for those that are to be left alone,
+    `proxied` for those that come through a proxy, which `listener` is the target of.
+    """
+
+    def __init__(self, directory: Path, *, brokers: int = 1) -> None:
+        self._cluster = Cluster(directory)
+        [first, controller, self.listener, self.proxy_port] = free_ports(4)
+        if brokers == 1:
+            plain = f"PLAINTEXT://{HOST}:{first}"
+            self._options = BrokerOptions(
+                port=first, heap_mb=512, for_tests=True,
+                properties={
+                    "controller.quorum.voters": f"1@{HOST}:{controller}",
+                    "listeners": f"{plain},CONTROLLER://{HOST}:{controller},"
+                                 f"PROXIED://{HOST}:{self.listener}",
+                    "advertised.listeners": f"{plain},PROXIED://{HOST}:{self.proxy_port}",
+                    "listener.security.protocol.map":
+                        "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,PROXIED:PLAINTEXT",
+                    # What has lasted too long is noticed soon.
+                    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
+                },
+            )
+        else:
+            self._options = BrokerOptions(port=0, brokers=brokers, heap_mb=256, for_tests=True)
+        #: Node -> the process that ends it when this one is gone.
+        self._watchers: dict[int, subprocess.Popen[bytes]] = {}
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._cluster.stop(kill=True)
+        for node in list(self._watchers):
+            self._forget(node)
+
+    @property
+    def address(self) -> str:
+        """What `open_log` takes."""
+        return self._cluster.status().address
+
+    @property
+    def proxied(self) -> str:
+        """The same, through the proxy."""
+        return f"kafka://{HOST}:{self.proxy_port}"
+
+    @property
+    def count(self) -> int:
+        return self._options.brokers
+
+    def start(self) -> None:
+        """Start those that do not run, and wait until they take clients."""
+        status: Status = self._cluster.start(self._options)
+        for node in status.nodes:
+            if node.id not in self._watchers and node.pid is not None:
+                marker = f"-Dpenstock.broker={self._cluster.data / f'node-{node.id}'}"
+                self._watchers[node.id] = processes.end_with_me(node.pid, marker)
+
+    def kill(self, node: int) -> None:
+        """SIGKILL."""
+        self._cluster.stop(node=node, kill=True)
+        self._forget(node)
+
+    def _forget(self, node: int) -> None:
+        self._watchers.pop(node).communicate()
+
+    def leader(self, topic: str, partition: int) -> int:
+        """The node that leads a partition."""
+        return self._leaders(topic)[partition]
+
+    def coordinator(self) -> int:
+        """The node that takes care of the application's transactions."""
+        leaders = self._leaders(TRANSACTIONS)
+        return leaders[_java_hash(APPLICATION_ID) % len(leaders)]
+
+    def _leaders(self, topic: str) -> dict[int, int]:
+        servers = self.address.removeprefix("kafka://")
+        # Silent: a node that was killed may be among them.
+        admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
+        asked: Any = admin.list_topics(topic, timeout=ASKED_S)
+        return {at: one.leader for at, one in asked.topics[topic].partitions.items()}
+
+
+def _java_hash(text: str) -> int:
+    """By what Kafka finds the partition of a transactional id: Java's hash of it, not negative."""
+    number = 0
+    for character in text:
+        number = (31 * number + ord(character)) & 0xFFFFFFFF
+    signed = number - (1 << 32) if number >> 31 else number
+    return 0 if signed == -(1 << 31) else abs(signed)
