@@ -278,10 +278,10 @@ def main() -> None:
         cluster = Cluster(Path(folder) / "kafka")
         with cluster.for_this_process(BrokerOptions(port=0, heap_mb=1024)) as status:
             site = KafkaSite(Path(folder), place.context, status, class_path)
-            if options.only != "throughput":
-                figures["latency"] = latency(site)
             if options.only != "latency":
                 figures["throughput"] = throughput(site, options.records, options.workloads)
+            if options.only != "throughput":
+                figures["latency"] = latency(site)
             site.log.close()
     place.close()
     print(json.dumps({

@@ -1,8 +1,9 @@
 """Orders come in, the application runs on Spark, and its tables are shown while it does.
 
-    python examples/orders/demo.py [--seconds 10] [--rate 500] [--log PATH]
+    python examples/orders/demo.py [--seconds 10] [--rate 500] [--log PATH|kafka://HOST:PORT]
 
-Needs Java 17 and nothing else: the topics are in a file, in a folder that is gone afterwards.
+Needs Java 17 and nothing else: the topics are in a file, in a folder that is gone afterwards. With
+--log they are in a log of yours, which may be a Kafka cluster, and stay there.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ if not __package__:
         filter(None, (FOLDER, os.environ.get("PYTHONPATH")))
     )
 
-from orders.follow import Tables, all_tables
+from orders.follow import Tables, all_tables, follow
 from orders.generate import STORES as ALL_STORES
 from orders.generate import generated_orders
 from orders.model import Order, Store
@@ -37,6 +38,7 @@ from orders.screen import Screen, picture
 from orders.topology import KINDS, ORDERS, STORES, build
 from penstock import Serdes, Streams, StreamsConfig
 from penstock.clients import Producer
+from penstock.errors import StreamsException
 from penstock.log import Log, open_log
 
 APPLICATION = "orders-demo"
@@ -51,25 +53,59 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rate", type=int, default=500, help="orders a second")
     parser.add_argument("--seed", type=int, default=2022, help="other orders for another seed")
     parser.add_argument("--partitions", type=int, default=2, help="of the topics")
-    parser.add_argument("--log", help="a log to work on (default: one of its own)")
+    parser.add_argument(
+        "--log", metavar="PATH|kafka://HOST:PORT",
+        help="a log to work on (default: a file that is gone afterwards)",
+    )
+    parser.add_argument(
+        "--again", action="store_true", help="first delete what an earlier demo left in the log"
+    )
     parser.add_argument("--master", default="local[2]", help="the Spark master")
     chosen = parser.parse_args(arguments)
     if chosen.rate < 1 or chosen.seconds <= 0 or chosen.partitions < 1:
         parser.error("--rate, --seconds and --partitions must be more than 0")
     with tempfile.TemporaryDirectory(prefix="penstock-demo-") as folder:
         address = chosen.log or str(Path(folder) / "orders.db")
-        with open_log(address) as log:
+        with opened(address) as log:
+            if chosen.again:
+                forget(log)
             create_topics(log, chosen.partitions)
             return run(log, chosen, state_dir=str(Path(folder) / "state"))
 
 
+def opened(address: str) -> Log:
+    """The log; if there is none, that is all there is to say."""
+    try:
+        return open_log(address)
+    except StreamsException as error:
+        raise SystemExit(f"{error}") from None
+
+
+def topic_names() -> list[str]:
+    """The topics that the application reads and writes."""
+    return [ORDERS, STORES, *(f"{kind}-orders{end}" for kind in KINDS for end in ("", "-revenue"))]
+
+
+def forget(log: Log) -> None:
+    """Delete the topics and what the application has kept: the next demo begins at zero."""
+    names = topic_names()
+    for topic in log.topics():
+        if topic.name in names or topic.name.startswith(f"{APPLICATION}-"):
+            log.delete_topic(topic.name)
+    if APPLICATION in log.groups():
+        log.delete_group(APPLICATION)
+
+
 def create_topics(log: Log, partitions: int) -> None:
-    """The topics of the application; a log that has them already is not for the demo."""
+    """The topics of the application; those of somebody else are not for the demo."""
     there = {topic.name for topic in log.topics()}
-    names = [ORDERS, STORES, *(f"{kind}-orders{end}" for kind in KINDS for end in ("", "-revenue"))]
+    names = topic_names()
     for name in names:
         if name in there:
-            raise SystemExit(f"There is a topic '{name}' already. The demo needs a new log.")
+            raise SystemExit(
+                f"There is a topic '{name}' already. The demo makes its topics itself.\n"
+                "Choose another log, or let --again delete those of an earlier demo."
+            )
     for name in names:
         # The orders are of the year 2022 and must not be taken for old ones.
         log.create_topic(name, partitions, {"retention.ms": -1})
@@ -99,11 +135,12 @@ def run(log: Log, chosen: argparse.Namespace, *, state_dir: str) -> int:
         began = time.monotonic()
         till.start()
         tables = all_tables(log, APPLICATION)
-        watch = Watch(screen, tables, batches)
+        watch = Watch(screen, log, tables, batches)
         while not (till.has_sent == len(orders) and streams.is_caught_up(0.1)):
             watch.look(till.has_sent, streams.lag() or 0)
             time.sleep(0.05)
         took = time.monotonic() - began
+        follow(log, tables)
     return summary(screen, orders, batches, tables, took)
 
 
@@ -141,8 +178,11 @@ class Till(threading.Thread):
 class Watch:
     """Shows the tables as they are: five times a second on a terminal, elsewhere now and then."""
 
-    def __init__(self, screen: Screen, tables: Mapping[str, Tables], batches: list[Any]) -> None:
+    def __init__(
+        self, screen: Screen, log: Log, tables: Mapping[str, Tables], batches: list[Any]
+    ) -> None:
         self._screen = screen
+        self._log = log
         self._tables = tables
         self._batches = batches
         self._every = 0.2 if screen.is_terminal else 3.0
@@ -152,8 +192,7 @@ class Watch:
         """Show them, if it is time."""
         if time.monotonic() - self._shown_at < self._every:
             return
-        for each in self._tables.values():
-            each.follow()
+        follow(self._log, self._tables)
         done = sum(each.orders() for each in self._tables.values())
         latest = self._batches[-1]
         self._screen.show([
@@ -173,8 +212,6 @@ def summary(
     took: float,
 ) -> int:
     """Compare the tables with sums over the list of orders, made without any stream."""
-    for each in tables.values():
-        each.follow()
     screen.show(picture(screen, f"{len(orders):,} orders", tables))
     counts: Counter[tuple[str, str]] = Counter()
     revenue: dict[tuple[str, str], Decimal] = {}

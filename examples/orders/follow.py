@@ -6,14 +6,14 @@ Whoever follows a changelog has the store.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from orders.model import TotalRevenue, TotalRevenueWithAddress
 from orders.topology import KINDS
 from penstock import Serdes
-from penstock.log import Log, TopicPartition
+from penstock.log import Log, PartitionOffsets, TopicPartition
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -29,21 +29,27 @@ class Followed(Generic[K, V]):
         self._topic = topic
         self._key = key
         self._value = value
-        self._positions: dict[int, int] = {}
+        #: How far each partition was read.
+        self._positions: dict[TopicPartition, int] = {}
         self.rows: dict[K, V] = {}
 
-    def follow(self) -> dict[K, V]:
-        """Read what is new; answers the whole table."""
-        partitions = range(self._log.topic(self._topic).partitions)
-        bounds = self._log.offsets(TopicPartition(self._topic, n) for n in partitions)
-        for (topic, partition), (start, end, _) in bounds.items():
-            position = max(start, self._positions.get(partition, 0))
-            for batch in self._log.read(topic, partition, position, end) if position < end else ():
+    def partitions(self) -> list[TopicPartition]:
+        """The partitions of its topic."""
+        if not self._positions:
+            found = self._log.topic(self._topic).partitions
+            self._positions = {TopicPartition(self._topic, n): 0 for n in range(found)}
+        return list(self._positions)
+
+    def read_to(self, bounds: Mapping[TopicPartition, PartitionOffsets]) -> None:
+        """Read what is new, up to an end of each partition."""
+        for at in self.partitions():
+            start, end, _ = bounds[at]
+            position = max(start, self._positions[at])
+            for batch in self._log.read(*at, position, end) if position < end else ():
                 rows = batch.rows()
                 for key, value in zip(rows.keys, rows.values, strict=True):
                     self._take(key, value)
-            self._positions[partition] = end
-        return self.rows
+            self._positions[at] = end
 
     def _take(self, raw_key: bytes | None, raw_value: bytes | None) -> None:
         assert raw_key is not None
@@ -87,12 +93,11 @@ class Tables:
         )
         self.joined = Followed[str, Any](log, f"{kind}-orders-revenue", text, joined)
 
-    def follow(self) -> None:
-        """Read what is new in all of them."""
-        for table in (
+    def all(self) -> tuple[Followed[Any, Any], ...]:
+        """Every table."""
+        return (
             self.counts, self.revenue, self.count_windows, self.revenue_windows, self.joined
-        ):
-            table.follow()
+        )
 
     def orders(self) -> int:
         """How many orders are in the counts."""
@@ -107,3 +112,11 @@ class Tables:
 def all_tables(log: Log, application: str) -> dict[str, Tables]:
     """Both types."""
     return {kind: Tables(log, application, kind) for kind in KINDS}
+
+
+def follow(log: Log, tables: Mapping[str, Tables]) -> None:
+    """Read what is new in all of them up to one moment, so that they tell of the same orders."""
+    followed = [table for each in tables.values() for table in each.all()]
+    bounds = log.offsets([at for table in followed for at in table.partitions()])
+    for table in followed:
+        table.read_to(bounds)

@@ -121,3 +121,18 @@ def test_one_of_many_has_to_be_named(penstock, tmp_path: Path) -> None:
     (tmp_path / "two.py").write_text(text + "b = StreamsBuilder()\n")
     ran = penstock("describe", "two.py")
     assert (ran.code, "Name it: two.py:NAME. Topologies: a, b." in ran.err) == (1, True)
+
+
+def test_a_file_of_a_package_finds_the_package(penstock, tmp_path: Path) -> None:
+    shop = tmp_path / "elsewhere" / "shop"
+    (shop / "parts").mkdir(parents=True)
+    for folder in (shop, shop / "parts"):
+        (folder / "__init__.py").write_text("")
+    (shop / "names.py").write_text('IN = "in"\n')
+    (shop / "parts" / "orders.py").write_text(
+        APP.replace("from neighbour import IN", "from shop.names import IN")
+    )
+    assert penstock("describe", shop / "parts" / "orders.py") == (0, TEXT, "")
+    # Neighbours may call each other without the package, too.
+    (shop / "near.py").write_text(APP.replace("from neighbour", "from names"))
+    assert penstock("describe", shop / "near.py") == (0, TEXT, "")

@@ -103,6 +103,27 @@ def test_a_file_that_is_no_log_is_an_error(penstock, path: Path) -> None:
     assert penstock("topics", "list", "--log", "kafka://").code == 1
 
 
+def test_a_log_that_is_neither_a_path_nor_a_cluster_is_an_error(penstock) -> None:
+    ran = penstock("topics", "list", "--log", "kakfa://localhost:9092")
+    assert ran == (1, "", "penstock: error: No log can be at 'kakfa://localhost:9092'. It is a "
+                   "path, or kafka://HOST:PORT,HOST:PORT.\n")
+
+
+def test_settings_of_a_file_are_texts_that_may_be_wrong(penstock, tmp_path: Path) -> None:
+    settings = tmp_path / "kafka.properties"
+    settings.write_text("timeout_ms=soon\n")
+    ran = penstock("topics", "list", "--log", "kafka://127.0.0.1:1", "--log-config", settings)
+    assert ran == (
+        1, "", "penstock: error: timeout_ms must be a number of milliseconds, not 'soon'.\n"
+    )
+    settings.write_text("timeout_ms=2000\n")
+    ran = penstock("topics", "list", "--log", "kafka://127.0.0.1:1", "--log-config", settings)
+    assert ran.code == 1
+    first = "penstock: error: No answer from Kafka at 127.0.0.1:1 within 2 s."
+    assert ran.err.splitlines()[0] == first
+    assert "Connection refused" in ran.err
+
+
 def test_a_mistake_of_penstock_is_a_line_too(penstock, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise RuntimeError("oh")

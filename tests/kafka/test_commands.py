@@ -8,7 +8,9 @@ import shutil
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from io import BytesIO, TextIOWrapper
 from pathlib import Path
 
@@ -66,6 +68,11 @@ def test_every_command_works_on_kafka(
     assert told("consume", "orders", "--group", "audit") == ""
     (group,) = [json.loads(line) for line in told("groups", "list", "--json").splitlines()]
     assert group == {"group": "audit", "members": 0, "lag": 0, "topics": ["orders"]}
+    # Kafka does not tell the generation of a group.
+    assert "Generation: -\n" in told("groups", "describe", "audit")
+    told("topics", "alter", "orders", "--unset", "retention.ms", "--partitions", 3)
+    cleaned = json.loads(told("topics", "clean", "orders", "--json"))
+    assert (cleaned["name"], cleaned["records_compacted"]) == ("orders", 0)
     told("groups", "reset-offsets", "audit", "--all-topics", "--to-beginning", "--execute")
     assert len(told("consume", "orders", "--group", "audit").splitlines()) == 4
     told("groups", "delete", "audit")
@@ -76,29 +83,115 @@ def test_every_command_works_on_kafka(
 
 @pytest.mark.kafka
 @pytest.mark.slow
+def test_an_application_is_run_watched_and_reset_on_kafka(
+    penstock_broker: Status, penstock: Run, tmp_path: Path
+) -> None:
+    app = tmp_path / "app.py"
+    app.write_text(
+        "from penstock import Serdes, StreamsBuilder\n\n"
+        "builder, text = StreamsBuilder(), Serdes.string()\n"
+        'builder.table("words", key=text, value=text, store="kept").to_stream().to("copied")\n'
+    )
+    log = {"PENSTOCK_LOG": swept(penstock_broker.address)}
+    words = ("run", app, "--application-id", "copies", "--master", "inline")
+    missing = penstock(*words, **log)
+    assert missing.returncode == 1
+    assert f"penstock topics create copied --log {penstock_broker.address}" in missing.stderr
+    settings = ("--set", "default.key.serde=string", "--set", "default.value.serde=string")
+    with running(
+        *words, *settings, "--create-topics", 2, "--state-dir", tmp_path / "one", **log
+    ) as one:
+        one.wait_for("copies: RUNNING")
+        with running(*words, *settings, "--state-dir", tmp_path / "two", **log) as two:
+            two.wait_for(f"process {one.process.pid} runs the application")
+            refused = penstock("reset", "copies", "--yes", **log)
+            assert refused.returncode == 1
+            assert "Application 'copies' is running." in refused.stderr
+            assert f"-{one.process.pid}-" in refused.stderr
+            assert "--force" in refused.stderr
+            penstock("produce", "words", "--key-separator", ":", stdin="a:1\n", **log)
+            one.process.terminate()
+            assert one.process.wait(60) == 143
+            two.wait_for("copies: RUNNING")
+    ended = penstock(*words, *settings, "--once", "--quiet", **log)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    copied = ("consume", "copied", "--format", "key-value", "--key-separator", "=")
+    assert penstock(*copied, **log).stdout == "a=1\n"
+    done = penstock("reset", "copies", "--yes", **log)
+    assert (done.returncode, done.stderr) == (0, "Done.\n")
+    penstock(*words, *settings, "--once", "--quiet", **log)
+    assert penstock(*copied, **log).stdout == "a=1\na=1\n"
+
+
+class Running:
+    """A command that runs, and what it says to standard error."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        self._said = ""
+
+    def wait_for(self, text: str) -> None:
+        """Until it has said so; if it ends before, that is a failure."""
+        assert self.process.stderr is not None
+        while text not in self._said:
+            line = self.process.stderr.readline()
+            assert line, f"it ended and has only said: {self._said}"
+            self._said += line
+
+
+@contextmanager
+def running(*words: object, **variables: str) -> Iterator[Running]:
+    with subprocess.Popen(
+        [sys.executable, "-m", "penstock.cli", *map(str, words)], text=True,
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env={**os.environ, **variables},
+    ) as process:
+        ended = threading.Timer(180, process.kill)
+        ended.start()
+        try:
+            yield Running(process)
+        finally:
+            process.terminate()
+            process.wait(60)
+            ended.cancel()
+
+
+@pytest.mark.kafka
+@pytest.mark.slow
 def test_a_broker_is_started_found_and_stopped(penstock: Run, tmp_path: Path) -> None:
     data = ("--data", tmp_path / "broker")
     assert penstock("broker", "status", *data).returncode == 1
     try:
-        started = penstock("broker", "start", *data, "--port", 0, "--json")
-        assert started.returncode == 0, started.stderr
+        started = penstock(
+            "broker", "start", *data, "--port", 0, "--json", "--config", "log.retention.hours=1"
+        )
+        assert (started.returncode, started.stderr) == (0, "")
         status = json.loads(started.stdout)
         assert status["running"]
         assert json.loads(penstock("broker", "status", *data, "--json").stdout) == status
         log = ("--log", status["log"])
         assert penstock("topics", "create", "kept", *log).returncode == 0
+        # What was not set is as the broker has it, not as it usually is.
+        described = penstock("topics", "describe", "kept", "--all-settings", "--json", *log)
+        assert json.loads(described.stdout)["config"]["retention.ms"] == "3600000"
         # A second start finds it running; another port it does not get.
-        again = penstock("broker", "start", *data, "--port", 0, "--json")
-        assert json.loads(again.stdout) == status
-        assert "runs already" in penstock("broker", "start", *data, "--port", 1).stderr
+        again = penstock("broker", "start", *data, "--json")
+        assert (json.loads(again.stdout), again.stderr) == (status, "It was running already.\n")
+        refused = penstock("broker", "start", *data, "--port", 1, "--foreground")
+        assert "runs already" in refused.stderr
+        three = penstock("broker", "start", *data, "--brokers", 3)
+        assert f"'{tmp_path / 'broker'}' is of 1 broker, not of 3." in three.stderr
         pid = status["nodes"][0]["pid"]
+        assert is_running(pid, f"-Dpenstock.broker={tmp_path / 'broker' / 'node-1'}")
         stopped = penstock("broker", "stop", *data)
         assert stopped.stderr == "Stopped 1 broker.\n"
         assert not is_running(pid, f"-Dpenstock.broker={tmp_path / 'broker' / 'node-1'}")
         assert penstock("broker", "stop", *data).stderr == "No broker was running.\n"
-        # What was written is there after the next start.
-        status = json.loads(penstock("broker", "start", *data, "--port", 0, "--json").stdout)
-        listed = penstock("topics", "list", "--json", "--log", status["log"]).stdout
+        # What was written is there after the next start, at the same address; with the jars in
+        # the cache no network is needed.
+        offline = {"https_proxy": "http://127.0.0.1:1", "PENSTOCK_MAVEN_REPOSITORY": "file:///no"}
+        restarted = penstock("broker", "start", *data, "--json", **offline)
+        assert json.loads(restarted.stdout)["log"] == status["log"]
+        listed = penstock("topics", "list", "--json", *log).stdout
         assert json.loads(listed)["name"] == "kept"
     finally:
         Cluster(tmp_path / "broker").stop(kill=True)

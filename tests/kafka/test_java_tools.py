@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import subprocess
+from collections import Counter
+from pathlib import Path
 
 import pytest
 
 from kafka.cluster import swept
+from penstock import Serdes, Streams, StreamsBuilder, StreamsConfig
 from penstock.broker.cluster import Status, tool
 from penstock.clients import Producer
 from penstock.log import Columns, CommittedOffset, TopicPartition, open_log
@@ -85,3 +88,65 @@ def test_the_groups_tool_sees_what_penstock_has_committed(penstock_broker: Statu
     assert sorted(rows) == [
         ["billing", "orders", "0", "4", "10", "6"], ["billing", "orders", "1", "0", "0", "0"],
     ]
+
+
+def words() -> StreamsBuilder:
+    builder = StreamsBuilder()
+    lines = builder.stream("words", key=Serdes.string(), value=Serdes.string())
+    lines.group_by_key().count(store="counts").to_stream().to("counted", value=Serdes.long())
+    return builder
+
+
+def typed(broker: Status, topic: str, keys: list[str]) -> None:
+    """Records as somebody types them into the console producer."""
+    run(
+        broker, CONSOLE_PRODUCER, "--topic", topic, "--reader-property", "parse.key=true",
+        "--reader-property", "key.separator=:", stdin="".join(f"{key}:x\n" for key in keys),
+    )
+
+
+def read_as_numbers(broker: Status, topic: str, count: int) -> list[tuple[str, int]]:
+    """Records as the console consumer prints them."""
+    told = run(
+        broker, CONSOLE_CONSUMER, "--topic", topic, "--from-beginning", "--max-messages",
+        str(count), "--timeout-ms", "60000", "--isolation-level", "read_committed",
+        "--formatter-property", "print.key=true", "--formatter-property",
+        "value.deserializer=org.apache.kafka.common.serialization.LongDeserializer",
+    )
+    return [(key, int(value)) for key, value in map(str.split, told.splitlines())]
+
+
+def test_an_application_works_between_kafkas_own_tools(
+    penstock_broker: Status, tmp_path: Path
+) -> None:
+    keys = ["tea", "milk", "tea", "bread", "tea", "milk"]
+    with open_log(swept(penstock_broker.address)) as log:
+        log.create_topic("words", 3)
+        log.create_topic("counted", 3)
+    typed(penstock_broker, "words", keys)
+    config = StreamsConfig(
+        application_id="counter", log=penstock_broker.address, state_dir=str(tmp_path),
+        statestore_cache_max_bytes=0,
+    )
+
+    def lag() -> Counter[str]:
+        told = run(penstock_broker, CONSUMER_GROUPS, "--describe", "--group", "counter")
+        rows = [line.split() for line in told.splitlines() if line.startswith("counter ")]
+        # Group, topic, partition, committed, end, lag; those without an offset have a dash.
+        assert {row[2] for row in rows if row[1] == "words"} == {"0", "1", "2"}
+        found: Counter[str] = Counter()
+        for row in rows:
+            found[row[1]] += int(row[5]) if row[5].isdigit() else 0
+        return found
+
+    with Streams(words().build(), config, master="inline") as streams:
+        streams.run_until_caught_up()
+        assert lag()["words"] == 0
+        state = run(penstock_broker, CONSUMER_GROUPS, "--describe", "--state", "--group", "counter")
+        assert state.split()[-2:] == ["Stable", "1"]
+    found = read_as_numbers(penstock_broker, "counted", len(keys))
+    assert dict(found) == {"tea": 3, "milk": 2, "bread": 1}
+    changelog = read_as_numbers(penstock_broker, "counter-counts-changelog", len(keys))
+    assert sorted(changelog) == sorted(found)
+    typed(penstock_broker, "words", ["tea", "bread"])
+    assert lag()["words"] == 2

@@ -136,7 +136,7 @@ def test_a_commit_without_an_answer_is_looked_up(
     from confluent_kafka import KafkaError, KafkaException
 
     log.create_topic("orders")
-    lease = log.take_lease("app")
+    lease = log.take_lease("taken-at-once")
     really = transactions._patiently
 
     def lost(call: Callable[[float], object], timeout: float) -> None:

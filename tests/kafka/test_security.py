@@ -1,17 +1,20 @@
-"""A broker that lets nobody in without a password: clients and commands get in the same way."""
+"""Brokers that let nobody in without a password or a certificate: all get in the same way."""
 
 from __future__ import annotations
 
 import json
+import logging
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from kafka.guards import PASSWORD, Guard, by_certificate, by_password
 from penstock import Serdes, Streams, StreamsBuilder, StreamsConfig
-from penstock.broker.cluster import Cluster, Status
+from penstock.broker.cluster import Cluster
 from penstock.broker.properties import BrokerOptions
 from penstock.clients import Consumer, Producer
 from penstock.log import open_log
@@ -19,30 +22,25 @@ from penstock.log.errors import LogUnavailable
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
-PASSWORD = "not-to-be-shown"
-WAY_IN = {
-    "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "penstock",
-    "sasl.password": PASSWORD,
-}
-_LOGIN = (
-    "org.apache.kafka.common.security.plain.PlainLoginModule required "
-    f'username="penstock" password="{PASSWORD}" user_penstock="{PASSWORD}";'
-)
-GUARDED = {
-    "listener.security.protocol.map": "PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
-    "inter.broker.listener.name": "PLAINTEXT",
-    "sasl.mechanism.inter.broker.protocol": "PLAIN",
-    "listener.name.plaintext.sasl.enabled.mechanisms": "PLAIN",
-    "listener.name.plaintext.plain.sasl.jaas.config": _LOGIN,
-}
+
+@dataclass(frozen=True, slots=True)
+class Guarded:
+    """A broker that is running, and its guard."""
+
+    address: str
+    guard: Guard
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Status]:
+@pytest.fixture(scope="module", params=["sasl", "tls"])
+def broker(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Guarded]:
+    keys = tmp_path_factory.mktemp("keys")
+    guard = by_password() if request.param == "sasl" else by_certificate(keys)
     cluster = Cluster(tmp_path_factory.mktemp("guarded"))
-    options = BrokerOptions(port=0, for_tests=True, properties=GUARDED)
+    options = BrokerOptions(port=0, for_tests=True, properties=guard.broker)
     with cluster.for_this_process(options) as status:
-        yield status
+        yield Guarded(status.address, guard)
 
 
 def shouting() -> StreamsBuilder:
@@ -54,18 +52,48 @@ def shouting() -> StreamsBuilder:
     return builder
 
 
-def test_without_the_password_nobody_gets_in(broker: Status) -> None:
-    wrong = {**WAY_IN, "sasl.password": "guessed"}
+def penstock(*words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    """Runs the command as a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "penstock.cli", *words], input=stdin, text=True,
+        capture_output=True, timeout=120, check=False,
+    )
+
+
+def file_of(settings: dict[str, str], folder: Path) -> str:
+    file = folder / "way-in.properties"
+    file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+    return str(file)
+
+
+def test_who_is_kept_out_is_told_why_and_what_to_do(
+    broker: Guarded, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    wrong = {**broker.guard.way_in, **broker.guard.mistake}
     with pytest.raises(LogUnavailable) as raised:
-        open_log(broker.address, timeout_ms=3_000, **wrong)
-    assert "guessed" not in str(raised.value)
+        open_log(broker.address, **wrong)
+    told = str(raised.value)
+    assert told.startswith(f"Kafka at {broker.address.removeprefix('kafka://')} does not let")
+    for part in broker.guard.told:
+        assert part in told
+    assert PASSWORD not in told + caplog.text
 
 
-def test_an_application_and_its_clients_get_in_with_it(broker: Status, tmp_path: Path) -> None:
-    with open_log(broker.address, **WAY_IN) as log:
+def test_who_does_not_know_of_the_guard_is_told_that_the_protocol_may_be_wrong(
+    broker: Guarded,
+) -> None:
+    with pytest.raises(LogUnavailable) as raised:
+        open_log(broker.address, timeout_ms=2_000)
+    assert "security.protocol" in str(raised.value)
+
+
+def test_an_application_and_its_clients_get_in(broker: Guarded, tmp_path: Path) -> None:
+    way_in = broker.guard.way_in
+    with open_log(broker.address, **way_in) as log:
         for topic in ("words", "said"):
             log.create_topic(topic, 2)
-    settings = {"bootstrap.servers": broker.address, **WAY_IN}
+    settings = {"bootstrap.servers": broker.address, **way_in}
     producer = Producer(settings)
     for word in ("who", "goes", "there"):
         producer.produce("words", word, "k")
@@ -73,7 +101,7 @@ def test_an_application_and_its_clients_get_in_with_it(broker: Status, tmp_path:
 
     config = StreamsConfig(
         application_id="guarded", log=broker.address, state_dir=str(tmp_path),
-        statestore_cache_max_bytes=0, extra={"auto.offset.reset": "earliest", **WAY_IN},
+        statestore_cache_max_bytes=0, extra={"auto.offset.reset": "earliest", **way_in},
     )
     assert PASSWORD not in repr(config)
     with Streams(shouting().build(), config, master="inline") as streams:
@@ -92,14 +120,34 @@ def test_an_application_and_its_clients_get_in_with_it(broker: Status, tmp_path:
     assert heard == [b"who", b"who goes", b"who goes there"]
 
 
-def test_commands_get_in_with_a_file_of_settings(broker: Status, tmp_path: Path) -> None:
-    file = tmp_path / "way-in.properties"
-    file.write_text("".join(f"{name}={value}\n" for name, value in WAY_IN.items()))
-    command = [sys.executable, "-m", "penstock.cli", "topics"]
-    of_log = ["--log", broker.address, "--log-config", str(file)]
-    subprocess.run([*command, "create", "by-command", *of_log], check=True, timeout=120)
-    listed = subprocess.run(
-        [*command, "list", "--json", *of_log], check=True, timeout=120, capture_output=True,
-        text=True,
+def test_commands_get_in_with_a_file_of_settings(broker: Guarded, tmp_path: Path) -> None:
+    file = file_of(dict(broker.guard.way_in), tmp_path)
+    of_log = ("--log", broker.address, "--log-config", file)
+    app = tmp_path / "app.py"
+    app.write_text(
+        "from penstock import Serdes, StreamsBuilder\n\n"
+        "builder, raw = StreamsBuilder(), Serdes.bytes()\n"
+        'builder.stream("by-command", key=raw, value=raw).to("copied", key=raw, value=raw)\n'
     )
-    assert "by-command" in {json.loads(line)["name"] for line in listed.stdout.splitlines()}
+    assert penstock("topics", "create", "by-command", "copied", *of_log).returncode == 0
+    assert penstock("produce", "by-command", *of_log, stdin="hello\n").returncode == 0
+    ran = penstock(
+        "run", str(app), "--application-id", "copies", "--master", "inline", "--once", "--quiet",
+        "--state-dir", str(tmp_path / "state"), *of_log,
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert penstock("consume", "copied", *of_log).stdout == "hello\n"
+    listed = penstock("groups", "list", "--json", *of_log)
+    assert "copies" in {json.loads(line)["group"] for line in listed.stdout.splitlines()}
+
+
+def test_a_command_that_is_kept_out_says_so_in_a_few_lines(
+    broker: Guarded, tmp_path: Path
+) -> None:
+    file = file_of({**broker.guard.way_in, **broker.guard.mistake}, tmp_path)
+    ran = penstock("topics", "list", "--log", broker.address, "--log-config", file)
+    assert ran.returncode == 1
+    first, *rest = ran.stderr.splitlines()
+    assert first.startswith("penstock: error: Kafka at ")
+    assert len(rest) == 2
+    assert PASSWORD not in ran.stderr

@@ -11,7 +11,6 @@ import base64
 import fcntl
 import json
 import os
-import socket
 import subprocess
 import time
 import uuid
@@ -20,9 +19,9 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from penstock.broker import jars, processes
+from penstock.broker import jars, ports, processes
 from penstock.broker.errors import BrokerError, PortInUse
-from penstock.broker.properties import HOST, BrokerOptions, Node, server_properties
+from penstock.broker.properties import BrokerOptions, Node, server_properties
 
 _STARTED = "Kafka Server started"
 _START_TIMEOUT_S = 120.0
@@ -92,7 +91,7 @@ class Cluster:
                 if not processes.is_running(state.pids[at], self._marker(node))
             ]
             for at in missing:
-                _check_free(state.nodes[at].port)
+                ports.check_free(state.nodes[at].port)
             command = _Java(program, class_path, options)
             pids = list(state.pids)
             logs: dict[int, int] = {}
@@ -159,11 +158,12 @@ class Cluster:
     # Planning
 
     def _planned(self, state: _State, options: BrokerOptions) -> _State:
-        """The nodes with their ports: those of the last time where one of them still runs."""
+        """The nodes with their ports: as they are while one of them runs."""
         if state.nodes and len(state.nodes) != options.brokers:
+            many = "1 broker" if len(state.nodes) == 1 else f"{len(state.nodes)} brokers"
             raise BrokerError(
-                f"The data in '{self.data}' is of {len(state.nodes)} brokers, not of "
-                f"{options.brokers}. Choose another folder with --data."
+                f"The data in '{self.data}' is of {many}, not of {options.brokers}. "
+                "Choose another folder with --data."
             )
         running = [
             processes.is_running(pid, self._marker(node))
@@ -171,20 +171,14 @@ class Cluster:
         ]
         if any(running):
             first = state.nodes[0].port
-            if options.port not in {0, first}:
+            if options.port not in {None, 0, first}:
                 raise BrokerError(
                     f"The broker of '{self.data}' runs already, on port {first}. "
                     "Stop it before it can have another."
                 )
             return state
-        count = options.brokers
-        free = _free_ports(2 * count)
-        ports = free[:count] if not options.port else [options.port + n for n in range(count)]
-        nodes = tuple(
-            Node(n + 1, port, controller)
-            for n, (port, controller) in enumerate(zip(ports, free[count:], strict=True))
-        )
-        return _State(state.cluster_id or new_cluster_id(), nodes, (None,) * count)
+        nodes = ports.placed(state.nodes, options)
+        return _State(state.cluster_id or new_cluster_id(), nodes, (None,) * len(nodes))
 
     # Processes
 
@@ -330,27 +324,6 @@ def new_cluster_id() -> str:
         made = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
         if not made.startswith("-"):
             return made
-
-
-def _check_free(port: int) -> None:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((HOST, port))
-        except OSError as error:
-            raise PortInUse(port) from error
-
-
-def _free_ports(count: int) -> list[int]:
-    """So many different ports that nobody listens on right now."""
-    probes = [socket.socket() for _ in range(count)]
-    try:
-        for probe in probes:
-            probe.bind((HOST, 0))
-        return [probe.getsockname()[1] for probe in probes]
-    finally:
-        for probe in probes:
-            probe.close()
 
 
 def _size(path: Path) -> int:

@@ -27,8 +27,9 @@ class Node:
 class BrokerOptions:
     """How a cluster is to be run."""
 
-    #: The first node's; the others get the next ones. 0: free ones.
-    port: int = 9092
+    #: The first node's; the others get the next ones. None: those of the last time, at first 9092.
+    #: 0: those of the last time if they are free, otherwise any.
+    port: int | None = None
     brokers: int = 1
     heap_mb: int = 512
     #: For tests: a quick start and few internal partitions count more than throughput.

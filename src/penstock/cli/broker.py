@@ -90,8 +90,9 @@ runs until ctrl-C.""",
     )
     _add_data(parser)
     parser.add_argument(
-        "--port", type=whole, default=9092, metavar="N",
-        help="where clients find it; further brokers take the next ones; 0: any (default: 9092)",
+        "--port", type=whole, metavar="N",
+        help="where clients find it; further brokers take the next ones; 0: any that is free "
+        "(default: as the last time, at first 9092)",
     )
     parser.add_argument(
         "--brokers", type=positive, metavar="N",
@@ -125,13 +126,16 @@ def _cluster(args: argparse.Namespace) -> Cluster:
 def start_broker(args: argparse.Namespace, terminal: Terminal) -> None:
     """Start what does not run, and tell where it is."""
     cluster = _cluster(args)
-    brokers = args.brokers or len(cluster.status().nodes) or 1
+    before = cluster.status()
+    brokers = args.brokers or len(before.nodes) or 1
     options = BrokerOptions(
         port=args.port, brokers=brokers, heap_mb=args.heap_mb, properties=dict(args.config)
     )
     _fetch_if_missing(terminal)
+    status = cluster.start(options)
     try:
-        status = cluster.start(options)
+        if before.running:
+            terminal.note("It was running already.")
         _show(args, terminal, status)
         if args.foreground:
             terminal.flush()
@@ -164,7 +168,11 @@ def show_status(args: argparse.Namespace, terminal: Terminal) -> None:
     status = _cluster(args).status()
     _show(args, terminal, status)
     if not status.running:
-        raise CommandFailed(f"Not running: the broker of '{status.data}'.")
+        stopped = [node.id for node in status.nodes if not node.running]
+        what = "the broker"
+        if len(stopped) < len(status.nodes):
+            what = f"node {', '.join(map(str, stopped))}"
+        raise CommandFailed(f"Not running: {what} of '{status.data}'.")
 
 
 def _show(args: argparse.Namespace, terminal: Terminal, status: Status) -> None:

@@ -150,7 +150,10 @@ def describe_groups(args: argparse.Namespace, terminal: Terminal) -> None:
         if number:
             terminal.line()
         terminal.properties({
-            "Group": group.name, "Generation": group.generation, "Members": len(group.members),
+            "Group": group.name,
+            # Kafka does not tell it.
+            "Generation": group.generation or None,
+            "Members": len(group.members),
         })
         terminal.table(
             ("TOPIC", "PARTITION", "COMMITTED", "START", "END", "LAG", "MEMBER"),

@@ -12,7 +12,8 @@ from penstock.cli.errors import CommandFailed
 from penstock.cli.opening import opened
 from penstock.cli.parsing import Commands, add_command, add_json, instant, signed, whole
 from penstock.cli.terminal import Terminal
-from penstock.log import TopicPartition
+from penstock.log import Log, TopicPartition
+from penstock.log.errors import GroupNotEmpty
 
 if TYPE_CHECKING:
     from penstock.engine.reset import ResetPlan, Target
@@ -78,7 +79,7 @@ def _add_targets(parser: argparse.ArgumentParser) -> None:
 
 def reset(args: argparse.Namespace, terminal: Terminal) -> None:
     """Show what is to be done, ask, and do it."""
-    from penstock.engine.reset import carry_out, plan_reset  # noqa: PLC0415  (loads the engine)
+    from penstock.engine.reset import plan_reset  # noqa: PLC0415  (loads the engine)
 
     topics = [topic for given in args.input_topics for topic in given]
     with opened(args) as log:
@@ -92,11 +93,23 @@ def reset(args: argparse.Namespace, terminal: Terminal) -> None:
             question = f"Reset application '{args.application}'?"
             if not args.yes and not terminal.confirmed(question):
                 raise CommandFailed("Nothing was changed.")
-            carry_out(log, plan, force=args.force)
+            _carry_out(log, plan, force=args.force)
     if args.json:
         _show_json(plan, terminal, executed=not args.dry_run)
     else:
         terminal.note("Nothing was changed: this was a dry run." if args.dry_run else "Done.")
+
+
+def _carry_out(log: Log, plan: ResetPlan, *, force: bool) -> None:
+    from penstock.engine.reset import carry_out  # noqa: PLC0415
+
+    try:
+        carry_out(log, plan, force=force)
+    except GroupNotEmpty as error:
+        raise CommandFailed(
+            f"Application '{plan.application_id}' is running. {error} Or give --force to throw "
+            "them out."
+        ) from error
 
 
 def _show(plan: ResetPlan, terminal: Terminal) -> None:

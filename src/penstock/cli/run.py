@@ -286,9 +286,7 @@ def _ship(found: Found) -> None:
     """Let the workers have the file, and its neighbours, as this process has them."""
     from penstock.engine.spark.packing import travels_by_value  # noqa: PLC0415
 
-    folder = os.getcwd()
     if found.is_file:
-        folder = os.path.dirname(os.path.abspath(found.where))
         travels_by_value(found.module)
     before = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = f"{folder}{os.pathsep}{before}" if before else folder
+    os.environ["PYTHONPATH"] = os.pathsep.join([*found.folders, *([before] if before else [])])

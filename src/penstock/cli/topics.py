@@ -18,7 +18,6 @@ from penstock.cli.parsing import (
 from penstock.cli.terminal import Terminal
 from penstock.log import Log, PartitionOffsets, TopicDescription, TopicPartition
 from penstock.log.errors import TopicExists, UnknownTopic
-from penstock.log.topic_config import DEFAULTS
 from penstock.log.words import CleanReport
 
 
@@ -127,7 +126,8 @@ def _add_delete(commands: Commands) -> None:
 def _add_clean(commands: Commands) -> None:
     parser = add_command(
         commands, "clean", clean_topics, about="remove what retention and compaction let go",
-        more="Also merges small batches. Others may read and write meanwhile.",
+        more="Also merges small batches. Others may read and write meanwhile. Kafka's brokers "
+        "clean their topics by themselves.",
         examples="""
   penstock topics clean
   penstock topics clean prices --force
@@ -189,7 +189,7 @@ def describe_topics(args: argparse.Namespace, terminal: Terminal) -> None:
         topics = [log.topic(name) for name in args.topics] if args.topics else log.topics()
         bounds = _bounds(log, topics)
     for number, topic in enumerate(topics):
-        config = {**DEFAULTS, **topic.config} if args.all_settings else dict(topic.config)
+        config = {**topic.defaults, **topic.config} if args.all_settings else dict(topic.config)
         if args.json:
             terminal.json(_as_json(topic, config, bounds[topic.name]))
             continue
@@ -259,6 +259,7 @@ def clean_topics(args: argparse.Namespace, terminal: Terminal) -> None:
     """Keep house, topic by topic."""
     reports: dict[str, CleanReport] = {}
     with opened(args) as log:
+        is_remote = log.is_remote
         names = [log.topic(name).name for name in dict.fromkeys(args.topics)]
         names = names or [topic.name for topic in log.topics()]
         with terminal.progress("cleaning", len(names)) as bar:
@@ -269,6 +270,8 @@ def clean_topics(args: argparse.Namespace, terminal: Terminal) -> None:
         for name, report in reports.items():
             terminal.json({"name": name, **asdict(report)})
         return
+    if is_remote:
+        terminal.note("Kafka's brokers clean their topics by themselves.")
     columns = [column.name for column in fields(CleanReport)]
     terminal.table(
         ("TOPIC", *(column.replace("_", " ").upper() for column in columns)),

@@ -38,6 +38,11 @@ class Found:
         """It was named by its path; no other process can import it by its name."""
         return _is_file(self.where)
 
+    @property
+    def folders(self) -> list[str]:
+        """What has to be on the path of whoever imports it, and its neighbours."""
+        return _place(self.where)[0] if self.is_file else [os.getcwd()]
+
     def topology(self, config: StreamsConfig | None = None) -> Topology:
         """The topology; a builder that is there builds it with the configuration."""
         made = self.maker
@@ -80,13 +85,18 @@ def _is_file(where: str) -> bool:
 
 def _imported(where: str) -> ModuleType:
     if not _is_file(where):
+        sys.path.insert(0, os.getcwd())
         return _imported_module(where)
     if not os.path.isfile(where):
         raise CommandFailed(f"No file '{where}'.")
-    folder, file = os.path.split(os.path.abspath(where))
-    # As `python app.py` would have it, so that its neighbours can be imported.
-    sys.path.insert(0, folder)
-    spec = importlib.util.spec_from_file_location(file.removesuffix(".py"), where)
+    folders, name = _place(where)
+    sys.path[:0] = folders
+    if len(folders) > 1:
+        module = _imported_module(name)
+        # Unless a package of that name was there before.
+        if os.path.samefile(str(module.__file__), where):
+            return module
+    spec = importlib.util.spec_from_file_location(name, where)
     if spec is None or spec.loader is None:
         raise CommandFailed(f"'{where}' is no file of Python.")
     module = importlib.util.module_from_spec(spec)
@@ -99,8 +109,21 @@ def _imported(where: str) -> ModuleType:
     return module
 
 
+def _place(where: str) -> tuple[list[str], str]:
+    """The folders that a file needs on the path, and the name by which it is imported.
+
+    As `python app.py` would have it, so that its neighbours can be imported; and if they are a
+    package, by the name of that, too.
+    """
+    folder, file = os.path.split(os.path.abspath(where))
+    root, name = folder, file.removesuffix(".py")
+    while os.path.isfile(os.path.join(root, "__init__.py")) and os.path.dirname(root) != root:
+        root, package = os.path.split(root)
+        name = f"{package}.{name}"
+    return [folder] if root == folder else [root, folder], name
+
+
 def _imported_module(name: str) -> ModuleType:
-    sys.path.insert(0, os.getcwd())
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:

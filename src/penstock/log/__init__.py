@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from penstock.errors import ConfigException
 from penstock.log.base import (
     Appended,
     Assignment,
@@ -44,6 +45,10 @@ def open_log(where: str | os.PathLike[str], **options: Any) -> Log:
         from penstock.log.kafka.settings import KafkaOptions  # noqa: PLC0415
 
         return KafkaLog(address, KafkaOptions.of(options))
+    if "://" in address:
+        raise ConfigException(
+            f"No log can be at '{address}'. It is a path, or kafka://HOST:PORT,HOST:PORT."
+        )
     from penstock.log.embedded.log import EmbeddedLog  # noqa: PLC0415  (see the docstring)
     from penstock.log.embedded.options import EmbeddedOptions  # noqa: PLC0415
 

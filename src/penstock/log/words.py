@@ -102,10 +102,14 @@ class TopicDescription:
     partitions: int
     #: The settings that were given.
     config: Mapping[str, str] = field(default_factory=dict)
+    #: What the log takes for those that were not given; Kafka's brokers may have their own.
+    defaults: Mapping[str, str] = field(
+        default_factory=lambda: DEFAULTS, repr=False, compare=False
+    )
 
     def setting(self, name: str) -> str:
         """A setting, or its default."""
-        return self.config.get(name, DEFAULTS.get(name, ""))
+        return self.config.get(name, self.defaults.get(name, ""))
 
 
 class MemberDescription(NamedTuple):
