@@ -24,7 +24,7 @@ demo: install
 	touch $@
 
 test: install .venv/kafka
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n 2 --dist loadscope
 
 check: install
 	$(BIN)/ruff check .

@@ -1,21 +1,39 @@
 """What holds for all tests.
 
-Generated examples may take their time, on a machine that is busy. With `-n 2` the tests run in two
-processes: all that need Spark in one of them, so that there is one session, all that need a broker
-alone in one, and of the others those of a file together.
+Generated examples may take their time, on a machine that is busy. With `-n 2 --dist loadscope` the
+tests run in two processes: those that need Spark in one of them, so that there is one session,
+those that need a broker in one, and of the others those of a file together.
 """
 
 from __future__ import annotations
 
+import functools
+from pathlib import Path
+from typing import Any
+
 import pytest
 from hypothesis import HealthCheck, settings
+
+ROOT = Path(__file__).parent.parent
 
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("unhurried")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        needed = [name for name in ("spark", "kafka") if item.get_closest_marker(name)]
-        group = needed[0] if needed else item.nodeid.split("::", 1)[0]
-        item.add_marker(pytest.mark.xdist_group(group))
+@functools.cache
+def scope_of(file: str) -> str:
+    """Which tests of which files are to run in one process."""
+    if file.startswith("tests/kafka/") or "/test_kafka" in file:
+        return "broker"
+    return "spark" if "mark.spark" in (ROOT / file).read_text(encoding="utf-8") else file
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByNeed(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return "broker" if "[kafka" in nodeid else scope_of(nodeid.split("::", 1)[0])
+
+    return ByNeed(config, log)
