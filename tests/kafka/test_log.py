@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import socket
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -184,15 +186,48 @@ def test_a_child_process_goes_on_with_its_copy_of_the_log(log: Log) -> None:
     if child == 0:
         code = 1
         try:
-            if values(log) == [b"parent"]:
+            found = values(log)
+            if found == [b"parent"]:
                 log.append("orders", 0, one(b"child"))
                 code = 0
+            else:
+                os.write(2, f"found {found}".encode())
+        except BaseException:
+            os.write(2, traceback.format_exc().encode())
         finally:
             os._exit(code)
     assert os.waitpid(child, 0)[1] == 0
     assert values(log) == [b"parent", b"child"]
     log.append("orders", 0, one(b"parent again"))
     assert values(log, 2) == [b"parent again"]
+
+
+def test_a_child_process_collects_no_client_of_its_parent(
+    log: Log, penstock_broker: Status
+) -> None:
+    """Its threads are not there in the child: to let it go there is a crash."""
+    from confluent_kafka import Consumer
+    from confluent_kafka import TopicPartition as KafkaPartition
+
+    log.create_topic("orders")
+    gc.disable()
+    try:
+        consumer = Consumer({
+            "bootstrap.servers": penstock_broker.bootstrap_servers, "group.id": "let-go"
+        })
+        consumer.assign([KafkaPartition("orders", 0, 0)])
+        consumer.poll(1.0)
+        garbage: list[object] = [consumer]
+        garbage.append(garbage)
+        del consumer, garbage
+        child = os.fork()
+        if child == 0:
+            gc.collect()
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+    finally:
+        gc.enable()
+        gc.collect()
 
 
 def test_readers_of_many_threads_do_not_disturb_each_other(log: Log) -> None:

@@ -2,12 +2,14 @@
 
 Clients of librdkafka have threads, so they do not survive a fork, and must not even be let go of
 in the child. After a fork the child's copy of a connection starts without clients; those of the
-parent are kept in `_LEFT_BEHIND` until the process ends, and so are clients that hang.
+parent are kept in `_LEFT_BEHIND` until the process ends, and so are clients that hang. What the
+parent has let go of and not collected yet, the child never collects.
 """
 
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import threading
 import time
@@ -184,6 +186,7 @@ def made(make: Callable[[], T]) -> T:
 
 
 def _after_fork() -> None:
+    gc.freeze()
     for connection in list(_LIVE):
         connection.after_fork()
 
