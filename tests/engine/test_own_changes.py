@@ -75,6 +75,18 @@ def test_what_was_changed_here_is_not_read_back(app: Application, read: list[str
     assert CHANGELOG in read
 
 
+def test_what_an_earlier_life_has_left_is_removed(app: Application) -> None:
+    """After a reset batches are counted from one again."""
+    app.send("in", ("a", "x", 1))
+    app.run()
+    (path,) = kept(app)
+    path.rename(path.with_name("changes-99-1"))
+    app.send("in", ("a", "x", 2))
+    app.run()
+    assert [path.name for path in kept(app)] != ["changes-99-1"]
+    assert len(kept(app)) == 1
+
+
 def test_what_was_changed_in_vain_is_not_taken(app: Application) -> None:
     app.send("in", ("a", "x", 1))
     plan = app.plan()
@@ -130,14 +142,12 @@ def test_a_file_from_before_the_host_was_started_anew_is_not_taken(
     assert CHANGELOG in read
 
 
-def test_a_run_without_changes_removes_those_of_the_one_before(app: Application) -> None:
+def test_a_run_without_changes_leaves_nothing(app: Application) -> None:
     app.send("in", ("a", "x", 1))
     app.run()
-    before = kept(app)
     app.send("in", (None, "x", 2))
     app.run()
-    assert len(kept(app)) == 1
-    assert kept(app) != before
+    assert kept(app) == []
     app.send("in", ("a", "x", 3))
     app.run()
     assert outputs(app) == [("a", "1"), ("a", "2")]

@@ -111,7 +111,6 @@ class Trial:
         self.cluster = cluster
         self.settings = (*LITTLE_PATIENCE, *settings)
         self.rng = random.Random(seed)
-        self.files = StepFiles(directory / "steps")
         self.counts = Counts()
         self.instance: Instance | None = None
         self.log = open_log(address or directory / "log.db")
@@ -127,9 +126,11 @@ class Trial:
     # ---- the processes -----------------------------------------------------------------------
 
     def start(self) -> Instance:
-        """A driver, if there is none."""
+        """A driver, if there is none. Its steps are its own: what a killed one has left behind
+        lives on for a while, and must not be the one that stops."""
         if self.instance is None:
-            self.instance = self.another("driver", self.files)
+            steps = self.directory / "steps" / str(len(self._ended))
+            self.instance = self.another("driver", StepFiles(steps))
         return self.instance
 
     def another(
@@ -247,12 +248,12 @@ class Trial:
             self._lose_state()
         instance = self.start()
         standing = instance.stopped()
-        self.files.arm(step)
+        instance.files.arm(step)
         for process in standing:
             send(process.pid, signal.SIGCONT)
         wait_until(
             f"a process reached '{step}'",
-            lambda: not self.files.is_armed(step) and instance.stopped(),
+            lambda: not instance.files.is_armed(step) and instance.stopped(),
             meanwhile=self.feeding(pieces),
         )
 
@@ -280,6 +281,11 @@ class Trial:
             send(self._any(self.instance.executors()).pid, signal.SIGKILL)
             return
         self.end()
+        # Until then their workers may write to the folder.
+        wait_until(
+            "nothing of the killed drivers was left",
+            lambda: not any(instance.all() for instance in self._ended),
+        )
         shutil.rmtree(self.directory / STATE, ignore_errors=True)
 
     def _strike(self, kill: Kill) -> bool:

@@ -121,6 +121,7 @@ class Instance:
         environment: Mapping[str, str] | None = None, *, sessions: Sequence[int] = (),
     ) -> None:
         """`sessions`: of a cluster, whose processes work for it but are not its own."""
+        self.files = files
         self.output = output
         self._sessions = tuple(sessions)
         self._stream: IO[bytes] = output.open("ab")

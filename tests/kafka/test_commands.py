@@ -94,7 +94,7 @@ def test_an_application_is_run_watched_and_reset_on_kafka(
     )
     log = {"PENSTOCK_LOG": swept(penstock_broker.address)}
     words = ("run", app, "--application-id", "copies", "--master", "inline")
-    missing = penstock(*words, **log)
+    missing = penstock(*words, "--state-dir", tmp_path / "none", **log)
     assert missing.returncode == 1
     assert f"penstock topics create copied --log {penstock_broker.address}" in missing.stderr
     settings = ("--set", "default.key.serde=string", "--set", "default.value.serde=string")
@@ -113,13 +113,14 @@ def test_an_application_is_run_watched_and_reset_on_kafka(
             one.process.terminate()
             assert one.process.wait(60) == 143
             two.wait_for("copies: RUNNING")
-    ended = penstock(*words, *settings, "--once", "--quiet", **log)
+    once = (*words, *settings, "--once", "--quiet", "--state-dir", tmp_path / "three")
+    ended = penstock(*once, **log)
     assert (ended.returncode, ended.stderr) == (0, "")
     copied = ("consume", "copied", "--format", "key-value", "--key-separator", "=")
     assert penstock(*copied, **log).stdout == "a=1\n"
-    done = penstock("reset", "copies", "--yes", **log)
+    done = penstock("reset", "copies", "--yes", "--state-dir", tmp_path / "three", **log)
     assert (done.returncode, done.stderr) == (0, "Done.\n")
-    penstock(*words, *settings, "--once", "--quiet", **log)
+    penstock(*once, **log)
     assert penstock(*copied, **log).stdout == "a=1\na=1\n"
 
 

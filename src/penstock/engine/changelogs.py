@@ -15,7 +15,8 @@ from penstock.stores.followed import ChangelogBatch, Oldest, Overtaken
 #: Store -> where its changelog ended before the task's last run, and what that run wrote there.
 LastChanges = Mapping[str, tuple[int, pa.RecordBatch]]
 
-#: Nobody keeps tombstones for less, and who was away for less need not ask.
+#: For who was away for less the settings are not looked up: no topic that holds state keeps
+#: tombstones for less than a minute.
 SURELY_KEPT_MS = 60_000
 #: Clocks of hosts differ: so much of the time is counted on.
 _PART = 0.9

@@ -76,10 +76,15 @@ class OwnChanges:
             store: (positions.get(store, 0), _encoded(records)) for store, records in changes
         }
         try:
-            self._files.sweep(run[0])
-            # Even without changes: a file of that name would be another's.
-            kept = _Changes(self._identity, boot_id(), stores)
-            self._files.write(run, msgspec.msgpack.encode(kept))
+            # Of this batch another attempt may have left some. Higher numbers are of an earlier
+            # life of the application.
+            self._files.sweep(lambda batch: batch != run[0])
+            if stores:
+                kept = _Changes(self._identity, boot_id(), stores)
+                self._files.write(run, msgspec.msgpack.encode(kept))
+            else:
+                # A file of that name would be another's.
+                self._files.remove(run)
         except OSError as error:
             # They will have to be read from the log.
             log.warning("The changes of a batch are not kept on this host: %s", error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from penstock.stores.base import StoreContext
 
 
-class Buffer:
+class Buffer(ABC):
     """A store without a cache, which cannot be queried: a name, serdes, the way to the changelog.
 
     What it holds lies over committed rows: a batch reads those it needs, and `advance` writes what
@@ -61,18 +62,18 @@ class Buffer:
         self._open_rows()
         self._open = True
 
+    @abstractmethod
     def _open_rows(self) -> None:
         """Open what is committed."""
-        raise NotImplementedError
 
     def _log(self, key: bytes, value: bytes | None, headers: Headers) -> None:
         # Kafka leaves the time to the producer's clock; here the record being processed gives it,
         # so that a batch that is run again writes the same.
         self._log_change(self.name, key, value, max(0, self._current.timestamp), headers)
 
+    @abstractmethod
     def restore(self, key: bytes, value: bytes | None, timestamp: int, headers: Headers) -> None:
         """Take one record of the changelog; nothing is logged."""
-        raise NotImplementedError
 
     def restore_all(self, records: Records) -> None:
         """Take many records of the changelog."""
@@ -94,11 +95,11 @@ class Buffer:
         return self.clocks()
 
     def clocks(self) -> dict[str, int]:
-        """The times that the entries do not tell."""
+        """The entries tell all times."""
         return {}
 
-    def set_clocks(self, clocks: Mapping[str, int]) -> None:
-        """Go on from the times of an earlier batch."""
+    def set_clocks(self, clocks: Mapping[str, int]) -> None:  # noqa: B027
+        """There are none."""
 
 
 class OrderedKeys:

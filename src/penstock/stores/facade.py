@@ -199,10 +199,8 @@ class TypedStore:
             self._plain_json,
         )
 
-    def _row_listener(
-        self, listener: FlushListener
-    ) -> RowListener:
-        """Turns what leaves the cache into typed keys and plain values."""
+    def _row_listener(self, listener: FlushListener) -> RowListener:
+        """Turns what leaves the cache into typed keys and plain values, if there is a cache."""
         raise NotImplementedError
 
     def _key(self, key: Any) -> bytes:

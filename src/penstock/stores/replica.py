@@ -8,7 +8,7 @@ time. It is shared by all processes of the host. What holds at every moment:
 - Positions only grow, and only from the one that the writer had read on from. Of two processes that
   catch up at once one writes; the other finds the position moved and goes on from there.
 - A batch reads a snapshot that stands where its plan says. What it writes never comes here: it
-  comes back through the changelog, once it is committed.
+  comes back through the changelog, or this host's copy of that, once it is committed.
 - What cannot be trusted (another log, another format, a damaged file, writes that a crash of the
   host may have lost, an order in a plan) is not mended: a new generation of files takes its place.
 """

@@ -67,7 +67,7 @@ def take_aside(directory: Path, run: Run) -> Aside | None:
 
 def sweep_aside(directory: Path, run: Run) -> None:
     """Remove what runs up to and with this one put aside."""
-    _files(directory).sweep(run[0] + 1)
+    _files(directory).sweep(lambda batch: batch <= run[0])
 
 
 def _files(directory: Path) -> RunFiles:

@@ -15,6 +15,7 @@ view of it and finds the new one by reading `current`.
 from __future__ import annotations
 
 import fcntl
+import functools
 import os
 import shutil
 import uuid
@@ -27,6 +28,7 @@ from penstock.stores.lmdb import Environment
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
+@functools.cache
 def boot_id() -> str:
     """Differs whenever the host was started anew; empty if the host does not tell."""
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 #: (batch, attempt)
@@ -18,7 +19,7 @@ class RunFiles:
 
     def write(self, run: Run, data: bytes) -> None:
         """Write the file of a run; it is there as a whole or not at all."""
-        path = self.path(run)
+        path = self._path(run)
         draft = path.with_name(f"{path.name}.{os.getpid()}.draft")
         try:
             draft.write_bytes(data)
@@ -29,15 +30,18 @@ class RunFiles:
 
     def read(self, run: Run) -> bytes:
         """What a run has left on this host; `OSError` if it has not."""
-        return self.path(run).read_bytes()
+        return self._path(run).read_bytes()
 
-    def sweep(self, before: int) -> None:
-        """Remove what runs of batches before that one have left."""
+    def remove(self, run: Run) -> None:
+        """Nothing is left of a run."""
+        self._path(run).unlink(missing_ok=True)
+
+    def sweep(self, is_over: Callable[[int], bool]) -> None:
+        """Remove what runs of batches that are over have left."""
         for path in self._directory.glob(f"{self._kind}-*"):
             batch = path.name.split("-")[1]
-            if batch.isdigit() and int(batch) < before:
+            if batch.isdigit() and is_over(int(batch)):
                 path.unlink(missing_ok=True)
 
-    def path(self, run: Run) -> Path:
-        """The file of a run."""
+    def _path(self, run: Run) -> Path:
         return self._directory / f"{self._kind}-{run[0]}-{run[1]}"

@@ -150,15 +150,23 @@ def folding(
     A row that was written by an earlier record of the same batch is folded where it stands: it is
     looked up once, and not put into the cache again.
     """
+    if core is not None:
+        fold: FoldRow = core.folding(
+            cached.cache, cached.current, cached.below.get, serdes, cached.layout is None,
+            initializer, aggregator,
+        )
+        return fold
+    return _folding_in_python(cached, rows, serdes, initializer, aggregator)
+
+
+def _folding_in_python(
+    cached: CachedRows, rows: tuple[LoadRow, SaveRow],
+    serdes: Serdes,
+    initializer: Callable[[], Any], aggregator: Callable[[Any, Any, Any], Any],
+) -> FoldRow:
     load_row, save_row = rows
     serialize, deserialize, write, read, number, _ = serdes
     cache, current = cached.cache, cached.current
-    if core is not None:
-        fold: FoldRow = core.folding(
-            cache, current, cached.below.get, serdes, cached.layout is None, initializer,
-            aggregator,
-        )
-        return fold
     find, rewrite = cache.entries.get, cache.rewrite
     below, put_typed = cached.below.get, cache.put
 

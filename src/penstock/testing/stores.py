@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Any
@@ -64,7 +65,7 @@ _WRITES = frozenset(
 )
 
 
-class StoreAccess:
+class StoreAccess(ABC):
     """The part of the driver that hands out stores.
 
     Every method takes `partition=`, or `key=` for the partition that a key belongs to, where there
@@ -139,12 +140,13 @@ class StoreAccess:
 
     # ---- what the driver knows ---------------------------------------------------------------
 
+    @abstractmethod
     def _stores_of(self, name: str) -> dict[int, Any]:
         """The store of that name in every task that has it, by partition."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _store_names(self) -> list[str]:
-        raise NotImplementedError
+        """The names of all stores."""
 
     # ---- inside ------------------------------------------------------------------------------
 

@@ -29,7 +29,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from penstock.log.base import Candidate, Columns, Lease, TopicPartition
-from penstock.log.errors import Fenced, TopicExists, UnknownTopic
+from penstock.log.errors import Fenced, LogError, TopicExists, UnknownTopic
 from penstock.log.kafka.places import GroupPlace, PlaceRules
 from penstock.log.kafka.producers import TransactionalProducer
 from penstock.log.kafka.reading import Ranges
@@ -74,9 +74,13 @@ class KafkaLease(Lease):
     def renew(self) -> None:
         """See `Lease.renew`."""
         self.check()
-        if self._place is not None:
+        if self._place is None:
+            self.confirm()
+        else:
             self._place.sign()
-        self.confirm()
+            # However long the brokers take to answer: who asks them lives.
+            with self._place.alive():
+                self.confirm()
 
     def settle(self) -> None:
         """See `Lease.settle`. After any trouble there is no producer; the broker lets a new one
@@ -91,7 +95,9 @@ class KafkaLease(Lease):
         if self._place is not None:
             self._place.close()
         elif was_held:
-            self._leases.tell_holder(self.name, None)
+            # If that cannot be written now, others wait a little.
+            with contextlib.suppress(LogError):
+                self._leases.tell_holder(self.name, None)
         with self._publishing:
             self._kept.let_go()
 
