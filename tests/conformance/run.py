@@ -32,6 +32,9 @@ from conformance.compare import (  # noqa: E402
 )
 from conformance.runner import run_case  # noqa: E402
 
+#: After so many cases of a file it is told how far the run is.
+PROGRESS = 50
+
 
 @dataclass
 class Tally:
@@ -97,7 +100,9 @@ def run_file(
     """Run the cases of a file that were asked for, and print what failed."""
     parts = PARTS[options.only] if options.only else EVERYTHING
     tally = Tally()
-    for case in read_cases(path):
+    for number, case in enumerate(read_cases(path)):
+        if options.verbose and number and number % PROGRESS == 0:
+            print(f"{path.name}: {number} cases so far, {tally}", file=sys.stderr, flush=True)
         name = case["name"]
         if options.name and options.name not in name:
             continue

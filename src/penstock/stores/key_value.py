@@ -3,46 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from struct import Struct
 from typing import Any, Generic, TypeVar
 
 from penstock.native import core
-from penstock.record import Headers, ValueAndTimestamp, as_headers
+from penstock.record import ValueAndTimestamp
 from penstock.serdes import Serde
 from penstock.stores.base import FlushListener, StoreContext
 from penstock.stores.cache import UNKNOWN, Entry
 from penstock.stores.caching import RowListener
 from penstock.stores.facade import StoreOptions, TypedStore
-from penstock.stores.formats import (
-    HEADERS,
-    PLAIN,
-    TIMESTAMPED,
-    Format,
-    adapter,
-    read_headers,
-    write_headers,
-)
+from penstock.stores.formats import PLAIN, Format, adapter
 from penstock.stores.inner import successor
 from penstock.stores.iterators import StoreIterator
 from penstock.stores.overlay import Overlay
 from penstock.stores.rows import KeyRange, KeyValueRows, LruRows
 from penstock.stores.suppliers import KeyValueSupplier
-from penstock.stores.timestamped import (
-    FoldRow,
-    LoadRow,
-    SaveRow,
-    folding,
-    header_rows,
-    timestamped_rows,
-)
+from penstock.stores.timed_values import HeaderedValues, PlainView, TimestampedValues
+from penstock.stores.timestamped import header_rows, timestamped_rows
 from penstock.stores.values import ValueTimestampHeaders
 
 K = TypeVar("K")
 V = TypeVar("V")
-
-_LONG = Struct(">q")
-_pack_long = _LONG.pack
-_long_at = _LONG.unpack_from
 
 
 class KeyValueStore(TypedStore, Generic[K, V]):
@@ -212,10 +193,10 @@ class KeyValueStore(TypedStore, Generic[K, V]):
         return self._deserialize_value(stored), None
 
 
-class TimestampedKeyValueStore(KeyValueStore[K, ValueAndTimestamp[V]]):
+class TimestampedKeyValueStore(
+    TimestampedValues[V], KeyValueStore[K, ValueAndTimestamp[V]], Generic[K, V]
+):
     """Values with the time of the record that wrote them."""
-
-    _format = TIMESTAMPED
 
     #: (value, timestamp) of a key, None if there is none; for operators.
     load: Callable[[Any], tuple[Any, int] | None]
@@ -224,18 +205,6 @@ class TimestampedKeyValueStore(KeyValueStore[K, ValueAndTimestamp[V]]):
 
     #: The physical key of a key: what `load_row` and `save_row` take. For operators.
     row_of: Callable[[Any], bytes]
-    load_row: LoadRow
-    save_row: SaveRow
-
-    def fold_row(
-        self, initializer: Callable[[], Any], aggregator: Callable[[Any, Any, Any], Any]
-    ) -> FoldRow:
-        """What folds values into rows of this store; only if it is caching."""
-        assert self._cached is not None
-        return folding(
-            self._cached, (self.load_row, self.save_row),
-            self._serdes(), initializer, aggregator,
-        )
 
     def _bind(self) -> None:
         self.row_of = row_of = self._serialize_key
@@ -260,37 +229,18 @@ class TimestampedKeyValueStore(KeyValueStore[K, ValueAndTimestamp[V]]):
         self.load = load if core is None else native_load
         self.save = save
 
-    def _encode(self, value: ValueAndTimestamp[V]) -> bytes | None:
-        if value.value is None:
-            return None
-        return _pack_long(value.timestamp) + self._serialize_value(value.value)
 
-    def _decode(self, stored: bytes) -> ValueAndTimestamp[V] | None:
-        value = self._deserialize_value(stored[8:])
-        return None if value is None else ValueAndTimestamp(value, _long_at(stored, 0)[0])
-
-    def _split(self, stored: bytes) -> tuple[Any, int | None]:
-        return self._deserialize_value(stored[8:]), _long_at(stored, 0)[0]
-
-
-class TimestampedKeyValueStoreWithHeaders(KeyValueStore[K, ValueTimestampHeaders[V]]):
+class TimestampedKeyValueStoreWithHeaders(
+    HeaderedValues[V], KeyValueStore[K, ValueTimestampHeaders[V]], Generic[K, V]
+):
     """Values with the time and the headers of the record that wrote them.
 
     Operators (`load`, `save`, `plain`) write no headers.
     """
 
-    _format = HEADERS
-
     load: Callable[[Any], tuple[Any, int] | None]
     save: Callable[[Any, Any, int], None]
     row_of: Callable[[Any], bytes]
-    load_row: LoadRow
-    save_row: SaveRow
-
-    @property
-    def plain(self) -> Any:
-        """The store as operators use it: values with timestamps, no headers."""
-        return self._plain
 
     def _bind(self) -> None:
         self.row_of = row_of = self._serialize_key
@@ -308,44 +258,10 @@ class TimestampedKeyValueStoreWithHeaders(KeyValueStore[K, ValueTimestampHeaders
         self.save = save
         self._plain = PlainKeyValueView(self)
 
-    def _encode(self, value: ValueTimestampHeaders[V]) -> bytes | None:
-        if value.value is None:
-            return None
-        headers: Headers = as_headers(value.headers)
-        raw = self._serialize_value(value.value)
-        return write_headers(headers) + _pack_long(value.timestamp) + raw
 
-    def _decode(self, stored: bytes) -> ValueTimestampHeaders[V] | None:
-        headers, at = read_headers(stored)
-        value = self._deserialize_value(stored[at + 8 :])
-        if value is None:
-            return None
-        return ValueTimestampHeaders(value, _long_at(stored, at)[0], headers)
-
-    def _split(self, stored: bytes) -> tuple[Any, int]:
-        _, at = read_headers(stored)
-        return self._deserialize_value(stored[at + 8 :]), _long_at(stored, at)[0]
-
-
-class PlainKeyValueView(TimestampedKeyValueStore[K, V]):
+class PlainKeyValueView(PlainView[V], TimestampedKeyValueStore[K, V], Generic[K, V]):
     """A store with headers, seen as one with timestamps only: what is written has no headers."""
 
     def __init__(self, store: TimestampedKeyValueStoreWithHeaders[K, V]) -> None:
         super().__init__(store._supplier, store._options)
-        self._store = store
-        self._rows = store._rows
-        self._kept = store._kept
-        self._serialize_key = store._serialize_key
-        self._deserialize_key = store._deserialize_key
-        self._serialize_value = store._serialize_value
-        self.load = store.load
-        self.save = store.save
-        self.row_of, self.load_row, self.save_row = store.row_of, store.load_row, store.save_row
-        self.set_flush_listener = store.set_flush_listener  # type: ignore[method-assign]
-
-    def _encode(self, value: ValueAndTimestamp[V]) -> bytes | None:
-        return self._store._encode(ValueTimestampHeaders(value.value, value.timestamp))
-
-    def _decode(self, stored: bytes) -> ValueAndTimestamp[V] | None:
-        value = self._store._decode(stored)
-        return None if value is None else ValueAndTimestamp(value.value, value.timestamp)
+        self._see(store)

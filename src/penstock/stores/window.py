@@ -5,48 +5,29 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from functools import partial
-from struct import Struct
 from typing import Any, Generic, TypeVar
 
 from penstock.native import core
-from penstock.record import Headers, ValueAndTimestamp, as_headers
+from penstock.record import Headers, ValueAndTimestamp
 from penstock.record import Rows as Records
 from penstock.stores.base import FlushListener, StoreContext
 from penstock.stores.cache import UNKNOWN, Entry
 from penstock.stores.caching import RowListener
 from penstock.stores.facade import StoreOptions, TypedStore
-from penstock.stores.formats import (
-    HEADERS,
-    PLAIN,
-    TIMESTAMPED,
-    Format,
-    adapter,
-    read_headers,
-    write_headers,
-)
+from penstock.stores.formats import PLAIN, Format, adapter
 from penstock.stores.iterators import StoreIterator
 from penstock.stores.layouts import MAX_TIME, KeyFirst, Layout, Span, TimeFirstWindow
 from penstock.stores.overlay import Overlay
 from penstock.stores.rows import Retention, TimedRows
 from penstock.stores.suppliers import MIN_SEGMENT_MS, WindowSupplier
-from penstock.stores.timestamped import (
-    FoldRow,
-    LoadRow,
-    SaveRow,
-    folding,
-    header_rows,
-    timestamped_rows,
-)
+from penstock.stores.timed_values import HeaderedValues, PlainView, TimestampedValues
+from penstock.stores.timestamped import header_rows, timestamped_rows
 from penstock.stores.values import ValueTimestampHeaders
 from penstock.windows import Window, Windowed, instant_ms
 
 K = TypeVar("K")
 V = TypeVar("V")
 Instant = int | datetime
-
-_LONG = Struct(">q")
-_pack_long = _LONG.pack
-_long_at = _LONG.unpack_from
 
 # A NamedTuple's own constructor costs twice as much as the tuple it makes.
 #: A `Windowed` from (key, window).
@@ -280,10 +261,10 @@ def _layout(supplier: WindowSupplier) -> Layout:
     return KeyFirst(supplier.segment_interval_ms, sessions=False)
 
 
-class TimestampedWindowStore(WindowStore[K, ValueAndTimestamp[V]]):
+class TimestampedWindowStore(
+    TimestampedValues[V], WindowStore[K, ValueAndTimestamp[V]], Generic[K, V]
+):
     """Values with the time of the record that wrote them."""
-
-    _format = TIMESTAMPED
 
     #: (value, timestamp) of (key, start), None if there is none; for operators.
     load: Callable[[Any, int], tuple[Any, int] | None]
@@ -291,8 +272,6 @@ class TimestampedWindowStore(WindowStore[K, ValueAndTimestamp[V]]):
     save: Callable[[Any, Any, int, int], None]
     #: The physical key of (key, start): what `load_row` and `save_row` take. For operators.
     row_of: Callable[[Any, int], bytes]
-    load_row: LoadRow
-    save_row: SaveRow
 
     @property
     def segment_interval_ms(self) -> int | None:
@@ -304,16 +283,6 @@ class TimestampedWindowStore(WindowStore[K, ValueAndTimestamp[V]]):
         """What stands before and behind the key in the physical key of a window, if it is so."""
         layout = self._layout
         return layout.around(start) if isinstance(layout, KeyFirst) else None
-
-    def fold_row(
-        self, initializer: Callable[[], Any], aggregator: Callable[[Any, Any, Any], Any]
-    ) -> FoldRow:
-        """What folds values into rows of this store; only if it is caching."""
-        assert self._cached is not None
-        return folding(
-            self._cached, (self.load_row, self.save_row),
-            self._serdes(), initializer, aggregator,
-        )
 
     def _bind(self) -> None:
         serialize_key, encode = self._serialize_key, self._layout.encode
@@ -334,37 +303,18 @@ class TimestampedWindowStore(WindowStore[K, ValueAndTimestamp[V]]):
         self.load = load
         self.save = save
 
-    def _encode(self, value: ValueAndTimestamp[V]) -> bytes | None:
-        if value.value is None:
-            return None
-        return _pack_long(value.timestamp) + self._serialize_value(value.value)
 
-    def _decode(self, stored: bytes) -> ValueAndTimestamp[V] | None:
-        value = self._deserialize_value(stored[8:])
-        return None if value is None else ValueAndTimestamp(value, _long_at(stored, 0)[0])
-
-    def _split(self, stored: bytes) -> tuple[Any, int | None]:
-        return self._deserialize_value(stored[8:]), _long_at(stored, 0)[0]
-
-
-class TimestampedWindowStoreWithHeaders(WindowStore[K, ValueTimestampHeaders[V]]):
+class TimestampedWindowStoreWithHeaders(
+    HeaderedValues[V], WindowStore[K, ValueTimestampHeaders[V]], Generic[K, V]
+):
     """Values with the time and the headers of the record that wrote them.
 
     Operators (`load`, `save`, `plain`) write no headers.
     """
 
-    _format = HEADERS
-
     load: Callable[[Any, int], tuple[Any, int] | None]
     save: Callable[[Any, Any, int, int], None]
     row_of: Callable[[Any, int], bytes]
-    load_row: LoadRow
-    save_row: SaveRow
-
-    @property
-    def plain(self) -> Any:
-        """The store as operators use it: values with timestamps, no headers."""
-        return self._plain
 
     def _bind(self) -> None:
         serialize_key, encode = self._serialize_key, self._layout.encode
@@ -386,39 +336,13 @@ class TimestampedWindowStoreWithHeaders(WindowStore[K, ValueTimestampHeaders[V]]
         self.save = save
         self._plain = PlainWindowView(self)
 
-    def _encode(self, value: ValueTimestampHeaders[V]) -> bytes | None:
-        if value.value is None:
-            return None
-        raw = self._serialize_value(value.value)
-        return write_headers(as_headers(value.headers)) + _pack_long(value.timestamp) + raw
 
-    def _decode(self, stored: bytes) -> ValueTimestampHeaders[V] | None:
-        headers, at = read_headers(stored)
-        value = self._deserialize_value(stored[at + 8 :])
-        if value is None:
-            return None
-        return ValueTimestampHeaders(value, _long_at(stored, at)[0], headers)
-
-    def _split(self, stored: bytes) -> tuple[Any, int]:
-        _, at = read_headers(stored)
-        return self._deserialize_value(stored[at + 8 :]), _long_at(stored, at)[0]
-
-
-class PlainWindowView(TimestampedWindowStore[K, V]):
+class PlainWindowView(PlainView[V], TimestampedWindowStore[K, V], Generic[K, V]):
     """A store with headers, seen as one with timestamps only: what is written has no headers."""
 
     def __init__(self, store: TimestampedWindowStoreWithHeaders[K, V]) -> None:
         super().__init__(store._supplier, store._options)
-        self._store = store
-        self._rows = store._rows
-        self._kept = store._kept
-        self._serialize_key = store._serialize_key
-        self._deserialize_key = store._deserialize_key
-        self._serialize_value = store._serialize_value
-        self.load = store.load
-        self.save = store.save
-        self.row_of, self.load_row, self.save_row = store.row_of, store.load_row, store.save_row
-        self.set_flush_listener = store.set_flush_listener  # type: ignore[method-assign]
+        self._see(store)
 
     def keep(self, key: K, value: Any, timestamp: int, headers: Headers) -> None:
         """Keep a record of a stream, with its headers."""
@@ -429,10 +353,3 @@ class PlainWindowView(TimestampedWindowStore[K, V]):
         """The records that were kept for a key: (timestamp, value) by time."""
         for start, kept in self.fetch(key, since, until):
             yield start, kept.value
-
-    def _encode(self, value: ValueAndTimestamp[V]) -> bytes | None:
-        return self._store._encode(ValueTimestampHeaders(value.value, value.timestamp))
-
-    def _decode(self, stored: bytes) -> ValueAndTimestamp[V] | None:
-        value = self._store._decode(stored)
-        return None if value is None else ValueAndTimestamp(value.value, value.timestamp)
