@@ -23,6 +23,15 @@ def test_a_driver_without_spark_is_killed_in_every_step(tmp_path: Path) -> None:
         assert trial.counts.kills.total() == len(STEPS)
 
 
+def test_steps_are_armed_for_one_driver_only(tmp_path: Path) -> None:
+    """Or a worker of a killed one would stop in the place of its successor's."""
+    with Trial(tmp_path, seed=4, master="inline") as trial:
+        killed = trial.start()
+        trial.end()
+        trial.start().files.arm("restoring")
+        assert not killed.files.is_armed("restoring")
+
+
 def test_drivers_and_workers_are_killed_in_every_step(tmp_path: Path) -> None:
     """Kills that share a wave share the start of a driver, too."""
     with Trial(tmp_path, seed=1, master=LOCAL) as trial:
