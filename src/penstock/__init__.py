@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from penstock.engine.metadata import TaskMetadata, ThreadMetadata
     from penstock.engine.metrics import MetricName
     from penstock.engine.restoring import StateRestoreListener
+    from penstock.engine.standby_updates import StandbyUpdateListener, SuspendReason
     from penstock.engine.states import State
     from penstock.engine.uncaught import StreamThreadExceptionResponse
     from penstock.errors import (
@@ -172,6 +173,7 @@ _HOMES = {
     "penstock.engine.metadata": ("TaskMetadata", "ThreadMetadata"),
     "penstock.engine.metrics": ("MetricName",),
     "penstock.engine.restoring": ("StateRestoreListener",),
+    "penstock.engine.standby_updates": ("StandbyUpdateListener", "SuspendReason"),
     "penstock.engine.states": ("State",),
     "penstock.engine.uncaught": ("StreamThreadExceptionResponse",),
     "penstock.errors": (
@@ -315,6 +317,7 @@ __all__ = [
     "SessionWindowedKStream",
     "SessionWindows",
     "SlidingWindows",
+    "StandbyUpdateListener",
     "State",
     "StateRestoreListener",
     "StateStore",
@@ -328,6 +331,7 @@ __all__ = [
     "StreamsConfig",
     "StreamsException",
     "Suppressed",
+    "SuspendReason",
     "TaskId",
     "TaskMetadata",
     "ThreadMetadata",

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from penstock.config import StreamsConfig
 from penstock.engine.lease import lease_timeout_ms
-from penstock.engine.metadata import ThreadMetadata, tasks_of, tasks_text
+from penstock.engine.metadata import TaskMetadata, ThreadMetadata, tasks_of, tasks_text
 from penstock.engine.metrics import MetricName, Metrics, Value
 from penstock.engine.printing import Printer, to_standard_output
 from penstock.engine.readiness import Readiness, Ready
@@ -28,6 +28,11 @@ from penstock.engine.restoring import (
     RestoreWatch,
     StateRestoreListener,
     wanted_positions,
+)
+from penstock.engine.standby_updates import (
+    StandbyUpdateListener,
+    StandbyUpdates,
+    SuspendReason,
 )
 from penstock.engine.states import LifeCycle, RefusedTransition, State, StateListener
 from penstock.engine.stream_thread import Hooks, StreamThread, thread_name
@@ -39,6 +44,7 @@ from penstock.stores.replica_files import clean_up
 from penstock.topology.topology import Topology
 
 if TYPE_CHECKING:
+    from penstock.engine.following import Follower
     from penstock.engine.loop import BatchReport, Compute, Engine, StartCompute
     from penstock.engine.shape import Shape
     from penstock.engine.spark import SparkCompute, SparkPlace
@@ -100,6 +106,8 @@ class Streams:
         self._printer = Printer(out)
         self._restores = Restores(StateRestoreListener())
         self._watch: RestoreWatch | None = None
+        self._updates = StandbyUpdates(StandbyUpdateListener())
+        self._follower: Follower | None = None
         self._thread: StreamThread | None = None
         self._source: Log | None = None
         self._paused = False
@@ -128,6 +136,12 @@ class Streams:
         """Hears of every store that is filled from its changelog."""
         self._only_before_start("set_global_state_restore_listener")
         self._restores = Restores(listener)
+
+    def set_standby_update_listener(self, listener: StandbyUpdateListener) -> None:
+        """Hears of every store that is kept up to date while this instance stands by, which it
+        does for `num_standby_replicas` of at least 1."""
+        self._only_before_start("set_standby_update_listener")
+        self._updates = StandbyUpdates(listener)
 
     def clean_up(self) -> None:
         """Remove the rows that this machine keeps of the application; they can be had again.
@@ -346,8 +360,11 @@ class Streams:
             return frozenset()
         tasks = () if engine is None else tasks_of(engine.shape, engine.planner)
         state = "RUNNING" if engine is not None else "PARTITIONS_ASSIGNED"
+        follower = self._follower
+        followed = {} if follower is None else follower.tasks
         return frozenset((ThreadMetadata(
-            thread.name, state if thread.is_alive else "DEAD", frozenset(tasks)
+            thread.name, state if thread.is_alive else "DEAD", frozenset(tasks),
+            frozenset(TaskMetadata(task_id, reads) for task_id, reads in followed.items()),
         ),))
 
     def __str__(self) -> str:
@@ -372,9 +389,12 @@ class Streams:
         from penstock.engine.loop import Engine  # noqa: PLC0415  (brings pyarrow)
 
         self._stop_watch()
+        self._stop_following(SuspendReason.PROMOTED)
         engine = Engine(
             self.topology, self.config, source, lease, self._compute or self._start_compute
         )
+        # By now nobody gets ready any more, and so nobody begins to follow.
+        self._stop_following(SuspendReason.PROMOTED)
         try:
             if self._place is not None and self._place.is_local:
                 self._watch = RestoreWatch(
@@ -420,15 +440,32 @@ class Streams:
 
     def _stand_by(self, holder: str) -> None:
         self._on_standby(holder)
-        if self._compute is None and self._master != INLINE and self._readiness is None:
+        if self._compute is not None or self._master == INLINE:
+            self._follow()
+        elif self._readiness is None:
             self._readiness = Readiness(self._get_ready)
+
+    def _follow(self) -> None:
+        """Keep rows while standing by, if that is wanted."""
+        from penstock.engine.following import Follower  # noqa: PLC0415  (brings pyarrow)
+
+        if self.config.num_standby_replicas and self._follower is None:
+            self._follower = Follower(
+                self.topology, self.config, self._updates, lambda: self._paused
+            )
+
+    def _stop_following(self, reason: SuspendReason) -> None:
+        follower, self._follower = self._follower, None
+        if follower is not None:
+            follower.close(reason)
 
     def _get_ready(self) -> Ready | None:
         """Called in another thread than everything else here."""
         from penstock.engine.shape import find_shape  # noqa: PLC0415  (brings pyarrow)
 
         assert self._source is not None
-        self._open_place()
+        if self._open_place().is_local:
+            self._follow()
         try:
             shape = find_shape(self._source, self.topology, self.config)
         except StreamsException as early:
@@ -447,6 +484,7 @@ class Streams:
         self._stop_watch()
         if self._readiness is not None:
             self._readiness.close()
+        self._stop_following(SuspendReason.MIGRATED)
         if self._place is not None:
             self._place.close()
         self._printer.close()

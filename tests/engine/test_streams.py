@@ -24,6 +24,7 @@ from engine.living import (
 from penstock import (
     ConfigException,
     ProcessingFailedException,
+    StandbyUpdateListener,
     State,
     StateRestoreListener,
     Streams,
@@ -105,6 +106,7 @@ def test_listeners_are_set_before_the_start(made: Made) -> None:
         lambda: streams.set_state_listener(None),
         lambda: streams.set_uncaught_exception_handler(lambda error: None),
         lambda: streams.set_global_state_restore_listener(StateRestoreListener()),
+        lambda: streams.set_standby_update_listener(StandbyUpdateListener()),
     ):
         with pytest.raises(RefusedTransition, match="must be called before start"):
             call()

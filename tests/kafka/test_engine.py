@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterator
 from itertools import islice
@@ -23,9 +24,11 @@ from faults.engine_app import (
     verify,
 )
 from kafka.cluster import swept
-from penstock import Streams
+from penstock import StandbyUpdateListener, Streams
 from penstock.broker.cluster import Status
-from penstock.log import Log, open_log
+from penstock.engine.loop import BatchReport
+from penstock.log import Log, TopicPartition, open_log
+from penstock.record import TaskId
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
@@ -75,10 +78,60 @@ def test_on_kafka_the_application_answers_as_on_the_embedded_log(
     )
     with streams:
         for wave in given:
-            for rows in wave:
-                append(log, rows)
-            deadline = time.monotonic() + PATIENCE_S
-            while not is_drained(log):
-                assert time.monotonic() < deadline
-                streams.run_until_caught_up(timeout=PATIENCE_S)
+            feed(log, wave, streams)
+    compare(log, given, tmp_path)
+
+
+def feed(log: Log, wave: list[list[Row]], streams: Streams) -> None:
+    """Append a wave, and wait until it is processed."""
+    for rows in wave:
+        append(log, rows)
+    deadline = time.monotonic() + PATIENCE_S
+    while not is_drained(log):
+        assert time.monotonic() < deadline
+        streams.run_until_caught_up(timeout=PATIENCE_S)
+
+
+class Positions(StandbyUpdateListener):
+    """Knows where the stores stand that are followed."""
+
+    def __init__(self) -> None:
+        self.known: dict[TopicPartition, int] = {}
+
+    def on_batch_loaded(
+        self, partition: TopicPartition, store: str, task_id: TaskId, batch_end_offset: int,
+        batch_size: int, current_end_offset: int,
+    ) -> None:
+        self.known[partition] = batch_end_offset
+
+    def are_those_of(self, log: Log) -> bool:
+        changelogs = log.offsets(
+            TopicPartition(topic.name, number) for topic in log.topics()
+            if topic.name.endswith("-changelog") for number in range(topic.partitions)
+        )
+        return all(self.known.get(at, 0) == bounds.end for at, bounds in changelogs.items())
+
+
+def test_on_kafka_who_takes_over_has_the_rows(log: Log, address: str, tmp_path: Path) -> None:
+    given = waves(2)
+    reports: list[BatchReport] = []
+    first = Streams(topology(), config(address, str(tmp_path / "first")), compute=start_inline)
+    second = Streams(
+        topology(), config(address, str(tmp_path / "second"), num_standby_replicas=1),
+        compute=start_inline, on_batch=reports.append,
+    )
+    positions = Positions()
+    second.set_standby_update_listener(positions)
+    with first:
+        feed(log, given[0], first)
+        second.start()
+        feed(log, given[1], first)
+        deadline = time.monotonic() + PATIENCE_S
+        while not positions.are_those_of(log):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    with contextlib.closing(second):
+        for wave in given[2:]:
+            feed(log, wave, second)
+    assert not [each for report in reports for each in report.restored if each.records]
     compare(log, given, tmp_path)

@@ -36,7 +36,7 @@ class ThreadMetadata:
     thread_name: str
     thread_state: str
     active_tasks: frozenset[TaskMetadata] = frozenset()
-    #: Instances that stand by have no tasks of their own.
+    #: Of which an instance that stands by keeps rows; see `num_standby_replicas`.
     standby_tasks: frozenset[TaskMetadata] = frozenset()
 
     def __hash__(self) -> int:

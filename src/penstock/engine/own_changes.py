@@ -47,6 +47,9 @@ class KeptBatch:
     records: pa.RecordBatch
     tombstones_removed_to: int = 0
 
+    def __len__(self) -> int:
+        return int(self.records.num_rows)
+
     def rows(self) -> Rows:
         """The records."""
         records = self.records

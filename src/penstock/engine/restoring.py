@@ -182,13 +182,7 @@ def wanted_positions(
     source: Log, shape: Shape, offsets: Mapping[TopicPartition, int]
 ) -> dict[TaskId, dict[str, tuple[TopicPartition, int, int]]]:
     """What `RestoreWatch` takes, as it stands between two batches."""
-    places = {
-        task_id: {
-            store: TopicPartition(topic, task_id.partition)
-            for store, topic in shape.subtopologies[task_id.subtopology].restored.items()
-        }
-        for task_id in shape.tasks
-    }
+    places = {task_id: shape.restored_from(task_id) for task_id in shape.tasks}
     bounds = source.offsets({at for stores in places.values() for at in stores.values()})
     return {
         task_id: {

@@ -18,7 +18,7 @@ from penstock.engine.internal_topics import (
     window_retention_ms,
 )
 from penstock.errors import MissingSourceTopicException
-from penstock.log.base import Log
+from penstock.log.base import Log, TopicPartition
 from penstock.record import TaskId
 from penstock.task.blueprint import Blueprint
 from penstock.task.task import partition_order
@@ -113,6 +113,13 @@ class Shape:
     def log_queues(self, task_id: TaskId) -> tuple[str, ...]:
         """The topics that a task reads from the log, in the order of its queues."""
         return tuple(topic for _, topic in self.queues(task_id) if topic not in self.direct)
+
+    def restored_from(self, task_id: TaskId) -> dict[str, TopicPartition]:
+        """Store -> the partition that a task restores it from."""
+        return {
+            store: TopicPartition(topic, task_id.partition)
+            for store, topic in self.subtopologies[task_id.subtopology].restored.items()
+        }
 
     @property
     def source_topics(self) -> dict[str, int]:

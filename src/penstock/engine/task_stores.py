@@ -12,8 +12,9 @@ from penstock.engine.changelogs import LogChangelogs
 from penstock.engine.outcome import Restored
 from penstock.engine.own_changes import OwnChanges
 from penstock.engine.plan import BatchPlan, TaskPlan
+from penstock.engine.shape import Shape
 from penstock.engine.steps import reached
-from penstock.log.base import Log, TopicPartition
+from penstock.log.base import Log
 from penstock.record import TaskId
 from penstock.stores.followed import Wanted
 from penstock.stores.inner import InnerStore, memory
@@ -74,10 +75,7 @@ class Replicas:
             return
         task_id = plan.task_id
         replica = self._replica(task_id, blueprint, batch.life)
-        topics = {
-            store: TopicPartition(topic, task_id.partition)
-            for store, topic in self._shape.subtopologies[task_id.subtopology].restored.items()
-        }
+        topics = self._shape.restored_from(task_id)
         wanted = Wanted(
             plan.positions, batch.epoch, plan.state.store_clocks,
             (plan.last_batch, plan.last_attempt),
@@ -85,7 +83,8 @@ class Replicas:
         )
         own: OwnChanges | None = None
         if self._keep_changes:
-            own = OwnChanges(replica.directory, self._identity(task_id, batch.life))
+            identity = rows_identity(self._log, self._shape, task_id, batch.life)
+            own = OwnChanges(replica.directory, identity)
         filled = replica.catch_up(
             wanted,
             LogChangelogs(self._log, topics, dict if own is None else partial(own.of, wanted.last)),
@@ -99,7 +98,7 @@ class Replicas:
             yield TaskStores(snapshot, restored, own)
 
     def _replica(self, task_id: TaskId, blueprint: Blueprint, life: str) -> TaskReplica:
-        identity = self._identity(task_id, life)
+        identity = rows_identity(self._log, self._shape, task_id, life)
         opened = self._open.get(task_id)
         if opened is not None:
             if opened[0] == identity:
@@ -111,13 +110,14 @@ class Replicas:
         self._open[task_id] = (identity, replica)
         return replica
 
-    def _identity(self, task_id: TaskId, life: str) -> str:
-        """What rows are known by: of which log, which life of the application, which stores."""
-        layout = self._shape.subtopologies[task_id.subtopology].layout
-        return f"{self._log.id}/{life}/{layout}"
-
     def close(self) -> None:
         """Let go of all files."""
         for _, replica in self._open.values():
             replica.close()
         self._open.clear()
+
+
+def rows_identity(log: Log, shape: Shape, task_id: TaskId, life: str) -> str:
+    """What the rows of a task are known by: of which log, which life of the application, which
+    stores."""
+    return f"{log.id}/{life}/{shape.subtopologies[task_id.subtopology].layout}"

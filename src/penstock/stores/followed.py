@@ -21,6 +21,9 @@ class FollowedStore:
     #: Makes the store, open, over given rows; it logs nothing. None: it keeps no rows of its own,
     #: so the replica keeps its changelog records, the last one for each key.
     build: Callable[[OpenInner], Any] | None
+    #: Whether the changelog tells all there is to know of the rows, up to any offset; an LRU map
+    #: wants to know in which order they were used, too, and that only a commit tells.
+    is_told_by_changelog: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,8 @@ class ChangelogBatch(Protocol):
     def tombstones_removed_to(self) -> int:
         """As it was when the batch was read; see the contract of the log."""
         ...
+
+    def __len__(self) -> int: ...
 
     def rows(self) -> Rows:
         """The records."""

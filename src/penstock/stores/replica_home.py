@@ -50,8 +50,8 @@ class ReplicaHome:
                 name, environment = self._opened()
                 return work(name, environment)
             except EnvironmentClosed:
-                # Another thread has found a new generation; so will this one.
-                continue
+                # By another thread, which has found a new generation or let go of this one.
+                self._current = None
             except TaskCorruptedException:
                 if renewed:
                     raise

@@ -16,18 +16,18 @@ from penstock.task.runtime import Environment, Runtime
 
 def followed_stores(blueprint: Blueprint, task_id: TaskId) -> tuple[FollowedStore, ...]:
     """All stores of a task, in the order of the blueprint."""
-    return tuple(
-        FollowedStore(
-            plan.name, plan.restored_from is not None,
-            partial(_build, blueprint, task_id, plan) if _keeps_rows(blueprint, plan) else None,
-        )
-        for plan in blueprint.stores
+    return tuple(_followed(blueprint, task_id, plan) for plan in blueprint.stores)
+
+
+def _followed(blueprint: Blueprint, task_id: TaskId, plan: StorePlan) -> FollowedStore:
+    builder: Any = plan.spec.resolve(blueprint.config)
+    keeps_rows = getattr(builder, "keeps_rows", False)
+    is_lru = getattr(getattr(builder, "supplier", None), "max_entries", None) is not None
+    return FollowedStore(
+        plan.name, plan.restored_from is not None,
+        partial(_build, blueprint, task_id, plan) if keeps_rows else None,
+        is_told_by_changelog=not is_lru,
     )
-
-
-def _keeps_rows(blueprint: Blueprint, plan: StorePlan) -> bool:
-    builder = plan.spec.resolve(blueprint.config)
-    return bool(getattr(builder, "keeps_rows", False))
 
 
 def _build(

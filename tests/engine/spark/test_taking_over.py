@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from engine.harness import config_of
-from engine.living import received, send, until, upper
-from penstock import ConfigException, State, Streams
+from engine.living import PATIENCE_S, received, send, until, upper, word_count
+from penstock import ConfigException, State, Streams, Topology
+from penstock.engine.loop import BatchReport
+from penstock.engine.restoring import replica_positions
 from penstock.engine.spark.job import SparkCompute
 from penstock.engine.spark.session import PARALLELISM, SparkPlace
 from penstock.log import Log, open_log
@@ -32,13 +34,17 @@ def noted(monkeypatch: pytest.MonkeyPatch, name: str) -> list[Any]:
     return callers
 
 
-def standing_by(log: Log, tmp_path: Path, place: SparkPlace, **extra: str) -> Streams:
+def standing_by(
+    log: Log, tmp_path: Path, place: SparkPlace, topology: Topology | None = None,
+    extra: Mapping[str, str] | None = None,
+    on_batch: Callable[[BatchReport], object] | None = None, **settings: Any,
+) -> Streams:
     config = config_of(
         log=str(tmp_path / "log.db"), state_dir=str(tmp_path / "state"),
         # The other one gives no sign of life, and is not to be taken for dead.
-        extra={"session.timeout.ms": "600000", **extra},
+        extra={"session.timeout.ms": "600000", **(extra or {})}, **settings,
     )
-    streams = Streams(upper(), config, spark=place.context)
+    streams = Streams(topology or upper(), config, spark=place.context, on_batch=on_batch)
     streams.start()
     until(lambda: streams.waits_for == "another" or streams.state.has_ended)
     return streams
@@ -70,11 +76,33 @@ def test_who_takes_over_goes_on_with_workers_that_are_ready(
     assert streams.close()
 
 
+def test_who_takes_over_goes_on_with_rows_that_are_there(
+    log: Log, tmp_path: Path, place: SparkPlace
+) -> None:
+    send(log, "a a", "a")
+    before = config_of(log=str(tmp_path / "log.db"), state_dir=str(tmp_path / "first"))
+    with Streams(word_count(), before, master="inline") as first:
+        first.run_until_caught_up(PATIENCE_S)
+    lease = log.take_lease("app", holder="another")
+    reports: list[BatchReport] = []
+    streams = standing_by(
+        log, tmp_path, place, word_count(), num_standby_replicas=1, on_batch=reports.append
+    )
+    rows = [tmp_path / "state" / "app" / task for task in ("1_0", "1_1")]
+    until(lambda: any(replica_positions(each).get("counts") for each in rows))
+    send(log, "a")
+    lease.release()
+    streams.run_until_caught_up(PATIENCE_S)
+    assert [int.from_bytes(value, "big") for value in received(log)][-1] == 4
+    assert not any(report.restored for report in reports)
+    assert streams.close()
+
+
 def test_one_that_could_never_run_ends_while_it_stands_by(
     log: Log, tmp_path: Path, place: SparkPlace
 ) -> None:
     log.take_lease("app", holder="another")
-    streams = standing_by(log, tmp_path, place, **{PARALLELISM: "none"})
+    streams = standing_by(log, tmp_path, place, extra={PARALLELISM: "none"})
     with pytest.raises(ConfigException, match=r"penstock\.parallelism must be a number"):
         streams.wait(60)
     assert streams.state is State.ERROR

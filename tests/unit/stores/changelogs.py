@@ -67,6 +67,9 @@ class Batch:
     tombstones_removed_to: int
     records: Rows
 
+    def __len__(self) -> int:
+        return len(self.records)
+
     def rows(self) -> Rows:
         return self.records
 

@@ -318,6 +318,16 @@ def test_writes_that_a_crash_of_the_host_may_have_lost_are_not_trusted(
     assert place.open().positions() == {}
 
 
+def test_what_another_part_of_the_process_has_closed_is_opened_again(
+    place: Place, changelogs: MemoryChangelogs
+) -> None:
+    mine, theirs = place.open(), place.open()
+    end = changelogs.put("s", "a", "1")
+    mine.catch_up(Wanted({"s": end}), changelogs)
+    theirs.close()
+    assert mine.positions() == {"s": end}
+
+
 def test_settled_rows_are_good_after_a_reboot(
     place: Place, changelogs: MemoryChangelogs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
