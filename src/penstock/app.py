@@ -22,7 +22,7 @@ from penstock.engine.lease import lease_timeout_ms
 from penstock.engine.metadata import TaskMetadata, ThreadMetadata, tasks_of, tasks_text
 from penstock.engine.metrics import MetricName, Metrics, Value
 from penstock.engine.printing import Printer, to_standard_output
-from penstock.engine.readiness import Readiness, Ready
+from penstock.engine.readiness import Ready
 from penstock.engine.restoring import (
     Restores,
     RestoreWatch,
@@ -34,6 +34,7 @@ from penstock.engine.standby_updates import (
     StandbyUpdates,
     SuspendReason,
 )
+from penstock.engine.standing_by import StandingBy
 from penstock.engine.states import LifeCycle, RefusedTransition, State, StateListener
 from penstock.engine.stream_thread import Hooks, StreamThread, thread_name
 from penstock.engine.uncaught import UncaughtExceptionHandler
@@ -44,7 +45,6 @@ from penstock.stores.replica_files import clean_up
 from penstock.topology.topology import Topology
 
 if TYPE_CHECKING:
-    from penstock.engine.following import Follower
     from penstock.engine.loop import BatchReport, Compute, Engine, StartCompute
     from penstock.engine.shape import Shape
     from penstock.engine.spark import SparkCompute, SparkPlace
@@ -97,17 +97,15 @@ class Streams:
         self._on_batch = on_batch
         self._on_standby = on_standby
         self._life = LifeCycle(config.application_id)
+        self._standby = StandingBy()
         self._hooks = Hooks(
-            on_batch=self._batch_done, on_standby=self._stand_by, on_look=self._look,
+            on_batch=self._batch_done, on_standby=self._stand_by, on_look=self._standby.check,
             on_end=self._end,
         )
         self._place: SparkPlace | None = None
-        self._readiness: Readiness | None = None
         self._printer = Printer(out)
         self._restores = Restores(StateRestoreListener())
         self._watch: RestoreWatch | None = None
-        self._updates = StandbyUpdates(StandbyUpdateListener())
-        self._follower: Follower | None = None
         self._thread: StreamThread | None = None
         self._source: Log | None = None
         self._paused = False
@@ -141,7 +139,7 @@ class Streams:
         """Hears of every store that is kept up to date while this instance stands by, which it
         does for `num_standby_replicas` of at least 1."""
         self._only_before_start("set_standby_update_listener")
-        self._updates = StandbyUpdates(listener)
+        self._standby.updates = StandbyUpdates(listener)
 
     def clean_up(self) -> None:
         """Remove the rows that this machine keeps of the application; they can be had again.
@@ -360,8 +358,7 @@ class Streams:
             return frozenset()
         tasks = () if engine is None else tasks_of(engine.shape, engine.planner)
         state = "RUNNING" if engine is not None else "PARTITIONS_ASSIGNED"
-        follower = self._follower
-        followed = {} if follower is None else follower.tasks
+        followed = self._standby.tasks
         return frozenset((ThreadMetadata(
             thread.name, state if thread.is_alive else "DEAD", frozenset(tasks),
             frozenset(TaskMetadata(task_id, reads) for task_id, reads in followed.items()),
@@ -389,12 +386,12 @@ class Streams:
         from penstock.engine.loop import Engine  # noqa: PLC0415  (brings pyarrow)
 
         self._stop_watch()
-        self._stop_following(SuspendReason.PROMOTED)
+        self._standby.stop_following(SuspendReason.PROMOTED)
         engine = Engine(
             self.topology, self.config, source, lease, self._compute or self._start_compute
         )
         # By now nobody gets ready any more, and so nobody begins to follow.
-        self._stop_following(SuspendReason.PROMOTED)
+        self._standby.stop_following(SuspendReason.PROMOTED)
         try:
             if self._place is not None and self._place.is_local:
                 self._watch = RestoreWatch(
@@ -419,8 +416,7 @@ class Streams:
             from penstock.engine.inline import start_inline  # noqa: PLC0415  (brings pyarrow)
 
             return start_inline(topology, config, shape, source)
-        readiness, self._readiness = self._readiness, None
-        ready = None if readiness is None else readiness.take(shape, config)
+        ready = self._standby.take(shape, config)
         return ready or self._compute_in_spark(topology, config, shape, source)
 
     def _compute_in_spark(
@@ -442,22 +438,11 @@ class Streams:
         self._on_standby(holder)
         if self._compute is not None or self._master == INLINE:
             self._follow()
-        elif self._readiness is None:
-            self._readiness = Readiness(self._get_ready)
+        else:
+            self._standby.get_ready(self._get_ready)
 
     def _follow(self) -> None:
-        """Keep rows while standing by, if that is wanted."""
-        from penstock.engine.following import Follower  # noqa: PLC0415  (brings pyarrow)
-
-        if self.config.num_standby_replicas and self._follower is None:
-            self._follower = Follower(
-                self.topology, self.config, self._updates, lambda: self._paused
-            )
-
-    def _stop_following(self, reason: SuspendReason) -> None:
-        follower, self._follower = self._follower, None
-        if follower is not None:
-            follower.close(reason)
+        self._standby.follow(self.topology, self.config, lambda: self._paused)
 
     def _get_ready(self) -> Ready | None:
         """Called in another thread than everything else here."""
@@ -476,15 +461,9 @@ class Streams:
         compute.warm_up()
         return Ready(shape, config, compute)
 
-    def _look(self) -> None:
-        if self._readiness is not None:
-            self._readiness.check()
-
     def _end(self) -> None:
         self._stop_watch()
-        if self._readiness is not None:
-            self._readiness.close()
-        self._stop_following(SuspendReason.MIGRATED)
+        self._standby.close()
         if self._place is not None:
             self._place.close()
         self._printer.close()
