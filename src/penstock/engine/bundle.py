@@ -10,6 +10,7 @@ from pathlib import Path
 import cloudpickle  # type: ignore[import-untyped]
 
 from penstock.config import StreamsConfig
+from penstock.engine.pickling import dumps
 from penstock.engine.shape import Shape
 from penstock.record import TaskId
 from penstock.topology.topology import Topology
@@ -79,8 +80,7 @@ class Bundle:
 
     def dump(self) -> bytes:
         """The bundle as bytes, functions of the user included."""
-        data: bytes = cloudpickle.dumps(self)
-        return data
+        return dumps(self)
 
     @staticmethod
     def load(data: bytes) -> Bundle:
