@@ -11,6 +11,7 @@ import threading
 from penstock.config import StreamsConfig
 from penstock.engine.bundle import Bundle
 from penstock.engine.cancelled import BatchCancelled
+from penstock.engine.packing import pack
 from penstock.engine.plan import BatchPlan
 from penstock.engine.shape import Shape
 from penstock.engine.worker import Worker
@@ -64,4 +65,4 @@ def start_inline(
 ) -> InlineCompute:
     """What `Engine` is given to run an application without Spark."""
     bundle = Bundle(topology, config, shape, log.address, config.num_stream_threads)
-    return InlineCompute(bundle.dump())
+    return InlineCompute(pack(bundle, whose="a worker"))

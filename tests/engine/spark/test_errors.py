@@ -25,6 +25,15 @@ TRACE = ABORTED + (
     "org.apache.spark.api.python.PythonException: Traceback (most recent call last):\n"
     '  File "a.py", line 1, in f\n{}\n\n\tat org.apache.X(Y.scala:1)\n'
 )
+#: What Spark 4.3 says, without a SparkSession and with one.
+NEW_TRACE = (
+    "[PYTHON_EXCEPTION] An exception was thrown from the Python worker: "
+    'Traceback (most recent call last):\n  File "a.py", line 1, in f\n{}\n SQLSTATE: 38000'
+)
+CAPTURED_TRACE = (
+    "An exception was thrown from the Python worker:\n"
+    'Traceback (most recent call last):\n  File "a.py", line 1, in f\n{}'
+)
 
 
 class FromSpark(Exception):
@@ -70,6 +79,24 @@ def test_what_is_wrong_is_told_at_once(
         reruns.after(FromSpark(text))
 
 
+@pytest.mark.parametrize("form", [
+    TRACE, NEW_TRACE, CAPTURED_TRACE, CAPTURED_TRACE + "\n\nJVM stacktrace:\norg.x.Y\n\tat org.x.Y",
+])
+def test_an_error_of_a_worker_comes_with_all_of_its_traceback(form: str, reruns: Reruns) -> None:
+    tail = (
+        "KeyError: 'k'\n\nDuring handling of the above exception, another exception occurred:\n\n"
+        'Traceback (most recent call last):\n  File "b.py", line 2, in g\n'
+        "RuntimeError: no licence\n\nAsk for one."
+    )
+    with pytest.raises(StreamsException) as caught:
+        reruns.after(FromSpark(form.format(tail)))
+    assert str(caught.value) == "A worker failed: RuntimeError: no licence"
+    assert caught.value.__notes__ == [
+        'In a worker of Spark:\nTraceback (most recent call last):\n  File "a.py", line 1, in f\n'
+        + tail
+    ]
+
+
 def test_an_error_that_is_not_spark_s_is_raised_as_it_is(reruns: Reruns) -> None:
     with pytest.raises(ZeroDivisionError):
         reruns.after(ZeroDivisionError("ours"))
@@ -87,3 +114,27 @@ def test_a_module_that_workers_do_not_have_is_named(started: Any) -> None:
             app.run()
     finally:
         del sys.modules["a_module_of_the_driver"]
+
+
+class Licence:
+    """Cannot be unpickled, which only workers do."""
+
+    def __setstate__(self, state: object) -> None:
+        raise RuntimeError("no licence on this machine")
+
+    def __reduce__(self) -> Any:
+        return Licence, (), {"used": True}
+
+
+@pytest.mark.spark
+def test_an_error_in_the_worker_itself_is_told_at_once(
+    started: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    licence = Licence()
+    app = started(mapped(lambda value: f"{value} {licence}"), {"in": 1, "out": 1})
+    app.send("in", ("k", "a", 1))
+    with pytest.raises(StreamsException) as caught:
+        app.run()
+    assert str(caught.value) == "A worker failed: RuntimeError: no licence on this machine"
+    assert "in __setstate__" in caught.value.__notes__[0]
+    assert "is run again" not in caplog.text

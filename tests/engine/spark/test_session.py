@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pyspark import SparkContext
 
 from engine.harness import config_of
 from penstock import ConfigException
@@ -78,6 +79,14 @@ def test_on_a_cluster_the_driver_is_not_bound_to_this_machine() -> None:
 def test_something_that_is_no_session_is_refused() -> None:
     with pytest.raises(TypeError, match="takes a SparkSession or a SparkContext, not str"):
         spark_place(config_of(), spark="local[2]")
+
+
+def test_a_session_that_is_stopped_is_refused() -> None:
+    context = SparkContext.__new__(SparkContext)
+    context._jsc = None
+    for spark in (context, SimpleNamespace(sparkContext=context)):
+        with pytest.raises(ConfigException, match=r"spark= is stopped\. Make a new session"):
+            spark_place(config_of(), spark=spark)
 
 
 @pytest.mark.parametrize("lanes", ["0", "many", "-1"])

@@ -2,7 +2,7 @@
 
     session.py   where jobs run: the user's session, or one of our own
     java.py      the Java that Spark needs
-    gateway.py   starts the JVM and listens to it
+    gateway.py   starts the JVM, listens to it, forgets one that has ended
     packing.py   the application as bytes for the workers
     job.py       `SparkCompute`: a plan becomes a job, the job answers outcomes
     lane.py      what runs in Spark's Python workers
@@ -43,10 +43,11 @@ def compute_in(
     **options: Any,
 ) -> SparkCompute:
     """The same in a place that is there already, and stays."""
-    bundle = Bundle(topology, config, shape, source.address, place.parallelism(config))
-    if not place.is_local:
-        bundle = replace(bundle, aside_bytes=None)
-    return SparkCompute(place, bundle, pack(bundle), **options)
+    with place.telling_loss():
+        bundle = Bundle(topology, config, shape, source.address, place.parallelism(config))
+        if not place.is_local:
+            bundle = replace(bundle, aside_bytes=None)
+        return SparkCompute(place, bundle, pack(bundle), **options)
 
 
 __all__ = ["SparkCompute", "SparkPlace", "compute_in", "spark_place", "start_spark",

@@ -32,10 +32,15 @@ _MODULE_NAME = re.compile(r"No module named '([^']+)'")
 _VERSIONS = re.compile(r"\[PYTHON_VERSION_MISMATCH\]\s*(.*)")
 _NO_PROGRAM = re.compile(r'Cannot run program "([^"]+)"')
 _REASON = re.compile(r"most recent failure: (?:Lost task [^)]*?\) \([^)]*\): )?([^\n]+)")
+#: Releases of Spark put other words before it, and it may be several tracebacks, with empty lines
+#: between them. After it comes a state of SQL, the stack of the JVM, or nothing.
 _PYTHON_TRACE = re.compile(
-    r"PythonException: (?:[^\n]*\n)??(Traceback \(most recent call last\):.*?)(?=\n\tat |\n\n|\Z)",
+    r"Traceback \(most recent call last\):\n.*?"
+    r"(?=\s*(?:\n SQLSTATE: |\n\tat |\nJVM stacktrace:|\Z))",
     re.DOTALL,
 )
+#: In a traceback, the first line that is not indented says what was raised.
+_RAISED = re.compile(r"^\S.*", re.MULTILINE)
 
 
 class Reruns:
@@ -114,6 +119,14 @@ def stopped() -> StreamsException:
     )
 
 
+def jvm_has_ended(what_to_do: str) -> StreamsException:
+    """The JVM is gone, and with it all that Spark was."""
+    return StreamsException(
+        "Spark's JVM has ended: it was killed or has crashed (look for an hs_err file, and for the "
+        f"system's out-of-memory killer). {what_to_do} The application goes on from the last batch."
+    )
+
+
 def _no_module(text: str, python: str) -> StreamsException | None:
     found = _NO_MODULE.search(text)
     if found is None:
@@ -159,9 +172,10 @@ def _python_error(text: str, python: str) -> StreamsException | None:
     found = _PYTHON_TRACE.search(text)
     if found is None:
         return None
-    trace = found[1].rstrip()
-    last = trace.rsplit("\n", 1)[-1]
-    error = StreamsException(f"A worker failed: {last}")
+    trace = found[0]
+    last = trace.rpartition("Traceback (most recent call last):\n")[2]
+    raised = _RAISED.search(last)
+    error = StreamsException(f"A worker failed: {raised[0] if raised else reason_of(last)}")
     error.add_note(f"In a worker of Spark:\n{trace}")
     return error
 

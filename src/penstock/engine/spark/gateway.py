@@ -1,4 +1,4 @@
-"""Starts the JVM, and listens to what it says.
+"""Starts the JVM, listens to what it says, and lets pyspark forget one that has ended.
 
 All that the JVM and Spark's Python workers print comes out of one pipe: Spark's own words, and
 what user code printed. Spark starts and stops with many words that help nobody; they are logged as
@@ -18,9 +18,11 @@ from contextlib import contextmanager
 from typing import IO, Any
 
 import pyspark
-from pyspark import SparkConf
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
 
 from penstock.errors import StreamsException
 
@@ -127,6 +129,49 @@ def _variables(environment: Mapping[str, str]) -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
+
+
+def has_exited(gateway: Any) -> bool:
+    """Whether the JVM of a gateway is a process of ours that has ended; costs next to nothing."""
+    process = getattr(gateway, "proc", None)
+    return process is not None and process.poll() is not None
+
+
+def has_ended(gateway: Any) -> bool:
+    """Whether the JVM of a gateway is gone; one that may be there is asked."""
+    if gateway is None:
+        return False
+    if has_exited(gateway):
+        return True
+    try:
+        getattr(gateway.jvm, "java.lang.System").currentTimeMillis()
+    except (Py4JError, OSError):
+        return True
+    return False
+
+
+def forget_context(context: SparkContext) -> None:
+    """Do what `stop` does in Python. `stop` itself asks the JVM first, which has ended, and leaves
+    a context that is active for ever."""
+    context._jsc = None
+    server, context._accumulatorServer = context._accumulatorServer, None  # type: ignore[assignment]
+    if server is not None:
+        server.shutdown()
+    with SparkContext._lock:
+        if SparkContext._active_spark_context is context:
+            SparkContext._active_spark_context = None
+    session = SparkSession._instantiatedSession
+    if session is not None and session._sc is context:
+        SparkSession._instantiatedSession = SparkSession._activeSession = None
+
+
+def forget_gateway(gateway: Any) -> None:
+    """Let pyspark start another JVM: the one of this gateway has ended."""
+    with SparkContext._lock:
+        if SparkContext._gateway is gateway:
+            SparkContext._gateway = SparkContext._jvm = None
+    # Ends the thread that tells the JVM of garbage; that nobody answers is no error.
+    gateway.shutdown()
 
 
 def is_inside_spark_submit() -> bool:

@@ -13,7 +13,7 @@ import hashlib
 import logging
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -26,7 +26,7 @@ from pyspark.util import _load_from_socket
 from penstock.engine.bundle import Bundle
 from penstock.engine.plan import BatchPlan
 from penstock.engine.plan_wire import encode_plan
-from penstock.engine.spark.errors import Reruns, stopped
+from penstock.engine.spark.errors import Reruns
 from penstock.engine.spark.lane import PLAN, LaneFunction, LaneRunner, load_worker
 from penstock.engine.spark.session import SparkPlace, worker_environment
 from penstock.engine.spark.warmth import Warmth, nothing
@@ -79,14 +79,15 @@ class SparkCompute:
         self._run(BatchPlan(0, 0, 0, {}), 0)
 
     def _run(self, plan: BatchPlan, first: int) -> list[bytes]:
-        if self._context._jsc is None:
-            raise stopped()
+        self._place.check()
         description = f"penstock {self._application_id} batch {plan.number}"
         reruns = Reruns(self._application_id, plan.number, self._cancelled, self._place.python)
-        with job_properties(self._context, self._group, description, encode_plan(plan)):
+        properties = job_properties(self._context, self._group, description, encode_plan(plan))
+        with self._place.telling_loss(), properties:
             while True:
                 try:
-                    return self._chain.run(first)
+                    with self._place.telling_loss():
+                        return self._chain.run(first)
                 except Exception as error:
                     reruns.after(error)
                 finally:
@@ -106,9 +107,14 @@ class SparkCompute:
         outside."""
         self._cancelled.set()
         java: Any = self._context._jsc
-        if java is not None:
+        if java is None:
+            return
+        try:
             # A job may be about to begin that is not there yet to be cancelled.
             java.sc().cancelJobGroupAndFutureJobs(self._group)
+        except (Py4JError, OSError):
+            if not self._place.is_lost:
+                raise
 
     def close(self) -> None:
         """No more batches; may be called again."""
@@ -211,13 +217,22 @@ def job_properties(
     try:
         yield
     finally:
-        context.setLocalProperty(PLAN, None)  # type: ignore[arg-type]
-        java: Any = context._jsc
-        if java is not None:
-            java.clearJobGroup()
-        for name, value in before.items():
-            if value is not None:
-                context.setLocalProperty(name, value)
+        try:
+            _put_back(context, before)
+        except (Py4JError, OSError):
+            # What has ended Spark is told by the job, or by the next one.
+            log.debug("Spark was gone at the end of a job.", exc_info=True)
+
+
+def _put_back(context: SparkContext, before: Mapping[str, str | None]) -> None:
+    java: Any = context._jsc
+    if java is None:
+        return
+    context.setLocalProperty(PLAN, None)  # type: ignore[arg-type]
+    java.clearJobGroup()
+    for name, value in before.items():
+        if value is not None:
+            context.setLocalProperty(name, value)
 
 
 @contextmanager

@@ -13,20 +13,27 @@ import sys
 import tempfile
 import threading
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import SparkConf, SparkContext
 
 from penstock.config import StreamsConfig
+from penstock.engine.spark.errors import jvm_has_ended, stopped
 from penstock.engine.spark.gateway import (
     Voice,
+    forget_context,
+    forget_gateway,
+    has_ended,
+    has_exited,
     is_inside_spark_submit,
     pyspark_folder,
     start_gateway,
 )
 from penstock.engine.spark.java import check_java
-from penstock.errors import ConfigException
+from penstock.errors import ConfigException, StreamsException
 
 log = logging.getLogger(__name__)
 
@@ -69,12 +76,53 @@ _SMALL_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 class SparkPlace:
-    """A SparkContext to run jobs in, and what is known of it."""
+    """A SparkContext to run jobs in, and what is known of it.
 
-    def __init__(self, context: SparkContext, *, owned: bool) -> None:
+    `owned`: penstock has made it. `given`: the user has, and gave it as `spark=`.
+    """
+
+    def __init__(self, context: SparkContext, *, owned: bool, given: bool = False) -> None:
         self.context = context
         self._owned = owned
+        self._given = given
+        # pyspark knows one gateway, and that may be another one by the time we ask.
+        self._gateway: Any = SparkContext._gateway
         self._closed = False
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the JVM is gone: nothing will ever run here again. Close the place, and open
+        another."""
+        return has_ended(self._gateway)
+
+    def check(self) -> None:
+        """Raise if Spark is gone, as far as that can be seen without asking the JVM."""
+        if has_exited(self._gateway):
+            raise self.loss()
+        if self.context._jsc is None:
+            raise stopped()
+
+    @contextmanager
+    def telling_loss(self) -> Iterator[None]:
+        """What fails meanwhile because the JVM is gone says so."""
+        try:
+            yield
+        except StreamsException:
+            raise
+        except Exception as error:
+            if self.is_lost:
+                raise self.loss() from error
+            raise
+
+    def loss(self) -> StreamsException:
+        """What there is to say when the JVM is gone."""
+        if self._owned:
+            what = "Start the application again, or let its exception handler answer REPLACE_THREAD"
+        elif self._given:
+            what = "Close the application, make a new session, and start a new Streams with it"
+        else:
+            what = "The session was not made by penstock: start the process again"
+        return jvm_has_ended(what + ".")
 
     @property
     def is_local(self) -> bool:
@@ -101,10 +149,15 @@ class SparkPlace:
         return lanes
 
     def close(self) -> None:
-        """Nothing runs here any more. A context of the user's stays as it is."""
-        if self._owned and not self._closed:
-            self._closed = True
-            _own.let_go()
+        """Nothing runs here any more. A context of the user's stays as it is, unless its JVM has
+        ended: then pyspark forgets one that was given to us, so that another can be made."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._owned:
+            _own.let_go(self.context)
+        elif self._given and self.is_lost:
+            _forget(self.context, self._gateway)
 
 
 def spark_place(
@@ -113,8 +166,9 @@ def spark_place(
     """Where the application runs: in `spark` (a SparkSession or SparkContext), in the context
     that is active in this process, or in a new one on `master`."""
     if spark is not None:
-        return _users(_context_of(spark), config)
+        return _users(_context_of(spark), config, given=True)
     with _own.lock:
+        _end_half_stopped()
         active = SparkContext._active_spark_context
         if active is not None and active is not _own.context:
             if master is not None and master != active.master:
@@ -123,7 +177,7 @@ def spark_place(
                     f"'{master}', and a process has one Spark. Give the session as spark=, or "
                     "stop it first."
                 )
-            return _users(active, config)
+            return _users(active, config, given=False)
         return SparkPlace(_own.take(config, master), owned=True)
 
 
@@ -154,17 +208,22 @@ def is_on_loopback(master: str) -> bool:
 class _Own:
     """The SparkContext that penstock has made in this process; there is one at most.
 
-    `lock` guards it. `users` counts the places that are not closed: the last one stops it.
+    `lock` guards it. `users` counts the places that are not closed: the last one stops it. A
+    context whose JVM has ended is dropped when the next place is taken; its places count no more.
     """
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.context: SparkContext | None = None
         self._users = 0
+        #: That of the context.
+        self._gateway: Any = None
         #: A process has one JVM: a second context lives in the JVM of the first.
         self._voice: Voice | None = None
 
     def take(self, config: StreamsConfig, master: str | None) -> SparkContext:
+        if self.context is not None and has_ended(self._gateway):
+            self._drop()
         if self.context is None:
             self.context = self._start(config, master)
         elif master is not None and _with_retries(master) != self.context.master:
@@ -177,18 +236,38 @@ class _Own:
         self._users += 1
         return self.context
 
-    def let_go(self) -> None:
+    def let_go(self, context: SparkContext) -> None:
         with self.lock:
-            self._users -= 1
-            if self._users or self.context is None:
+            if context is not self.context:
                 return
-            context, self.context = self.context, None
+            self._users -= 1
+            if self._users:
+                return
             if self._voice is not None:
                 self._voice.aside = True
-            context.stop()
+            if has_ended(self._gateway):
+                self._drop()
+                return
+            self.context = None
+            try:
+                context.stop()
+            except (Py4JError, OSError):
+                # The JVM has ended just now.
+                _forget(context, self._gateway)
+
+    def _drop(self) -> None:
+        assert self.context is not None
+        context, self.context = self.context, None
+        self._users = 0
+        _forget(context, self._gateway)
 
     def _start(self, config: StreamsConfig, master: str | None) -> SparkContext:
         submitted = is_inside_spark_submit()
+        if has_ended(SparkContext._gateway):
+            # Before anything is asked of it, settings too.
+            forget_gateway(SparkContext._gateway)
+            if submitted:
+                raise jvm_has_ended("It was spark-submit's: submit the application again.")
         if master is None and not submitted:
             master = default_master(config)
         if master is not None:
@@ -199,6 +278,7 @@ class _Own:
             check_java()
             gateway, self._voice = start_gateway(conf, _environment(master))
         context = _new_context(conf, gateway)
+        self._gateway = SparkContext._gateway
         # What fails is told by penstock, once; on a cluster Spark knows more than we do.
         chosen = config.extra.get("spark.log.level")
         context.setLogLevel(chosen or ("OFF" if is_one_host(master_of(context)) else "WARN"))
@@ -299,7 +379,32 @@ def _context_of(spark: Any) -> SparkContext:
     return context
 
 
-def _users(context: SparkContext, config: StreamsConfig) -> SparkPlace:
+def _end_half_stopped() -> None:
+    """A context that the user has stopped when its JVM had ended is still active for pyspark."""
+    active = SparkContext._active_spark_context
+    # One that another thread is about to make has no such attribute yet.
+    if active is None or getattr(active, "_jsc", active) is not None:
+        return
+    if has_ended(SparkContext._gateway):
+        _forget(active, SparkContext._gateway)
+
+
+def _forget(context: SparkContext, gateway: Any) -> None:
+    log.debug("Spark's JVM has ended: pyspark forgets it.")
+    forget_context(context)
+    forget_gateway(gateway)
+
+
+def _users(context: SparkContext, config: StreamsConfig, *, given: bool) -> SparkPlace:
+    if context._jsc is None:
+        raise ConfigException(
+            "The Spark session given as spark= is stopped. Make a new session, and a new Streams "
+            "with it; close the application before the session."
+        )
+    place = SparkPlace(context, owned=False, given=given)
+    if place.is_lost:
+        place.close()
+        raise place.loss()
     version = tuple(int(part) for part in re.findall(r"\d+", context.version)[:2])
     if version < OLDEST_SPARK:
         oldest = ".".join(map(str, OLDEST_SPARK))
@@ -313,4 +418,4 @@ def _users(context: SparkContext, config: StreamsConfig) -> SparkPlace:
             "This Spark session talks to its Python workers over TCP, which makes every batch some "
             "40 ms slower for each task. Make the session with %s=true.", SOCKETS
         )
-    return SparkPlace(context, owned=False)
+    return place
