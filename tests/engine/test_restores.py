@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from engine.living import PATIENCE_S, Made, send, until, word_count
+from engine.open_files import open_files
 from penstock import StateRestoreListener
 from penstock.engine.outcome import Restored
 from penstock.engine.restoring import (
@@ -77,6 +78,22 @@ def test_a_restore_that_came_to_nothing_is_suspended(listener: Listening) -> Non
     assert listener.heard[-1] == ("suspended", AT, "rows", 4)
 
 
+def test_what_an_earlier_run_of_the_batch_has_filled_is_ended_with_the_batch(
+    listener: Listening
+) -> None:
+    restores = Restores(listener)
+    restores.began(AT, "rows", 2, 10)
+    restores.began(AT, "all", 0, 4)
+    restores.moved(AT, "rows", 4)
+    restores.moved(AT, "all", 4)
+    # The run that was committed has found everything in its place.
+    restores.done([])
+    restores.given_up()
+    assert listener.heard[4:] == [
+        ("batch", AT, "rows", 10, 6), ("end", AT, "rows", 8), ("end", AT, "all", 4),
+    ]
+
+
 def test_a_listener_that_fails_stops_nothing(caplog: pytest.LogCaptureFixture) -> None:
     class Broken(StateRestoreListener):
         def on_restore_start(self, *facts: Any) -> None:
@@ -112,6 +129,48 @@ def test_the_replicas_of_this_host_are_watched_while_they_are_filled(
         listener.heard.clear()
         RestoreWatch(directory, restores, wanted).close()
     assert listener.heard == []
+
+
+def test_rows_that_a_crash_of_the_host_may_have_lost_are_watched_when_they_are_filled_anew(
+    made: Made, log: Log, listener: Listening
+) -> None:
+    send(log, *(f"word{n}" for n in range(50)))
+    with made(word_count()) as streams:
+        streams.run_until_caught_up(PATIENCE_S)
+    directory = Path(streams.config.state_dir) / streams.config.application_id
+    for mark in directory.rglob("unsynced"):
+        mark.write_text("another boot")
+    wanted = wanted_positions(log, find_shape(log, word_count(), streams.config), {})
+    watch = RestoreWatch(directory, Restores(listener), wanted)
+    with made(word_count()) as again:
+        again.run_until_caught_up(PATIENCE_S)
+        until(lambda: sum(facts[-1] for facts in listener.heard if facts[0] == "batch") == 50)
+    watch.close()
+    filled = [at for stores in wanted.values() for at, start, end in stores.values() if end > start]
+    told = [facts[1] for facts in listener.heard if facts[0] == "start"]
+    assert sorted(told) == sorted(filled)
+
+
+def test_who_has_watched_has_no_files_open(made: Made, log: Log, listener: Listening) -> None:
+    send(log, *(f"word{n}" for n in range(50)))
+    with made(word_count()) as streams:
+        streams.run_until_caught_up(PATIENCE_S)
+    directory = Path(streams.config.state_dir) / streams.config.application_id
+    wanted = wanted_positions(log, find_shape(log, word_count(), streams.config), {})
+    # There is nothing to watch, but that had to be seen.
+    RestoreWatch(directory, Restores(listener), wanted).close()
+    assert open_files(directory) == []
+    streams.clean_up()
+    watch = RestoreWatch(directory, Restores(listener), wanted)
+    with made(word_count()) as again:
+        again.run_until_caught_up(PATIENCE_S)
+        until(lambda: sum(facts[-1] for facts in listener.heard if facts[0] == "batch") == 50)
+        watch.close()
+        # Those of the application, which are in use.
+        assert open_files(directory)
+        send(log, "word")
+        again.run_until_caught_up(PATIENCE_S)
+    assert open_files(directory) == []
 
 
 def test_a_directory_without_a_replica_has_no_positions(tmp_path: Path) -> None:

@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 
-from engine.harness import Application, config_of
+from engine.harness import ONE_TO_ONE, Application, config_of, topology_of
+from engine.open_files import open_files
 from engine.topologies import CASES, Case
+from penstock import Materialized, Serdes
+from penstock.engine.resident import MappedPages
 from penstock.testing import TopologyTestDriver
 
 #: (topic, partition) -> its records.
@@ -105,3 +108,45 @@ def test_nothing_is_lost_when_all_but_the_log_is(name: str, tmp_path: Path) -> N
             if not any(task.ranges for task in app.plan().tasks.values()):  # type: ignore[union-attr]
                 break
         assert told(case, on_the_engine(case, app)) == told(case, under_the_driver(case))
+
+
+@pytest.mark.parametrize(("logged", "counts"), [(True, [1, 2, 3]), (False, [1, 2, 1])])
+def test_the_state_may_be_deleted_while_a_batch_runs(
+    logged: bool, counts: list[int], tmp_path: Path
+) -> None:
+    def delete(value: str) -> str:
+        if value == "delete":
+            shutil.rmtree(tmp_path / "state")
+        return value
+
+    count = Materialized[Any, Any]("n", logging=logged)
+    topology = topology_of(
+        lambda builder: builder.stream("in").map_values(delete).group_by_key().count(store=count)
+        .to_stream().to("out", value=Serdes.long())
+    )
+    with Application(topology, tmp_path, ONE_TO_ONE) as app:
+        for time, value in enumerate(["a", "delete", "b"]):
+            app.send("in", ("k", value, time))
+            app.run()
+        assert [int.from_bytes(value, "big") for _, value, _ in app.rows("out")] == counts
+
+
+def test_a_worker_that_has_seen_much_lets_go_of_all_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def say(builder: Any) -> None:
+        names = builder.global_table("names", store="names")
+        joined = builder.stream("in").join(names, lambda key, value: value, lambda _, name: name)
+        joined.group_by_key().count(store="n")
+        joined.to("out")
+
+    with Application(topology_of(say), tmp_path, {"names": 1, **ONE_TO_ONE}) as app:
+        for time, name in enumerate(["first", "second"]):
+            app.send("names", ("k", name, time))
+            app.send("in", ("k", "k", time))
+            app.run()
+            if time == 0:
+                assert open_files(tmp_path / "state" / "app" / "global")
+                monkeypatch.setattr(MappedPages, "are_many", lambda pages: True)
+        assert open_files(tmp_path / "state") == []
+        assert [value for _, value, _ in app.texts("out")] == ["first", "second"]

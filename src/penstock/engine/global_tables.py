@@ -67,6 +67,12 @@ class GlobalTables:
         self._held = None
         self._stores = {}
 
+    def let_go(self) -> None:
+        """Close the files, until a batch asks for them."""
+        self.release()
+        if self._replica is not None:
+            self._replica.let_go()
+
     def close(self) -> None:
         """Let go of everything."""
         if self._replica is not None:

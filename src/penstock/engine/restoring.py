@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING
 from penstock.errors import StreamsException
 from penstock.log.base import Log, TopicPartition
 from penstock.record import TaskId
-from penstock.stores.lmdb import MAP_SIZE
+from penstock.stores.lmdb import MAP_SIZE, Environment
 from penstock.stores.replica_files import Generations
 from penstock.stores.replica_state import META, known_state
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LOOK_EVERY_S = 0.1
+#: Store -> the partition it is filled from, from where, and up to.
+_Places = Mapping[str, tuple[TopicPartition, int, int]]
 
 
 class StateRestoreListener:
@@ -58,6 +61,7 @@ class _Progress:
     """One store that is being filled."""
 
     position: int
+    end: int
     told: int = 0
 
 
@@ -65,7 +69,8 @@ class Restores:
     """Tells a listener of every restore: once of its beginning, and once of its end.
 
     The end is told when the batch is over, with what the worker has counted; what `moved` says
-    before is by offsets, of which a compacted changelog has more than records.
+    before is by offsets, of which a compacted changelog has more than records. So is the end of a
+    store that was filled by a run of the batch that came to nothing: what it counted is not known.
     """
 
     def __init__(self, listener: StateRestoreListener) -> None:
@@ -76,7 +81,7 @@ class Restores:
     def began(self, partition: TopicPartition, store: str, start: int, end: int) -> None:
         """A store begins to be filled."""
         with self._lock:
-            self._running[partition, store] = _Progress(start)
+            self._running[partition, store] = _Progress(start, end)
             self._tell("on_restore_start", partition, store, start, end)
 
     def moved(self, partition: TopicPartition, store: str, position: int) -> None:
@@ -89,7 +94,7 @@ class Restores:
                 self._tell("on_batch_restored", partition, store, position, restored)
 
     def done(self, restored: Iterable[Restored]) -> None:
-        """A batch is over; these stores were filled before it."""
+        """A batch is committed; these stores were filled before it. Now no store lacks anything."""
         for each in restored:
             partition = TopicPartition(each.topic, each.partition)
             if (partition, each.store) not in self._running:
@@ -102,6 +107,13 @@ class Restores:
                 if left:
                     self._tell("on_batch_restored", partition, each.store, each.end, left)
                 self._tell("on_restore_end", partition, each.store, each.records)
+        with self._lock:
+            for (partition, store), progress in self._running.items():
+                left = max(0, progress.end - progress.position)
+                if left:
+                    self._tell("on_batch_restored", partition, store, progress.end, left)
+                self._tell("on_restore_end", partition, store, progress.told + left)
+            self._running.clear()
 
     def given_up(self) -> None:
         """No batch is running: what was not filled will have to be filled later."""
@@ -122,15 +134,19 @@ class RestoreWatch:
 
     def __init__(
         self, directory: Path, restores: Restores,
-        wanted: Mapping[TaskId, Mapping[str, tuple[TopicPartition, int, int]]],
+        wanted: Mapping[TaskId, _Places],
     ) -> None:
-        """`wanted`: task -> store -> the partition it is filled from, from where, and up to."""
+        """`wanted`: by task, as of `wanted_positions`."""
         self._restores = restores
         self._ended = threading.Event()
-        self._wanted = {
-            directory / str(task_id): empty for task_id, stores in wanted.items()
-            if (empty := _empty(directory / str(task_id), stores))
-        }
+        self._wanted: list[tuple[ReplicaLook, _Places]] = []
+        for task_id, stores in wanted.items():
+            look = ReplicaLook(directory / str(task_id))
+            empty = _empty(look.positions(), stores)
+            if empty:
+                self._wanted.append((look, empty))
+            else:
+                look.close()
         self._thread = threading.Thread(
             target=self._watch, name="penstock-restore-watch", daemon=True
         )
@@ -138,12 +154,12 @@ class RestoreWatch:
             self._thread.start()
 
     def _watch(self) -> None:
-        for stores in self._wanted.values():
+        for _, stores in self._wanted:
             for store, (partition, start, end) in stores.items():
                 self._restores.began(partition, store, start, end)
         while not self._ended.wait(LOOK_EVERY_S):
-            for directory, stores in self._wanted.items():
-                positions = replica_positions(directory)
+            for look, stores in self._wanted:
+                positions = look.positions()
                 for store, (partition, _, end) in stores.items():
                     self._restores.moved(partition, store, min(end, positions.get(store, 0)))
 
@@ -152,30 +168,55 @@ class RestoreWatch:
         self._ended.set()
         if self._wanted:
             self._thread.join()
+        for look, _ in self._wanted:
+            look.close()
 
 
-def _empty(
-    directory: Path, stores: Mapping[str, tuple[TopicPartition, int, int]]
-) -> dict[str, tuple[TopicPartition, int, int]]:
+def _empty(positions: Mapping[str, int], stores: _Places) -> _Places:
     """The stores that have to be filled from nothing."""
-    positions = replica_positions(directory)
     return {
         store: place for store, place in stores.items()
         if store not in positions and place[1] < place[2]
     }
 
 
+class ReplicaLook:
+    """Looks at the replica of one task again and again; has its files open in between.
+
+    To open them anew for every look would mean to wait for whoever writes, every time.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._generations = Generations(directory)
+        #: The generation that was looked at last.
+        self._open: tuple[str, Environment] | None = None
+
+    def positions(self) -> dict[str, int]:
+        """Where the stores stand; empty if nothing is there, or nothing that anybody would use."""
+        name = self._generations.current()
+        if self._open is not None and self._open[0] != name:
+            self.close()
+        if name is None or not self._generations.is_sound(name):
+            return {}
+        try:
+            if self._open is None:
+                self._open = (name, self._generations.open(name, MAP_SIZE))
+            with self._open[1].reading([META]) as transaction:
+                return known_state(transaction).positions
+        except (OSError, StreamsException):
+            return {}
+
+    def close(self) -> None:
+        """Let go of the files."""
+        if self._open is not None:
+            self._open[1].close()
+            self._open = None
+
+
 def replica_positions(directory: Path) -> dict[str, int]:
-    """Where the stores of a task stand on this host; empty if nothing is there, or not readable."""
-    generations = Generations(directory)
-    name = generations.current()
-    if name is None:
-        return {}
-    try:
-        with generations.open(name, MAP_SIZE).reading([META]) as transaction:
-            return known_state(transaction).positions
-    except (OSError, StreamsException):
-        return {}
+    """Where the stores of a task stand on this host, by one look."""
+    with closing(ReplicaLook(directory)) as look:
+        return look.positions()
 
 
 def wanted_positions(

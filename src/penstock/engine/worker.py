@@ -106,7 +106,9 @@ class Worker:
         finally:
             self.global_tables.release()
             if self._mapped.are_many():
+                # The pages of all count, so those that stayed would have the others closed always.
                 self.replicas.close()
+                self.global_tables.let_go()
 
     def _onwards(self, stage: int, lane: int) -> int:
         """The lane of the next stage that takes what only passes through."""

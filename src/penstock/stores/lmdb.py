@@ -11,6 +11,7 @@ forked while a file was open cannot use that file at all.
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -253,6 +254,7 @@ class Transaction:
 class Environment:
     """One LMDB file as this process uses it. Made by `Environment.open` only.
 
+    `_users` counts who has opened and not yet closed it; the file is closed after the last one.
     `_active` counts the transactions that the process has open; the map is resized, and the file
     closed, only while there are none. `_databases` holds the handles that are open; it is replaced,
     not changed, so that a transaction keeps those that it can use.
@@ -262,25 +264,29 @@ class Environment:
         self.path = path
         self._process = os.getpid()
         self._gate = threading.Condition()
+        self._users = 1
         self._active = 0
-        self._closing = False
         self._closed = False
         self._handles = threading.Lock()
         self._databases: dict[str, Any] = {}
         with translated(path):
-            self._raw = lmdb.open(
-                str(path), map_size=map_size, max_dbs=_MAX_DATABASES, max_readers=_MAX_READERS,
-                sync=False, metasync=False, create=create,
-            )
-            self._check_size()
-            self._raw.reader_check()
+            self._raw = _opened(path, map_size, create)
+            try:
+                self._check_size()
+                self._raw.reader_check()
+            except BaseException:
+                self._raw.close()
+                raise
 
     @staticmethod
     def open(path: Path, *, create: bool = False, map_size: int = MAP_SIZE) -> Environment:
         """The environment in a directory, the same object for the whole process.
 
-        `FileNotFoundError` if there is none and it is not to be created.
+        Whoever opens it closes it, too. `FileNotFoundError` if there is none and it is not to be
+        created, or if it is deleted meanwhile.
         """
+        # One file has one name here, however it was asked for.
+        path = Path(os.path.realpath(path))
         global _process  # noqa: PLW0603  (a fork makes another process of this module)
         with _opening:
             if os.getpid() != _process:
@@ -290,7 +296,7 @@ class Environment:
             if path in _inherited:
                 _inherited[path]._check_usable()
             known = _open.get(path)
-            if known is None or not known._revived():
+            if known is None or not known._joined():
                 if create:
                     path.mkdir(parents=True, exist_ok=True)
                 elif not (path / "data.mdb").exists():
@@ -365,9 +371,12 @@ class Environment:
             self._raw.sync(True)
 
     def close(self) -> None:
-        """Close the file, as soon as the transactions of this process have ended."""
+        """Use it no longer.
+
+        The file is closed when nobody in this process does, and its transactions have ended.
+        """
         with self._gate:
-            self._closing = True
+            self._users = max(0, self._users - 1)
             self._close_if_idle()
 
     def _begin(self, *, write: bool) -> lmdb.Transaction[bytes]:
@@ -399,14 +408,15 @@ class Environment:
             self._close_if_idle()
 
     def _close_if_idle(self) -> None:
-        if self._closing and self._active == 0 and self._process == os.getpid():
+        if self._users == 0 and self._active == 0 and self._process == os.getpid():
             self._closed = True
             self._raw.close()
 
-    def _revived(self) -> bool:
-        """False if the file is closed; if it was only about to be, it stays open."""
+    def _joined(self) -> bool:
+        """One more user; False if the file is closed. If it was only about to be, it stays open."""
         with self._gate:
-            self._closing = self._closed
+            if not self._closed:
+                self._users += 1
             return not self._closed
 
     def _resize(self, size: int) -> None:
@@ -428,7 +438,7 @@ class Environment:
                 f"The replica in '{self.path}' was open when this process was forked. "
                 "LMDB allows no use of it here: start a new process instead."
             )
-        if self._closing:
+        if self._users == 0:
             raise EnvironmentClosed(f"The replica in '{self.path}' is closed.")
 
     def _check_size(self) -> None:
@@ -439,6 +449,18 @@ class Environment:
             raise TaskCorruptedException(
                 f"The replica in '{self.path}' is cut off: {there} bytes of {said}."
             )
+
+
+def _opened(path: Path, map_size: int, create: bool) -> lmdb.Environment:
+    try:
+        return lmdb.open(
+            str(path), map_size=map_size, max_dbs=_MAX_DATABASES, max_readers=_MAX_READERS,
+            sync=False, metasync=False, create=create,
+        )
+    except lmdb.Error as error:
+        if error.code == errno.ENOENT:
+            raise FileNotFoundError(f"The LMDB file in '{path}' was deleted.") from error
+        raise
 
 
 @contextmanager

@@ -190,13 +190,15 @@ class TaskReplica:
     # ---- reading -----------------------------------------------------------------------------
 
     def snapshot(self, wanted: Wanted | None = None) -> Snapshot:
-        """The rows as they are; if something is wanted, they must stand exactly there."""
-        if wanted is not None:
-            wanted = self._complete(wanted)
-        snapshot = self._home.guarded(lambda name, environment: self._snapshot(environment))
+        """The rows as they are; if something is wanted, they must stand exactly there.
+
+        What was just caught up is given even if its files have been deleted since.
+        """
+        if wanted is None:
+            return self._home.guarded(lambda name, environment: self._snapshot(environment))
+        snapshot = self._home.as_it_was(self._snapshot)
         try:
-            if wanted is not None:
-                self._check(snapshot, wanted)
+            self._check(snapshot, self._complete(wanted))
         except BaseException:
             snapshot.close()
             raise

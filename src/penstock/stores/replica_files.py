@@ -5,6 +5,7 @@
         lock                held while the current generation is chosen
         g<hex>/             a generation: one LMDB environment, and
             unsynced        since when (boot of the host) there are writes that need not be on disk
+        g<hex>.<hex>.deleted/       what is left of a generation while it is deleted
         aside-<batch>-<attempt>     see `replica_aside`
         changes-<batch>-<attempt>   see `penstock.engine.own_changes`
 
@@ -17,13 +18,13 @@ from __future__ import annotations
 import fcntl
 import functools
 import os
-import shutil
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from penstock.stores.lmdb import Environment
+from penstock.stores.replica_directory import ReplicaDeleted, remove, remove_leavings, within
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
@@ -61,7 +62,9 @@ class Generations:
 
         Answers the current one. The files of all others are removed.
         """
-        self.directory.mkdir(parents=True, exist_ok=True)
+        return within(self.directory, functools.partial(self._renew, seen))
+
+    def _renew(self, seen: str | None) -> str:
         with self._locked():
             current = self.current()
             if current is not None and current != seen and self._is_there(current):
@@ -73,7 +76,7 @@ class Generations:
             os.replace(draft, self._pointer)
             for path in self.directory.iterdir():
                 if path.name != name and path.name.startswith("g"):
-                    _remove(path)
+                    remove(path)
             return name
 
     def is_sound(self, name: str) -> bool:
@@ -87,13 +90,20 @@ class Generations:
         return since == boot_id()
 
     def mark_unsynced(self, name: str) -> None:
-        """To be called inside of every transaction that writes: the disk lags behind from there."""
+        """To be called inside of every transaction that writes: the disk lags behind from there.
+
+        `ReplicaDeleted` if the generation is gone: whoever has it open could go on with it.
+        """
         path = self.directory / name / "unsynced"
-        if not path.exists():
+        if path.exists():
+            return
+        try:
             with open(path, "w", encoding="ascii") as file:
                 file.write(boot_id())
                 file.flush()
                 os.fsync(file.fileno())
+        except FileNotFoundError as error:
+            raise ReplicaDeleted(f"The replica in '{path.parent}' was deleted.") from error
 
     def mark_synced(self, name: str) -> None:
         """To be called inside of a transaction that writes nothing, after everything was synced."""
@@ -111,11 +121,5 @@ class Generations:
 
 def clean_up(state_dir: Path, application: str) -> None:
     """Delete all replicas of an application on this host; they are restored when needed."""
-    _remove(state_dir / application)
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
+    remove(state_dir / application)
+    remove_leavings(state_dir / application)

@@ -119,11 +119,15 @@ class GlobalReplica:
         for rows in self._moving.values():
             rows.now = SortedMemory()
 
+    def let_go(self) -> None:
+        """Let go of the files, too; they are opened again when stores are asked for."""
+        self.release()
+        self._home.close()
+
     def close(self) -> None:
         """Let go of everything."""
-        self.release()
+        self.let_go()
         self._fed.close()
-        self._home.close()
 
     def _moving_rows(self, name: str) -> InnerStore:
         return self._moving.setdefault(name, _MovingRows())

@@ -10,6 +10,7 @@ from typing import TypeVar
 from penstock.errors import TaskCorruptedException
 from penstock.stores.followed import ReplicaAhead
 from penstock.stores.lmdb import MAP_SIZE, Environment, EnvironmentClosed, Transaction
+from penstock.stores.replica_directory import MOST_DELETIONS, ReplicaDeleted
 from penstock.stores.replica_files import Generations
 from penstock.stores.replica_state import (
     FORMAT,
@@ -42,8 +43,12 @@ class ReplicaHome:
         self._current: tuple[str, Environment, int] | None = None
 
     def guarded(self, work: Callable[[str, Environment], T]) -> T:
-        """Do something with the current generation, and once again with a new one if it is bad."""
-        renewed = False
+        """Do something with the current generation, and once again with a new one if it is bad.
+
+        If the files are deleted meanwhile, which anybody may do as often as he likes, it is done
+        again as often.
+        """
+        renewed, deletions = False, 0
         while True:
             name = self._generations.current()
             try:
@@ -52,12 +57,31 @@ class ReplicaHome:
             except EnvironmentClosed:
                 # By another thread, which has found a new generation or let go of this one.
                 self._current = None
+            except ReplicaDeleted:
+                deletions += 1
+                if deletions > MOST_DELETIONS:
+                    raise
+                self.close()
+                self._generations.renew(name)
             except TaskCorruptedException:
                 if renewed:
                     raise
                 self.close()
                 self._generations.renew(name)
                 renewed = True
+
+    def as_it_was(self, work: Callable[[Environment], T]) -> T:
+        """Do something with the generation that was used last, though it may be gone by now.
+
+        Whoever has caught up with it finds there what he has brought to it.
+        """
+        if self._current is not None and self._current[2] == os.getpid():
+            try:
+                return work(self._current[1])
+            except (EnvironmentClosed, TaskCorruptedException):
+                # What to do then is known below.
+                pass
+        return self.guarded(lambda name, environment: work(environment))
 
     def state(self) -> ReplicaState:
         """How the replica stands."""
@@ -123,9 +147,9 @@ class ReplicaHome:
 
     def close(self) -> None:
         """Let go of the files, as soon as no transaction of this process is open."""
-        if self._current is not None and self._current[2] == os.getpid():
-            self._current[1].close()
-        self._current = None
+        current, self._current = self._current, None
+        if current is not None and current[2] == os.getpid():
+            current[1].close()
 
     def _opened(self) -> tuple[str, Environment]:
         while True:
@@ -143,8 +167,12 @@ class ReplicaHome:
             except FileNotFoundError:
                 self._generations.renew(name)
                 continue
-            environment.prepare(self._databases)
-            state = self._introduced(name, environment)
+            try:
+                environment.prepare(self._databases)
+                state = self._introduced(name, environment)
+            except BaseException:
+                environment.close()
+                raise
             if (state.format, state.log_id) == (FORMAT, self._log_id):
                 self._current = (name, environment, os.getpid())
             else:

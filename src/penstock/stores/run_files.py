@@ -6,6 +6,8 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from penstock.stores.replica_directory import within
+
 #: (batch, attempt)
 Run = tuple[int, int]
 
@@ -21,9 +23,13 @@ class RunFiles:
         """Write the file of a run; it is there as a whole or not at all."""
         path = self._path(run)
         draft = path.with_name(f"{path.name}.{os.getpid()}.draft")
-        try:
+
+        def write() -> None:
             draft.write_bytes(data)
             os.replace(draft, path)
+
+        try:
+            within(self._directory, write)
         except OSError:
             draft.unlink(missing_ok=True)
             raise
@@ -38,7 +44,12 @@ class RunFiles:
 
     def sweep(self, is_over: Callable[[int], bool]) -> None:
         """Remove what runs of batches that are over have left."""
-        for path in self._directory.glob(f"{self._kind}-*"):
+        try:
+            left = list(self._directory.glob(f"{self._kind}-*"))
+        except FileNotFoundError:
+            # Somebody has deleted everything in this very moment.
+            return
+        for path in left:
             batch = path.name.split("-")[1]
             if batch.isdigit() and is_over(int(batch)):
                 path.unlink(missing_ok=True)

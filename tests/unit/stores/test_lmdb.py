@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import lmdb
 import pytest
 
 from penstock.errors import ProcessorStateException, TaskCorruptedException
-from penstock.stores.lmdb import Environment, Transaction
+from penstock.stores.lmdb import Environment, EnvironmentClosed, Transaction
 
 SMALL_MAP = 256 << 10
 
@@ -45,8 +48,53 @@ def run(program: str, *arguments: object) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_an_environment_is_opened_once_in_a_process(environment: Environment) -> None:
-    assert Environment.open(environment.path) is environment
+def test_an_environment_is_opened_once_in_a_process(
+    environment: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(environment.path.parent)
+    for path in (environment.path, Path(environment.path.name)):
+        again = Environment.open(path)
+        assert again is environment
+        again.close()
+
+
+def test_a_file_is_closed_when_all_who_opened_it_have_closed_it(environment: Environment) -> None:
+    put(environment, a="1")
+    other = Environment.open(environment.path)
+    environment.close()
+    assert get(other, "a") == b"1"
+    with other.reading() as transaction:
+        other.close()
+        with pytest.raises(EnvironmentClosed):
+            get(other, "a")
+        # It was about to be closed, and stays open for who comes before it is.
+        third = Environment.open(environment.path)
+        assert third is environment
+        rows = transaction.rows("t")
+        assert rows is not None
+        assert rows.get(b"a") == b"1"
+    assert get(third, "a") == b"1"
+    third.close()
+    last = Environment.open(environment.path)
+    assert last is not environment
+    assert get(last, "a") == b"1"
+    last.close()
+
+
+def test_one_that_is_deleted_while_it_is_opened_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "rows"
+    Environment.open(path, create=True).close()
+    really = lmdb.open
+
+    def deleted_before(*arguments: Any, **options: Any) -> Any:
+        shutil.rmtree(path)
+        return really(*arguments, **options)
+
+    monkeypatch.setattr(lmdb, "open", deleted_before)
+    with pytest.raises(FileNotFoundError, match="was deleted"):
+        Environment.open(path)
 
 
 def test_one_that_is_not_there_is_not_made_by_accident(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -14,6 +15,7 @@ from penstock.engine.changelogs import LogChangelogs
 from penstock.log import Columns, Log, TopicPartition, open_log
 from penstock.stores import replica_global as module
 from penstock.stores.followed import ReplicaAhead
+from penstock.stores.lmdb import EnvironmentClosed
 from penstock.stores.replica_global import GlobalReplica
 from penstock.task.global_state import GlobalState
 
@@ -46,7 +48,7 @@ class Host:
         )
         builder.add_global_store(loud, "words", Shouting, key=STRING, value=STRING)
         self._make = partial(_made, builder.build())
-        self._directory = where / "global"
+        self.directory = where / "global"
         self._open: list[GlobalReplica] = []
         self.topics = {
             f"{topic}-{number}": TopicPartition(topic, number)
@@ -54,7 +56,7 @@ class Host:
         }
 
     def open(self) -> GlobalReplica:
-        self._open.append(GlobalReplica(self._directory, self.log.id, self._make))
+        self._open.append(GlobalReplica(self.directory, self.log.id, self._make))
         return self._open[-1]
 
     def ends(self) -> dict[str, int]:
@@ -165,6 +167,34 @@ def test_missed_tombstones_of_one_partition_let_all_be_read_again(host: Host) ->
     place = host.topics["names-0"]
     assert host.log.offsets([place])[place].tombstones_removed_to > 2
     assert names(host.stores(replica)) == {"b": "1", "c": "1", "d": "1"}
+
+
+def test_they_are_fed_again_if_they_are_deleted_in_the_middle(host: Host) -> None:
+    host.put("names", 0, a="1")
+    deletions = []
+
+    class Deleting(LogChangelogs):
+        def read(self, *range_: Any) -> Any:
+            if len(deletions) < 3:
+                deletions.append(shutil.rmtree(host.directory))
+            return super().read(*range_)
+
+    stores = host.open().stores_at(host.ends(), Deleting(host.log, host.topics))
+    assert (names(stores), len(deletions)) == ({"a": "1"}, 3)
+
+
+def test_files_that_were_let_go_are_opened_again(host: Host) -> None:
+    host.put("names", 0, a="1")
+    replica = host.open()
+    host.stores(replica)
+    opened = replica._home.guarded(lambda name, environment: environment)
+    replica.let_go()
+    with pytest.raises(EnvironmentClosed), opened.reading():
+        pass
+    assert names(host.stores(replica)) == {"a": "1"}
+    host.put("names", 0, a="2")
+    replica.let_go()
+    assert names(host.stores(replica)) == {"a": "2"}
 
 
 def test_much_is_fed_in_several_transactions(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
