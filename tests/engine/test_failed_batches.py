@@ -49,6 +49,24 @@ def test_a_failure_names_the_record_and_shows_the_users_line(tmp_path: Path) -> 
         assert app.log.committed("app") == {}
 
 
+def test_a_failure_with_the_name_of_a_file_that_is_no_utf8_names_the_record(
+    tmp_path: Path
+) -> None:
+    name = b"caf\xe9".decode("utf-8", "surrogateescape")
+
+    def opened(value: str) -> str:
+        raise ValueError(f"cannot open {name}")
+
+    topology = topology_of(
+        lambda builder: builder.stream("in").map_values(opened, name="open").to("out")
+    )
+    with Application(topology, tmp_path, {"in": 1, "out": 1}) as app:
+        app.send("in", ("k", "1", 1))
+        with pytest.raises(ProcessingFailedException, match="processor=open") as caught:
+            app.run()
+        assert (caught.value.offset, str(caught.value.__cause__)) == (0, f"cannot open {name}")
+
+
 class Refusing(Processor[str, str]):
     def init(self, context: Any) -> None:
         raise RuntimeError("no connection")

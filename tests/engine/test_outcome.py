@@ -11,6 +11,7 @@ import pytest
 from penstock.engine.blocks import Consumed
 from penstock.engine.failure import Failure
 from penstock.engine.grouped import grouped
+from penstock.engine.listening import Listening
 from penstock.engine.outcome import (
     LogLine,
     Restored,
@@ -27,6 +28,10 @@ from penstock.log.base import Append, StoredBlob
 from penstock.record import NO_HEADERS, Headers, TaskId
 from penstock.task.punctuation import ScheduleState
 from penstock.task.result import TaskState
+
+#: The name of a file that is no UTF-8, as Python gives it, and how it is written.
+NAME = b"caf\xe9".decode("utf-8", "surrogateescape")
+ESCAPED = "caf\\udce9"
 
 
 def records(*values: bytes, headers: Headers = NO_HEADERS) -> pa.RecordBatch:
@@ -152,3 +157,47 @@ def test_a_key_that_cannot_travel_is_shown() -> None:
 def test_levels_of_log_lines_are_kept(level: int) -> None:
     outcome = TaskOutcome(TaskId(0, 0), TaskRecord(1, 1), logged=(LogLine(level, "a.b", "x"),))
     assert decode_outcome(encode_outcome(outcome)).logged == ((level, "a.b", "x"),)
+
+
+def test_what_is_printed_or_logged_may_hold_what_utf8_cannot_write() -> None:
+    with Listening(logging.WARNING) as listening:
+        logging.getLogger("mine").warning("no file %s", NAME)
+    outcome = TaskOutcome(
+        TaskId(0, 0), TaskRecord(1, 1), printed=((None, NAME), (NAME, "\u00e9")),
+        logged=listening.lines(),
+    )
+    found = decode_outcome(encode_outcome(outcome))
+    assert found.printed == ((None, ESCAPED), (ESCAPED, "\u00e9"))
+    assert found.logged == ((logging.WARNING, "mine", f"no file {ESCAPED}"),)
+
+
+def test_an_error_may_hold_what_utf8_cannot_write() -> None:
+    error = travelled(Failure.of("0_1", raised(ValueError(NAME))))
+    assert isinstance(error, ValueError)
+    assert str(error) == NAME
+    assert error.user_traceback.endswith(f"ValueError: {ESCAPED}\n")  # type: ignore[attr-defined]
+
+
+class Named:
+    """A key whose text is a name, and which does not travel."""
+
+    def __repr__(self) -> str:
+        return NAME
+
+    def __reduce__(self) -> str:
+        raise RuntimeError
+
+
+def test_an_error_that_is_told_may_hold_it_as_well() -> None:
+    class Own(Odd):
+        def __init__(self, name: str, key: object) -> None:
+            Exception.__init__(self, name, key)
+
+        def __str__(self) -> str:
+            return str(self.args[0])
+
+    error = travelled(Failure.of("0_1", raised(Own(NAME, Named()))))
+    assert str(error) == f"Task 0_1 failed: {Own.__qualname__}: {ESCAPED}"
+    error = travelled(Failure.of("0_1", failed_in_user_code(key=Named())))
+    assert isinstance(error, ProcessingFailedException)
+    assert error.key == ESCAPED

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import sys
+import threading
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from engine.living import PATIENCE_S, TEXT, Made, send, word_count
-from penstock import Printed, StateRestoreListener, StreamsBuilder
+from engine.living import PATIENCE_S, TEXT, Made, received, send, word_count
+from penstock import Printed, StateRestoreListener, StreamsBuilder, Topology, TopologyException
+from penstock.engine.printing import Printer, to_standard_output
 from penstock.engine.states import RefusedTransition
 from penstock.log import Log
 
@@ -31,6 +35,82 @@ def test_printed_lines_are_shown_once_after_the_commit(
     assert file.read_text("utf-8").splitlines() == [
         "[kept]: null, a", "[kept]: null, b", "[kept]: null, c",
     ]
+
+
+def printing(*files: Path) -> Topology:
+    builder = StreamsBuilder()
+    stream = builder.stream("in", key=TEXT, value=TEXT)
+    stream.print(Printed.to_sys_out("shown"))
+    for number, file in enumerate(files):
+        stream.print(Printed(label=f"to {number}", file=str(file), name=f"printer-{number}"))
+    return builder.build()
+
+
+def test_a_file_that_cannot_be_opened_is_named_before_anything_is_printed(tmp_path: Path) -> None:
+    good, bad = tmp_path / "good.txt", tmp_path / "nowhere" / "bad.txt"
+    printer = Printer()
+    with pytest.raises(TopologyException, match="The step 'printer-1' cannot print") as caught:
+        printer.open_files(printing(good, bad))
+    assert f"'{bad}'" in str(caught.value)
+    assert isinstance(caught.value.__cause__, FileNotFoundError)
+    printer.close()
+
+
+def test_files_that_were_opened_before_are_those_that_are_written(tmp_path: Path) -> None:
+    # The name is no UTF-8: it comes back from the workers in another form.
+    file = tmp_path / b"caf\xe9".decode("utf-8", "surrogateescape")
+    file.write_text("of an earlier life", "utf-8")
+    printer = Printer()
+    for _ in range(2):
+        printer.open_files(printing(file))
+        assert file.read_text("utf-8") == ""
+    printer.show([(f"{tmp_path}/caf\\udce9", "line")])
+    printer.open_files(printing(file))
+    printer.close()
+    assert file.read_text("utf-8") == "line\n"
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_line_with_what_utf8_cannot_write_is_printed_with_an_escape(
+    made: Made, log: Log, tmp_path: Path
+) -> None:
+    lines: list[str] = []
+    file = tmp_path / "printed.txt"
+    builder = StreamsBuilder()
+    names = builder.stream("in", key=TEXT, value=TEXT).map_values(
+        lambda value: b"caf\xe9".decode("utf-8", "surrogateescape")
+    )
+    names.print(Printed.to_sys_out("seen"))
+    names.print(Printed.to_file(str(file), "kept"))
+    send(log, "a")
+    with made(builder.build(), out=lines.extend) as streams:
+        streams.run_until_caught_up(PATIENCE_S)
+    assert lines == ["[seen]: null, caf\\udce9"]
+    assert file.read_text("utf-8") == "[kept]: null, caf\\udce9\n"
+
+
+def test_what_standard_output_cannot_write_is_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = BytesIO()
+    monkeypatch.setattr(sys, "stdout", TextIOWrapper(written, encoding="ascii"))
+    to_standard_output(["plain", "caf\u00e9"])
+    assert written.getvalue() == b"plain\ncaf\\xe9\n"
+
+
+def test_without_spark_too_a_function_that_does_not_travel_is_named(made: Made, log: Log) -> None:
+    lock = threading.Lock()
+
+    def guarded(value: str) -> str:
+        with lock:
+            return value
+
+    builder = StreamsBuilder()
+    builder.stream("in", key=TEXT, value=TEXT).map_values(guarded, name="locked").to("out")
+    streams = made(builder.build())
+    with pytest.raises(TopologyException) as caught:
+        streams.run_until_caught_up(PATIENCE_S)
+    assert str(caught.value).startswith("The step 'locked' cannot be sent to a worker.")
+    assert "guarded (test_streams_facts.py:" in str(caught.value)
+    assert received(log) == []
 
 
 def test_metrics_have_kafkas_names(made: Made, log: Log) -> None:

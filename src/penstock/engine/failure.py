@@ -11,6 +11,7 @@ import cloudpickle  # type: ignore[import-untyped]
 import msgspec
 
 import penstock
+from penstock.engine.texts import encodable
 from penstock.errors import ProcessingFailedException, StreamsException
 
 #: Frames of these packages say nothing to the user.
@@ -49,6 +50,14 @@ class Failure(msgspec.Struct, frozen=True):
             task, type(error).__qualname__, str(error), traceback=user_traceback(error),
             pickled=_pickled(error), **facts,
         )
+
+    def encodable(self) -> Failure:
+        """The same with texts that can be written; what is pickled stays as it was raised."""
+        texts = {
+            name: encodable(value) for name, value in msgspec.structs.asdict(self).items()
+            if isinstance(value, str)
+        }
+        return msgspec.structs.replace(self, **texts)
 
     def exception(self) -> Exception:
         """The error to be raised; it has the user's traceback as `user_traceback` and as a note."""

@@ -17,6 +17,7 @@ from penstock.engine.blocks import OUTCOME, Consumed, framed, unframed
 from penstock.engine.failure import Failure
 from penstock.engine.grouped import layout_of, schema_of
 from penstock.engine.task_records import TaskRecord, decode_task, encode_task
+from penstock.engine.texts import encodable
 from penstock.log.base import Append, StoredBlob
 from penstock.record import TaskId
 
@@ -27,6 +28,10 @@ class LogLine(NamedTuple):
     level: int
     logger: str
     text: str
+
+    def encodable(self) -> LogLine:
+        """The line with texts that can be written."""
+        return LogLine(self.level, encodable(self.logger), encodable(self.text))
 
 
 class Restored(NamedTuple):
@@ -99,16 +104,18 @@ def records_in(appends: Iterable[Append]) -> int:
 
 
 def encode_outcome(outcome: TaskOutcome) -> bytes:
-    """The outcome as bytes."""
+    """The outcome as bytes. What users have written in it is made encodable first."""
     payload: list[pa.Buffer] = []
     header = _Header(
         outcome.task_id, msgspec.Raw(encode_task(outcome.record)),
         [_append_form(append, payload) for append in outcome.outputs],
         [_append_form(append, payload) for append in outcome.changes],
         [(topic, partition, at) for (topic, partition), at in outcome.offsets.items()],
-        outcome.sent, outcome.consumed, outcome.taken, dict(outcome.read), outcome.printed,
-        outcome.logged, outcome.restored, dict(outcome.counters), outcome.commit_requested,
-        outcome.published, outcome.failure,
+        outcome.sent, outcome.consumed, outcome.taken, dict(outcome.read),
+        tuple((file and encodable(file), encodable(line)) for file, line in outcome.printed),
+        tuple(line.encodable() for line in outcome.logged),
+        outcome.restored, dict(outcome.counters), outcome.commit_requested, outcome.published,
+        outcome.failure and outcome.failure.encodable(),
     )
     return framed(OUTCOME, header, payload)
 

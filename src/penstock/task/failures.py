@@ -113,9 +113,9 @@ class Failures:
             ),
         )
         if response.result is not Result.RESUME:
-            raise StreamsException(
-                f"{node}: the {origin.value} of a record for topic {record.topic} cannot be "
-                f"serialized: {error}"
+            raise self._not_produced(
+                node, f"the {origin.value} of a record for topic {record.topic} cannot be "
+                f"serialized: {error}",
             ) from error
         log.warning("Skipping a record for topic %s that cannot be serialized.", record.topic)
         self._drop("serialization error")
@@ -127,10 +127,26 @@ class Failures:
             lambda: self._production.handle_error(self._context(node), record, error),
         )
         if response.result is not Result.RESUME:
-            raise StreamsException(
-                f"{node}: a record for topic {record.topic} cannot be sent: {error}"
+            raise self._not_produced(
+                node, f"a record for topic {record.topic} cannot be sent: {error}"
             ) from error
         self._drop("production error")
+
+    def _not_produced(self, node: str, what: str) -> ProcessingFailedException:
+        """Says which record was processed; its key is shown as it was read, also when something
+        that was made of it has been sent before."""
+        current = self._current
+        key = current.rows.keys[current.at]
+        source = "" if current.topic is None else (
+            f" It was made of topic {current.topic}, partition {current.partition}, offset "
+            f"{current.offset}, key {key!r}."
+        )
+        return ProcessingFailedException(
+            f"{node}: {what.rstrip('.')}.{source} To skip such records set "
+            "production_exception_handler='continue'.",
+            task_id=str(self._task_id), processor=node, topic=current.topic,
+            partition=current.partition, offset=current.offset, key=key,
+        )
 
     def _ask(
         self, node: str, error: Exception, handler: Callable[[], Response]

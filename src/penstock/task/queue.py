@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -311,7 +312,8 @@ class RecordQueue:
     def _timestamp(self, key: Any, value: Any) -> int:
         consumed = self._consumed(key, value)
         try:
-            return self._extract(consumed, self.partition_time)
+            timestamp = self._extract(consumed, self.partition_time)
+            return timestamp if type(timestamp) is int else _milliseconds(timestamp)
         except StreamsException:
             raise
         except Exception as error:
@@ -320,3 +322,16 @@ class RecordQueue:
                 f"{consumed.topic}, partition {consumed.partition}, offset {consumed.offset}: "
                 f"{error}"
             ) from error
+
+
+def _milliseconds(answer: Any) -> int:
+    """What an extractor answered that is no plain int: numpy's integers are one, too."""
+    if not isinstance(answer, bool):
+        try:
+            return int(operator.index(answer))
+        except TypeError:
+            pass
+    raise TypeError(
+        f"It answered {answer!r}, of type {type(answer).__name__}. It must answer the epoch "
+        "milliseconds as an int."
+    )

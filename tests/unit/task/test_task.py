@@ -11,13 +11,14 @@ from penstock import (
     Processor,
     PunctuationType,
     Record,
+    Serde,
     Serdes,
     Stores,
     StreamsBuilder,
     StreamsConfig,
     Topology,
 )
-from penstock.errors import ProcessingFailedException
+from penstock.errors import NotSentException, ProcessingFailedException, StreamsException
 from penstock.record import TaskId
 from penstock.stores.inner import InnerStore, memory
 from penstock.task.blueprint import Blueprint
@@ -292,6 +293,76 @@ def test_a_record_that_the_log_would_refuse_fails_the_batch() -> None:
     result = task.run({("a", 0): records(("small", 1), ("x" * 100, 2))})
     assert result.failure is not None
     assert "max.message.bytes" in str(result.failure)
+
+
+@pytest.mark.parametrize("refusing", [
+    {"limits_of": lambda topic: RecordLimits(10)}, {"partitions_of": lambda topic: None},
+], ids=["too large", "no such topic"])
+def test_a_refused_record_is_told_with_the_record_it_was_made_of(refusing: Any) -> None:
+    topology = topology_of(lambda builder: builder.stream("a").to("out", name="sink"))
+    failure = task_of(topology, **refusing).run(
+        {("a", 0): records(("x" * 100, 1), first=41)}
+    ).failure
+    assert isinstance(failure, ProcessingFailedException)
+    assert (failure.task_id, failure.processor, failure.topic) == ("0_0", "sink", "a")
+    assert (failure.partition, failure.offset, failure.key) == (0, 41, b"k")
+    assert "made of topic a, partition 0, offset 41, key b'k'." in str(failure)
+    assert str(failure).endswith("set production_exception_handler='continue'.")
+    assert isinstance(failure.__cause__, NotSentException)
+
+
+def test_a_result_that_cannot_be_serialized_is_told_with_the_record_it_was_made_of() -> None:
+    def refuse(value: str) -> bytes:
+        raise ValueError("no bytes")
+
+    topology = topology_of(lambda builder: builder.stream("a").to(
+        "out", value=Serde(refuse, bytes.decode), name="sink"
+    ))
+    failure = task_of(topology).run({("a", 0): records(("x", 1), first=41)}).failure
+    assert isinstance(failure, ProcessingFailedException)
+    assert (failure.processor, failure.topic, failure.offset) == ("sink", "a", 41)
+    assert "cannot be serialized: no bytes. It was made of topic a" in str(failure)
+    assert "production_exception_handler" in str(failure)
+
+
+def test_a_refused_record_of_a_punctuation_names_no_source() -> None:
+    topology = topology_of(lambda builder: builder.stream("a").process(Ticker).to("out"))
+    failure = task_of(topology, limits_of=lambda topic: RecordLimits(4), now=0).run(
+        {("a", 0): records(("x", 5))}
+    ).failure
+    assert isinstance(failure, ProcessingFailedException)
+    assert (failure.topic, failure.offset) == (None, -1)
+    assert "made of" not in str(failure)
+    assert "production_exception_handler" in str(failure)
+
+
+class Counted:
+    """As numpy's integers are: no int, but one can be had of it."""
+
+    def __index__(self) -> int:
+        return 12
+
+
+def test_an_extractor_may_answer_an_integer_of_another_kind() -> None:
+    topology = topology_of(
+        lambda builder: builder.stream("a", timestamp=lambda record, time: Counted()).to("out")
+    )
+    result = task_of(topology).run({("a", 0): records(("x", 1), ("y", 2))})
+    assert [Output._make(row).timestamp for row in result.outputs] == [12, 12]
+    assert result.state.stream_time == 12
+
+
+@pytest.mark.parametrize("answer", [12.5, 12.0, None, "12", True])
+def test_an_extractor_that_answers_no_integer_is_told_with_its_record(answer: Any) -> None:
+    # The second record: it is read on the way that most records go.
+    topology = topology_of(lambda builder: builder.stream(
+        "a", timestamp=lambda record, time: 1 if record.offset == 40 else answer
+    ).to("out"))
+    failure = task_of(topology).run({("a", 0): records(("x", 1), ("y", 2), first=40)}).failure
+    assert type(failure) is StreamsException
+    assert "topic a, partition 0, offset 41: It answered" in str(failure)
+    assert f"{answer!r}, of type {type(answer).__name__}." in str(failure)
+    assert "milliseconds as an int" in str(failure)
 
 
 def test_the_production_handler_may_leave_out_what_the_log_would_refuse() -> None:
