@@ -110,8 +110,10 @@ class Streams:
         self._source: Log | None = None
         self._paused = False
         self._metrics = Metrics(config, thread_name(config))
-        # Two threads may start or end the application at once; one of them does it.
-        self._starting = threading.Lock()
+        # Two threads may start or end the application at once; one of them does it. The state
+        # listener, which is called meanwhile, may end it, too.
+        self._starting = threading.RLock()
+        self._opening = threading.Lock()
 
     # ---- before the start --------------------------------------------------------------------
 
@@ -175,10 +177,10 @@ class Streams:
             thread = StreamThread(
                 self.config, source, self._life, self._open_engine, self._hooks
             )
-            self._life.to(State.REBALANCING)
             self._thread = thread
             if self._paused:
                 thread.pause()
+            self._life.to(State.REBALANCING)
             thread.start()
 
     def close(
@@ -242,8 +244,12 @@ class Streams:
 
     def _change_threads(self, change: int) -> str | None:
         thread = self._thread
+        if thread is None or not self.state.is_running_or_rebalancing:
+            return None
+        if self._compute is None and self._master != INLINE:
+            self._open_place()
         threads = self.stream_threads
-        if thread is None or not self.state.is_running_or_rebalancing or threads + change < 1:
+        if threads + change < 1:
             return None
         self.config = self.config.with_(
             num_stream_threads=threads + change,
@@ -272,7 +278,7 @@ class Streams:
         if thread is None:
             raise RefusedTransition(f"Nothing runs any more.\n{self._life.story()}")
         if not self.is_caught_up(timeout):
-            if not thread.is_alive:
+            if self.state.has_ended:
                 raise RefusedTransition(
                     f"Application '{self.config.application_id}' was closed before it had caught "
                     f"up.\n{self._life.story()}"
@@ -287,9 +293,10 @@ class Streams:
 
         Raises what ended the application, if it failed.
         """
-        idle = self._thread is not None and self._thread.wait_until_idle(_seconds(timeout))
+        thread = self._thread
+        answer = thread is not None and thread.wait_until_caught_up(_seconds(timeout))
         self._raise_failure()
-        return idle
+        return answer
 
     def wait(self, timeout: timedelta | float | None = None) -> bool:
         """Wait until the application has ended; raises what ended it, if it failed.
@@ -387,10 +394,11 @@ class Streams:
 
         self._stop_watch()
         self._standby.stop_following(SuspendReason.PROMOTED)
+        self._printer.open_files(self.topology)
         engine = Engine(
             self.topology, self.config, source, lease, self._compute or self._start_compute
         )
-        # By now nobody gets ready any more, and so nobody begins to follow.
+        # Nobody gets ready any more, and so nobody begins to follow.
         self._standby.stop_following(SuspendReason.PROMOTED)
         try:
             if self._place is not None and self._place.is_local:
@@ -427,12 +435,16 @@ class Streams:
         return compute_in(self._open_place(), topology, config, shape, source)
 
     def _open_place(self) -> SparkPlace:
-        """Where jobs run: opened once, kept for the life of the instance."""
-        if self._place is None:
-            from penstock.engine.spark import spark_place  # noqa: PLC0415  (brings Spark)
+        """Where jobs run: opened once, kept for the life of the instance, or of Spark's JVM."""
+        from penstock.engine.spark import spark_place  # noqa: PLC0415  (brings Spark)
 
-            self._place = spark_place(self.config, spark=self._spark, master=self._master)
-        return self._place
+        with self._opening:
+            if self._place is not None and self._place.is_lost:
+                self._place.close()
+                self._place = None
+            if self._place is None:
+                self._place = spark_place(self.config, spark=self._spark, master=self._master)
+            return self._place
 
     def _stand_by(self, holder: str) -> None:
         self._on_standby(holder)

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from penstock.engine import reset
 from penstock.log import CommittedOffset, Log, TopicPartition
 
 W0, W1 = TopicPartition("words", 0), TopicPartition("words", 1)
@@ -135,3 +136,22 @@ def test_a_group_with_members_is_neither_reset_nor_deleted(penstock, group: Log)
 def test_a_group_is_deleted(penstock, group: Log) -> None:
     assert penstock("groups", "delete", "g") == (0, "", "Deleted group 'g'.\n")
     assert group.groups() == []
+
+
+def test_offsets_of_an_application_are_set_only_while_it_does_not_run(
+    penstock, group: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reset, "DEFAULT_TIMEOUT_MS", 200)
+    monkeypatch.setattr(reset, "PATIENCE_MS", 100)
+    group.create_topic("g-tasks")
+    lease = group.take_lease("g", holder="an instance")
+    options = ("groups", "reset-offsets", "g", "--all-topics", "--to-end", "--execute")
+    ran = penstock(*options)
+    assert ran.code == 1
+    assert "Application 'g' is running" in ran.err
+    assert offsets(group) == {W0: 1, W1: 3}
+    lease.release()
+    assert penstock(*options).code == 0
+    assert offsets(group) == {W0: 3, W1: 3}
+    # It can be started again.
+    assert group.candidate("g").try_acquire() is not None

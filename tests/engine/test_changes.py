@@ -98,6 +98,30 @@ def test_an_application_that_cannot_go_on_is_refused_and_the_old_one_still_runs(
     assert run(counts, words="a") == [("a", 2)]
 
 
+@pytest.mark.parametrize("rekeyed", [False, True])
+def test_a_store_without_a_name_does_not_get_one_by_losing_its_rows(
+    run: Run, rekeyed: bool
+) -> None:
+    def counted(store: str | None = None, **options: Any) -> Say:
+        def say(b: StreamsBuilder) -> None:
+            words = b.stream("in", key=TEXT, value=TEXT)
+            grouped = (
+                words.group_by(lambda key, _: key, key=TEXT, value=TEXT) if rekeyed
+                else words.group_by_key()
+            )
+            table = grouped.count(store=store, **options)
+            table.to_stream().to("out", key=TEXT, value=Serdes.long())
+
+        return say
+
+    assert run(counted(), words="a") == [("a", 1)]
+    generated = f"KSTREAM-AGGREGATE-STATE-STORE-000000000{2 if rekeyed else 1}"
+    for options in ({}, {"name": "counting"}):
+        with pytest.raises(TopologyException, match=f"{generated}' is gone.*'c': rows do not go"):
+            run(counted("c", **options))
+    assert run(counted(generated), words="a") == [("a", 2)]
+
+
 def test_rows_are_restored_when_they_are_to_look_different(run: Run) -> None:
     # A replica gets the rows of a batch with the next one. So every form has two, and the row of
     # "c" is one that the next form finds as it was left.

@@ -31,9 +31,9 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     topics: list[str] = []
     really = EmbeddedLog.read
 
-    def noted(log: Any, topic: str, *where: Any) -> Any:
+    def noted(log: Any, topic: str, *where: Any, **limits: Any) -> Any:
         topics.append(topic)
-        return really(log, topic, *where)
+        return really(log, topic, *where, **limits)
 
     monkeypatch.setattr(EmbeddedLog, "read", noted)
     return topics

@@ -18,6 +18,8 @@ from penstock.cli.parsing import (
     whole,
 )
 from penstock.cli.terminal import Terminal
+from penstock.engine.internal_topics import tasks_topic
+from penstock.engine.reset import lease_of_stopped
 from penstock.log import Log, PartitionOffsets, TopicPartition
 from penstock.log.base import GroupDescription
 from penstock.log.errors import GroupNotEmpty, UnknownPartition
@@ -194,7 +196,7 @@ def reset_offsets(args: argparse.Namespace, terminal: Terminal) -> None:
         bounds = log.offsets(partitions)
         after = {at: _target(log, args, at, bounds[at], before.get(at)) for at in partitions}
         if args.execute:
-            log.commit_offsets(group.name, after)
+            _commit(log, group.name, after)
     if args.json:
         for at, offset in after.items():
             terminal.json({
@@ -207,6 +209,20 @@ def reset_offsets(args: argparse.Namespace, terminal: Terminal) -> None:
         [(*at, before.get(at), offset) for at, offset in after.items()],
     )
     terminal.note("Done." if args.execute else "Nothing was changed: --execute does it.")
+
+
+def _commit(log: Log, group: str, offsets: dict[TopicPartition, int]) -> None:
+    """Set the offsets; those of an application only while it does not run, or its next batch would
+    undo it."""
+    if tasks_topic(group) not in {topic.name for topic in log.topics()}:
+        log.commit_offsets(group, offsets)
+        return
+    lease = lease_of_stopped(log, group)
+    try:
+        with log.transaction(lease) as transaction:
+            transaction.commit_offsets(group, offsets)
+    finally:
+        lease.release()
 
 
 def _chosen(log: Log, args: argparse.Namespace, group: GroupDescription) -> list[TopicPartition]:

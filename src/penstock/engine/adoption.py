@@ -112,6 +112,7 @@ def application_of(topology: Topology, config: StreamsConfig, shape: Shape) -> A
                 each.restored.get(store.name),
                 # Rows that are single records mean the same in windows of any size.
                 None if duplicates else getattr(supplier, "window_size_ms", None), duplicates,
+                next(node for node, used in blueprint.connected.items() if store.name in used),
             )
     return Application(groups, stores, tuple(sorted(shape.through_log)))
 

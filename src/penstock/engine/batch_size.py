@@ -125,6 +125,11 @@ class BatchSize:
             before = self._record_bytes.get(topic, size / records)
             self._record_bytes[topic] = before + (size / records - before) / 4
 
+    @property
+    def max_bytes(self) -> int:
+        """What a batch may read."""
+        return self._limits.max_bytes
+
     def record_bytes(self, topic: str) -> float:
         """What a record of the topic needs, about."""
         return self._record_bytes.get(topic, _UNKNOWN_BYTES)

@@ -76,7 +76,8 @@ class HeldLease:
         #: Another instance has the lease; never taken back.
         self.is_lost = False
         self._on_lost = on_lost
-        self._interval = timeout_ms / 3000
+        # However long the others wait: who asks whether it lives need not know for how long.
+        self._interval = min(timeout_ms, DEFAULT_TIMEOUT_MS) / 3000
         self._ended = threading.Event()
         self._thread = threading.Thread(
             target=self._renew, name=f"penstock-lease-{lease.name}", daemon=True

@@ -258,11 +258,29 @@ class Engine:
 
     def wait(self, timeout: float) -> None:
         """Until something was written to the log, a punctuation is due, or the seconds passed."""
-        due = self.planner.next_due
-        if due is not None:
-            timeout = min(timeout, max(0.0, (due - wall_clock_ms()) / 1000))
+        timeout = self.due_within(timeout)
         if timeout > 0:
             self._log.wait_for_change(timeout)
+
+    def due_within(self, seconds: float) -> float:
+        """The seconds until something is to be done even without input, if they are fewer."""
+        due = self.planner.next_due
+        return seconds if due is None else min(seconds, max(0.0, (due - wall_clock_ms()) / 1000))
+
+    @property
+    def holds_back(self) -> bool:
+        """Whether there is input which waits for other input (`max.task.idle.ms`)."""
+        return self.planner.holds_back
+
+    def ends(self) -> dict[TopicPartition, int] | None:
+        """Where the input ended when the last batch was planned; None if the application feeds
+        itself through the log, so that more comes after that."""
+        return None if self.shape.through_log else self.planner.ends()
+
+    def is_behind(self, ends: Mapping[TopicPartition, int]) -> bool:
+        """Whether some input before these offsets is not processed yet."""
+        offsets = self.planner.offsets
+        return any(offsets.get(at, end) < end for at, end in ends.items())
 
     def cancel(self) -> None:
         """Give up the running batch: it raises, and nothing of it happens, unless its commit has

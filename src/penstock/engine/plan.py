@@ -60,6 +60,8 @@ class TaskPlan:
     punctuate: bool = False
     #: For each range its records, if there are few and the driver has them; else nothing.
     given: tuple[Given | None, ...] = ()
+    #: What the ranges may hold together; those that hold more are cut. None: there is no limit.
+    max_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 
 from penstock.config import StreamsConfig
 from penstock.engine.batch_size import BatchLimits, BatchSize
@@ -25,6 +26,9 @@ _LEAST_RANGE = 1_000
 
 #: A broker remembers offsets for a week, if it is not told otherwise.
 COMMIT_AGAIN_MS = 3_600_000
+
+#: Records of a topic differ: only what is larger than expected by so much is cut.
+_SLACK = 2
 
 #: What a plan may carry of records.
 _MOST_GIVEN_BYTES = 256 * 1024
@@ -102,9 +106,18 @@ class Planner:
         """What each task was left with."""
         return self._records
 
+    @property
+    def holds_back(self) -> bool:
+        """Whether there are records that wait for others."""
+        return self._idling.next_due is not None
+
     def lag(self) -> dict[TopicPartition, int]:
         """Offsets that are still to be read, as of the last plan."""
         return dict(self._lag)
+
+    def ends(self) -> dict[TopicPartition, int]:
+        """Where the source partitions ended when the last plan was made."""
+        return {at: self._offsets[at] + lag for at, lag in self._lag.items()}
 
     # ---- planning ----------------------------------------------------------------------------
 
@@ -137,35 +150,42 @@ class Planner:
         ]
         positions = self._positions(planned)
         given = self._given(ranges)
+        max_bytes = self._max_bytes(ranges)
         return BatchPlan(
             self._number + 1, epoch, now,
             {
-                task_id: self._task_plan(
-                    task_id, ranges.get(task_id, ()), positions[task_id], task_id in due,
-                    given.get(task_id, ()),
+                task_id: replace(
+                    self._task_plan(task_id, positions[task_id]),
+                    ranges=ranges.get(task_id, ()), punctuate=task_id in due,
+                    given=given.get(task_id, ()), max_bytes=max_bytes.get(task_id),
                 )
                 for task_id in planned
             },
             self._global_positions(), life=self._life,
         )
 
+    def _max_bytes(self, ranges: Mapping[TaskId, tuple[Range, ...]]) -> dict[TaskId, int]:
+        """What the ranges of each task may hold: records may be larger than any before."""
+        offsets = {
+            task_id: sum(each.end - each.start for each in of_task)
+            for task_id, of_task in ranges.items()
+        }
+        most = _SLACK * self._size.max_bytes / max(1, sum(offsets.values()))
+        return {task_id: max(1, int(most * count)) for task_id, count in offsets.items()}
+
     def _is_commit_due(self, now: int) -> bool:
         """Whether offsets are to be committed again although nothing has happened: brokers forget
         those of an application that is idle for long."""
         return self._log.is_remote and now - self._now >= COMMIT_AGAIN_MS
 
-    def _task_plan(
-        self, task_id: TaskId, ranges: tuple[Range, ...], positions: Mapping[str, int],
-        punctuate: bool, given: tuple[Given | None, ...],
-    ) -> TaskPlan:
+    def _task_plan(self, task_id: TaskId, positions: Mapping[str, int]) -> TaskPlan:
+        """A task as it was left, without what it is to do."""
         record = self._records.get(task_id)
         if record is None:
-            return TaskPlan(
-                task_id, ranges, positions=positions, punctuate=punctuate, given=given
-            )
+            return TaskPlan(task_id, positions=positions)
         return TaskPlan(
-            task_id, ranges, record.state, positions, dict(record.direct_offsets), record.batch,
-            record.attempt, punctuate, given,
+            task_id, (), record.state, positions, dict(record.direct_offsets), record.batch,
+            record.attempt,
         )
 
     def _given(

@@ -26,6 +26,10 @@ PATIENCE_MS = DEFAULT_TIMEOUT_MS + 1_000
 _HOLDER = "penstock reset"
 
 
+class StillRunning(StreamsException):
+    """The application would go on as if nothing had happened."""
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """Where the input is to be read from. Offsets outside of a partition become its start or end.
@@ -158,16 +162,23 @@ def _delete(log: Log, topic: str) -> None:
 
 
 def _take_lease(log: Log, application_id: str, force: bool) -> Lease:
-    name = lease_name(application_id)
     if force:
-        return log.take_lease(name, holder=_HOLDER)
+        return log.take_lease(lease_name(application_id), holder=_HOLDER)
+    try:
+        return lease_of_stopped(log, application_id)
+    except StillRunning as running:
+        raise StillRunning(f"{running} Stop it first, or give --force to throw it out.") from None
+
+
+def lease_of_stopped(log: Log, application_id: str) -> Lease:
+    """The lease of an application that does not run, so that it does not start meanwhile."""
+    name = lease_name(application_id)
     candidate = log.candidate(name, holder=_HOLDER, timeout_ms=DEFAULT_TIMEOUT_MS)
     deadline = time.monotonic() + PATIENCE_MS / 1000
     while (lease := candidate.try_acquire()) is None:
         if time.monotonic() >= deadline:
-            raise StreamsException(
-                f"Application '{application_id}' is running: an instance holds its lease. "
-                "Stop it first, or give --force to throw it out."
+            raise StillRunning(
+                f"Application '{application_id}' is running: an instance holds its lease."
             )
         time.sleep(0.1)
     return lease

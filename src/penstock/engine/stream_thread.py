@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -34,7 +34,7 @@ from penstock.engine.uncaught import (
     shut_down_client,
 )
 from penstock.errors import StreamsException
-from penstock.log.base import Candidate, Lease, Log
+from penstock.log.base import Candidate, Lease, Log, TopicPartition
 from penstock.log.errors import Fenced, LogBusy, LogError, LogUnavailable, OutcomeUnknown
 
 if TYPE_CHECKING:
@@ -64,6 +64,23 @@ class Runner(Protocol):
         """Until there may be something to do, or the seconds have passed."""
         ...
 
+    def due_within(self, seconds: float) -> float:
+        """The seconds until something is to be done even without input, if they are fewer."""
+        ...
+
+    @property
+    def holds_back(self) -> bool:
+        """Whether there is input which waits for other input."""
+        ...
+
+    def ends(self) -> Mapping[TopicPartition, int] | None:
+        """Where the input ended when the last batch was planned; None if that says nothing."""
+        ...
+
+    def is_behind(self, ends: Mapping[TopicPartition, int]) -> bool:
+        """Whether some input before these offsets is not processed yet."""
+        ...
+
     def cancel(self) -> None:
         """Give up the running batch: nothing of it happens."""
         ...
@@ -89,6 +106,17 @@ class Hooks:
     on_look: Callable[[], object] = lambda: None
     #: Nothing runs any more; what is left is to be put away.
     on_end: Callable[[], object] = lambda: None
+
+
+@dataclass(slots=True)
+class _Goal:
+    """Somebody waits until all that was there at a moment is processed."""
+
+    #: The round that was under way at that moment: it may have looked at the log before.
+    since: int
+    #: Where the input ended; None until that is known.
+    ends: Mapping[TopicPartition, int] | None = None
+    is_reached: bool = False
 
 
 class StreamThread:
@@ -122,12 +150,15 @@ class StreamThread:
         self._reopens = threading.Event()
         self._resumed = threading.Event()
         self._resumed.set()
-        #: How many times the engine was asked for a batch, and which time it last had none to run.
+        #: Ends a rest between two batches.
+        self._stirred = threading.Event()
+        #: How many times the engine was asked for a batch.
         self._rounds = 0
-        self._idle_round = 0
-        self._idle = threading.Condition()
-        #: When the log was last there.
-        self._good_at = 0.0
+        self._goals: list[_Goal] = []
+        self._progress = threading.Condition()
+        #: Since when the log is away; None: it was there when it was last asked.
+        self._away_since: float | None = None
+        self._watch: ShutdownWatch | None = None
         self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
 
     # ---- for others --------------------------------------------------------------------------
@@ -153,18 +184,23 @@ class StreamThread:
     def resume(self) -> None:
         """Go on."""
         self._resumed.set()
-        self._log.wake()
+        self._stir()
 
     def reopen(self) -> None:
         """Open the engine anew before the next batch: what it is opened with has changed."""
         self._reopens.set()
-        self._log.wake()
+        self._stir()
 
     def end(self, *, leave_group: bool = True) -> None:
         """Finish the running batch and stop; returns at once."""
         self.leaves_group = leave_group
         self._ended.set()
         self._resumed.set()
+        self._stir()
+
+    def _stir(self) -> None:
+        """Something is to be seen to at once."""
+        self._stirred.set()
         self._log.wake()
 
     def cancel(self) -> None:
@@ -180,25 +216,25 @@ class StreamThread:
         return threading.current_thread() is self._thread
 
     def join(self, timeout: float | None = None) -> bool:
-        """Wait for the end; False if the seconds have passed, or this is the thread itself."""
-        if self.is_this_thread:
+        """Wait for the end; False if the seconds have passed, or this is the thread itself, or is
+        about to start it."""
+        if self.is_this_thread or self._thread.ident is None:
             return False
         self._thread.join(timeout)
         return not self._thread.is_alive()
 
-    def wait_until_idle(self, timeout: float | None = None) -> bool:
-        """Wait until the engine, asked from now on, finds nothing to do; False if it never did.
-
-        The end of the thread ends the waiting, too.
-        """
-        with self._idle:
-            # The round that is under way may have looked at the log before this call.
-            since = self._rounds
-            self._log.wake()
-            self._idle.wait_for(
-                lambda: self._idle_round > since or self._life.state.has_ended, timeout
+    def wait_until_caught_up(self, timeout: float | None = None) -> bool:
+        """Wait until all that is in the source topics now has been processed; False if it never
+        was. The end of the thread ends the waiting, too."""
+        with self._progress:
+            goal = _Goal(self._rounds)
+            self._goals.append(goal)
+            self._stir()
+            self._progress.wait_for(
+                lambda: goal.is_reached or self._life.state.has_ended, timeout
             )
-            return self._idle_round > since
+            self._goals.remove(goal)
+            return goal.is_reached
 
     # ---- the thread --------------------------------------------------------------------------
 
@@ -217,15 +253,14 @@ class StreamThread:
             if self._life.state is not State.PENDING_ERROR:
                 self._life.try_to(State.PENDING_SHUTDOWN)
             self._life.try_to(state)
-            with self._idle:
-                self._idle.notify_all()
+            with self._progress:
+                self._progress.notify_all()
 
     def _want_and_lead(self) -> None:
-        watch = ShutdownWatch(self._log, self._config.application_id)
         candidate = candidate_of(self._log, self._config)
         while not self._ended.is_set():
             self._life.try_to(State.REBALANCING)
-            held = self._take_lease(candidate, watch)
+            held = self._take_lease(candidate)
             if held is None:
                 return
             try:
@@ -238,35 +273,43 @@ class StreamThread:
                 else:
                     held.forget()
 
-    def _take_lease(self, candidate: Candidate, watch: ShutdownWatch) -> HeldLease | None:
+    def _take_lease(self, candidate: Candidate) -> HeldLease | None:
         timeout_ms = lease_timeout_ms(self._config)
+        while True:
+            lease = take_lease(
+                candidate, timeout_ms, ended=self._ended, on_wait=self._stand_by,
+                on_try=self._obey,
+            )
+            if lease is None:
+                return None
+            held = HeldLease(lease, timeout_ms, on_lost=self._stir)
+            try:
+                # The holder may have asked, and given up the lease, between the last two looks.
+                self._obey()
+            except BaseException as error:
+                held.release()
+                if not (isinstance(error, LogUnavailable) and error.may_pass):
+                    raise
+                log.warning("The lease is given up, and waited for again: %s", error)
+                self._ended.wait(FIRST_PAUSE_S)
+                continue
+            self.waits_for = None
+            log.info(
+                "This instance runs application '%s' (epoch %d).", lease.name, lease.epoch
+            )
+            return held
 
-        def obey() -> None:
-            self._hooks.on_look()
-            request = watch.asked()
-            if request is not None:
-                raise ShutdownRequested(
-                    f"Instance {request.instance} has asked all instances of "
-                    f"'{self._config.application_id}' to end: {request.reason}"
-                )
-
-        lease = take_lease(
-            candidate, timeout_ms, ended=self._ended, on_wait=self._stand_by, on_try=obey
-        )
-        if lease is None:
-            return None
-        held = HeldLease(lease, timeout_ms, on_lost=self._log.wake)
-        try:
-            # The holder may have asked, and given up the lease, between the last two looks.
-            obey()
-        except BaseException:
-            held.release()
-            raise
-        self.waits_for = None
-        log.info(
-            "This instance runs application '%s' (epoch %d).", lease.name, lease.epoch
-        )
-        return held
+    def _obey(self) -> None:
+        """End if another instance has asked all of them to."""
+        self._hooks.on_look()
+        if self._watch is None:
+            self._watch = ShutdownWatch(self._log, self._config.application_id)
+        request = self._watch.asked()
+        if request is not None:
+            raise ShutdownRequested(
+                f"Instance {request.instance} has asked all instances of "
+                f"'{self._config.application_id}' to end: {request.reason}"
+            )
 
     def _stand_by(self, holder: str) -> None:
         self.waits_for = holder
@@ -274,12 +317,15 @@ class StreamThread:
             "Application '%s' is run by %s. This instance stands by and takes over when that ends.",
             self._config.application_id, holder,
         )
-        self._hooks.on_standby(holder)
+        try:
+            self._hooks.on_standby(holder)
+        except Exception:
+            log.exception("on_standby failed; the instance stands by all the same.")
 
     def _lead(self, held: HeldLease) -> None:
         """Run the application until the end, or until the lease is lost."""
         pause = FIRST_PAUSE_S
-        self._good_at = time.monotonic()
+        self._away_since = None
         while not self._ended.is_set() and not held.is_lost:
             rounds = self._rounds
             try:
@@ -312,7 +358,9 @@ class StreamThread:
         """Whether the log is away, and not yet for longer than `task.timeout.ms`."""
         if not isinstance(error, LogUnavailable):
             return False
-        is_patient = time.monotonic() - self._good_at < self._config.task_timeout_ms / 1000
+        now = time.monotonic()
+        self._away_since = self._away_since or now
+        is_patient = now - self._away_since < self._config.task_timeout_ms / 1000
         return isinstance(error, OutcomeUnknown) or (error.may_pass and is_patient)
 
     def _pause(self, pause: float, rounds: int) -> float:
@@ -332,39 +380,55 @@ class StreamThread:
                     self._resumed.wait(LONGEST_WAIT_S)
                     continue
                 report = self._run_batch(engine)
-                self._good_at = time.monotonic()
+                self._away_since = None
                 # The first batch fills the stores of all tasks, with or without input.
                 self._life.try_to(State.RUNNING, unless=(State.RUNNING,))
                 if report is not None:
                     self._hooks.on_batch(report)
-                    if not report.lag:
-                        self._rest(report.seconds)
-                    continue
-                with self._idle:
-                    self._idle_round = self._rounds
-                    self._idle.notify_all()
-                engine.wait(LONGEST_WAIT_S)
+                self._tell_progress(engine, is_idle=report is None)
+                if report is None:
+                    engine.wait(LONGEST_WAIT_S)
+                elif not report.lag:
+                    self._rest(engine, report.seconds)
         finally:
             self.engine = None
             engine.close()
 
-    def _rest(self, seconds: float) -> None:
+    def _tell_progress(self, engine: Runner, *, is_idle: bool) -> None:
+        """A round is over; those who wait may have got what they wait for."""
+        with self._progress:
+            for goal in self._goals:
+                if self._rounds <= goal.since:
+                    continue
+                if goal.ends is None:
+                    goal.ends = engine.ends()
+                if goal.ends is not None:
+                    goal.is_reached = not engine.is_behind(goal.ends)
+                if is_idle and not engine.holds_back:
+                    goal.is_reached = True
+            self._progress.notify_all()
+
+    def _rest(self, engine: Runner, seconds: float) -> None:
         """Let the commit interval pass, if one was chosen: then a batch holds more."""
         interval_ms = self._config.commit_interval_ms
-        if interval_ms:
-            self._ended.wait(max(0.0, interval_ms / 1000 - seconds))
+        if interval_ms and not self._ended.is_set():
+            left = max(0.0, interval_ms / 1000 - seconds)
+            self._stirred.wait(engine.due_within(left))
+            self._stirred.clear()
 
     def _run_batch(self, engine: Runner) -> BatchReport | None:
         """A batch; tried again while others keep the log busy, for `task.timeout.ms`."""
-        with self._idle:
+        with self._progress:
             self._rounds += 1
-        deadline = time.monotonic() + self._config.task_timeout_ms / 1000
+        deadline: float | None = None
         pause = FIRST_PAUSE_S
         while True:
             try:
                 return engine.run_batch()
             except LogBusy as busy:
-                if time.monotonic() >= deadline or self._ended.is_set():
+                now = time.monotonic()
+                deadline = deadline or now + self._config.task_timeout_ms / 1000
+                if now >= deadline or self._ended.is_set():
                     raise
                 log.warning("The batch is tried again: %s", busy)
                 self._ended.wait(pause)

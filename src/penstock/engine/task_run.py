@@ -55,6 +55,8 @@ class TaskRun:
         self._restored = self._bundle.shape.subtopologies[self._task_id.subtopology].restored
         #: Topic -> (records, their bytes).
         self._bytes: dict[str, tuple[int, int]] = {}
+        #: The plan's ranges as far as they were read.
+        self._ranges: list[Range] = []
 
     def run(
         self, logged: Callable[[], tuple[LogLine, ...]]
@@ -182,16 +184,23 @@ class TaskRun:
         found = {}
         plan = self._task_plan
         all_given = plan.given or (None,) * len(plan.ranges)
+        offsets = max(1, sum(each.end - each.start for each in plan.ranges))
+        self._ranges = []
         for wanted, given in zip(plan.ranges, all_given, strict=True):
             if given is not None:
                 found[wanted.topic, wanted.partition] = self._taken_over(wanted, given)
+                self._ranges.append(wanted)
                 continue
-            batches = read_range(self._worker.log, wanted)
+            limit = plan.max_bytes
+            if limit is not None:
+                limit = max(1, limit * (wanted.end - wanted.start) // offsets)
+            taken, batches = read_range(self._worker.log, wanted, limit)
             before = self._bytes.get(wanted.topic, (0, 0))
             self._bytes[wanted.topic] = (
                 before[0] + sum(map(len, batches)), before[1] + sum(map(_size, batches))
             )
-            found[wanted.topic, wanted.partition] = _joined(batches, wanted.cut)
+            found[wanted.topic, wanted.partition] = _joined(batches, taken.cut)
+            self._ranges.append(taken)
         return found
 
     def _taken_over(self, wanted: Range, given: Given) -> RecordRange:
@@ -211,7 +220,7 @@ class TaskRun:
     ) -> dict[Partition, int]:
         """Where to go on. Behind a range that is used up lies its end, wherever its records end."""
         offsets = {}
-        for topic, partition, start, end, _ in self._task_plan.ranges:
+        for topic, partition, start, end, _ in self._ranges:
             numbers = ranges[topic, partition].offsets
             at = result.offsets.get((topic, partition), start)
             offsets[topic, partition] = end if not numbers or at > numbers[-1] else at
@@ -239,11 +248,19 @@ class TaskRun:
         }
 
 
-def read_range(log: Log, wanted: Range) -> list[LogBatch]:
-    """The records of a range, in order."""
+def read_range(
+    log: Log, wanted: Range, max_bytes: int | None
+) -> tuple[Range, list[LogBatch]]:
+    """The records of a range, in order, and the range: cut where they would be too large."""
     if wanted.start == wanted.end:
-        return []
-    return list(log.read(wanted.topic, wanted.partition, wanted.start, wanted.end))
+        return wanted, []
+    reading = log.read(
+        wanted.topic, wanted.partition, wanted.start, wanted.end, max_bytes=max_bytes
+    )
+    batches = list(reading)
+    if reading.position < wanted.end:
+        wanted = wanted._replace(end=reading.position, cut=True)
+    return wanted, batches
 
 
 def _size(batch: LogBatch) -> int:
