@@ -287,7 +287,14 @@ class Task:
             raise self._failed(error.node, error.cause, error.key) from error.cause
         if isinstance(error, StreamsException):
             raise error
-        raise self._failed(queue.name, error, queue.key) from error
+        raise self._failed(queue.name, error, self._current_key(queue)) from error
+
+    def _current_key(self, queue: RecordQueue) -> object:
+        """The key of the record that is processed, as bytes unless it is the queue's first one."""
+        current = self.runtime.current
+        if current.rows is queue.rows and current.at == queue.at:
+            return queue.key
+        return None if current.rows is None else current.rows.keys[current.at]
 
     def _failed(
         self, node: str, cause: BaseException, key: object

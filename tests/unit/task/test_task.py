@@ -382,3 +382,14 @@ def test_the_production_handler_may_leave_out_what_the_log_would_refuse() -> Non
         sent = [] if refusing.partitions_of("out") is None else ["small"]
         assert (result.failure, values(result)) == (None, sent)
         assert result.counters["dropped-records-total"] == 2 - len(sent)
+
+
+def test_an_error_that_belongs_to_no_step_names_its_own_record() -> None:
+    """Not the first one of those that were taken together with it."""
+    task = task_of(topology_of(lambda builder: builder.stream("in").to(
+        lambda key, value, context: "out" if value != "c" else 1 // 0
+    )))
+    given = RecordRange(range(4), [0] * 4, [b"k1", b"k2", b"k3", b"k4"], [b"a", b"b", b"c", b"d"])
+    failure = task.run({("in", 0): given}).failure
+    assert isinstance(failure, ProcessingFailedException)
+    assert (failure.offset, failure.key) == (2, b"k3")
