@@ -59,7 +59,7 @@ class StreamsConfig:
     client_id: str = ""
     #: "exactly_once" or "at_least_once".
     processing_guarantee: str = "exactly_once"
-    #: How often results are published; None: what fits the guarantee, see `commit_interval`.
+    #: The least time between two batches; None: they follow each other.
     commit_interval_ms: int | None = None
     num_stream_threads: int = 1
     #: How long to wait for data of a source partition that has none; -1: not at all.
@@ -182,7 +182,7 @@ class StreamsConfig:
 
     @property
     def commit_interval(self) -> int:
-        """How often results are published: 100 ms when exactly once, otherwise 30 s."""
+        """What it is or, if it was not set, would be in Kafka Streams with this guarantee."""
         if self.commit_interval_ms is not None:
             return self.commit_interval_ms
         return 100 if self.processing_guarantee == "exactly_once" else 30_000

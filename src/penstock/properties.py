@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 from collections.abc import Mapping
@@ -27,6 +28,20 @@ _SETTING_OF: Mapping[str, str] = {
     **{name: setting for setting, name in PROPERTY_OF.items()},
     **_FORMER,
 }
+#: Settings that have an effect and are no fields of `StreamsConfig`.
+_OTHERS = frozenset((
+    "auto.offset.reset", "bootstrap.servers", "metadata.max.age.ms", "metrics.num.samples",
+    "metrics.sample.window.ms", "penstock.batch.max.bytes", "penstock.batch.max.records",
+    "penstock.batch.target.ms", "penstock.parallelism", "session.timeout.ms",
+))
+#: What stands behind these is for others to understand.
+_FOR_OTHERS = (
+    "admin.", "consumer.", "global.consumer.", "log.", "main.consumer.", "producer.",
+    "restore.consumer.", "sasl.", "spark.", "ssl.", "topic.",
+)
+#: How alike two names are (1: equal) if one of them is taken for a slip.
+_ALIKE = 0.85
+
 _INTEGERS = frozenset((
     "num_stream_threads", "buffered_records_per_partition", "statestore_cache_max_bytes",
     "num_standby_replicas", "acceptable_recovery_lag", "replication_factor",
@@ -63,7 +78,8 @@ def typed_settings(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The settings among the properties, with their texts parsed, and what is left over.
 
-    Names that `StreamsConfig` has, with underscores, are taken as well.
+    Names that `StreamsConfig` has, with underscores, are taken as well. Any name may be left over,
+    but not one that looks like a known one.
     """
     settings: dict[str, Any] = {}
     left_over: dict[str, Any] = {}
@@ -77,10 +93,27 @@ def typed_settings(
         elif setting in known and setting != "extra":
             settings[setting] = _parsed(name, setting, value)
         else:
+            _check_spelling(name, known)
             left_over[name] = value
     if "log" in properties:
         settings["log"] = properties["log"]
     return settings, left_over
+
+
+def _check_spelling(name: str, known: set[str]) -> None:
+    """Raise for a name that was surely meant to be another."""
+    said = name.lower().replace("_", ".")
+    if name in _OTHERS or name.startswith(_FOR_OTHERS):
+        return
+    names = {PROPERTY_OF.get(setting, setting.replace("_", ".")) for setting in known} | _OTHERS
+    near = difflib.get_close_matches(said, sorted(each for each in names if "." in each), 1, _ALIKE)
+    # A known name with something of its own before or behind it is no slip: 'my.client.id'.
+    if not near or said.endswith(f".{near[0]}") or said.startswith(f"{near[0]}."):
+        return
+    raise ConfigException(
+        f"There is no setting '{name}'. Did you mean '{near[0]}'? (A setting for your own code "
+        "may have any name that is less like one of Kafka's.)"
+    )
 
 
 def _parsed(name: str, setting: str, value: Any) -> Any:

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import json
+from uuid import UUID
 
 import pytest
 
+from penstock import Serdes, Window, Windowed, WindowedSerdes
 from penstock.cli.shapes import TextShape
 from penstock.log import Columns, Log, TopicPartition
+from penstock.partitioning import partition_of
 
 
 def values(ran) -> list[str]:
@@ -86,6 +89,70 @@ def test_a_record_of_another_type_is_an_error_after_those_before_it(penstock, lo
     ran = penstock("consume", "n", "--value-type", "long")
     assert (ran.code, ran.out) == (1, "0\n")
     assert "The value at offset 1 of 'n' [0] is not of type long" in ran.err
+
+
+@pytest.mark.parametrize(("kind", "serde", "key", "text", "shown"), [
+    ("time-windowed:60000", WindowedSerdes.time_windowed(Serdes.string(), 60_000), "tea",
+     "tea@120000/180000", "tea"),
+    ("time-windowed:1m:long", WindowedSerdes.time_windowed(Serdes.long(), 60_000), 7,
+     "7@120000/180000", 7),
+    ("session-windowed", WindowedSerdes.session_windowed(Serdes.string()), "a@b/c",
+     "a@b/c@120000/180000", "a@b/c"),
+    ("session-windowed:uuid", WindowedSerdes.session_windowed(Serdes.uuid()), UUID(int=1),
+     f"{UUID(int=1)}@120000/180000", str(UUID(int=1))),
+])
+def test_windowed_keys(penstock, log: Log, kind, serde, key, text, shown) -> None:
+    log.create_topic("w", 3)
+    raw = serde.serialize(Windowed(key, Window(120_000, 180_000)))
+    partition = partition_of(serde.inner.serialize(key), 3)
+    log.append("w", partition, Columns([raw], [b"1"], [5]))
+    options = ("--key-type", kind)
+    assert values(penstock("consume", "w", "--format", "{key}", *options)) == [text]
+    written = penstock("consume", "w", "--json", *options).out
+    assert json.loads(written)["key"] == {"key": shown, "start": 120_000, "end": 180_000}
+    # What is written can be read, and goes where Kafka puts it: where the key alone would go.
+    log.create_topic("copy", 3)
+    without_partition = json.dumps({"key": json.loads(written)["key"], "value": "1"})
+    assert penstock("produce", "copy", "--json", *options, stdin=without_partition).code == 0
+    assert penstock("produce", "copy", "--key-separator", "=", *options,
+                    stdin=f"{text}=1").code == 0
+    copied = [one for batch in log.read("copy", partition, 0) for one in batch.rows().keys]
+    assert copied == [raw, raw]
+
+
+def test_a_windowed_key_that_is_no_text_is_base64_in_its_object(penstock, log: Log) -> None:
+    log.create_topic("w")
+    log.append("w", 0, Columns([b"\xff" + b"\0" * 16], [b"1"]))
+    ran = penstock("consume", "w", "--json", "--key-type", "session-windowed")
+    assert json.loads(ran.out)["key"] == {"key_base64": "/w==", "start": 0, "end": 0}
+
+
+def test_bytes_that_are_no_windowed_key_are_an_error(penstock, log: Log) -> None:
+    for kind in ("time-windowed:1", "session-windowed"):
+        ran = penstock("consume", "words", "--format", "key-value", "--key-type", kind)
+        assert (ran.code, ran.out) == (1, "")
+        assert f"The key at offset 0 of 'words' [0] is not of type {kind}: " in ran.err
+
+
+@pytest.mark.parametrize(("line", "complaint"), [
+    ("tea=1", "'tea' is not of the form KEY@START/END."),
+    ("tea@0/5=1", "A window that begins at 0 ends at 10, not at 5."),
+    (f"tea@{2**63}/1=1", f"{2**63} is no time in epoch milliseconds."),
+])
+def test_windows_that_cannot_be_written(penstock, log: Log, line: str, complaint: str) -> None:
+    ran = penstock("produce", "words", "--key-separator", "=", "--key-type", "time-windowed:10",
+                   stdin=line)
+    assert (ran.code, ran.err) == (1, f"penstock: error: Line 1: {complaint}\n")
+
+
+@pytest.mark.parametrize("wrong", [
+    "time-windowed", "time-windowed:", "time-windowed:0", "time-windowed:x", "time-windowed:5:x",
+    "time-windowed:5:long:long", "session-windowed:5", "windowed", "",
+])
+def test_types_of_keys_that_are_none(penstock, log: Log, wrong: str) -> None:
+    ran = penstock("consume", "words", "--key-type", wrong)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith("penstock: error: argument --key-type: ")
 
 
 @pytest.mark.parametrize(("options", "expected"), [

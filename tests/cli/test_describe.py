@@ -114,6 +114,26 @@ def test_an_error_of_the_users_code_names_its_place(penstock, tmp_path: Path) ->
         assert "'bad.py' failed with " in ran.err
 
 
+def test_an_error_that_penstock_raises_names_the_line_of_the_user(penstock, tmp_path: Path) -> None:
+    (tmp_path / "bad.py").write_text(
+        "from penstock import Serdes, StreamsBuilder\n"
+        "builder = StreamsBuilder()\n"
+        "builder.stream('in', key=Serdes.string)\n"
+    )
+    ran = penstock("describe", "bad.py")
+    assert ran.code == 1
+    assert ran.err.endswith(f"({tmp_path / 'bad.py'}, line 3)\n")
+
+
+def test_a_file_without_a_topology_is_told_how_to_have_one(penstock, tmp_path: Path) -> None:
+    (tmp_path / "empty.py").write_text("")
+    assert penstock("describe", "empty.py") == (1, "", (
+        "penstock: error: No topology was found in 'empty.py'. It needs a StreamsBuilder or a "
+        "Topology at its top level, or a function topology() that makes one. A function with "
+        "another name is named: empty.py:NAME.\n"
+    ))
+
+
 def test_one_of_many_has_to_be_named(penstock, tmp_path: Path) -> None:
     text = "from penstock import StreamsBuilder\na = StreamsBuilder()\na.stream('x').to('y')\n"
     (tmp_path / "one.py").write_text(text)

@@ -75,6 +75,14 @@ def test_the_last_batch_before_a_quiet_time_is_told_too(clock: Clock) -> None:
     assert err.getvalue() == "app: CREATED, batch 1, 100 records, 0/s, lag 1,234, 100 ms\n"
 
 
+def test_one_record_is_no_records(clock: Clock) -> None:
+    live = made(StringIO(), clock)
+    live.batch(Report(1, records=1))
+    assert "batch 1, 1 record, " in live.text()
+    live.batch(Report(2, records=1))
+    assert "batch 2, 2 records, " in live.text()
+
+
 def test_a_state_is_told_once(clock: Clock) -> None:
     err = StringIO()
     live = made(err, clock)

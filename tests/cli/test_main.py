@@ -7,13 +7,16 @@ import os
 import re
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from penstock.cli import main as entry
+from penstock.cli import opening
 from penstock.cli.parsing import Parser, instant
-from penstock.log import Log
+from penstock.errors import ConfigException
+from penstock.log import Log, open_log
 
 
 def parsers(parser: argparse.ArgumentParser | None = None) -> list[Parser]:
@@ -109,6 +112,63 @@ def test_a_log_that_is_neither_a_path_nor_a_cluster_is_an_error(penstock) -> Non
                    "path, or kafka://HOST:PORT,HOST:PORT.\n")
 
 
+@pytest.mark.parametrize(("given", "meant"), [
+    ("localhost:9092", "kafka://localhost:9092"), ("a:1,b:2", "kafka://a:1,b:2"),
+    ("[::1]:9092", "kafka://[::1]:9092"), ("kafka:localhost", "kafka://localhost:9092"),
+    ("kafka:/host:9092", "kafka://host:9092"), ("Kafka://host:9092", "kafka://host:9092"),
+])
+def test_a_cluster_that_is_written_wrong_makes_no_file(
+    penstock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str, meant: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for words in (("topics", "list"), ("topics", "create", "t"), ("produce", "t", "--create")):
+        ran = penstock(*words, "--log", given)
+        assert (ran.code, ran.out) == (1, "")
+        said = f"penstock: error: No log can be at '{given}'. Did you mean {meant}?"
+        assert ran.err.startswith(said)
+    with pytest.raises(ConfigException, match="Did you mean"):
+        open_log(Path(given))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_may_have_the_name_of_a_host(penstock, tmp_path: Path) -> None:
+    assert penstock("topics", "create", "t", "--log", f"{tmp_path}/localhost:9092").code == 0
+    assert (tmp_path / "localhost:9092").exists()
+
+
+def test_a_cluster_that_does_not_answer_is_waited_for_aloud(
+    penstock, log: Log, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = threading.Event()
+    say = opening._tell
+
+    def tell(text: str) -> None:
+        say(text)
+        told.set()
+
+    def open_slowly(address: str, **_: object) -> Log:
+        assert told.wait(60), "nothing was said"
+        return open_log(path)
+
+    monkeypatch.setattr(opening, "TOLD_AFTER_S", 0.0)
+    monkeypatch.setattr(opening, "_tell", tell)
+    monkeypatch.setattr(opening, "open_log", open_slowly)
+    ran = penstock("topics", "list", "--json", "--log", "kafka://127.0.0.1:1")
+    assert ran.code == 0
+    assert ran.err == "Waiting for Kafka at 127.0.0.1:1 ...\n"
+    assert '"name":"words"' in ran.out
+
+
+def test_nothing_is_said_of_a_cluster_that_answers_soon(
+    penstock, log: Log, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opening, "TOLD_AFTER_S", 3600.0)
+    monkeypatch.setattr(opening, "open_log", lambda address, **_: open_log(path))
+    ran = penstock("topics", "list", "--log", "kafka://127.0.0.1:1")
+    assert (ran.code, ran.err) == (0, "")
+    assert not [one for one in threading.enumerate() if isinstance(one, threading.Timer)]
+
+
 def test_settings_of_a_file_are_texts_that_may_be_wrong(penstock, tmp_path: Path) -> None:
     settings = tmp_path / "kafka.properties"
     settings.write_text("timeout_ms=soon\n")
@@ -116,10 +176,10 @@ def test_settings_of_a_file_are_texts_that_may_be_wrong(penstock, tmp_path: Path
     assert ran == (
         1, "", "penstock: error: timeout_ms must be a number of milliseconds, not 'soon'.\n"
     )
-    settings.write_text("timeout_ms=2000\n")
+    settings.write_text("timeout_ms=1000\n")
     ran = penstock("topics", "list", "--log", "kafka://127.0.0.1:1", "--log-config", settings)
     assert ran.code == 1
-    first = "penstock: error: No answer from Kafka at 127.0.0.1:1 within 2 s."
+    first = "penstock: error: No answer from Kafka at 127.0.0.1:1 within 1 s."
     assert ran.err.splitlines()[0] == first
     assert "Connection refused" in ran.err
 

@@ -6,12 +6,16 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from io import BufferedWriter, BytesIO, RawIOBase, StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from penstock import Serdes, StreamsBuilder, StreamsConfig
+from penstock.cli.errors import CommandFailed
+from penstock.cli.main import parser
+from penstock.cli.terminal import Terminal
 from penstock.engine import reset
 from penstock.engine.adoption import adopt
 from penstock.engine.internal_topics import ensure_internal_topics
@@ -99,6 +103,37 @@ def test_a_dry_run_shows_everything_and_does_nothing(
     ]
     assert ran.err == "Nothing was changed: this was a dry run.\n"
     assert committed(log) == {0: 2, 1: 1}
+    assert topics(log) == [*INTERNAL, "orders"]
+
+
+def test_a_question_comes_after_what_it_is_about(log: Log, path: Path) -> None:
+    shown = BytesIO()
+    asked: list[str] = []
+
+    class Tty(BytesIO):
+        def isatty(self) -> bool:
+            return True
+
+        def readline(self, size: int | None = -1, /) -> bytes:
+            asked.append(shown.getvalue().decode())
+            return b"n\n"
+
+    class Screen(StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    class Sink(RawIOBase):
+        def writable(self) -> bool:
+            return True
+
+        def write(self, data: Any, /) -> int:
+            return shown.write(data)
+
+    terminal = Terminal(BufferedWriter(Sink()), Screen(), Tty())
+    args = parser().parse_args(["reset", "app", "--log", str(path)])
+    with pytest.raises(CommandFailed, match="Nothing was changed"):
+        args.run(args, terminal)
+    assert "delete topic 'app-counts-changelog'" in asked[0]
     assert topics(log) == [*INTERNAL, "orders"]
 
 

@@ -10,11 +10,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from io import BytesIO, StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from penstock.cli import run as command_run
+from penstock.cli.live import Live
+from penstock.cli.parsing import master
+from penstock.cli.terminal import Terminal
+from penstock.engine.states import State
 from penstock.log import Columns, Log
 
 APP = '''
@@ -51,7 +57,7 @@ def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     # What the command adds to it goes away again.
     monkeypatch.setenv("PYTHONPATH", "")
     yield
-    for name in ("app", "app2", "neighbour", "printing", "wrong"):
+    for name in ("app", "app2", "neighbour", "printing", "refused", "wrong"):
         sys.modules.pop(name, None)
 
 
@@ -103,7 +109,7 @@ def test_quiet_is_silent_and_verbose_tells_every_batch(penstock, topics: Log) ->
     assert (ran.code, ran.out, ran.err) == (0, "", "")
     send(topics, "b")
     ran = once(penstock, "--verbose")
-    line = r"^app: RUNNING, batch 2, 1 records, [\d,]+/s, lag 0, [\d,]+ ms$"
+    line = r"^app: RUNNING, batch 2, 1 record, [\d,]+/s, lag 0, [\d,]+ ms$"
     assert re.search(line, ran.err, re.MULTILINE)
     assert "INFO penstock.engine.stream_thread: This instance runs application 'app'" in ran.err
     assert once(penstock, "--quiet", "--verbose").code == 2
@@ -177,6 +183,28 @@ def test_bytes_that_cannot_be_read_name_the_handler_that_skips_them(penstock, to
     assert once(penstock, *as_long, *skip).code == 0
 
 
+@pytest.mark.parametrize("step", ["", ".map_values(str.upper)"], ids=["at once", "after a step"])
+def test_a_result_that_is_refused_names_its_record_and_the_handler_that_skips_it(
+    penstock, topics: Log, step: str
+) -> None:
+    topics.create_topic("small", 1, {"max.message.bytes": "10"})
+    Path("refused.py").write_text(
+        "from penstock import Serdes, StreamsBuilder\n"
+        "text = Serdes.string()\n"
+        "builder = StreamsBuilder()\n"
+        f'builder.stream("in", key=text, value=text){step}.to("small", key=text, value=text)\n'
+    )
+    topics.append("in", 0, Columns([b"a", b"b"], [b"1", b"2" * 100]))
+    words = ("run", "refused.py", "--once", "--master=inline", "--application-id=r")
+    ran = penstock(*words)
+    assert ran.code == 1
+    assert "max.message.bytes" in ran.err
+    assert "  topic:     in\n  partition: 0\n  offset:    1\n  key:       " in ran.err
+    assert ran.err.endswith("set production.exception.handler=continue.\n")
+    assert penstock(*words, "--set", "production.exception.handler=continue").code == 0
+    assert [b.rows().values for b in topics.read("small", 0, 0)] == [[b"1"]]
+
+
 def test_lines_of_print_steps_are_results(penstock, topics: Log) -> None:
     Path("printing.py").write_text(
         "from penstock import Printed, Serdes, StreamsBuilder\n"
@@ -231,10 +259,81 @@ def test_a_wrong_configuration_is_told(
     assert "Traceback" not in ran.err
 
 
+@pytest.mark.parametrize(("given", "meant"), [
+    ("Inline", "; did you mean inline?"), ("loca", "; did you mean local?"),
+    ("Local[2]", "; did you mean local?"), ("mesos://host:5050", "."),
+])
+def test_a_master_that_is_none_is_wrong_usage(penstock, given: str, meant: str) -> None:
+    ran = penstock("run", "app.py", "--master", given)
+    assert (ran.code, ran.out) == (2, "")
+    assert f"no such master '{given}'{meant} A master is inline, local, " in ran.err
+
+
+@pytest.mark.parametrize("given", [
+    "inline", "local", "local[*]", "local[2,3]", "local-cluster[2,1,1024]", "spark://host:7077",
+    "yarn", "k8s://https://host:6443",
+])
+def test_masters(given: str) -> None:
+    assert master(given) == given
+
+
+def test_a_cluster_that_is_written_wrong_makes_no_file(penstock, tmp_path: Path) -> None:
+    ran = once(penstock, "--log", "localhost:9092", "--create-topics", 1)
+    assert (ran.code, "Did you mean kafka://localhost:9092?" in ran.err) == (1, True)
+    assert not (tmp_path / "localhost:9092").exists()
+
+
 def test_no_log_is_named(penstock, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PENSTOCK_LOG")
     ran = penstock("run", "app.py")
     assert (ran.code, "No log was named. Give --log PATH, set PENSTOCK_LOG" in ran.err) == (2, True)
+
+
+# ---- what is said of the start and the end ---------------------------------------------------
+
+
+class Starting:
+    """An application of which only the state is known; somebody presses ctrl-C."""
+
+    def __init__(self, state: State, waits_for: str | None = None) -> None:
+        self.state = state
+        self.waits_for = waits_for
+        self.is_closed = False
+
+    def start(self) -> None:
+        pass
+
+    def wait(self, timeout: float) -> bool:
+        raise KeyboardInterrupt
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+@pytest.mark.parametrize(("streams", "first"), [
+    (Starting(State.RUNNING), "the running batch is finished first; "),
+    (Starting(State.REBALANCING), "the start is finished first; "),
+    (Starting(State.REBALANCING, "process 7"), ""),
+])
+def test_ctrl_c_names_what_is_finished_first(streams: Starting, first: str) -> None:
+    err = StringIO()
+    live = Live(Terminal(BytesIO(), err, BytesIO()), "app")
+    with pytest.raises(KeyboardInterrupt):
+        command_run._run(streams, live, once=False)  # type: ignore[arg-type]
+    assert err.getvalue() == f"app: STOPPING, {first}ctrl-C again ends at once\n"
+    assert streams.is_closed
+
+
+def test_the_start_of_spark_is_told() -> None:
+    err = StringIO()
+    live = Live(Terminal(BytesIO(), err, BytesIO()), "app")
+    command_run._show_state(live, State.REBALANCING, State.CREATED, spark=True)
+    command_run._show_state(live, State.RUNNING, State.REBALANCING, spark=True)
+    command_run._show_state(live, State.REBALANCING, State.RUNNING, spark=True)
+    assert err.getvalue() == (
+        "app: REBALANCING, starting Spark, then the first batch\napp: RUNNING\n"
+        "app: REBALANCING\n"
+    )
 
 
 # ---- processes -------------------------------------------------------------------------------

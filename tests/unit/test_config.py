@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from penstock.clients.setting_names import ALIASES, EFFECTIVE, WITHOUT_EFFECT
 from penstock.config import ALL_OPTIMIZATIONS, StreamsConfig
 from penstock.errors import ConfigException
 from penstock.handlers import (
@@ -133,6 +134,32 @@ def test_kafkas_properties() -> None:
 def test_properties_that_cannot_be_read(properties: dict[str, Any], says: str) -> None:
     with pytest.raises(ConfigException, match=says):
         StreamsConfig.from_properties(properties)
+
+
+@pytest.mark.parametrize(("written", "meant"), [
+    ("comit.interval.ms", "commit.interval.ms"),
+    ("comit_interval_ms", "commit.interval.ms"),
+    ("commit.interval", "commit.interval.ms"),
+    ("Commit.Interval.Ms", "commit.interval.ms"),
+    ("processing.exeption.handler", "processing.exception.handler"),
+    ("processor.wraper.class", "processor.wrapper.class"),
+    ("sesion.timeout.ms", "session.timeout.ms"),
+    ("penstock.batch.max.record", "penstock.batch.max.records"),
+])
+def test_a_slip_in_a_name_is_refused_with_the_right_one(written: str, meant: str) -> None:
+    with pytest.raises(ConfigException, match=f"no setting '{written}'. Did you mean '{meant}'"):
+        StreamsConfig.from_properties({"application.id": "a", written: "1"})
+
+
+def test_what_clients_and_user_code_are_told_is_no_slip() -> None:
+    names = {
+        *EFFECTIVE, *WITHOUT_EFFECT, *ALIASES, "consumer.sesion.timeout.ms", "topic.retention.ms",
+        "my.client.id", "client.id.of.mine", "processing.exception.handler.global.enabled",
+        "max.warmup.replicas", "probing.rebalance.interval.ms", "state.cleanup.dir.max.age.ms",
+        "window.size", "spark.executor.memory", "log.create",
+    }
+    given = dict.fromkeys(names - {"bootstrap.servers", "client.id", "log"}, "1")
+    assert StreamsConfig.from_properties({"application.id": "a", **given}).extra == given
 
 
 def test_a_properties_file(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 
 from penstock.cli.errors import UsageError
-from penstock.cli.forms import FORMS
+from penstock.cli.forms import FORMS, Form
 from penstock.cli.opening import opened
 from penstock.cli.parsing import (
     Commands,
@@ -21,6 +21,7 @@ from penstock.cli.parsing import (
 from penstock.cli.shapes import JsonShape, Shape, TextShape, checked_template, plain_value
 from penstock.cli.sources import GroupMember, OwnChoice, Source
 from penstock.cli.terminal import Terminal
+from penstock.cli.windowed_forms import KEY_TYPES, key_form
 from penstock.log import Log, TopicPartition
 from penstock.log.errors import OffsetOutOfRange
 
@@ -44,6 +45,7 @@ Records of several partitions are printed by time, as far as each partition's ow
   penstock consume orders --partition 0 --offset 1200 --max 10
   penstock consume orders --from-time 15m --json | jq .value
   penstock consume word-counts --format key-value --value-type long --follow --from-beginning
+  penstock consume counts-by-minute --format key-value --key-type time-windowed:1m --value-type long
   penstock consume orders --group audit --follow
 """,
     )
@@ -86,11 +88,15 @@ def _add_shape(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--null", metavar="TEXT", default="null", help="what stands for null (default: null)"
     )
-    for what in ("key", "value"):
-        parser.add_argument(
-            f"--{what}-type", choices=FORMS, default="string", metavar="TYPE",
-            help=f"what the bytes of a {what} are: {', '.join(FORMS)} (default: string)",
-        )
+    parser.add_argument(
+        "--key-type", type=key_form, default="string", metavar="TYPE",
+        help=f"what the bytes of a key are: {', '.join(KEY_TYPES)} (default: string); the SIZE of "
+        "windows is in milliseconds, or 1m, 1h",
+    )
+    parser.add_argument(
+        "--value-type", choices=FORMS, default="string", metavar="TYPE",
+        help=f"what the bytes of a value are: {', '.join(FORMS)} (default: string)",
+    )
 
 
 def consume(args: argparse.Namespace, terminal: Terminal) -> None:
@@ -153,7 +159,8 @@ def _total(source: Source, limit: int | None) -> int:
 
 def _shape(args: argparse.Namespace, terminal: Terminal) -> Shape:
     refuse_together(json=args.json, format=args.format is not None)
-    key, value = FORMS[args.key_type], FORMS[args.value_type]
+    key: Form = args.key_type
+    value = FORMS[args.value_type]
     if args.json:
         return JsonShape(key, value)
     template = checked_template(args.format or "value", args.key_separator)

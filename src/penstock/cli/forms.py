@@ -33,6 +33,8 @@ class Form:
     to_json: Callable[[bytes], Any]
     #: From the JSON that stood in an object, but for null.
     from_json: Callable[[msgspec.Raw], bytes]
+    #: The part of a key that its partition goes by.
+    partitioned_by: Callable[[bytes], bytes] = lambda data: data
 
 
 def text_of(data: bytes) -> str:

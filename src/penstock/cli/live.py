@@ -169,7 +169,7 @@ class Live:
                 parts.append(self._restore_bar())
             if self._batch is not None:
                 parts.append(f"batch {self._batch.number:,}")
-                parts.append(f"{self.records:,} records")
+                parts.append(f"{self.records:,} record{'' if self.records == 1 else 's'}")
                 parts.append(f"{self.rate():,.0f}/s")
                 lag = self._lag()
                 if lag is not None:

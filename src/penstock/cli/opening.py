@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from penstock.cli.errors import CommandFailed, UsageError
 from penstock.cli.parsing import LOG_CONFIG_VARIABLE, LOG_VARIABLE
-from penstock.log import Log, open_log
+from penstock.log import Log, check_address, open_log
 from penstock.properties import read_properties
+
+#: Seconds without an answer from a cluster after which people are told what is waited for.
+TOLD_AFTER_S = 2.0
 
 
 def opened(args: argparse.Namespace, *, create: bool = False) -> Log:
@@ -16,11 +23,36 @@ def opened(args: argparse.Namespace, *, create: bool = False) -> Log:
     address: str = getattr(args, "log", "") or os.environ.get(LOG_VARIABLE, "")
     if not address:
         raise UsageError(f"No log was named. Give --log PATH or set {LOG_VARIABLE}.")
+    check_address(address)
     if not create and "://" not in address and not os.path.exists(address):
         raise CommandFailed(
             f"No log at '{address}'. 'penstock topics create' makes one with its first topic."
         )
-    return open_log(address, create=create, **_options(args, address))
+    options = _options(args, address)
+    with telling_of_waits(address, quiet=getattr(args, "quiet", False)):
+        return open_log(address, create=create, **options)
+
+
+@contextmanager
+def telling_of_waits(address: str, *, quiet: bool = False) -> Iterator[None]:
+    """Say what is waited for, if it takes long. Clusters only: a file answers at once."""
+    if quiet or "://" not in address:
+        yield
+        return
+    servers = address.partition("://")[2]
+    timer = threading.Timer(TOLD_AFTER_S, _tell, [f"Waiting for Kafka at {servers} ..."])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+
+
+def _tell(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
 
 
 def _options(args: argparse.Namespace, address: str) -> dict[str, str]:

@@ -21,7 +21,8 @@ Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
 
 LOG_VARIABLE = "PENSTOCK_LOG"
 LOG_CONFIG_VARIABLE = "PENSTOCK_LOG_CONFIG"
-_AGO = re.compile(r"(\d+)(ms|s|m|h|d)")
+_DURATION = re.compile(r"(\d+)(ms|s|m|h|d)")
+_MASTER = re.compile(r"inline|local|local\[.+\]|local-cluster\[.+\]|yarn|(spark|k8s)://.+")
 _UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -127,8 +128,8 @@ def instant(text: str) -> int:
         return now
     if re.fullmatch(r"\d+", text):
         return int(text)
-    if ago := _AGO.fullmatch(text):
-        return max(0, now - int(ago[1]) * _UNIT_MS[ago[2]])
+    if _DURATION.fullmatch(text):
+        return max(0, now - duration(text))
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -146,6 +147,16 @@ def instant(text: str) -> int:
     return milliseconds
 
 
+def duration(text: str) -> int:
+    """A stretch of time in milliseconds: `60000`, or `1m`."""
+    if re.fullmatch(r"\d+", text):
+        return int(text)
+    found = _DURATION.fullmatch(text)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"'{text}' is no duration; write milliseconds, or 15m")
+    return int(found[1]) * _UNIT_MS[found[2]]
+
+
 def setting(text: str) -> tuple[str, str]:
     """`name=value`."""
     name, equals, value = text.partition("=")
@@ -159,6 +170,20 @@ def separator(text: str) -> str:
     if not text:
         raise argparse.ArgumentTypeError("must not be empty")
     return text.replace("\\t", "\t")
+
+
+def master(text: str) -> str:
+    """A Spark master, or `inline`; a slip would be known only when Spark has started."""
+    if _MASTER.fullmatch(text):
+        return text
+    import difflib  # noqa: PLC0415  (only after a slip)
+
+    near = difflib.get_close_matches(text.lower(), ("inline", "local", "yarn"), 1)
+    raise argparse.ArgumentTypeError(
+        f"no such master '{text}'{f'; did you mean {near[0]}?' if near else '.'} A master is "
+        "inline, local, local[CORES], local-cluster[WORKERS,CORES,MB], spark://HOST:PORT, yarn or "
+        "k8s://HOST:PORT"
+    )
 
 
 def refuse_together(**given: bool) -> None:

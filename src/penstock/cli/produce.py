@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import BinaryIO
 
 from penstock.cli.errors import UsageError
-from penstock.cli.forms import FORMS, bytes_of
+from penstock.cli.forms import FORMS, Form, bytes_of
 from penstock.cli.lines import JsonLines, Line, TextLines, chunks, numbered
 from penstock.cli.opening import opened
 from penstock.cli.parsing import (
@@ -23,6 +23,7 @@ from penstock.cli.parsing import (
     whole,
 )
 from penstock.cli.terminal import Terminal
+from penstock.cli.windowed_forms import KEY_TYPES, key_form
 from penstock.log import Columns, Log, TopicPartition
 from penstock.log.base import Append
 from penstock.log.errors import TopicExists, UnknownPartition
@@ -76,18 +77,21 @@ def _add_form(parser: argparse.ArgumentParser) -> None:
         "--key-separator", type=separator, metavar="TEXT", help="what stands between key and value"
     )
     parser.add_argument("--null", metavar="TEXT", help="a key or value of this text is null")
-    for what in ("key", "value"):
-        parser.add_argument(
-            f"--{what}-type", choices=FORMS, default="string", metavar="TYPE",
-            help=f"how a {what} becomes bytes: {', '.join(FORMS)} (default: string)",
-        )
+    parser.add_argument(
+        "--key-type", type=key_form, default="string", metavar="TYPE",
+        help=f"how a key becomes bytes: {', '.join(KEY_TYPES)} (default: string)",
+    )
+    parser.add_argument(
+        "--value-type", choices=FORMS, default="string", metavar="TYPE",
+        help=f"how a value becomes bytes: {', '.join(FORMS)} (default: string)",
+    )
 
 
 def produce(args: argparse.Namespace, terminal: Terminal) -> None:
     """Append what is read until its end, or until something is wrong."""
     refuse_together(json=args.json, key_separator=args.key_separator is not None)
     refuse_together(json=args.json, null=args.null is not None)
-    if args.key_type != "string" and args.key_separator is None and not args.json:
+    if args.key_type.name != "string" and args.key_separator is None and not args.json:
         raise UsageError("--key-type needs keys: give --key-separator or --json.")
     read = _reader(args)
     with (
@@ -110,7 +114,8 @@ def produce(args: argparse.Namespace, terminal: Terminal) -> None:
 
 
 def _reader(args: argparse.Namespace) -> Callable[[bytes], Line]:
-    key, value = FORMS[args.key_type], FORMS[args.value_type]
+    key: Form = args.key_type
+    value = FORMS[args.value_type]
     if args.json:
         return JsonLines(key, value).read
     between = None if args.key_separator is None else bytes_of(args.key_separator)
@@ -146,6 +151,7 @@ class Sending:
         self._topic: str = args.topic
         self._atomic: bool = args.atomic
         self._fixed: int | None = args.partition
+        self._partitioned_by: Callable[[bytes], bytes] = args.key_type.partitioned_by
         self._timestamp: int | None = args.timestamp
         self._headers = tuple((name, bytes_of(text)) for name, text in args.header)
         self._advance = advance
@@ -194,7 +200,7 @@ class Sending:
         if self._partitions == 1:
             return 0
         if record.key is not None:
-            return partition_of(record.key, self._partitions)
+            return partition_of(self._partitioned_by(record.key), self._partitions)
         self._turn += 1
         return (self._turn - 1) % self._partitions
 

@@ -9,7 +9,14 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from penstock.cli.errors import CommandFailed
-from penstock.cli.parsing import Commands, add_command, positive, refuse_together, setting
+from penstock.cli.parsing import (
+    Commands,
+    add_command,
+    master,
+    positive,
+    refuse_together,
+    setting,
+)
 from penstock.cli.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -50,7 +57,7 @@ Ctrl-C and SIGTERM let the running batch finish; a second ctrl-C does not.""",
         help="names internal topics and the consumer group; to be kept for ever",
     )
     parser.add_argument(
-        "--master", metavar="URL",
+        "--master", metavar="URL", type=master,
         help="the Spark master (default: this machine); 'inline': in this process, without Spark",
     )
     parser.add_argument(
@@ -70,7 +77,7 @@ Ctrl-C and SIGTERM let the running batch finish; a second ctrl-C does not.""",
         "--create-topics", metavar="N", type=positive,
         help="make the topics that are missing, with N partitions",
     )
-    parser.add_argument("--quiet", action="store_true", help="show errors only")
+    parser.add_argument("--quiet", action="store_true", help="show warnings and errors only")
     parser.add_argument(
         "--verbose", action="store_true", help="show every batch, and what is logged"
     )
@@ -120,13 +127,15 @@ def _application(
             "STANDBY", f"{holder} runs the application; this instance takes over when that ends"
         ),
     )
-    streams.set_state_listener(lambda new, old: _show_state(live, new))
+    spark = args.master != "inline"
+    streams.set_state_listener(lambda new, old: _show_state(live, new, old, spark=spark))
     streams.set_global_state_restore_listener(_restores(live))
     return streams
 
 
-def _show_state(live: Live, state: State) -> None:
-    live.state(state.value)
+def _show_state(live: Live, state: State, before: State, *, spark: bool) -> None:
+    is_start = (before.value, state.value) == ("CREATED", "REBALANCING")
+    live.state(state.value, "starting Spark, then the first batch" if is_start and spark else "")
 
 
 def _run(streams: Streams, live: Live, *, once: bool) -> None:
@@ -150,9 +159,17 @@ def _run(streams: Streams, live: Live, *, once: bool) -> None:
         raise _told(streams, error) from error
     except BaseException:
         # Ctrl-C or SIGTERM; another ctrl-C ends the waiting, and the process.
-        live.state("STOPPING", "the running batch is finished first; ctrl-C again ends at once")
+        live.state("STOPPING", f"{_finished_first(streams)}ctrl-C again ends at once")
         streams.close()
         raise
+
+
+def _finished_first(streams: Streams) -> str:
+    """What an end has to wait for. Until an instance is RUNNING it has no batch behind it."""
+    if streams.waits_for is not None:
+        return ""
+    is_running = streams.state.value == "RUNNING"
+    return f"the {'running batch' if is_running else 'start'} is finished first; "
 
 
 def _told(streams: Streams, error: Exception) -> Exception:
@@ -181,9 +198,12 @@ def _told(streams: Streams, error: Exception) -> Exception:
 
 
 def _handler_of(error: Exception) -> str:
-    """The handler that was asked about it: the message names the one for deserialization."""
-    at_reading = "deserialization_exception_handler" in str(error)
-    return f"{'deserialization' if at_reading else 'processing'}.exception.handler"
+    """The handler that was asked about it: the message names it, unless it is for processing."""
+    told = str(error)
+    for kind in ("deserialization", "production"):
+        if f"{kind}_exception_handler" in told:
+            return f"{kind}.exception.handler"
+    return "processing.exception.handler"
 
 
 def _summary(live: Live, config: StreamsConfig) -> str:
@@ -232,9 +252,11 @@ def _check_topics(
     topology: Topology, config: StreamsConfig, args: argparse.Namespace, terminal: Terminal
 ) -> None:
     """Make sure that the log is there, and every topic that the topology names."""
-    from penstock.log import open_log  # noqa: PLC0415
+    from penstock.cli.opening import telling_of_waits  # noqa: PLC0415
+    from penstock.log import check_address, open_log  # noqa: PLC0415
 
     assert config.log is not None
+    check_address(config.log)
     is_file = "://" not in config.log
     create = args.create_topics is not None
     if is_file and not create and not os.path.exists(config.log):
@@ -243,7 +265,9 @@ def _check_topics(
             + _creation(_named(topology), config.log)
         )
     options = {"create": create} if is_file else config.log_options()
-    with open_log(config.log, **options) as log:
+    with telling_of_waits(config.log, quiet=args.quiet):
+        opened = open_log(config.log, **options)
+    with opened as log:
         missing = _missing(topology, log)
         if not missing:
             return

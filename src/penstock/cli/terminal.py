@@ -101,6 +101,7 @@ class Terminal:
         """The answer of somebody at the terminal; yes if there is nobody to ask."""
         if not (self.stdin_is_terminal and self.err_is_terminal):
             return True
+        self.flush()  # What is asked about is seen first.
         self.err.write(f"{shown(question)} [y/N] ")
         self.err.flush()
         answer = self.stdin.readline().decode("utf-8", "replace")

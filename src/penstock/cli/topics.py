@@ -44,8 +44,8 @@ def add(commands: Commands) -> None:
 def _add_list(commands: Commands) -> None:
     parser = add_command(
         commands, "list", list_topics, about="list all topics",
-        more="OFFSETS is how many lie between start and end: the records, and those that "
-        "compaction removed.",
+        more="OFFSETS is how many lie between start and end: the records, those that compaction "
+        "removed, and on Kafka the marks of transactions.",
         examples="""
   penstock topics list
   penstock topics list --json | jq -r .name

@@ -20,6 +20,9 @@ from penstock.topology.topology import Topology
 #: Looked for in a module when no name is given, in this order.
 USUAL_NAMES = ("topology", "build_topology", "builder", "build", "app")
 
+#: Where penstock itself is.
+_PACKAGE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
+
 
 @dataclass(frozen=True)
 class Found:
@@ -149,6 +152,12 @@ def _found(module: ModuleType, where: str, name: str | None) -> Any:
         ):
             return found
     candidates = _candidates(module)
+    if not candidates:
+        raise CommandFailed(
+            f"No topology was found in '{where}'. It needs a StreamsBuilder or a Topology at its "
+            "top level, or a function topology() that makes one. A function with another name is "
+            f"named: {where}:NAME."
+        )
     if len(candidates) != 1:
         raise CommandFailed(
             f"Which topology of '{where}'? Name it: {where}:NAME. {_candidates_text(module)}"
@@ -181,10 +190,10 @@ def _called(function: Any, what: str) -> Any:
 
 
 def _failed(what: str, error: BaseException) -> CommandFailed:
-    """What the user's own code raised, and where."""
+    """What the user's own code raised, and where: its last line that is not of penstock."""
     frames = [
         frame for frame in traceback.extract_tb(error.__traceback__)
-        if not frame.filename.startswith("<") and os.path.dirname(__file__) not in frame.filename
+        if not frame.filename.startswith(("<", _PACKAGE))
     ]
     place = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
     return CommandFailed(f"{what} failed with {type(error).__name__}: {error}{place}")

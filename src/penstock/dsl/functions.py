@@ -16,7 +16,7 @@ _SHAPES = {
     "the selector": _OF_RECORD,
     "the key selector": _OF_RECORD,
     "the foreign-key function": _OF_RECORD,
-    "the action": "(key, value)",
+    "the action": _OF_RECORD,
     "the joiner": "(left, right) or (key, left, right)",
     "the joiner of two tables": "(left, right)",
     "the reducer": "(aggregate, value)",

@@ -164,17 +164,29 @@ class KStream(StreamJoins[K, V], StreamProcessing[K, V], Generic[K, V]):
             step, FlatMapValues(mapper, with_key), value_changed=True, key=self._place.key
         )
 
-    def peek(self, action: Callable[[K, V], object], *, name: str | None = None) -> KStream[K, V]:
+    @overload
+    def peek(
+        self, action: Callable[[V], object], *, name: str | None = None
+    ) -> KStream[K, V]: ...
+    @overload
+    def peek(
+        self, action: Callable[[K, V], object], *, name: str | None = None
+    ) -> KStream[K, V]: ...
+    def peek(self, action: Callable[..., object], *, name: str | None = None) -> KStream[K, V]:
         """Call an action for every record and pass the record on."""
         step = self._next(name, "KSTREAM-PEEK-")
-        plain_function(action, 2, step=step, what="the action")
-        return self._same_types(step, Peek(action))
+        function = key_value_function(action, step=step, what="the action")
+        return self._same_types(step, Peek(function))
 
-    def foreach(self, action: Callable[[K, V], object], *, name: str | None = None) -> None:
+    @overload
+    def foreach(self, action: Callable[[V], object], *, name: str | None = None) -> None: ...
+    @overload
+    def foreach(self, action: Callable[[K, V], object], *, name: str | None = None) -> None: ...
+    def foreach(self, action: Callable[..., object], *, name: str | None = None) -> None:
         """Call an action for every record; nothing comes out."""
         step = self._next(name, "KSTREAM-FOREACH-")
-        plain_function(action, 2, step=step, what="the action")
-        self._same_types(step, Foreach(action))
+        function = key_value_function(action, step=step, what="the action")
+        self._same_types(step, Foreach(function))
 
     def print(self, printed: Printed[K, V] | None = None) -> None:
         """Show every record, by default as `[step]: key, value` on standard output."""

@@ -63,6 +63,9 @@ class TypedStore:
         self._number: type | None = None
         self._plain_json = False
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} '{self.name}', {'open' if self.is_open else 'not open'}>"
+
     @property
     def is_open(self) -> bool:
         """True between `init` and `close`."""

@@ -224,6 +224,11 @@ class TopologyTestDriver(StoreAccess):
             self._closed = True
             self._cluster.close()
 
+    def __repr__(self) -> str:
+        how_many = "1 task" if len(self.tasks) == 1 else f"{len(self.tasks)} tasks"
+        state = "closed" if self._closed else how_many
+        return f"<TopologyTestDriver '{self._config.application_id}', {state}>"
+
     def __enter__(self) -> TopologyTestDriver:
         return self
 

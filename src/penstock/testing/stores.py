@@ -215,6 +215,9 @@ class ValuesOnly:
     def __init__(self, store: Any) -> None:
         self._store = store
 
+    def __repr__(self) -> str:
+        return f"<values of {self._store!r}>"
+
     def put(self, key: Any, value: Any, *window_start: Any) -> None:
         """Write a value; None deletes."""
         self._store.put(key, _stamped(value), *window_start)
@@ -261,6 +264,9 @@ class PartitionedStore:
     def __init__(self, name: str, parts: list[Any]) -> None:
         self.name = name
         self._parts = parts
+
+    def __repr__(self) -> str:
+        return f"<PartitionedStore '{self.name}', {len(self._parts)} partitions>"
 
     @property
     def approximate_num_entries(self) -> int:

@@ -52,6 +52,9 @@ class TestInputTopic(Generic[K, V]):
         self._time = start
         self._auto_advance_ms = auto_advance_ms
 
+    def __repr__(self) -> str:
+        return f"<TestInputTopic '{self._topic}'>"
+
     def advance_time(self, advance: timedelta | int) -> None:
         """Move the time of the records to come."""
         advance_ms = to_ms(advance)
@@ -128,6 +131,9 @@ class TestOutputTopic(Generic[K, V]):
         self._topic = topic
         self._key = key.for_topic(topic, True) if key is not None else None
         self._value = value.for_topic(topic, False) if value is not None else None
+
+    def __repr__(self) -> str:
+        return f"<TestOutputTopic '{self._topic}', {self.queue_size} to be read>"
 
     @property
     def is_empty(self) -> bool:

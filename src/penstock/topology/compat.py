@@ -37,6 +37,8 @@ class StoreFacts:
     window_size_ms: int | None = None
     #: Of a window store: rows have a number in their keys.
     retain_duplicates: bool = False
+    #: The first step that uses it.
+    step: str = ""
 
     @property
     def family(self) -> str:
@@ -139,15 +141,27 @@ def compare(
     renumbered = _renumbered(gone, come)
     refused += [
         f"Store '{name}' is gone, and there is a new one, '{other}': names with numbers move when "
-        f"steps are added or removed. Its rows would be lost. Give the step the name that "
-        f"its store has: store='{name}'."
+        f"steps are added or removed. Its rows would be lost. Give the step that had it this "
+        f"name: store='{name}'."
         for name, other in renumbered.items()
+    ]
+    named = _named(
+        [name for name in gone if name not in renumbered
+         and old.stores[name].restored_from == changelog_of(name)],
+        [name for name in come if name not in renumbered.values()], old, new,
+    )
+    refused += [
+        f"Store '{name}' is gone, and there is a new one like it, '{other}': rows do not go along "
+        f"to another name, so they would be lost. Leave the store without a name, or say "
+        f"the one that it has: store='{name}'. If '{other}' belongs to another step, start "
+        "once without it."
+        for name, other in named.items()
     ]
     warnings = [
         f"Store '{name}' is not used any more. Its rows are left in '{topic}'; 'penstock topics "
         f"delete {topic}' removes them."
         for name in gone
-        if name not in renumbered
+        if name not in renumbered and name not in named
         and (topic := old.stores[name].restored_from) == changelog_of(name)
     ]
     warnings += [
@@ -232,6 +246,41 @@ def _renumbered(gone: list[str], come: list[str]) -> dict[str, str]:
                 left.remove(other)
                 break
     return found
+
+
+def _named(
+    gone: list[str], come: list[str], old: Application, new: Application
+) -> dict[str, str]:
+    """Stores with a number that are gone -> new ones with a name, if the step is the same."""
+    found = {}
+    left = [name for name in come if not _NUMBER.search(name)]
+    for name in gone:
+        if not _NUMBER.search(name):
+            continue
+        for other in left:
+            if _same_step(name, other, old, new):
+                found[name] = other
+                left.remove(other)
+                break
+    return found
+
+
+def _same_step(name: str, other: str, old: Application, new: Application) -> bool:
+    """Whether a store is likely to be the former one of its step under a new name."""
+    before, after = old.stores[name], new.stores[other]
+    groups = old.group_of(name), new.group_of(other)
+    if groups[0] is None or groups[1] is None:
+        return False
+    return (
+        (before.family, before.window_size_ms, before.retain_duplicates)
+        == (after.family, after.window_size_ms, after.retain_duplicates)
+        # A step that gets a name is one that had none.
+        and (
+            _NUMBER.sub("#", before.step) == _NUMBER.sub("#", after.step)
+            or (bool(_NUMBER.search(before.step)) and not _NUMBER.search(after.step))
+        )
+        and old.origins(groups[0]) == new.origins(groups[1])
+    )
 
 
 def _continues(old: Application, new: Application) -> dict[int, tuple[int, ...]]:

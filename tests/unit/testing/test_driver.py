@@ -252,3 +252,20 @@ def test_nothing_is_shown_if_it_is_not_wanted(capsys: pytest.CaptureFixture[str]
         driver.create_input_topic("in").pipe_input("k", "v")
         assert len(driver.printed_lines) == 1
     assert capsys.readouterr().out == ""
+
+
+def test_what_a_test_holds_says_what_it_is() -> None:
+    with TopologyTestDriver(counting(), CONFIG) as driver:
+        topic = driver.create_input_topic("in")
+        topic.pipe_input("k", "v")
+        store = driver.get_state_store("counts")
+        assert repr(driver) == "<TopologyTestDriver 'app', 1 task>"
+        assert repr(topic) == "<TestInputTopic 'in'>"
+        assert repr(driver.create_output_topic("out")) == "<TestOutputTopic 'out', 1 to be read>"
+        assert repr(store) == "<TimestampedKeyValueStore 'counts', open>"
+        assert repr(driver.get_key_value_store("counts")) == f"<values of {store!r}>"
+    assert repr(driver) == "<TopologyTestDriver 'app', closed>"
+    assert repr(store) == "<TimestampedKeyValueStore 'counts', not open>"
+    with TopologyTestDriver(counting(), CONFIG, partitions=2) as driver:
+        assert repr(driver) == "<TopologyTestDriver 'app', 2 tasks>"
+        assert repr(driver.get_state_store("counts")) == "<PartitionedStore 'counts', 2 partitions>"

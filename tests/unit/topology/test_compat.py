@@ -171,6 +171,43 @@ def test_a_numbered_store_that_is_only_removed_is_no_reason_to_refuse() -> None:
     assert changes(old, application()).refused == ()
 
 
+NUMBERED = "KSTREAM-AGGREGATE-STATE-STORE-0000000003"
+
+
+def numbered(**changes: Any) -> Application:
+    return store(
+        NUMBERED, restored_from=f"app-{NUMBERED}-changelog", step="KSTREAM-AGGREGATE-0000000004",
+        **changes,
+    )
+
+
+@pytest.mark.parametrize("step", ["KSTREAM-AGGREGATE-0000000003", "count-orders"])
+def test_a_numbered_store_that_gets_a_name_is_refused(step: str) -> None:
+    found = changes(numbered(), store("counts", step=step))
+    assert found.warnings == ()
+    assert found.refused == (
+        f"Store '{NUMBERED}' is gone, and there is a new one like it, 'counts': rows do not go "
+        "along to another name, so they would be lost. Leave the store without a name, or say the "
+        f"one that it has: store='{NUMBERED}'. If 'counts' belongs to another step, start once "
+        "without it.",
+    )
+
+
+def test_a_numbered_store_that_gives_way_to_that_of_another_step_is_only_warned_of() -> None:
+    step = "KSTREAM-AGGREGATE-0000000003"
+    elsewhere = dict(application().groups)
+    elsewhere[0] = dataclasses.replace(elsewhere[0], reads=("payments",))
+    others = [
+        store("sums", step="KSTREAM-REDUCE-0000000003"), store("sums", step=step, kind="session"),
+        store("sums", step=step, window_size_ms=5),
+        application(groups=elsewhere, stores={"counts": dataclasses.replace(COUNTS, step=step)}),
+    ]
+    for other in others:
+        found = changes(numbered(), other)
+        assert found.refused == ()
+        assert len(found.warnings) == 1
+
+
 def test_a_number_that_stands_for_another_step_is_refused() -> None:
     name = "KSTREAM-AGGREGATE-STATE-STORE-0000000003"
     old = store(name)
