@@ -56,8 +56,10 @@ class Failures:
         self._write = write
         self._drop = drop
 
-    def not_deserialized(self, node: str, raw: ConsumedRecord, error: Exception) -> None:
-        """Bytes that cannot be read: raises, or the record is skipped."""
+    def not_deserialized(
+        self, node: str, raw: ConsumedRecord, part: str, error: Exception
+    ) -> None:
+        """Bytes that cannot be read: raises, or the record is skipped. `part`: key or value."""
         context = ErrorHandlerContext(
             raw.topic, raw.partition, raw.offset, raw.headers, node, self._task_id, raw.timestamp,
             raw.key, raw.value,
@@ -67,15 +69,15 @@ class Failures:
         )
         if response.result is Result.FAIL:
             raise ProcessingFailedException(
-                f"A record of topic {raw.topic}, partition {raw.partition}, offset {raw.offset} "
-                f"cannot be deserialized: {error} To skip such records set "
+                f"The {part} of a record of topic {raw.topic}, partition {raw.partition}, offset "
+                f"{raw.offset} cannot be deserialized: {error} To skip such records set "
                 "deserialization_exception_handler='continue'.",
                 task_id=str(self._task_id), processor=node, topic=raw.topic,
                 partition=raw.partition, offset=raw.offset, key=raw.key,
             ) from error
         log.warning(
-            "Skipping a record that cannot be deserialized: topic %s, partition %d, offset %d.",
-            raw.topic, raw.partition, raw.offset,
+            "Skipping a record whose %s cannot be deserialized: topic %s, partition %d, offset %d.",
+            part, raw.topic, raw.partition, raw.offset,
         )
         self._drop("deserialization error")
 

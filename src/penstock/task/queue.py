@@ -159,14 +159,16 @@ class RecordQueue:
         self.at = at
         key, value = rows.keys[at], rows.values[at]
         read_key, read_value = self._source.serdes
+        part = "key"
         try:
             if key is not None:
                 key = read_key.deserialize(key)
+            part = "value"
             if value is not None:
                 value = read_value.deserialize(value)
         except Exception as error:
             raw = self._consumed(rows.keys[at], rows.values[at])
-            self._failures.not_deserialized(self.name, raw, error)
+            self._failures.not_deserialized(self.name, raw, part, error)
             return False
         timestamp = rows.timestamps[at]
         if not self._plain_time or timestamp < 0:

@@ -393,3 +393,16 @@ def test_an_error_that_belongs_to_no_step_names_its_own_record() -> None:
     failure = task.run({("in", 0): given}).failure
     assert isinstance(failure, ProcessingFailedException)
     assert (failure.offset, failure.key) == (2, b"k3")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "part"), [(b"ab", bytes(8), "key"), (bytes(8), b"ab", "value")]
+)
+def test_bytes_that_cannot_be_read_are_told_with_what_they_were(
+    key: bytes, value: bytes, part: str
+) -> None:
+    task = task_of(topology_of(
+        lambda builder: builder.stream("in", key=Serdes.long(), value=Serdes.long()).to("out")
+    ))
+    failure = task.run({("in", 0): RecordRange((5,), (0,), (key,), (value,))}).failure
+    assert f"The {part} of a record of topic in, partition 0, offset 5 cannot be" in str(failure)
