@@ -153,18 +153,21 @@ def _merged(appends: Iterable[Append]) -> list[Append]:
         else:
             of_partition.append([records])
     return [
-        Append(*where, piece if isinstance(piece, StoredBlob) else _one(piece))
+        Append(*where, each)
         for where, of_partition in pieces.items() for piece in of_partition
+        for each in ([piece] if isinstance(piece, StoredBlob) else _few(piece))
     ]
 
 
-def _one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+def _few(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """The same records in as few batches as can be: a column of one holds 2 GiB at most."""
     if len(batches) == 1:
-        return batches[0]
+        return batches
     # Some may have headers and some not.
     table = pa.concat_tables(map(pa.Table.from_batches, ([batch] for batch in batches)),
                              promote_options="default")
-    return table.combine_chunks().to_batches()[0]
+    found: list[pa.RecordBatch] = table.combine_chunks().to_batches()
+    return found
 
 
 def drop_aside(log: Log, outcomes: Iterable[TaskOutcome]) -> None:

@@ -125,7 +125,7 @@ def concatenated(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     """Batches of one schema as one."""
     if len(batches) == 1:
         return batches[0]
-    return pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
+    return pa.concat_batches(batches)
 
 
 def stored_from(read: pa.RecordBatch, *, with_offsets: bool) -> Chunk:
