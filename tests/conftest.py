@@ -37,3 +37,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
             return "broker" if "[kafka" in nodeid else scope_of(nodeid.split("::", 1)[0])
 
     return ByNeed(config, log)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Any:
+    """What a test has logged or printed goes to another process as UTF-8, whatever it was."""
+    report = yield
+    report.sections = [
+        (title, text.encode("utf-8", "backslashreplace").decode())
+        for title, text in report.sections
+    ]
+    return report
