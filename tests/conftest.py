@@ -8,6 +8,7 @@ those that need a broker in one, and of the others those of a file together.
 from __future__ import annotations
 
 import functools
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,10 @@ ROOT = Path(__file__).parent.parent
 
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("unhurried")
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell has started this in the background. Processes that tests start are to hear ctrl-C.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @functools.cache
