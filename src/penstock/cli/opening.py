@@ -15,7 +15,7 @@ from penstock.log import Log, check_address, open_log
 from penstock.properties import read_properties
 
 #: Seconds without an answer from a cluster after which people are told what is waited for.
-TOLD_AFTER_S = 2.0
+TOLD_AFTER_S = 5.0
 
 
 def opened(args: argparse.Namespace, *, create: bool = False) -> Log:
