@@ -359,7 +359,8 @@ class StreamThread:
         if not isinstance(error, LogUnavailable):
             return False
         now = time.monotonic()
-        self._away_since = self._away_since or now
+        if self._away_since is None:
+            self._away_since = now
         is_patient = now - self._away_since < self._config.task_timeout_ms / 1000
         return isinstance(error, OutcomeUnknown) or (error.may_pass and is_patient)
 
@@ -427,7 +428,8 @@ class StreamThread:
                 return engine.run_batch()
             except LogBusy as busy:
                 now = time.monotonic()
-                deadline = deadline or now + self._config.task_timeout_ms / 1000
+                if deadline is None:
+                    deadline = now + self._config.task_timeout_ms / 1000
                 if now >= deadline or self._ended.is_set():
                     raise
                 log.warning("The batch is tried again: %s", busy)
