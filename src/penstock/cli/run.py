@@ -308,7 +308,7 @@ def _creation(topics: list[str], address: str) -> str:
 
 def _ship(found: Found) -> None:
     """Let the workers have the file, and its neighbours, as this process has them."""
-    from penstock.engine.spark.packing import travels_by_value  # noqa: PLC0415
+    from penstock.engine.pickling import travels_by_value  # noqa: PLC0415
 
     if found.is_file:
         travels_by_value(found.module)

@@ -13,6 +13,7 @@ import dataclasses
 import io
 import pickle
 import sys
+from types import ModuleType
 from typing import Any, get_type_hints
 
 import cloudpickle  # type: ignore[import-untyped]
@@ -30,6 +31,12 @@ _MADE_ANEW = frozenset((
     _CACHE, "__dict__", "__weakref__", "__module__", "__qualname__", "__annotations__",
     "__match_args__", "__rich_repr__",
 ))
+
+
+def travels_by_value(module: ModuleType) -> None:
+    """The functions and classes of a module are sent to workers whole, as if they stood in
+    `__main__`: for a file that was run by its path, which no worker could import by a name."""
+    cloudpickle.register_pickle_by_value(module)
 
 
 def dumps(thing: Any) -> bytes:

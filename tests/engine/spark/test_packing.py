@@ -16,8 +16,9 @@ import pytest
 from engine.harness import config_of
 from penstock import StreamsBuilder, Topology, TopologyException
 from penstock.engine.bundle import Bundle
+from penstock.engine.packing import pack
+from penstock.engine.pickling import travels_by_value
 from penstock.engine.shape import find_shape
-from penstock.engine.spark.packing import pack, travels_by_value
 from penstock.log import open_log
 
 

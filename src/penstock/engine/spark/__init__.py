@@ -3,7 +3,6 @@
     session.py   where jobs run: the user's session, or one of our own
     java.py      the Java that Spark needs
     gateway.py   starts the JVM, listens to it, forgets one that has ended
-    packing.py   the application as bytes for the workers
     job.py       `SparkCompute`: a plan becomes a job, the job answers outcomes
     lane.py      what runs in Spark's Python workers
     warmth.py    keeps those workers alive while nothing happens
@@ -17,9 +16,9 @@ from typing import Any
 
 from penstock.config import StreamsConfig
 from penstock.engine.bundle import Bundle
+from penstock.engine.packing import pack
 from penstock.engine.shape import Shape
 from penstock.engine.spark.job import SparkCompute
-from penstock.engine.spark.packing import pack, travels_by_value
 from penstock.engine.spark.session import SparkPlace, spark_place
 from penstock.log.base import Log
 from penstock.topology.topology import Topology
@@ -50,5 +49,4 @@ def compute_in(
         return SparkCompute(place, bundle, pack(bundle), **options)
 
 
-__all__ = ["SparkCompute", "SparkPlace", "compute_in", "spark_place", "start_spark",
-           "travels_by_value"]
+__all__ = ["SparkCompute", "SparkPlace", "compute_in", "spark_place", "start_spark"]
