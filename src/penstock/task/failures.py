@@ -1,4 +1,4 @@
-"""Errors inside a task: the handlers are asked, and their answer is carried out (D10, F13)."""
+"""Error handling inside a task: calls the exception handlers and applies their decision (F13)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may change in a topology while its application keeps its state, and what may not (U7).
+"""Which changes of a topology an application with existing state accepts, and which it refuses.
 
 Whatever an application has kept is found again by name: rows by the name of their store, offsets
 by topic, clocks and schedules by the names of steps. So a change is harmless as long as every name
