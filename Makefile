@@ -8,10 +8,13 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 install: .venv/installed
 
-.venv/installed: pyproject.toml hatch_build.py $(wildcard src/penstock/native/*.[ch])
+# Needs the network only for packages that are missing: pip builds those in isolation, and penstock
+# itself with the setuptools of the .venv.
+.venv/installed: pyproject.toml setup.py $(wildcard src/penstock/native/*.[ch])
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet 'hatchling>=1.26' 'editables>=0.5'
-	$(BIN)/pip install --quiet --no-build-isolation --editable '.[dev]'
+	$(BIN)/pip install --quiet 'setuptools>=77'
+	$(BIN)/pip install --quiet --no-build-isolation --no-deps --editable .
+	$(BIN)/pip install --quiet 'penstock[dev]'
 	@$(BIN)/python -c "from penstock import native; print('penstock runs', native.in_use())"
 	touch $@
 

@@ -1,9 +1,9 @@
-"""The parts that every record passes, in C where they could be built.
+"""The hot path in C, where it could be built.
 
-`core` is the extension, or None: then the same is done in Python, more slowly, with the same
-answers. Whoever has a native part has a Python twin beside it and chooses once, when a store is
-opened or a node is attached; nothing native is ever pickled. With the environment variable
-PENSTOCK_PURE_PYTHON=1 the extension is left alone.
+`core` is the extension, or None. Without it penstock runs in pure Python, more slowly and with the
+same results. Each native function has a Python twin; callers choose between them once, when a
+store is opened or a node is attached. Nothing native is ever pickled. The environment variable
+PENSTOCK_PURE_PYTHON=1 disables the extension.
 
     python -c "from penstock import native; print(native.in_use())"
 """
@@ -14,20 +14,21 @@ import importlib
 import os
 from typing import Any
 
-#: The version of the extension that this code calls.
-_VERSION = 2
+from penstock.native._sources import sources_checksum
 
 
 def _extension() -> tuple[Any, str]:
-    """The extension, or None and why."""
+    """The extension, or None and the reason."""
     if os.environ.get("PENSTOCK_PURE_PYTHON", "") not in ("", "0"):
         return None, "PENSTOCK_PURE_PYTHON is set"
     try:
         found = importlib.import_module("penstock.native._core")
     except ImportError as error:
-        return None, f"the extension was not built: {error}"
-    if found.VERSION != _VERSION:
-        return None, "the extension was built from other sources: install penstock again"
+        return None, f"the extension is not built: {error}"
+    # An installed wheel has no C sources; in a clone they may be newer than the extension.
+    expected = sources_checksum(os.path.dirname(__file__))
+    if expected not in (None, getattr(found, "SOURCES", "")):
+        return None, "the extension was built from other sources: run `make install`"
     return found, ""
 
 
@@ -35,5 +36,5 @@ core, _why_not = _extension()
 
 
 def in_use() -> str:
-    """Which of the two is used, and why it is not the extension."""
+    """Which implementation runs, and why it is not the extension."""
     return "native" if core is not None else f"pure Python ({_why_not})"

@@ -1,8 +1,11 @@
 /* penstock.native._core: the parts of the task and its stores that every record passes, in C. */
 #include "core.h"
 
-/* Grows when what Python calls here changes, together with the number in __init__.py. */
-#define CORE_VERSION 2
+/* setup.py defines PENSTOCK_SOURCES, the checksum of the C files; __init__.py compares it with the files
+ * that lie beside it. */
+#ifndef PENSTOCK_SOURCES
+#error "Build the extension with setup.py."
+#endif
 
 #define MAKES(name) {#name, make_##name, METH_VARARGS, NULL}
 #define DOES(name) {#name, name, METH_VARARGS, NULL}
@@ -39,7 +42,7 @@ PyInit__core(void)
     PyObject *module = PyModule_Create(&definition);
     if (module == NULL)
         return NULL;
-    if (PyModule_AddIntConstant(module, "VERSION", CORE_VERSION) < 0
+    if (PyModule_AddStringConstant(module, "SOURCES", PENSTOCK_SOURCES) < 0
         || PyType_Ready(&StepType) < 0 || init_serdes() < 0 || init_flow() < 0
         || init_cache(module) < 0) {
         Py_DECREF(module);
