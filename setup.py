@@ -26,7 +26,7 @@ SANITIZE_FLAGS = [f"-fsanitize={SANITIZE}", "-fno-omit-frame-pointer", "-O1"]
 
 NO_CORE = """\
 The native core of penstock was not built.
-penstock works without it, in pure Python, but processes records 2 to 3 times slower.
+penstock works without it, in pure Python, but more slowly.
 To build it, install a C compiler and the Python headers, then install penstock again.
 """
 
