@@ -24,6 +24,7 @@
     ├── MisconfiguredInternalTopicException
     ├── UnknownTopologyException
     └── ConfigException               a setting that is missing or wrong
+        └── MissingDependencyException    an optional package that is not installed
 
 A wrong argument of a call is Python's own `ValueError` or `TypeError`.
 """
@@ -41,6 +42,10 @@ class TopologyException(StreamsException):
 
 class ConfigException(StreamsException):
     """A setting is missing or has a value that cannot be."""
+
+
+class MissingDependencyException(ConfigException, ImportError):
+    """An optional package is not installed. The message names the extra to install."""
 
 
 class SerializationException(StreamsException):

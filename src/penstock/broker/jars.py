@@ -166,8 +166,8 @@ def _ivy_jar() -> Path:
         for jar in sorted((Path(place) / "jars").glob("ivy-*.jar")):
             return jar
     raise BrokerError(
-        "Kafka's jars are fetched with the Ivy inside pyspark, and there is none. "
-        "Install pyspark."
+        "PySpark is not installed. penstock downloads Kafka with the Ivy that PySpark contains. "
+        "Install it with `pip install 'penstock[spark]'`."
     )
 
 

@@ -15,6 +15,7 @@ import re
 from typing import Any
 
 from penstock.errors import ConfigException
+from penstock.extras import explain_missing_extra
 from penstock.log.base import (
     Appended,
     Assignment,
@@ -72,8 +73,9 @@ def open_log(where: str | os.PathLike[str], **options: Any) -> Log:
     check_address(where)
     address = os.fspath(where)
     if address.startswith("kafka://"):
-        from penstock.log.kafka.log import KafkaLog  # noqa: PLC0415  (see the docstring)
-        from penstock.log.kafka.settings import KafkaOptions  # noqa: PLC0415
+        with explain_missing_extra():
+            from penstock.log.kafka.log import KafkaLog  # noqa: PLC0415  (see the docstring)
+            from penstock.log.kafka.settings import KafkaOptions  # noqa: PLC0415
 
         return KafkaLog(address, KafkaOptions.of(options))
     from penstock.log.embedded.log import EmbeddedLog  # noqa: PLC0415  (see the docstring)

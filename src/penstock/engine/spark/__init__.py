@@ -18,10 +18,13 @@ from penstock.config import StreamsConfig
 from penstock.engine.bundle import Bundle
 from penstock.engine.packing import pack
 from penstock.engine.shape import Shape
-from penstock.engine.spark.job import SparkCompute
-from penstock.engine.spark.session import SparkPlace, spark_place
+from penstock.extras import explain_missing_extra
 from penstock.log.base import Log
 from penstock.topology.topology import Topology
+
+with explain_missing_extra():
+    from penstock.engine.spark.job import SparkCompute
+    from penstock.engine.spark.session import SparkPlace, spark_place
 
 
 def start_spark(
