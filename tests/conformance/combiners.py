@@ -1,4 +1,4 @@
-"""The functions of two values (SPEC section 4): reducers, aggregators, mergers, joiners, and
+"""The functions of two values (README.md, section 4): reducers, aggregators, mergers, joiners, and
 the initial values they start from; and the timestamp extractors (section 3)."""
 
 from __future__ import annotations

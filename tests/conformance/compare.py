@@ -1,4 +1,4 @@
-"""Says what differs between what penstock answered and what Kafka Streams did (SPEC section 9)."""
+"""Compares the results of penstock with those of Kafka Streams (README.md, section 9)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """What is in a store, as JSON: all of it (`stores` of an expectation), or a query's answer
-(SPEC sections 6 and 7)."""
+(README.md, sections 6 and 7)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The named functions of the cases (SPEC section 4).
+"""The named functions of the cases (README.md, section 4).
 
 Each table maps a name to a maker: it takes the spec (a name, or an object with arguments) and
 answers the function. Makers check at once, so an unknown word fails before anything runs.

@@ -1,4 +1,4 @@
-"""Builds a case's topology with penstock's DSL: one call for each step (SPEC section 3)."""
+"""Builds a case's topology with penstock's DSL: one call for each step (README.md, section 3)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Runs one case under penstock's TopologyTestDriver and collects what Kafka Streams was asked
-for too: everything under `expect` (SPEC section 7)."""
+for too: everything under `expect` (README.md, section 7)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands that a record may give to a store (SPEC section 5): (store, key, words) to the
+"""The commands that a record may give to a store (README.md, section 5): (store, key, words) to the
 answer, a text, or None if the command has no answer."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The processors of the cases (SPEC section 5); `store_commands.py` has those for stores.
+"""The processors of the cases (README.md, section 5); `store_commands.py` has those for stores.
 
 A processor is a class with `init` and `process`, made anew by its supplier. The simple ones are
 a function of (context, record) and serve `process` and `process_values` alike.

@@ -1,4 +1,4 @@
-"""Serdes by name (SPEC section 2), and the bytes of events and outputs.
+"""Serdes by name (README.md, section 2), and the bytes of events and outputs.
 
 The serdes that go into a topology are penstock's own where it has them; what a case pipes and
 reads is encoded and decoded here, apart from penstock, so that an error in both directions of a
