@@ -6,6 +6,7 @@ Reading order, along the way of a record:
     topology/    what will run: the plan, its rules, the topology, its description
     task/        one sub-topology over one partition, record by record
     processors/  what each operator does
+    serdes/      keys and values as bytes
     stores/      where rows are kept, in four layers
     native/      what every record passes, in C; each piece has a twin above
     testing/     TopologyTestDriver
@@ -44,12 +45,12 @@ if TYPE_CHECKING:
     from penstock.dsl.stream import KStream
     from penstock.dsl.table import GlobalKTable, KTable
     from penstock.dsl.windowed import SessionWindowedKStream, TimeWindowedKStream
-    from penstock.engine.metadata import TaskMetadata, ThreadMetadata
-    from penstock.engine.metrics import MetricName
-    from penstock.engine.restoring import StateRestoreListener
-    from penstock.engine.standby_updates import StandbyUpdateListener, SuspendReason
-    from penstock.engine.states import State
-    from penstock.engine.uncaught import StreamThreadExceptionResponse
+    from penstock.engine.exception_handler import StreamThreadExceptionResponse
+    from penstock.engine.lifecycle import State
+    from penstock.engine.observe.metadata import TaskMetadata, ThreadMetadata
+    from penstock.engine.observe.metrics import MetricName
+    from penstock.engine.observe.restores import StateRestoreListener
+    from penstock.engine.standby.updates import StandbyUpdateListener, SuspendReason
     from penstock.errors import (
         ConfigException,
         InvalidStateStoreException,
@@ -96,11 +97,11 @@ if TYPE_CHECKING:
         TaskId,
         ValueAndTimestamp,
     )
-    from penstock.serde import Serde
-    from penstock.serdes import Serdes
-    from penstock.stores.base import StateStore
-    from penstock.stores.builder import StoreBuilder
-    from penstock.stores.dsl_suppliers import (
+    from penstock.serdes.base import Serde
+    from penstock.serdes.builtin import Serdes
+    from penstock.serdes.windowed import WindowedSerdes
+    from penstock.stores.api.builder import StoreBuilder
+    from penstock.stores.api.dsl_suppliers import (
         BuiltInDslStoreSuppliers,
         DslKeyValueParams,
         DslSessionParams,
@@ -108,21 +109,22 @@ if TYPE_CHECKING:
         DslStoreSuppliers,
         DslWindowParams,
     )
-    from penstock.stores.iterators import StoreIterator
-    from penstock.stores.key_value import (
-        KeyValueStore,
-        TimestampedKeyValueStore,
-        TimestampedKeyValueStoreWithHeaders,
-    )
-    from penstock.stores.session import SessionStore, SessionStoreWithHeaders
-    from penstock.stores.stores import Stores
-    from penstock.stores.values import (
+    from penstock.stores.api.iterators import StoreIterator
+    from penstock.stores.api.store import StateStore
+    from penstock.stores.api.stores import Stores
+    from penstock.stores.api.values import (
         AggregationWithHeaders,
         ValueTimestampHeaders,
         VersionedRecord,
     )
-    from penstock.stores.versioned import VersionedKeyValueStore
-    from penstock.stores.window import (
+    from penstock.stores.typed.key_value import (
+        KeyValueStore,
+        TimestampedKeyValueStore,
+        TimestampedKeyValueStoreWithHeaders,
+    )
+    from penstock.stores.typed.session import SessionStore, SessionStoreWithHeaders
+    from penstock.stores.typed.versioned import VersionedKeyValueStore
+    from penstock.stores.typed.window import (
         TimestampedWindowStore,
         TimestampedWindowStoreWithHeaders,
         WindowStore,
@@ -139,7 +141,6 @@ if TYPE_CHECKING:
     from penstock.topology.nodes import Partitioner, TopicNameExtractor
     from penstock.topology.offset_reset import AutoOffsetReset
     from penstock.topology.topology import Topology
-    from penstock.windowed_serdes import WindowedSerdes
     from penstock.windows import (
         EmitStrategy,
         JoinWindows,
@@ -170,12 +171,12 @@ _HOMES = {
     "penstock.dsl.stream": ("KStream",),
     "penstock.dsl.table": ("GlobalKTable", "KTable"),
     "penstock.dsl.windowed": ("SessionWindowedKStream", "TimeWindowedKStream"),
-    "penstock.engine.metadata": ("TaskMetadata", "ThreadMetadata"),
-    "penstock.engine.metrics": ("MetricName",),
-    "penstock.engine.restoring": ("StateRestoreListener",),
-    "penstock.engine.standby_updates": ("StandbyUpdateListener", "SuspendReason"),
-    "penstock.engine.states": ("State",),
-    "penstock.engine.uncaught": ("StreamThreadExceptionResponse",),
+    "penstock.engine.observe.metadata": ("TaskMetadata", "ThreadMetadata"),
+    "penstock.engine.observe.metrics": ("MetricName",),
+    "penstock.engine.observe.restores": ("StateRestoreListener",),
+    "penstock.engine.standby.updates": ("StandbyUpdateListener", "SuspendReason"),
+    "penstock.engine.lifecycle": ("State",),
+    "penstock.engine.exception_handler": ("StreamThreadExceptionResponse",),
     "penstock.errors": (
         "ConfigException", "InvalidStateStoreException", "ProcessingFailedException",
         "ProcessorStateException", "SerializationException", "StreamsException",
@@ -198,25 +199,25 @@ _HOMES = {
         "Change", "FixedKeyRecord", "Headers", "Record", "RecordContext", "RecordMetadata",
         "TaskId", "ValueAndTimestamp",
     ),
-    "penstock.serde": ("Serde",),
-    "penstock.serdes": ("Serdes",),
-    "penstock.stores.base": ("StateStore",),
-    "penstock.stores.builder": ("StoreBuilder",),
-    "penstock.stores.dsl_suppliers": (
+    "penstock.serdes.base": ("Serde",),
+    "penstock.serdes.builtin": ("Serdes",),
+    "penstock.stores.api.store": ("StateStore",),
+    "penstock.stores.api.builder": ("StoreBuilder",),
+    "penstock.stores.api.dsl_suppliers": (
         "BuiltInDslStoreSuppliers", "DslKeyValueParams", "DslSessionParams", "DslStoreFormat",
         "DslStoreSuppliers", "DslWindowParams",
     ),
-    "penstock.stores.iterators": ("StoreIterator",),
-    "penstock.stores.key_value": (
+    "penstock.stores.api.iterators": ("StoreIterator",),
+    "penstock.stores.typed.key_value": (
         "KeyValueStore", "TimestampedKeyValueStore", "TimestampedKeyValueStoreWithHeaders",
     ),
-    "penstock.stores.session": ("SessionStore", "SessionStoreWithHeaders"),
-    "penstock.stores.stores": ("Stores",),
-    "penstock.stores.values": (
+    "penstock.stores.typed.session": ("SessionStore", "SessionStoreWithHeaders"),
+    "penstock.stores.api.stores": ("Stores",),
+    "penstock.stores.api.values": (
         "AggregationWithHeaders", "ValueTimestampHeaders", "VersionedRecord",
     ),
-    "penstock.stores.versioned": ("VersionedKeyValueStore",),
-    "penstock.stores.window": (
+    "penstock.stores.typed.versioned": ("VersionedKeyValueStore",),
+    "penstock.stores.typed.window": (
         "TimestampedWindowStore", "TimestampedWindowStoreWithHeaders", "WindowStore",
     ),
     "penstock.timestamps": (
@@ -227,7 +228,7 @@ _HOMES = {
     "penstock.topology.nodes": ("Partitioner", "TopicNameExtractor"),
     "penstock.topology.offset_reset": ("AutoOffsetReset",),
     "penstock.topology.topology": ("Topology",),
-    "penstock.windowed_serdes": ("WindowedSerdes",),
+    "penstock.serdes.windowed": ("WindowedSerdes",),
     "penstock.windows": (
         "EmitStrategy", "JoinWindows", "SessionWindow", "SessionWindows", "SlidingWindows",
         "TimeWindows", "UnlimitedWindows", "Window", "Windowed", "Windows",

@@ -18,36 +18,36 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from penstock.config import StreamsConfig
+from penstock.engine.exception_handler import UncaughtExceptionHandler
 from penstock.engine.lease import lease_timeout_ms
-from penstock.engine.metadata import TaskMetadata, ThreadMetadata, tasks_of, tasks_text
-from penstock.engine.metrics import MetricName, Metrics, Value
-from penstock.engine.printing import Printer, to_standard_output
-from penstock.engine.readiness import Ready
-from penstock.engine.restoring import (
+from penstock.engine.lifecycle import LifeCycle, RefusedTransition, State, StateListener
+from penstock.engine.observe.metadata import TaskMetadata, ThreadMetadata, tasks_of, tasks_text
+from penstock.engine.observe.metrics import MetricName, Metrics, Value
+from penstock.engine.observe.printing import Printer, to_standard_output
+from penstock.engine.observe.restores import (
     Restores,
     RestoreWatch,
     StateRestoreListener,
     wanted_positions,
 )
-from penstock.engine.standby_updates import (
+from penstock.engine.standby.standby import Standby
+from penstock.engine.standby.updates import (
     StandbyUpdateListener,
     StandbyUpdates,
     SuspendReason,
 )
-from penstock.engine.standing_by import StandingBy
-from penstock.engine.states import LifeCycle, RefusedTransition, State, StateListener
+from penstock.engine.standby.warmup import WarmUp
 from penstock.engine.stream_thread import Hooks, StreamThread, thread_name
-from penstock.engine.uncaught import UncaughtExceptionHandler
 from penstock.errors import ConfigException, StreamsException
 from penstock.log import open_log
 from penstock.log.base import Lease, Log
-from penstock.stores.replica_files import clean_up
+from penstock.stores.replica.generations import clean_up
 from penstock.topology.topology import Topology
 
 if TYPE_CHECKING:
+    from penstock.engine.layout.execution_graph import ExecutionGraph
     from penstock.engine.loop import BatchReport, Compute, Engine, StartCompute
-    from penstock.engine.shape import Shape
-    from penstock.engine.spark import SparkCompute, SparkPlace
+    from penstock.engine.spark import SparkBackend, SparkCompute
 
 log = logging.getLogger(__name__)
 
@@ -97,12 +97,12 @@ class Streams:
         self._on_batch = on_batch
         self._on_standby = on_standby
         self._life = LifeCycle(config.application_id)
-        self._standby = StandingBy()
+        self._standby = Standby()
         self._hooks = Hooks(
             on_batch=self._batch_done, on_standby=self._stand_by, on_look=self._standby.check,
             on_end=self._end,
         )
-        self._place: SparkPlace | None = None
+        self._place: SparkBackend | None = None
         self._printer = Printer(out)
         self._restores = Restores(StateRestoreListener())
         self._watch: RestoreWatch | None = None
@@ -363,7 +363,7 @@ class Streams:
         thread, engine = self._thread, self._engine
         if thread is None:
             return frozenset()
-        tasks = () if engine is None else tasks_of(engine.shape, engine.planner)
+        tasks = () if engine is None else tasks_of(engine.graph, engine.planner)
         state = "RUNNING" if engine is not None else "PARTITIONS_ASSIGNED"
         followed = self._standby.tasks
         return frozenset((ThreadMetadata(
@@ -380,7 +380,7 @@ class Streams:
             head += f", stands by for {self.waits_for}"
         parts = [head, str(self.topology.describe()).rstrip("\n")]
         if engine is not None:
-            parts += ["Tasks:", tasks_text(engine.shape, engine.planner)]
+            parts += ["Tasks:", tasks_text(engine.graph, engine.planner)]
         return "\n".join(parts)
 
     @property
@@ -404,7 +404,7 @@ class Streams:
             if self._place is not None and self._place.is_local:
                 self._watch = RestoreWatch(
                     Path(self.config.state_dir) / self.config.application_id, self._restores,
-                    wanted_positions(source, engine.shape, engine.planner.offsets),
+                    wanted_positions(source, engine.graph, engine.planner.offsets),
                 )
         except BaseException:
             engine.close()
@@ -418,23 +418,23 @@ class Streams:
         self._restores.given_up()
 
     def _start_compute(
-        self, topology: Topology, config: StreamsConfig, shape: Shape, source: Log
+        self, topology: Topology, config: StreamsConfig, graph: ExecutionGraph, source: Log
     ) -> Compute:
         if self._master == INLINE:
             from penstock.engine.inline import start_inline  # noqa: PLC0415  (brings pyarrow)
 
-            return start_inline(topology, config, shape, source)
-        ready = self._standby.take(shape, config)
-        return ready or self._compute_in_spark(topology, config, shape, source)
+            return start_inline(topology, config, graph, source)
+        ready = self._standby.take(graph, config)
+        return ready or self._compute_in_spark(topology, config, graph, source)
 
     def _compute_in_spark(
-        self, topology: Topology, config: StreamsConfig, shape: Shape, source: Log
+        self, topology: Topology, config: StreamsConfig, graph: ExecutionGraph, source: Log
     ) -> SparkCompute:
         from penstock.engine.spark import compute_in  # noqa: PLC0415  (brings Spark)
 
-        return compute_in(self._open_place(), topology, config, shape, source)
+        return compute_in(self._open_place(), topology, config, graph, source)
 
-    def _open_place(self) -> SparkPlace:
+    def _open_place(self) -> SparkBackend:
         """Where jobs run: opened once, kept for the life of the instance, or of Spark's JVM."""
         from penstock.engine.spark import spark_place  # noqa: PLC0415  (brings Spark)
 
@@ -456,22 +456,22 @@ class Streams:
     def _follow(self) -> None:
         self._standby.follow(self.topology, self.config, lambda: self._paused)
 
-    def _get_ready(self) -> Ready | None:
+    def _get_ready(self) -> WarmUp | None:
         """Called in another thread than everything else here."""
-        from penstock.engine.shape import find_shape  # noqa: PLC0415  (brings pyarrow)
+        from penstock.engine.layout.execution_graph import graph_of_log  # noqa: PLC0415  (brings pyarrow)
 
         assert self._source is not None
         if self._open_place().is_local:
             self._follow()
         try:
-            shape = find_shape(self._source, self.topology, self.config)
+            graph = graph_of_log(self._source, self.topology, self.config)
         except StreamsException as early:
             log.debug("Workers cannot be made ready yet: %s", early)
             return None
         config = self.config
-        compute = self._compute_in_spark(self.topology, config, shape, self._source)
+        compute = self._compute_in_spark(self.topology, config, graph, self._source)
         compute.warm_up()
-        return Ready(shape, config, compute)
+        return WarmUp(graph, config, compute)
 
     def _end(self) -> None:
         self._stop_watch()

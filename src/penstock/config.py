@@ -27,7 +27,7 @@ from penstock.handlers import (
     production_handler,
 )
 from penstock.properties import PROPERTY_OF, read_properties, typed_settings
-from penstock.serde import Serde
+from penstock.serdes.base import Serde
 from penstock.timestamps import TimestampExtractor, timestamp_extractor
 from penstock.windows import to_ms
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.errors import ConfigException
-from penstock.serdes import Serde, Serdes
+from penstock.serdes.builtin import Serde, Serdes
 
 #: Settings whose property name is not the field's name with dots for underscores.
 PROPERTY_OF: Mapping[str, str] = {

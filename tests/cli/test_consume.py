@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 
 from penstock import Serdes, Window, Windowed, WindowedSerdes
-from penstock.cli.shapes import TextShape
+from penstock.cli.formatters import TextFormatter
 from penstock.log import Columns, Log, TopicPartition
 from penstock.partitioning import partition_of
 
@@ -234,11 +234,11 @@ def test_the_position_moves_over_what_compaction_removed(penstock, log: Log) -> 
 
 
 def test_a_terminal_is_not_made_to_obey_records() -> None:
-    from penstock.cli.forms import FORMS
-    from penstock.cli.sources import Consumed
+    from penstock.cli.codecs import FORMS
+    from penstock.cli.record_sources import Consumed
     from penstock.record import NO_HEADERS
 
     text = FORMS["string"]
     record = Consumed(TopicPartition("t", 0), 0, 0, None, b"\x1b[2Jred\xff\ttab", NO_HEADERS, 1)
-    shape = TextShape("{value}", text, text, "null", True)
+    shape = TextFormatter("{value}", text, text, "null", True)
     assert shape(record) == b"\\x1b[2Jred\\xff\ttab\n"

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from penstock.cli import log_option as opening
 from penstock.cli import main as entry
-from penstock.cli import opening
 from penstock.cli.parsing import Parser, instant
 from penstock.errors import ConfigException
 from penstock.log import Log, open_log
@@ -188,7 +188,7 @@ def test_a_mistake_of_penstock_is_a_line_too(penstock, monkeypatch: pytest.Monke
     def broken(*_: object) -> None:
         raise RuntimeError("oh")
 
-    monkeypatch.setattr("penstock.cli.topics.opened", broken)
+    monkeypatch.setattr("penstock.cli.commands.topics.opened", broken)
     ran = penstock("topics", "list")
     assert (ran.code, ran.err) == (
         1, "penstock: error: RuntimeError: oh --debug shows where.\n",

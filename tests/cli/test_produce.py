@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.lines import MAX_LINE_BYTES, chunks
+from penstock.cli.line_reader import MAX_LINE_BYTES, chunks
 from penstock.log import Log
 from penstock.partitioning import partition_of
-from penstock.serdes import Serdes
+from penstock.serdes.builtin import Serdes
 
 
 def rows(log: Log, topic: str) -> list[tuple]:
@@ -146,7 +146,7 @@ def test_a_value_of_another_type_is_an_error(penstock, into: Log) -> None:
 
 
 def test_atomic_is_all_or_nothing(penstock, into: Log, monkeypatch) -> None:
-    monkeypatch.setattr("penstock.cli.lines.CHUNK_BYTES", 8)
+    monkeypatch.setattr("penstock.cli.line_reader.CHUNK_BYTES", 8)
     lines = "a:1\nb:2\nc:3\nd:4\nwrong\n"
     options = ("produce", "one", "--key-separator", ":")
     assert penstock(*options, "--atomic", stdin=lines).code == 1
@@ -203,7 +203,7 @@ def test_chunks_are_cut_at_line_ends_only() -> None:
 
     text = b"".join(b"x" * (n % 50) + b"\n" for n in range(2000)) + b"end"
     for size in (1, 3, 1000):
-        import penstock.cli.lines as module
+        import penstock.cli.line_reader as module
 
         before, module.CHUNK_BYTES = module.CHUNK_BYTES, size
         try:

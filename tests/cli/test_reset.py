@@ -17,11 +17,11 @@ from penstock.cli.errors import CommandFailed
 from penstock.cli.main import parser
 from penstock.cli.terminal import Terminal
 from penstock.engine import reset
-from penstock.engine.adoption import adopt
-from penstock.engine.internal_topics import ensure_internal_topics
+from penstock.engine.layout.execution_graph import graph_of_log
+from penstock.engine.layout.internal_topics import ensure_internal_topics
+from penstock.engine.layout.upgrade_check import adopt
+from penstock.engine.plan.task_records import BATCH_KEY, BatchRecord, encode_batch
 from penstock.engine.reset import Target, carry_out, internal_topics_of, plan_reset
-from penstock.engine.shape import find_shape
-from penstock.engine.task_records import BATCH_KEY, BatchRecord, encode_batch
 from penstock.errors import StreamsException
 from penstock.log import Columns, Log, TopicPartition, open_log
 from penstock.log.errors import Fenced
@@ -37,7 +37,7 @@ def start(log: Log) -> None:
     builder.stream("orders", key=TEXT, value=TEXT).group_by_key().count(store="counts")
     config = StreamsConfig(application_id="app")
     topology = builder.build()
-    shape = find_shape(log, topology, config)
+    shape = graph_of_log(log, topology, config)
     adopt(log, None, topology, config, shape)
     ensure_internal_topics(log, shape)
 

@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
-from penstock.cli import run as command_run
-from penstock.cli.live import Live
+from penstock.cli.commands import run as command_run
 from penstock.cli.parsing import master
+from penstock.cli.status_line import StatusLine
 from penstock.cli.terminal import Terminal
-from penstock.engine.states import State
+from penstock.engine.lifecycle import State
 from penstock.log import Columns, Log
 
 APP = '''
@@ -317,7 +317,7 @@ class Starting:
 ])
 def test_ctrl_c_names_what_is_finished_first(streams: Starting, first: str) -> None:
     err = StringIO()
-    live = Live(Terminal(BytesIO(), err, BytesIO()), "app")
+    live = StatusLine(Terminal(BytesIO(), err, BytesIO()), "app")
     with pytest.raises(KeyboardInterrupt):
         command_run._run(streams, live, once=False)  # type: ignore[arg-type]
     assert err.getvalue() == f"app: STOPPING, {first}ctrl-C again ends at once\n"
@@ -326,7 +326,7 @@ def test_ctrl_c_names_what_is_finished_first(streams: Starting, first: str) -> N
 
 def test_the_start_of_spark_is_told() -> None:
     err = StringIO()
-    live = Live(Terminal(BytesIO(), err, BytesIO()), "app")
+    live = StatusLine(Terminal(BytesIO(), err, BytesIO()), "app")
     command_run._show_state(live, State.REBALANCING, State.CREATED, spark=True)
     command_run._show_state(live, State.RUNNING, State.REBALANCING, spark=True)
     command_run._show_state(live, State.REBALANCING, State.RUNNING, spark=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 from penstock.clients import Producer
 from penstock.log import Log
-from penstock.log.words import TopicPartition
+from penstock.log.types import TopicPartition
 
 GROUP = "simple-logs-processing"
 Until = Callable[..., None]

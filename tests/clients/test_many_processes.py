@@ -12,7 +12,7 @@ import pytest
 
 from penstock.clients import Producer
 from penstock.log import Log
-from penstock.log.words import TopicPartition
+from penstock.log.types import TopicPartition
 
 Until = Callable[..., None]
 

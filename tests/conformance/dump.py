@@ -9,14 +9,14 @@ from typing import Any
 from conformance.cases import BadCase
 from conformance.values import JsonScalar, canonical, json_of
 from penstock import Serdes, Windowed
-from penstock.stores.key_value import (
+from penstock.stores.typed.key_value import (
     KeyValueStore,
     TimestampedKeyValueStore,
     TimestampedKeyValueStoreWithHeaders,
 )
-from penstock.stores.session import SessionStore, SessionStoreWithHeaders
-from penstock.stores.versioned import VersionedKeyValueStore
-from penstock.stores.window import (
+from penstock.stores.typed.session import SessionStore, SessionStoreWithHeaders
+from penstock.stores.typed.versioned import VersionedKeyValueStore
+from penstock.stores.typed.window import (
     TimestampedWindowStore,
     TimestampedWindowStoreWithHeaders,
     WindowStore,

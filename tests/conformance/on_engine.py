@@ -17,14 +17,14 @@ from unittest import mock
 from conformance.cases import BadCase, Case
 from conformance.runner import Answer, Run
 from penstock import StreamsConfig, Topology
-from penstock.engine.bundle import Bundle
-from penstock.engine.global_tables import GlobalTables
 from penstock.engine.inline import InlineCompute
+from penstock.engine.layout.execution_graph import ExecutionGraph
 from penstock.engine.loop import Compute, Engine, StartCompute
-from penstock.engine.plan import BatchPlan
-from penstock.engine.planner import Planner
-from penstock.engine.shape import Shape
-from penstock.engine.task_stores import Replicas
+from penstock.engine.packaging.bundle import Bundle
+from penstock.engine.plan.batch_plan import BatchPlan
+from penstock.engine.plan.planner import Planner
+from penstock.engine.worker.global_tables import GlobalTables
+from penstock.engine.worker.task_stores import Replicas
 from penstock.log import Columns, Log, open_log
 from penstock.task.blueprint import Blueprint
 from penstock.task.runtime import Environment
@@ -45,9 +45,11 @@ class Raw(NamedTuple):
     headers: Any
 
 
-def inline(topology: Topology, config: StreamsConfig, shape: Shape, source: Log) -> Compute:
+def inline(
+    topology: Topology, config: StreamsConfig, graph: ExecutionGraph, source: Log
+) -> Compute:
     """Tasks run in this process; the way of their bytes is the same as on Spark."""
-    return InlineCompute(Bundle(topology, config, shape, source.address, 1).dump())
+    return InlineCompute(Bundle(topology, config, graph, source.address, 1).dump())
 
 
 def run_on_engine(
@@ -136,7 +138,7 @@ class EngineDriver:
             lease = self._log.take_lease(config.application_id)
             self._engine = Engine(topology, config, self._log, lease, start_compute)
             self._open.callback(self._end)
-            self._shape = self._engine.shape
+            self._graph = self._engine.graph
             self._run()
         except BaseException:
             self._open.close()
@@ -150,7 +152,7 @@ class EngineDriver:
     def pipe(
         self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Any
     ) -> None:
-        if topic not in self._shape.source_topics and topic not in self._shape.global_topics:
+        if topic not in self._graph.source_topics and topic not in self._graph.global_topics:
             raise ValueError(f"Unknown topic: {topic}.")
         appended = self._log.append(topic, 0, Columns([key], [value], [timestamp], [headers]))
         self._piped.add((topic, appended.base_offset))
@@ -196,14 +198,14 @@ class EngineDriver:
         """The stores as the next instance of the application would find them; ends this one."""
         self._end()
         planner = Planner(
-            self._log, self._shape, self._config, self._topology, now_ms=self.now
+            self._log, self._graph, self._config, self._topology, now_ms=self.now
         )
         epoch = self._engine._lease.epoch
         # An application that has global tables only has no tasks to plan for.
         plan = planner.next_plan(self.now, epoch) or BatchPlan(
             1, epoch, self.now, {}, planner._global_positions()
         )
-        bundle = Bundle(self._topology, self._config, self._shape, self._log.address, 1)
+        bundle = Bundle(self._topology, self._config, self._graph, self._log.address, 1)
         tables = GlobalTables(self._log, bundle)
         self._open.callback(tables.close)
         stores = dict(tables.stores(plan))

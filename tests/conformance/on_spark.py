@@ -6,19 +6,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from penstock import StreamsConfig, Topology
+from penstock.engine.layout.execution_graph import ExecutionGraph
 from penstock.engine.loop import Compute, StartCompute
-from penstock.engine.shape import Shape
 from penstock.engine.spark import compute_in
-from penstock.engine.spark.session import PARALLELISM, SparkPlace, spark_place
+from penstock.engine.spark.backend import PARALLELISM, SparkBackend, spark_place
 from penstock.log import Log
 
 
-def in_place(place: SparkPlace) -> StartCompute:
+def in_place(place: SparkBackend) -> StartCompute:
     """Starts what computes. Topics of cases have one partition, so one lane does."""
 
-    def start(topology: Topology, config: StreamsConfig, shape: Shape, source: Log) -> Compute:
+    def start(
+        topology: Topology, config: StreamsConfig, graph: ExecutionGraph, source: Log
+    ) -> Compute:
         config = config.with_(extra={**config.extra, PARALLELISM: "1"})
-        return compute_in(place, topology, config, shape, source)
+        return compute_in(place, topology, config, graph, source)
 
     return start
 

@@ -24,7 +24,7 @@ from conformance.functions import (
 from conformance.store_commands import COMMANDS
 from conformance.values import equal, text, wrap_long
 from penstock import PunctuationType, Record, ValueAndTimestamp
-from penstock.stores.key_value import TimestampedKeyValueStore
+from penstock.stores.typed.key_value import TimestampedKeyValueStore
 
 Process = Callable[[Any, Any], None]
 

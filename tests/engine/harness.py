@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from penstock import Serdes, StreamsBuilder, StreamsConfig, Topology
-from penstock.engine.bundle import Bundle
 from penstock.engine.commit import Committed, check_attempts, commit, failure_of
 from penstock.engine.inline import InlineCompute
-from penstock.engine.internal_topics import ensure_internal_topics
-from penstock.engine.outcome import TaskOutcome, decode_outcomes
-from penstock.engine.plan import BatchPlan
-from penstock.engine.planner import Planner
-from penstock.engine.shape import find_shape
+from penstock.engine.layout.execution_graph import graph_of_log
+from penstock.engine.layout.internal_topics import ensure_internal_topics
+from penstock.engine.packaging.bundle import Bundle
+from penstock.engine.plan.batch_plan import BatchPlan
+from penstock.engine.plan.planner import Planner
+from penstock.engine.worker.outcome import TaskOutcome, decode_outcomes
 from penstock.log import Columns, open_log
 from penstock.partitioning import partition_of
 
@@ -67,13 +67,13 @@ class Application:
         self.start()
 
     def start(self) -> None:
-        self.shape = find_shape(self.log, self.topology, self.config)
-        ensure_internal_topics(self.log, self.shape)
+        self.graph = graph_of_log(self.log, self.topology, self.config)
+        ensure_internal_topics(self.log, self.graph)
         self.bundle = Bundle(
-            self.topology, self.config, self.shape, self.log.address, **self._options
+            self.topology, self.config, self.graph, self.log.address, **self._options
         )
         self.compute = InlineCompute(self.bundle.dump(), new_workers=self._new_workers)
-        self.planner = Planner(self.log, self.shape, self.config, self.topology, now_ms=self.now)
+        self.planner = Planner(self.log, self.graph, self.config, self.topology, now_ms=self.now)
 
     def crash(self) -> None:
         self.compute.close()
@@ -108,7 +108,7 @@ class Application:
         check_attempts(plan, outcomes)
         self.outcomes = outcomes
         done = commit(
-            self.log, self.lease, plan, outcomes, shape=self.shape, offsets=self.planner.offsets
+            self.log, self.lease, plan, outcomes, graph=self.graph, offsets=self.planner.offsets
         )
         self.planner.advance(plan, done.offsets, done.records)
         return done

@@ -21,9 +21,9 @@ from penstock import (
     StreamsBuilder,
     Topology,
 )
-from penstock.engine.bundle import Bundle
-from penstock.engine.outcome import TaskOutcome, decode_outcomes
-from penstock.engine.worker import Worker
+from penstock.engine.packaging.bundle import Bundle
+from penstock.engine.worker.outcome import TaskOutcome, decode_outcomes
+from penstock.engine.worker.worker import Worker
 from penstock.log.base import StoredBlob, TopicPartition
 from penstock.log.errors import LogBusy
 from penstock.record import TaskId

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from penstock.engine.blocks import Block, Consumed, direct_ranges, encode_block
-from penstock.engine.grouped import grouped
+from penstock.engine.worker.blocks import Block, Consumed, direct_ranges, encode_block
+from penstock.engine.worker.columns import grouped
 from penstock.record import NO_HEADERS, Headers, TaskId
 
 SOME = Headers((("a", b"1"),))

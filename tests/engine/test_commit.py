@@ -10,7 +10,6 @@ import pytest
 
 from engine.harness import Application
 from penstock import StreamsBuilder
-from penstock.engine.blocks import Consumed
 from penstock.engine.commit import (
     AttemptsDisagree,
     check_attempts,
@@ -18,11 +17,12 @@ from penstock.engine.commit import (
     drop_aside,
     failure_of,
 )
-from penstock.engine.failure import Failure
-from penstock.engine.grouped import grouped
-from penstock.engine.outcome import Sent, TaskOutcome
-from penstock.engine.plan import BatchPlan, Range, TaskPlan
-from penstock.engine.task_records import TaskRecord, read_task_records
+from penstock.engine.packaging.failure import Failure
+from penstock.engine.plan.batch_plan import BatchPlan, Range, TaskPlan
+from penstock.engine.plan.task_records import TaskRecord, read_task_records
+from penstock.engine.worker.blocks import Consumed
+from penstock.engine.worker.columns import grouped
+from penstock.engine.worker.outcome import Sent, TaskOutcome
 from penstock.errors import StreamsException
 from penstock.log.base import Append
 from penstock.log.errors import BlobGone, Fenced, UnknownTopic
@@ -105,7 +105,7 @@ def app(tmp_path: Path) -> Iterator[Application]:
 def carry_out(app: Application, *outcomes: TaskOutcome) -> None:
     plan = BatchPlan(1, app.lease.epoch, 77, {})
     before = {("in", 0): 0, ("in", 1): 4}
-    commit(app.log, app.lease, plan, outcomes, shape=app.shape, offsets=before)
+    commit(app.log, app.lease, plan, outcomes, graph=app.graph, offsets=before)
 
 
 def test_outputs_changelogs_records_and_offsets_appear_together(app: Application) -> None:

@@ -11,10 +11,10 @@ import pytest
 
 from engine.harness import ONE_TO_ONE, Application, topology_of
 from penstock import Processor, Record
-from penstock.engine.blocks import OUTCOME, ROWS
 from penstock.engine.commit import AttemptsDisagree, check_attempts, failure_of
-from penstock.engine.outcome import decode_outcomes
-from penstock.engine.worker import ATTEMPT_BITS, Worker
+from penstock.engine.worker.blocks import OUTCOME, ROWS
+from penstock.engine.worker.outcome import decode_outcomes
+from penstock.engine.worker.worker import ATTEMPT_BITS, Worker
 from penstock.errors import (
     ProcessingFailedException,
     StreamsException,

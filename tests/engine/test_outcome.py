@@ -8,11 +8,12 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from penstock.engine.blocks import Consumed
-from penstock.engine.failure import Failure
-from penstock.engine.grouped import grouped
-from penstock.engine.listening import Listening
-from penstock.engine.outcome import (
+from penstock.engine.packaging.failure import Failure
+from penstock.engine.plan.task_records import TaskRecord, decode_task
+from penstock.engine.worker.blocks import Consumed
+from penstock.engine.worker.columns import grouped
+from penstock.engine.worker.log_capture import LogCapture
+from penstock.engine.worker.outcome import (
     LogLine,
     Restored,
     Sent,
@@ -22,7 +23,6 @@ from penstock.engine.outcome import (
     encode_outcome,
     records_in,
 )
-from penstock.engine.task_records import TaskRecord, decode_task
 from penstock.errors import ProcessingFailedException, StreamsException
 from penstock.log.base import Append, StoredBlob
 from penstock.record import NO_HEADERS, Headers, TaskId
@@ -160,7 +160,7 @@ def test_levels_of_log_lines_are_kept(level: int) -> None:
 
 
 def test_what_is_printed_or_logged_may_hold_what_utf8_cannot_write() -> None:
-    with Listening(logging.WARNING) as listening:
+    with LogCapture(logging.WARNING) as listening:
         logging.getLogger("mine").warning("no file %s", NAME)
     outcome = TaskOutcome(
         TaskId(0, 0), TaskRecord(1, 1), printed=((None, NAME), (NAME, "\u00e9")),

@@ -10,20 +10,20 @@ import pytest
 from engine.living import PATIENCE_S, Made, send, until, word_count
 from engine.open_files import open_files
 from penstock import StateRestoreListener
-from penstock.engine.outcome import Restored
-from penstock.engine.restoring import (
+from penstock.engine.layout.execution_graph import graph_of_log
+from penstock.engine.observe.restores import (
     Restores,
     RestoreWatch,
     replica_positions,
     wanted_positions,
 )
-from penstock.engine.shape import find_shape
+from penstock.engine.worker.outcome import Restored
 from penstock.log import Log, TopicPartition
 
 AT = TopicPartition("changelog", 1)
 
 
-class Listening(StateRestoreListener):
+class LogCapture(StateRestoreListener):
     """Writes down what it hears."""
 
     def __init__(self) -> None:
@@ -43,11 +43,11 @@ class Listening(StateRestoreListener):
 
 
 @pytest.fixture
-def listener() -> Listening:
-    return Listening()
+def listener() -> LogCapture:
+    return LogCapture()
 
 
-def test_what_was_not_watched_is_told_when_it_is_over(listener: Listening) -> None:
+def test_what_was_not_watched_is_told_when_it_is_over(listener: LogCapture) -> None:
     restores = Restores(listener)
     restores.done([Restored("rows", *AT, 3, 10, 7), Restored("empty", *AT, 0, 0, 0)])
     assert listener.heard == [
@@ -55,7 +55,7 @@ def test_what_was_not_watched_is_told_when_it_is_over(listener: Listening) -> No
     ]
 
 
-def test_what_was_watched_is_told_to_its_end(listener: Listening) -> None:
+def test_what_was_watched_is_told_to_its_end(listener: LogCapture) -> None:
     restores = Restores(listener)
     restores.began(AT, "rows", 0, 10)
     restores.moved(AT, "rows", 4)
@@ -69,7 +69,7 @@ def test_what_was_watched_is_told_to_its_end(listener: Listening) -> None:
     ]
 
 
-def test_a_restore_that_came_to_nothing_is_suspended(listener: Listening) -> None:
+def test_a_restore_that_came_to_nothing_is_suspended(listener: LogCapture) -> None:
     restores = Restores(listener)
     restores.began(AT, "rows", 0, 10)
     restores.moved(AT, "rows", 4)
@@ -79,7 +79,7 @@ def test_a_restore_that_came_to_nothing_is_suspended(listener: Listening) -> Non
 
 
 def test_what_an_earlier_run_of_the_batch_has_filled_is_ended_with_the_batch(
-    listener: Listening
+    listener: LogCapture
 ) -> None:
     restores = Restores(listener)
     restores.began(AT, "rows", 2, 10)
@@ -104,7 +104,7 @@ def test_a_listener_that_fails_stops_nothing(caplog: pytest.LogCaptureFixture) -
 
 
 def test_the_replicas_of_this_host_are_watched_while_they_are_filled(
-    made: Made, log: Log, listener: Listening
+    made: Made, log: Log, listener: LogCapture
 ) -> None:
     send(log, *(f"word{n}" for n in range(500)))
     with made(word_count()) as streams:
@@ -112,7 +112,7 @@ def test_the_replicas_of_this_host_are_watched_while_they_are_filled(
     streams.clean_up()
     config = streams.config
     directory = Path(config.state_dir) / config.application_id
-    wanted = wanted_positions(log, find_shape(log, word_count(), config), {})
+    wanted = wanted_positions(log, graph_of_log(log, word_count(), config), {})
     ends = {at: end for stores in wanted.values() for at, _, end in stores.values()}
     assert sum(ends.values()) == 500
     restores = Restores(listener)
@@ -132,7 +132,7 @@ def test_the_replicas_of_this_host_are_watched_while_they_are_filled(
 
 
 def test_rows_that_a_crash_of_the_host_may_have_lost_are_watched_when_they_are_filled_anew(
-    made: Made, log: Log, listener: Listening
+    made: Made, log: Log, listener: LogCapture
 ) -> None:
     send(log, *(f"word{n}" for n in range(50)))
     with made(word_count()) as streams:
@@ -140,7 +140,7 @@ def test_rows_that_a_crash_of_the_host_may_have_lost_are_watched_when_they_are_f
     directory = Path(streams.config.state_dir) / streams.config.application_id
     for mark in directory.rglob("unsynced"):
         mark.write_text("another boot")
-    wanted = wanted_positions(log, find_shape(log, word_count(), streams.config), {})
+    wanted = wanted_positions(log, graph_of_log(log, word_count(), streams.config), {})
     watch = RestoreWatch(directory, Restores(listener), wanted)
     with made(word_count()) as again:
         again.run_until_caught_up(PATIENCE_S)
@@ -151,12 +151,12 @@ def test_rows_that_a_crash_of_the_host_may_have_lost_are_watched_when_they_are_f
     assert sorted(told) == sorted(filled)
 
 
-def test_who_has_watched_has_no_files_open(made: Made, log: Log, listener: Listening) -> None:
+def test_who_has_watched_has_no_files_open(made: Made, log: Log, listener: LogCapture) -> None:
     send(log, *(f"word{n}" for n in range(50)))
     with made(word_count()) as streams:
         streams.run_until_caught_up(PATIENCE_S)
     directory = Path(streams.config.state_dir) / streams.config.application_id
-    wanted = wanted_positions(log, find_shape(log, word_count(), streams.config), {})
+    wanted = wanted_positions(log, graph_of_log(log, word_count(), streams.config), {})
     # There is nothing to watch, but that had to be seen.
     RestoreWatch(directory, Restores(listener), wanted).close()
     assert open_files(directory) == []

@@ -33,7 +33,7 @@ from penstock import (
     StreamThreadExceptionResponse,
 )
 from penstock.engine.lease import this_instance
-from penstock.engine.states import RefusedTransition
+from penstock.engine.lifecycle import RefusedTransition
 from penstock.engine.stream_thread import ShutdownRequested
 from penstock.log import Log
 

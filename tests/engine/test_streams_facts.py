@@ -12,8 +12,8 @@ import pytest
 
 from engine.living import PATIENCE_S, TEXT, Made, received, send, word_count
 from penstock import Printed, StateRestoreListener, StreamsBuilder, Topology, TopologyException
-from penstock.engine.printing import Printer, to_standard_output
-from penstock.engine.states import RefusedTransition
+from penstock.engine.lifecycle import RefusedTransition
+from penstock.engine.observe.printing import Printer, to_standard_output
 from penstock.log import Log
 
 
@@ -167,7 +167,7 @@ def test_threads_tell_their_tasks(made: Made, log: Log) -> None:
     assert (thread.thread_state, thread.active_tasks) == ("DEAD", frozenset())
 
 
-class Listening(StateRestoreListener):
+class LogCapture(StateRestoreListener):
     """Writes down what it hears."""
 
     def __init__(self) -> None:
@@ -191,7 +191,7 @@ def test_a_restore_is_heard_of_and_following_the_changelog_is_not(
         streams.run_until_caught_up(PATIENCE_S)
     streams.clean_up()
     again = made(word_count())
-    listener = Listening()
+    listener = LogCapture()
     again.set_global_state_restore_listener(listener)
     again.run_until_caught_up(PATIENCE_S)
     heard = list(listener.heard)

@@ -20,8 +20,8 @@ from penstock import (
 from penstock.engine import lease as leases
 from penstock.engine import stream_thread
 from penstock.engine.lease import HeldLease
+from penstock.engine.lifecycle import RefusedTransition
 from penstock.engine.shutdown import ShutdownWatch
-from penstock.engine.states import RefusedTransition
 from penstock.log import Columns, Log
 from penstock.log.embedded.log import EmbeddedLog
 from penstock.log.errors import LogBusy, LogUnavailable

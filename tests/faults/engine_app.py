@@ -46,8 +46,8 @@ from time import monotonic
 from typing import Any
 
 from penstock import Serdes, Streams, StreamsBuilder, StreamsConfig, TimeWindows, Topology
-from penstock.engine.bundle import Bundle
 from penstock.engine.inline import InlineCompute
+from penstock.engine.packaging.bundle import Bundle
 from penstock.log import Columns, Log, open_log
 from penstock.log.base import Append, TopicPartition
 from penstock.log.errors import LogUnavailable, OutcomeUnknown
@@ -325,8 +325,8 @@ def _is_circle(name: str) -> bool:
 # ---- a run without a crash -------------------------------------------------------------------
 
 
-def start_inline(topology: Topology, config: StreamsConfig, shape: Any, log: Log) -> InlineCompute:
-    bundle = Bundle(topology, config, shape, log.address, parallelism=2)
+def start_inline(topology: Topology, config: StreamsConfig, graph: Any, log: Log) -> InlineCompute:
+    bundle = Bundle(topology, config, graph, log.address, parallelism=2)
     return InlineCompute(bundle.dump())
 
 

@@ -58,7 +58,7 @@ from faults.engine_processes import (
     wait_until,
 )
 from faults.spark_cluster import SparkCluster
-from penstock.engine.steps import Step
+from penstock.engine.failpoints import Step
 from penstock.log import open_log
 from penstock.log.errors import LogBusy
 

@@ -1,6 +1,6 @@
 """The processes of a running application, as the kernel shows them, and how they are stopped.
 
-Every step of a batch (`penstock.engine.steps`) looks for a file of its name. While the file is
+Every step of a batch (`penstock.engine.failpoints`) looks for a file of its name. While the file is
 there nothing happens; a step is *armed* by removing it. The first process that reaches an armed
 step makes the file again and stops itself (SIGSTOP). So whoever watches knows that a process stands
 in that very step, and may kill it, or another one, and let the rest go on.
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Literal, get_args
 
-from penstock.engine.steps import Step
+from penstock.engine.failpoints import Step
 
 STEPS: tuple[Step, ...] = get_args(Step)
 #: Of the application's job.

@@ -26,7 +26,7 @@ from faults.engine_kills import Kill, Trial
 from faults.engine_processes import STEPS, Instance, StepFiles, Victim, wait_until
 from faults.kafka_brokers import Brokers
 from faults.kafka_proxy import APIS, LOSSES, Api, Loss, Order, Proxy
-from penstock.engine.steps import Step
+from penstock.engine.failpoints import Step
 
 Pieces = Iterator[Callable[[], None]]
 Who = Literal[

@@ -21,10 +21,10 @@ from faults.engine_processes import STAGES, send, wait_until
 from faults.spark_cluster import SparkCluster
 from kafka.cluster import swept
 from penstock.broker.cluster import Status
-from penstock.engine.internal_topics import tasks_topic
-from penstock.engine.steps import Step
-from penstock.engine.task_records import BATCH_KEY, decode_task
-from penstock.engine.worker import ATTEMPT_BITS
+from penstock.engine.failpoints import Step
+from penstock.engine.layout.internal_topics import tasks_topic
+from penstock.engine.plan.task_records import BATCH_KEY, decode_task
+from penstock.engine.worker.worker import ATTEMPT_BITS
 from penstock.log import Log
 
 EVENTS = "events"

@@ -10,7 +10,7 @@ import pytest
 from faults.engine_app import everything, is_drained
 from faults.engine_kills import LOCAL, Trial
 from faults.engine_processes import Instance, StepFiles, wait_until
-from penstock.engine.steps import Step
+from penstock.engine.failpoints import Step
 from penstock.log import open_log
 from penstock.log.base import TopicPartition
 from penstock.log.errors import LogBusy

@@ -12,7 +12,7 @@ from faults.kafka_brokers import Brokers
 from faults.kafka_proxy import LOSSES, Loss, Order, Proxy
 from penstock.log import Columns, Lease, Log, TopicPartition, open_log
 from penstock.log.errors import LogUnavailable, OutcomeUnknown
-from penstock.log.kafka import connection
+from penstock.log.kafka.client import connection
 
 pytestmark = [pytest.mark.slow, pytest.mark.kafka]
 

@@ -18,7 +18,7 @@ from penstock.errors import ConfigException
 from penstock.log import Columns, Lease, Log, TopicPartition, open_log
 from penstock.log.errors import LogUnavailable, UnknownTopic
 from penstock.log.kafka import transactions
-from penstock.log.kafka.settings import KafkaOptions
+from penstock.log.kafka.client.settings import KafkaOptions
 
 pytestmark = pytest.mark.kafka
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from penstock.engine.states import FOLLOWING, LifeCycle, RefusedTransition, State
+from penstock.engine.lifecycle import FOLLOWING, LifeCycle, RefusedTransition, State
 
 #: Kafka's own table, by ordinals: KafkaStreams.State of 4.3.0.
 KAFKAS = {

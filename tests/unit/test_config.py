@@ -17,7 +17,7 @@ from penstock.handlers import (
     LogAndFailProcessingExceptionHandler,
 )
 from penstock.properties import parse_properties
-from penstock.serdes import Serdes
+from penstock.serdes.builtin import Serdes
 from penstock.timestamps import LogAndSkipOnInvalidTimestamp
 
 

@@ -13,7 +13,14 @@ from hypothesis import strategies as st
 
 from penstock.errors import SerializationException, StreamsException
 from penstock.record import Change
-from penstock.serdes import ChangeSerde, Serde, Serdes, WindowedSerde, WindowedSerdes, changed
+from penstock.serdes.builtin import (
+    ChangeSerde,
+    Serde,
+    Serdes,
+    WindowedSerde,
+    WindowedSerdes,
+    changed,
+)
 from penstock.windows import MAX_TIME_MS, SessionWindow, Window, Windowed
 
 

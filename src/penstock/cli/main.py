@@ -22,7 +22,16 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import NoReturn
 
-from penstock.cli import broker, consume, describe, groups, produce, reset, run, topics
+from penstock.cli.commands import (
+    broker,
+    consume,
+    describe,
+    groups,
+    produce,
+    reset,
+    run,
+    topics,
+)
 from penstock.cli.errors import UsageError
 from penstock.cli.parsing import LOG_VARIABLE, Parser, add_commands, add_common
 from penstock.cli.terminal import Terminal

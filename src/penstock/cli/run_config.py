@@ -18,7 +18,7 @@ from penstock.config import StreamsConfig
 from penstock.properties import read_properties, typed_settings
 
 if TYPE_CHECKING:
-    from penstock.cli.topologies import Found
+    from penstock.cli.topology_loader import Found
 
 #: Looked for in the file or module of the topology, in this order.
 USUAL_NAMES = ("config", "CONFIG")

@@ -15,8 +15,8 @@ The configuration says which log they work on (see `settings.py`).
 
 from __future__ import annotations
 
-from penstock.clients.admin import AdminClient
-from penstock.clients.admin_words import (
+from penstock.clients.admin.client import AdminClient
+from penstock.clients.admin.types import (
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
@@ -34,7 +34,7 @@ from penstock.clients.admin_words import (
     ResourceType,
     TopicCollection,
 )
-from penstock.clients.consumer import Consumer
+from penstock.clients.consumer.client import Consumer
 from penstock.clients.errors import (
     ConsumeError,
     KafkaError,
@@ -47,8 +47,8 @@ from penstock.clients.errors import (
     WakeupException,
 )
 from penstock.clients.log_handler import TopicHandler
-from penstock.clients.producer import Producer
-from penstock.clients.words import (
+from penstock.clients.producer.client import Producer
+from penstock.clients.types import (
     OFFSET_BEGINNING,
     OFFSET_END,
     OFFSET_INVALID,

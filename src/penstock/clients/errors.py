@@ -37,7 +37,7 @@ from penstock.log.errors import (
 )
 
 if TYPE_CHECKING:
-    from penstock.clients.words import Message
+    from penstock.clients.types import Message
 
 
 class KafkaError:

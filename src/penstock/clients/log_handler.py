@@ -27,8 +27,8 @@ from typing import Any, TypeAlias
 import msgspec
 
 from penstock.clients.errors import KafkaError
-from penstock.clients.producer import Producer
-from penstock.clients.words import Message
+from penstock.clients.producer.client import Producer
+from penstock.clients.types import Message
 from penstock.errors import ConfigException
 
 #: Makes the key of an event; None: no key.

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from penstock.errors import ConfigException
-from penstock.serde import Serde
-from penstock.serdes import Serdes
+from penstock.serdes.base import Serde
+from penstock.serdes.builtin import Serdes
 
 _BUILT_IN: Mapping[str, Callable[[], Serde[Any]]] = {
     "string": Serdes.string,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from penstock.dsl.functions import key_value_function
 from penstock.dsl.options import Branched
-from penstock.dsl.said import Place
+from penstock.dsl.plan_builder import NodeRef
 from penstock.errors import TopologyException
 from penstock.processors.stateless import Branch, PassThrough
 from penstock.topology.plan_nodes import StreamStep
@@ -27,7 +27,7 @@ class BranchedKStream(Generic[K, V]):
     """
 
     def __init__(
-        self, place: Place, name: str | None, stream: Callable[[Place], KStream[K, V]]
+        self, place: NodeRef, name: str | None, stream: Callable[[NodeRef], KStream[K, V]]
     ) -> None:
         said = place.said
         self._place = place
@@ -93,7 +93,7 @@ class BranchedKStream(Generic[K, V]):
         node = StreamStep(name=child, operator=PassThrough())
         said.plan.add(node, grown)
         stream = self._stream(
-            Place(said, node, child, place.key, place.value, place.sources, place.rekeyed)
+            NodeRef(said, node, child, place.key, place.value, place.sources, place.rekeyed)
         )
         self._finish(child, stream, branched)
 

@@ -10,12 +10,12 @@ from typing import Any, TypedDict, TypeVar, Unpack, overload
 from penstock.config import StreamsConfig, TopologyConfig, config_of_topology
 from penstock.dsl.checks import check_reading, check_serdes, check_store_builder
 from penstock.dsl.options import Materialized, StoreOption, as_materialized
-from penstock.dsl.said import AnySerde, Place, Said
+from penstock.dsl.plan_builder import AnySerde, NodeRef, PlanBuilder
 from penstock.dsl.stream import KStream
 from penstock.dsl.table import GlobalKTable, KTable
 from penstock.errors import TopologyException
 from penstock.processors.user import UserProcessor
-from penstock.serdes import Serde
+from penstock.serdes.builtin import Serde
 from penstock.topology.lowering import lower
 from penstock.topology.nodes import GivenStore
 from penstock.topology.offset_reset import AutoOffsetReset
@@ -66,7 +66,7 @@ class StreamsBuilder:
     """
 
     def __init__(self, config: StreamsConfig | TopologyConfig | None = None) -> None:
-        self._said = Said(config_of_topology(config))
+        self._said = PlanBuilder(config_of_topology(config))
 
     @overload
     def stream(
@@ -112,7 +112,7 @@ class StreamsBuilder:
             value=value, timestamp=timestamp, offset_reset=offset_reset,
         )
         said.plan.add(node)
-        return KStream(Place(said, node, step, key, value, frozenset((step,))))
+        return KStream(NodeRef(said, node, step, key, value, frozenset((step,))))
 
     @overload
     def table(
@@ -156,7 +156,7 @@ class StreamsBuilder:
         )
         said = self._said
         said.plan.tables[node.name] = SourceTable(node.name, spec.name, named)
-        place = Place(
+        place = NodeRef(
             said, node, node.name, spec.key, spec.value, frozenset((node.source,))
         )
         return KTable(place, node.name, spec.name if named else None)

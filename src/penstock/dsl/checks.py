@@ -7,7 +7,7 @@ from typing import Any
 
 from penstock.dsl.functions import plain_function
 from penstock.errors import TopologyException
-from penstock.serdes import Serde
+from penstock.serdes.builtin import Serde
 from penstock.topology.offset_reset import AutoOffsetReset
 
 
@@ -17,7 +17,7 @@ def check_serdes(step: str, **serdes: Any) -> None:
         if serde is None or isinstance(serde, Serde):
             continue
         hint = "Serdes.string() or Serdes.json(Order), for example."
-        if callable(serde) and getattr(serde, "__module__", "") == "penstock.serdes":
+        if callable(serde) and getattr(serde, "__module__", "") == "penstock.serdes.builtin":
             hint = f"Call it: Serdes.{serde.__name__}()."
         raise TypeError(f"{step}: {option}= takes a serde, not {_shown(serde)}. {hint}")
 

@@ -9,15 +9,15 @@ from penstock.dsl.checks import check_same_builder
 from penstock.dsl.functions import plain_function
 from penstock.dsl.grouped import Grouping, KGroupedStream, check_windows
 from penstock.dsl.options import Materialized, StoreOption, as_materialized
-from penstock.dsl.said import AnySerde, Place, Said
+from penstock.dsl.plan_builder import AnySerde, NodeRef, PlanBuilder
 from penstock.dsl.windowed import window_parts
 from penstock.processors.aggregates import StreamAggregate
 from penstock.processors.session_aggregates import SessionAggregate
 from penstock.processors.tables import TablePassThrough
+from penstock.serdes.windowed import WindowedSerdes
 from penstock.topology.plan import AggregateTable
 from penstock.topology.plan_nodes import Aggregation, CogroupMerge, PlanNode
 from penstock.topology.store_specs import KeyValueSpec, SessionSpec
-from penstock.windowed_serdes import WindowedSerdes
 from penstock.windows import EmitStrategy, SessionWindows, SlidingWindows, Windowed, Windows
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ Aggregator = Callable[[Any, Any, Any], Any]
 class _Groups:
     """The grouped streams and their aggregators, in the order in which they were said."""
 
-    def __init__(self, said: Said) -> None:
+    def __init__(self, said: PlanBuilder) -> None:
         self.said = said
         self.members: dict[int, tuple[Grouping, Aggregator]] = {}
         #: Hops that were made already: aggregating twice uses them again.
@@ -70,7 +70,7 @@ class _Groups:
         merge = CogroupMerge(name=step, operator=TablePassThrough(spec.name))
         said.plan.add(merge, *nodes)
         said.plan.tables[step] = AggregateTable(tuple(node.name for node in nodes), spec.name)
-        place = Place(said, merge, step, *serdes, frozenset((step,)))
+        place = NodeRef(said, merge, step, *serdes, frozenset((step,)))
         return KTable(place, step, spec.name if named else None)
 
     def _bring_together(self, store: str, named: bool) -> None:
@@ -93,7 +93,7 @@ class _Groups:
 class CogroupedKStream(Generic[K, VA]):
     """Grouped streams that will be aggregated into one table; add more with `cogroup`."""
 
-    def __init__(self, said: Said) -> None:
+    def __init__(self, said: PlanBuilder) -> None:
         self._groups = _Groups(said)
 
     def cogroup(

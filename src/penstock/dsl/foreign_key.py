@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from penstock.dsl.options import Materialized, as_materialized
-from penstock.dsl.said import Place, Said
+from penstock.dsl.plan_builder import NodeRef, PlanBuilder
 from penstock.processors.foreign_key_join import (
     ForeignTableJoin,
     ResponseJoin,
@@ -55,7 +55,7 @@ class _Parts:
         self.left = left
         self.right = right
         self.name = name
-        self.said: Said = left._place.said
+        self.said: PlanBuilder = left._place.said
 
     def next(self, suffix: str, prefix: str) -> str:
         return self.said.names.suffixed_or_next(self.name, suffix, prefix)
@@ -197,7 +197,7 @@ def _add_response(
     result = ToTable(name=step, table=step, store=spec, is_versioned=spec.is_versioned)
     parts.add(result, resolver)
     said.plan.tables[step] = SourceTable(step, spec.name, named)
-    place = Place(said, result, step, left.key, spec.value, sources)
+    place = NodeRef(said, result, step, left.key, spec.value, sources)
     return KTable(place, step, spec.name)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from penstock.dsl.functions import plain_function
 from penstock.dsl.options import Materialized, StoreOption, as_materialized
-from penstock.dsl.said import AnySerde, Place
+from penstock.dsl.plan_builder import AnySerde, NodeRef
 from penstock.processors.aggregates import (
     StreamAggregate,
     StreamReduce,
@@ -18,7 +18,7 @@ from penstock.processors.aggregates import (
     count_up,
     zero,
 )
-from penstock.serdes import Serdes
+from penstock.serdes.builtin import Serdes
 from penstock.topology.plan import AggregateTable
 from penstock.topology.plan_nodes import Aggregation, PlanNode, TableRepartition
 from penstock.topology.store_specs import KeyValueSpec
@@ -47,7 +47,7 @@ class Grouping:
     grouping was named, otherwise one for each, named after its store.
     """
 
-    place: Place
+    place: NodeRef
     name: str | None
     hop: PlanNode | None = None
 
@@ -74,7 +74,7 @@ class KGroupedStream(Generic[K, V]):
     queried; `name=` names the step.
     """
 
-    def __init__(self, place: Place, name: str | None) -> None:
+    def __init__(self, place: NodeRef, name: str | None) -> None:
         self._grouping = Grouping(place, name)
 
     def count(
@@ -188,14 +188,14 @@ def add_aggregation(
     place.said.plan.add(node, parent)
     place.said.plan.tables[step] = AggregateTable((step,), spec.name)
     return KTable(
-        Place(place.said, node, step, key, value, sources), step, spec.name if named else None
+        NodeRef(place.said, node, step, key, value, sources), step, spec.name if named else None
     )
 
 
 class KGroupedTable(Generic[K, V]):
     """A table whose rows were mapped to groups: a changed row is taken out and put in again."""
 
-    def __init__(self, place: Place, name: str | None) -> None:
+    def __init__(self, place: NodeRef, name: str | None) -> None:
         self._place = place
         self._name = name
         self._hop: TableRepartition | None = None
@@ -269,6 +269,6 @@ class KGroupedTable(Generic[K, V]):
         said.plan.add(node, self._hop)
         said.plan.tables[step] = AggregateTable((step,), spec.name)
         return KTable(
-            Place(said, node, step, spec.key, spec.value, frozenset((source,))),
+            NodeRef(said, node, step, spec.key, spec.value, frozenset((source,))),
             step, spec.name if named else None,
         )

@@ -19,8 +19,8 @@ from typing import (
 )
 
 from penstock.dsl.checks import check_serdes
-from penstock.serdes import Serde
-from penstock.stores.dsl_suppliers import BuiltInDslStoreSuppliers, DslStoreSuppliers
+from penstock.serdes.builtin import Serde
+from penstock.stores.api.dsl_suppliers import BuiltInDslStoreSuppliers, DslStoreSuppliers
 from penstock.topology.naming import check_name
 from penstock.windows import to_ms
 

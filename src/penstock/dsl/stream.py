@@ -10,7 +10,7 @@ from penstock.dsl.checks import check_partitioner, check_same_builder, check_ser
 from penstock.dsl.functions import key_value_function, plain_function, value_function
 from penstock.dsl.grouped import KGroupedStream
 from penstock.dsl.options import Materialized, Printed, StoreOption, as_materialized
-from penstock.dsl.said import AnySerde, Place
+from penstock.dsl.plan_builder import AnySerde, NodeRef
 from penstock.dsl.stream_joins import StreamJoins
 from penstock.dsl.stream_processing import StreamProcessing
 from penstock.processors.stateless import (
@@ -26,7 +26,7 @@ from penstock.processors.stateless import (
     SelectKey,
     key_and_value,
 )
-from penstock.serdes import Serde
+from penstock.serdes.builtin import Serde
 from penstock.topology.nodes import Partitioner, TopicNameExtractor
 from penstock.topology.plan import SourceTable
 from penstock.topology.plan_nodes import StreamSink, StreamStep, ToTable
@@ -49,7 +49,7 @@ class KStream(StreamJoins[K, V], StreamProcessing[K, V], Generic[K, V]):
     where they have one parameter.
     """
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: NodeRef) -> None:
         self._place = place
 
     # ---- one record at a time ----------------------------------------------------------------
@@ -218,7 +218,7 @@ class KStream(StreamJoins[K, V], StreamProcessing[K, V], Generic[K, V]):
         node = StreamStep(name=step, operator=PassThrough(), merges=True)
         here.said.plan.add(node, here.node, there.node)
         return KStream(
-            Place(
+            NodeRef(
                 here.said, node, step, None, None, here.sources | there.sources,
                 here.rekeyed or there.rekeyed,
             )
@@ -250,7 +250,7 @@ class KStream(StreamJoins[K, V], StreamProcessing[K, V], Generic[K, V]):
         here.said.plan.add(node, here.node)
         key_serde = key if key is not None else here.key
         return KStream(
-            Place(here.said, node, node.name, key_serde, value_serde, frozenset((node.name,)))
+            NodeRef(here.said, node, node.name, key_serde, value_serde, frozenset((node.name,)))
         )
 
     def to(
@@ -307,7 +307,7 @@ class KStream(StreamJoins[K, V], StreamProcessing[K, V], Generic[K, V]):
         node = ToTable(name=step, table=step, store=spec, is_versioned=spec.is_versioned)
         here.said.plan.add(node, parent)
         here.said.plan.tables[step] = SourceTable(step, spec.name, named)
-        place = Place(here.said, node, step, known.key, known.value, sources)
+        place = NodeRef(here.said, node, step, known.key, known.value, sources)
         return KTable(place, step, spec.name if named else None)
 
     # ---- grouping ----------------------------------------------------------------------------
@@ -326,7 +326,7 @@ class KStream(StreamJoins[K, V], StreamProcessing[K, V], Generic[K, V]):
         here = self._place
         if name is None and key is None and value is None:
             key, value = here.key, here.value
-        place = Place(here.said, here.node, here.name, key, value, here.sources, here.rekeyed)
+        place = NodeRef(here.said, here.node, here.name, key, value, here.sources, here.rekeyed)
         return KGroupedStream(place, name)
 
     @overload
@@ -355,7 +355,7 @@ class KStream(StreamJoins[K, V], StreamProcessing[K, V], Generic[K, V]):
         function = key_value_function(selector, step=step, what="the key selector")
         node = StreamStep(name=step, operator=SelectKey(function), key_changed=True)
         here.said.plan.add(node, here.node)
-        place = Place(here.said, node, step, key, value, here.sources, rekeyed=True)
+        place = NodeRef(here.said, node, step, key, value, here.sources, rekeyed=True)
         return KGroupedStream(place, name)
 
     # ---- inside ------------------------------------------------------------------------------
@@ -389,5 +389,5 @@ class KStream(StreamJoins[K, V], StreamProcessing[K, V], Generic[K, V]):
         )
         here.said.plan.add(node, here.node)
         return KStream(
-            Place(here.said, node, step, key, value, here.sources, here.rekeyed or key_changed)
+            NodeRef(here.said, node, step, key, value, here.sources, here.rekeyed or key_changed)
         )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar, Unpack, over
 from penstock.dsl.checks import check_options, check_same_builder, check_serdes
 from penstock.dsl.functions import joiner_function, key_value_function
 from penstock.dsl.options import StoreType
-from penstock.dsl.said import AnySerde, Place
+from penstock.dsl.plan_builder import AnySerde, NodeRef
 from penstock.errors import StreamsException
 from penstock.topology.naming import check_name
 from penstock.topology.plan_nodes import (
@@ -31,7 +31,7 @@ from penstock.windows import JoinWindows, to_ms
 if TYPE_CHECKING:
     from penstock.dsl.stream import KStream
     from penstock.dsl.table import GlobalKTable, KTable
-    from penstock.stores.dsl_suppliers import DslStoreSuppliers
+    from penstock.stores.api.dsl_suppliers import DslStoreSuppliers
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -75,7 +75,7 @@ class StreamJoins(Generic[K, V]):
     A joiner takes (left, right) or (key, left, right).
     """
 
-    _place: Place
+    _place: NodeRef
     _hop: Repartition | None = None
 
     @overload
@@ -249,7 +249,7 @@ class StreamJoins(Generic[K, V]):
             logging,
         )
         node = _add_stream_join(kind, left._place, right._place, joiner, windows, name, options)
-        return KStream(Place(said, node, node.name, key, None, sources))
+        return KStream(NodeRef(said, node, node.name, key, None, sources))
 
     def _together(
         self, suffix: str, name: str | None, key: AnySerde, value: AnySerde
@@ -273,7 +273,7 @@ class StreamJoins(Generic[K, V]):
             self._hop = hop
             here.said.plan.add(hop, here.node)
         return KStream(
-            Place(here.said, self._hop, hop.name, key_serde, value_serde, frozenset((hop.name,)))
+            NodeRef(here.said, self._hop, hop.name, key_serde, value_serde, frozenset((hop.name,)))
         )
 
     # ---- with tables -------------------------------------------------------------------------
@@ -325,7 +325,7 @@ class StreamJoins(Generic[K, V]):
         )
         said.reads(table._id)
         said.plan.add(node, here.node)
-        return KStream(Place(said, node, step, key_serde, None, sources))
+        return KStream(NodeRef(said, node, step, key_serde, None, sources))
 
     def _join_global(
         self,
@@ -347,7 +347,7 @@ class StreamJoins(Generic[K, V]):
         )
         here.said.plan.add(node, here.node)
         return KStream(
-            Place(here.said, node, step, here.key, None, here.sources, here.rekeyed)
+            NodeRef(here.said, node, step, here.key, None, here.sources, here.rekeyed)
         )
 
 
@@ -371,8 +371,8 @@ def _check_arguments(step: str, what: str, args: tuple[Any, ...]) -> None:
 
 def _add_stream_join(
     kind: JoinKind,
-    left: Place,
-    right: Place,
+    left: NodeRef,
+    right: NodeRef,
     joiner: Callable[..., Any],
     windows: JoinWindows,
     name: str | None,

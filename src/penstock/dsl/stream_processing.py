@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from penstock.dsl.said import AnySerde, Place
+from penstock.dsl.plan_builder import AnySerde, NodeRef
 from penstock.processors.api import FixedKeyRecordProcessor, RecordProcessor
 from penstock.processors.user import UserProcessor
 from penstock.topology.naming import check_name
@@ -21,7 +21,7 @@ V = TypeVar("V")
 class StreamProcessing(Generic[K, V]):
     """The part of `KStream` that runs processors of the user."""
 
-    _place: Place
+    _place: NodeRef
 
     def process(
         self, supplier: Callable[[], RecordProcessor[K, V]], *stores: str, name: str | None = None
@@ -63,4 +63,4 @@ class StreamProcessing(Generic[K, V]):
         here.said.plan.add(node, here.node)
         key: AnySerde = here.key if fixed_key else None
         rekeyed = here.rekeyed if fixed_key else True
-        return KStream(Place(here.said, node, name, key, None, here.sources, rekeyed))
+        return KStream(NodeRef(here.said, node, name, key, None, here.sources, rekeyed))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 from penstock.dsl.functions import key_value_function, value_function
 from penstock.dsl.grouped import KGroupedTable
 from penstock.dsl.options import Materialized, StoreOption, Suppressed, as_materialized
-from penstock.dsl.said import AnySerde, Place, Said
+from penstock.dsl.plan_builder import AnySerde, NodeRef, PlanBuilder
 from penstock.dsl.table_joins import TableJoins
 from penstock.errors import TopologyException
 from penstock.processors.api import ValueTransformer
@@ -17,7 +17,7 @@ from penstock.processors.suppress import NO_LIMIT, Suppress
 from penstock.processors.table_source import TableRepartitionMap, ToStream
 from penstock.processors.tables import TableFilter, TableMapValues, TableTransformValues
 from penstock.processors.user import transformer_factory
-from penstock.serdes import Serde
+from penstock.serdes.builtin import Serde
 from penstock.topology.plan import Plan, SuppressedTable, ViewTable
 from penstock.topology.plan_nodes import (
     PlanNode,
@@ -45,7 +45,7 @@ class KTable(TableJoins[K, V], Generic[K, V]):
     computed from their parents when something reads them.
     """
 
-    def __init__(self, place: Place, table: str, store: str | None) -> None:
+    def __init__(self, place: NodeRef, table: str, store: str | None) -> None:
         self._place = place
         self._id = table
         self._store = store
@@ -151,7 +151,7 @@ class KTable(TableJoins[K, V], Generic[K, V]):
         node = StreamStep(name=step, operator=ToStream())
         here.said.plan.add(node, here.node)
         stream: KStream[K, V] = KStream(
-            Place(here.said, node, step, here.key, here.value, here.sources)
+            NodeRef(here.said, node, step, here.key, here.value, here.sources)
         )
         return stream if key_fn is None else stream.select_key(key_fn)
 
@@ -198,7 +198,7 @@ class KTable(TableJoins[K, V], Generic[K, V]):
         )
         said.plan.add(node, here.node)
         said.plan.tables[step] = SuppressedTable(step, self._id)
-        place = Place(said, node, step, here.key, here.value, frozenset((here.name,)))
+        place = NodeRef(said, node, step, here.key, here.value, frozenset((here.name,)))
         return KTable(place, step, None)
 
     # ---- grouping ----------------------------------------------------------------------------
@@ -229,7 +229,7 @@ class KTable(TableJoins[K, V], Generic[K, V]):
         node = Regrouping(name=step, parent=self._id, operator=TableRepartitionMap(function))
         said.plan.add(node, here.node)
         said.wants_old_values(self._id)
-        return KGroupedTable(Place(said, node, step, key, value, here.sources), name)
+        return KGroupedTable(NodeRef(said, node, step, key, value, here.sources), name)
 
     # ---- inside ------------------------------------------------------------------------------
 
@@ -279,7 +279,7 @@ class KTable(TableJoins[K, V], Generic[K, V]):
         )
         here.said.plan.add(node, here.node)
         here.said.plan.tables[step] = ViewTable(step, self._id, store)
-        return KTable(Place(here.said, node, step, key, value, here.sources), step, store)
+        return KTable(NodeRef(here.said, node, step, key, value, here.sources), step, store)
 
 
 #: Stands for the getter of the parent until the plan is lowered.
@@ -289,7 +289,7 @@ _LATER: Any = None
 class GlobalKTable(Generic[K, V]):
     """A table of which every task has all rows; a stream can be joined to it by any key."""
 
-    def __init__(self, said: Said, store: str, queryable: bool) -> None:
+    def __init__(self, said: PlanBuilder, store: str, queryable: bool) -> None:
         self._said = said
         self._store = store
         self._queryable = queryable

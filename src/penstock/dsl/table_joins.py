@@ -9,7 +9,7 @@ from penstock.dsl.checks import check_options, check_same_builder
 from penstock.dsl.foreign_key import add_foreign_key_join
 from penstock.dsl.functions import key_value_function, plain_function
 from penstock.dsl.options import Materialized, StoreOption, as_materialized
-from penstock.dsl.said import Place
+from penstock.dsl.plan_builder import NodeRef
 from penstock.topology.nodes import Partitioner
 from penstock.topology.plan import JoinedTable
 from penstock.topology.plan_nodes import JoinKind, TableJoin
@@ -41,7 +41,7 @@ class TableJoins(Generic[K, V]):
     row with the row of the other table whose key `foreign_key` finds in it.
     """
 
-    _place: Place
+    _place: NodeRef
     _id: str
 
     @overload
@@ -163,4 +163,4 @@ class TableJoins(Generic[K, V]):
         said.plan.tables[merge] = JoinedTable(
             merge, (this_name, other_name), (self._id, other._id), store_name
         )
-        return KTable(Place(said, node, merge, key, value, sources), merge, store_name)
+        return KTable(NodeRef(said, node, merge, key, value, sources), merge, store_name)

@@ -12,9 +12,9 @@ from penstock.processors.aggregates import add_counts, count_up, merging, nothin
 from penstock.processors.session_aggregates import SessionAggregate
 from penstock.processors.sliding_aggregates import SlidingAggregate
 from penstock.processors.window_aggregates import WindowAggregate
-from penstock.serdes import Serdes
+from penstock.serdes.builtin import Serdes
+from penstock.serdes.windowed import WindowedSerdes
 from penstock.topology.store_specs import SessionSpec, SlidingSpec, WindowSpec
-from penstock.windowed_serdes import WindowedSerdes
 from penstock.windows import (
     EmitStrategy,
     SessionWindows,

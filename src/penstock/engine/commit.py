@@ -7,13 +7,11 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from penstock.engine.blocks import Consumed
-from penstock.engine.internal_topics import tasks_topic
-from penstock.engine.outcome import TaskOutcome
-from penstock.engine.plan import BatchPlan
-from penstock.engine.shape import Shape
-from penstock.engine.steps import reached
-from penstock.engine.task_records import (
+from penstock.engine.failpoints import failpoint
+from penstock.engine.layout.execution_graph import ExecutionGraph
+from penstock.engine.layout.internal_topics import tasks_topic
+from penstock.engine.plan.batch_plan import BatchPlan
+from penstock.engine.plan.task_records import (
     BATCH_KEY,
     BatchRecord,
     TaskRecord,
@@ -21,6 +19,8 @@ from penstock.engine.task_records import (
     encode_task,
     task_key,
 )
+from penstock.engine.worker.blocks import Consumed
+from penstock.engine.worker.outcome import TaskOutcome
 from penstock.errors import StreamsException
 from penstock.log.base import Append, Columns, Lease, Log, StoredBlob, TopicPartition
 from penstock.record import TaskId
@@ -96,7 +96,7 @@ def _shown(rows: Iterable[tuple[TaskId, Consumed]]) -> str:
 
 def commit(
     log: Log, lease: Lease | None, plan: BatchPlan, outcomes: Sequence[TaskOutcome], *,
-    shape: Shape, offsets: Mapping[tuple[str, int], int],
+    graph: ExecutionGraph, offsets: Mapping[tuple[str, int], int],
 ) -> Committed:
     """Make a batch happen. `offsets`: where each source partition stood before it.
 
@@ -114,7 +114,7 @@ def commit(
     after = {**offsets}
     for outcome in outcomes:
         after.update(outcome.offsets)
-    batch = BatchRecord.of(plan, shape.source_topics)
+    batch = BatchRecord.of(plan, graph.source_topics)
     with log.transaction(lease) as transaction:
         # 1. and 2.
         for append in _merged(
@@ -126,15 +126,15 @@ def commit(
         keys = [*(task_key(outcome.task_id) for outcome in outcomes), BATCH_KEY]
         values = [*(encode_task(outcome.record) for outcome in outcomes), encode_batch(batch)]
         transaction.append(
-            tasks_topic(shape.application_id), 0,
+            tasks_topic(graph.application_id), 0,
             Columns(keys, values, [plan.now] * len(keys)),
         )
         # 4.
         transaction.commit_offsets(
-            shape.application_id,
+            graph.application_id,
             {TopicPartition(*where): offset for where, offset in after.items()},
         )
-        reached("in-commit")
+        failpoint("in-commit")
     return Committed(batch, {outcome.task_id: outcome.record for outcome in outcomes}, after)
 
 

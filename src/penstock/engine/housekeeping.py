@@ -11,9 +11,9 @@ import threading
 import time
 from collections.abc import Mapping
 
-from penstock.engine.internal_topics import expired_changelogs
-from penstock.engine.shape import Shape
-from penstock.engine.task_records import TaskRecord
+from penstock.engine.layout.execution_graph import ExecutionGraph
+from penstock.engine.layout.internal_topics import expired_changelogs
+from penstock.engine.plan.task_records import TaskRecord
 from penstock.log.base import Log
 from penstock.log.errors import LogError
 from penstock.record import TaskId
@@ -26,11 +26,11 @@ CLEAN_EVERY_SECONDS = 300.0
 class Housekeeping:
     """Runs beside the batches, in a thread of its own, one round at a time."""
 
-    def __init__(self, target: Log, shape: Shape, purge_every_ms: int) -> None:
+    def __init__(self, target: Log, graph: ExecutionGraph, purge_every_ms: int) -> None:
         self._log = target
-        self._shape = shape
+        self._graph = graph
         #: Topics that only this application reads: what it has committed may go (`purge`).
-        self._purged = frozenset(shape.through_log)
+        self._purged = frozenset(graph.through_log)
         self._purge_every = purge_every_ms / 1000
         self._purge_at = time.monotonic() + self._purge_every
         self._clean_at = time.monotonic() + CLEAN_EVERY_SECONDS
@@ -73,7 +73,7 @@ class Housekeeping:
             for (topic, partition), offset in purge.items():
                 self._log.delete_records(topic, partition, offset)
             if records is not None:
-                for at, offset in expired_changelogs(self._log, self._shape, records).items():
+                for at, offset in expired_changelogs(self._log, self._graph, records).items():
                     self._log.delete_records(*at, offset)
                 self._log.clean()
         except LogError as error:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import threading
 
 from penstock.config import StreamsConfig
-from penstock.engine.bundle import Bundle
 from penstock.engine.cancelled import BatchCancelled
-from penstock.engine.packing import pack
-from penstock.engine.plan import BatchPlan
-from penstock.engine.shape import Shape
-from penstock.engine.worker import Worker
+from penstock.engine.layout.execution_graph import ExecutionGraph
+from penstock.engine.packaging.bundle import Bundle
+from penstock.engine.packaging.pack import pack
+from penstock.engine.plan.batch_plan import BatchPlan
+from penstock.engine.worker.worker import Worker
 from penstock.log.base import Log
 from penstock.topology.topology import Topology
 
@@ -61,8 +61,8 @@ class InlineCompute:
 
 
 def start_inline(
-    topology: Topology, config: StreamsConfig, shape: Shape, log: Log
+    topology: Topology, config: StreamsConfig, graph: ExecutionGraph, log: Log
 ) -> InlineCompute:
     """What `Engine` is given to run an application without Spark."""
-    bundle = Bundle(topology, config, shape, log.address, config.num_stream_threads)
+    bundle = Bundle(topology, config, graph, log.address, config.num_stream_threads)
     return InlineCompute(pack(bundle, whose="a worker"))

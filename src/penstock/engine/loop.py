@@ -15,7 +15,6 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from penstock.config import StreamsConfig
-from penstock.engine.adoption import adopt
 from penstock.engine.cancelled import BatchCancelled
 from penstock.engine.commit import (
     AttemptsDisagree,
@@ -25,13 +24,14 @@ from penstock.engine.commit import (
     drop_aside,
     failure_of,
 )
+from penstock.engine.failpoints import failpoint
 from penstock.engine.housekeeping import Housekeeping
-from penstock.engine.internal_topics import ensure_internal_topics
-from penstock.engine.outcome import Restored, TaskOutcome, decode_outcomes
-from penstock.engine.plan import BatchPlan
-from penstock.engine.planner import Planner
-from penstock.engine.shape import Shape, find_shape
-from penstock.engine.steps import reached
+from penstock.engine.layout.execution_graph import ExecutionGraph, graph_of_log
+from penstock.engine.layout.internal_topics import ensure_internal_topics
+from penstock.engine.layout.upgrade_check import adopt
+from penstock.engine.plan.batch_plan import BatchPlan
+from penstock.engine.plan.planner import Planner
+from penstock.engine.worker.outcome import Restored, TaskOutcome, decode_outcomes
 from penstock.errors import StreamsException, TaskMigratedException
 from penstock.log.base import Lease, Log, TopicPartition
 from penstock.log.errors import (
@@ -67,7 +67,7 @@ class Compute(Protocol):
 
 
 #: Starts what computes; told the application and where its log is.
-StartCompute = Callable[[Topology, StreamsConfig, Shape, Log], Compute]
+StartCompute = Callable[[Topology, StreamsConfig, ExecutionGraph, Log], Compute]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,20 +117,20 @@ class Engine:
         self._open()
 
     def _open(self) -> None:
-        """Make everything that follows from the shape, and from what is committed."""
+        """Make everything that follows from the execution graph, and from what is committed."""
         self._lease.settle()
-        self.shape = find_shape(self._log, self._topology, self._config)
-        records = adopt(self._log, self._lease, self._topology, self._config, self.shape)
-        ensure_internal_topics(self._log, self.shape)
+        self.graph = graph_of_log(self._log, self._topology, self._config)
+        records = adopt(self._log, self._lease, self._topology, self._config, self.graph)
+        ensure_internal_topics(self._log, self.graph)
         self.planner = Planner(
-            self._log, self.shape, self._config, self._topology, now_ms=wall_clock_ms(),
+            self._log, self.graph, self._config, self._topology, now_ms=wall_clock_ms(),
             records=records,
         )
         self._housekeeping = Housekeeping(
-            self._log, self.shape, self._config.repartition_purge_interval_ms
+            self._log, self.graph, self._config.repartition_purge_interval_ms
         )
         self._compute = self._start_compute(
-            self._topology, self._config, self.shape, self._log
+            self._topology, self._config, self.graph, self._log
         )
 
     def run_batch(self) -> BatchReport | None:
@@ -149,18 +149,18 @@ class Engine:
             return self.run_batch()
         if plan is None:
             return None
-        reached("planned")
+        failpoint("planned")
         planned = time.perf_counter()
         # 2.
         outcomes = self._computed(plan)
-        reached("before-commit")
+        failpoint("before-commit")
         computed = time.perf_counter()
         # 3.
         self._check_cancelled(plan)
         try:
             committed = commit(
                 self._log, self._lease, plan, outcomes,
-                shape=self.shape, offsets=dict(self.planner.offsets.items()),
+                graph=self.graph, offsets=dict(self.planner.offsets.items()),
             )
         except InvalidRecord as refused:
             return self._run_again(plan, outcomes, refused)
@@ -171,7 +171,7 @@ class Engine:
             with contextlib.suppress(LogError):
                 drop_aside(self._log, outcomes)
             raise
-        reached("after-commit")
+        failpoint("after-commit")
         ended = time.perf_counter()
         # 4.
         self._advance(plan, committed, outcomes, ended - began)
@@ -275,7 +275,7 @@ class Engine:
     def ends(self) -> dict[TopicPartition, int] | None:
         """Where the input ended when the last batch was planned; None if the application feeds
         itself through the log, so that more comes after that."""
-        return None if self.shape.through_log else self.planner.ends()
+        return None if self.graph.through_log else self.planner.ends()
 
     def is_behind(self, ends: Mapping[TopicPartition, int]) -> bool:
         """Whether some input before these offsets is not processed yet."""

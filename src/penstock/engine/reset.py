@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from penstock.engine.internal_topics import ensure_tasks_topic, is_internal, tasks_topic
+from penstock.engine.layout.internal_topics import ensure_tasks_topic, is_internal, tasks_topic
 from penstock.engine.lease import DEFAULT_TIMEOUT_MS, lease_name
-from penstock.engine.task_records import RESET_KEY, read_task_records
+from penstock.engine.plan.task_records import RESET_KEY, read_task_records
 from penstock.errors import StreamsException
 from penstock.log.base import Columns, Lease, Log, PartitionOffsets, TopicPartition
 from penstock.log.errors import GroupNotEmpty, UnknownTopic
-from penstock.topology.compat import decode_application
+from penstock.topology.compatibility import decode_application
 
 #: How long to look whether the holder of the lease lives.
 PATIENCE_MS = DEFAULT_TIMEOUT_MS + 1_000
@@ -138,7 +138,7 @@ def carry_out(log: Log, plan: ResetPlan, *, force: bool = False) -> None:
             if topic != tasks:
                 _delete(log, topic)
         if plan.state is not None:
-            from penstock.stores.replica_files import clean_up  # noqa: PLC0415  (loads LMDB)
+            from penstock.stores.replica.generations import clean_up  # noqa: PLC0415  (loads LMDB)
 
             clean_up(plan.state.parent, plan.state.name)
         # 4.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from penstock.engine.internal_topics import tasks_topic
+from penstock.engine.layout.internal_topics import tasks_topic
 from penstock.log.base import Columns, Log, TopicPartition
 from penstock.log.errors import OffsetOutOfRange, UnknownTopic
 

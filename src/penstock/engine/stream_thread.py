@@ -18,6 +18,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from penstock.config import StreamsConfig
+from penstock.engine.exception_handler import (
+    StreamThreadExceptionResponse,
+    UncaughtExceptionHandler,
+    response_of,
+    shut_down_client,
+)
 from penstock.engine.lease import (
     HeldLease,
     candidate_of,
@@ -25,14 +31,8 @@ from penstock.engine.lease import (
     take_lease,
     this_instance,
 )
+from penstock.engine.lifecycle import LifeCycle, State
 from penstock.engine.shutdown import ShutdownRequest, ShutdownWatch, ask_all_to_end
-from penstock.engine.states import LifeCycle, State
-from penstock.engine.uncaught import (
-    StreamThreadExceptionResponse,
-    UncaughtExceptionHandler,
-    response_of,
-    shut_down_client,
-)
 from penstock.errors import StreamsException
 from penstock.log.base import Candidate, Lease, Log, TopicPartition
 from penstock.log.errors import Fenced, LogBusy, LogError, LogUnavailable, OutcomeUnknown

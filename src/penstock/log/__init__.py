@@ -74,8 +74,8 @@ def open_log(where: str | os.PathLike[str], **options: Any) -> Log:
     address = os.fspath(where)
     if address.startswith("kafka://"):
         with explain_missing_extra():
+            from penstock.log.kafka.client.settings import KafkaOptions  # noqa: PLC0415
             from penstock.log.kafka.log import KafkaLog  # noqa: PLC0415  (see the docstring)
-            from penstock.log.kafka.settings import KafkaOptions  # noqa: PLC0415
 
         return KafkaLog(address, KafkaOptions.of(options))
     from penstock.log.embedded.log import EmbeddedLog  # noqa: PLC0415  (see the docstring)

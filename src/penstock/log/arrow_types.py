@@ -9,7 +9,7 @@ TYPES = {
     "timestamp": pa.int64(), "key": pa.binary(), "value": pa.binary(), "headers": HEADER_TYPE,
     "offset": pa.int64(),
 }
-#: What a reader is given: `penstock.log.words.COLUMNS`.
+#: What a reader is given: `penstock.log.types.COLUMNS`.
 READ_SCHEMA = pa.schema(
     [(name, TYPES[name]) for name in ("offset", "timestamp", "key", "value", "headers")]
 )

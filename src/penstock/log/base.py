@@ -57,55 +57,55 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from penstock.log.words import (
+from penstock.log.types import (
     COLUMNS as COLUMNS,
 )
-from penstock.log.words import (
+from penstock.log.types import (
     Append as Append,
 )
-from penstock.log.words import (
+from penstock.log.types import (
     Appended as Appended,
 )
-from penstock.log.words import (
+from penstock.log.types import (
     Assignment as Assignment,
 )
-from penstock.log.words import (
+from penstock.log.types import (
     CleanReport as CleanReport,
 )
-from penstock.log.words import (
+from penstock.log.types import (
     Columns as Columns,
 )
-from penstock.log.words import (
+from penstock.log.types import (
     CommittedOffset as CommittedOffset,
 )
-from penstock.log.words import (
+from penstock.log.types import (
     GroupDescription as GroupDescription,
 )
-from penstock.log.words import (
+from penstock.log.types import (
     LogBatch as LogBatch,
 )
-from penstock.log.words import (
+from penstock.log.types import (
     MemberDescription as MemberDescription,
 )
-from penstock.log.words import (
+from penstock.log.types import (
     OffsetAndTimestamp as OffsetAndTimestamp,
 )
-from penstock.log.words import (
+from penstock.log.types import (
     PartitionOffsets as PartitionOffsets,
 )
-from penstock.log.words import (
+from penstock.log.types import (
     Records as Records,
 )
-from penstock.log.words import (
+from penstock.log.types import (
     StoredBlob as StoredBlob,
 )
-from penstock.log.words import (
+from penstock.log.types import (
     TopicDescription as TopicDescription,
 )
-from penstock.log.words import (
+from penstock.log.types import (
     TopicPartition as TopicPartition,
 )
-from penstock.log.words import (
+from penstock.log.types import (
     record_size as record_size,
 )
 

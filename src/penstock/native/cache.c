@@ -1,5 +1,5 @@
 /* The record cache: entries, and the two orders they stand in. The twin, with the rules in words,
- * is stores/cache_entries.py; the names are the same.
+ * is stores/cache/entries.py; the names are the same.
  *
  * Every dirty entry is in `written`, every entry in `used`, each as often as it says itself; both
  * hold a reference for each time. Nothing here keeps a borrowed entry over a call that may run

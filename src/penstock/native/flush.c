@@ -1,5 +1,5 @@
 /* What leaves the cache: rows written below in one go, their changelog records, and who hears of
- * them (stores/caching.py, overlay.py, changelog.py, key_value.py, window.py). */
+ * them (stores/cache/cached_rows.py, overlay.py, changelog.py, key_value.py, window.py). */
 #include "core.h"
 
 /* stored_rows(cache, entries): the names and the stored values; None if one is a deletion. */

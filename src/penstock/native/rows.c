@@ -1,5 +1,5 @@
-/* Rows as operators use them: load, save and fold over the cache (stores/timestamped.py), and the
- * reading of what lies below it (stores/overlay.py, stores/rows.py). */
+/* Rows as operators use them: load, save and fold over the cache (stores/typed/timestamped.py), and the
+ * reading of what lies below it (stores/bytes/overlay.py, stores/bytes/rows.py). */
 #include "core.h"
 
 #include <math.h>

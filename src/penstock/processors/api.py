@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from penstock.record import FixedKeyRecord, Record, RecordMetadata, TaskId
 
 if TYPE_CHECKING:
-    from penstock.serdes import Serde
+    from penstock.serdes.builtin import Serde
 
 KIn = TypeVar("KIn")
 VIn = TypeVar("VIn")

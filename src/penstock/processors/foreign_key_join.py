@@ -34,9 +34,9 @@ from penstock.processors.foreign_key_wire import (
     SubscriptionResponse,
     hash128,
 )
-from penstock.processors.joining import Joiner, oriented
+from penstock.processors.joiner import Joiner, oriented
 from penstock.record import Change, Headers
-from penstock.serde import Serde
+from penstock.serdes.base import Serde
 
 _DELETE_SILENTLY = int(Instruction.DELETE_KEY_NO_PROPAGATE)
 _DELETE = int(Instruction.DELETE_KEY_AND_PROPAGATE)

@@ -12,7 +12,7 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 from penstock.errors import StreamsException
-from penstock.serde import Serde, WrappingSerde, unreadable
+from penstock.serdes.base import Serde, WrappingSerde, unreadable
 
 SUBSCRIPTION_VERSION = 1
 RESPONSE_VERSION = 0

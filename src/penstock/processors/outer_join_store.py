@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from penstock.processors.base import Clock, NodeContext
-    from penstock.serde import Serde
+    from penstock.serdes.base import Serde
 
 _HEAD = struct.Struct(">qB")
 _INT = struct.Struct(">i")

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from penstock.processors.base import Forward, NodeContext
-from penstock.processors.joining import Joiner, oriented
+from penstock.processors.joiner import Joiner, oriented
 from penstock.processors.outer_join_store import OuterJoinShared, OuterJoinStore
 from penstock.record import Headers
 

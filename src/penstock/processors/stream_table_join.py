@@ -13,9 +13,9 @@ from typing import Any
 
 from penstock.native import core
 from penstock.processors.base import Forward, NodeContext, ValueGetter, ValueGetterSupplier
-from penstock.processors.joining import Joiner, oriented
+from penstock.processors.joiner import Joiner, oriented
 from penstock.record import Headers, RecordContext
-from penstock.stores.time_ordered_buffer import GraceBuffer
+from penstock.stores.buffers.time_ordered import GraceBuffer
 
 _NULL = "null join key or value in a stream-table join"
 

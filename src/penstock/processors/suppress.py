@@ -8,7 +8,7 @@ from typing import Any
 from penstock.errors import StreamsException
 from penstock.processors.base import Forward, NodeContext, ValueGetter, ValueGetterSupplier
 from penstock.record import Change, Headers, RecordContext
-from penstock.stores.time_ordered_buffer import ChangeBuffer
+from penstock.stores.buffers.time_ordered import ChangeBuffer
 
 #: Kafka's "no limit", also in messages.
 NO_LIMIT = 2**63 - 1

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from penstock.processors.base import Forward, NodeContext, ValueGetter, ValueGetterSupplier
 from penstock.processors.forwarding import change_of, row_writer
-from penstock.processors.joining import Combine, Joiner, oriented
+from penstock.processors.joiner import Combine, Joiner, oriented
 from penstock.record import Change, Headers
 
 Kind = Literal["inner", "left", "outer", "right"]

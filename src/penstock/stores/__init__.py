@@ -9,10 +9,8 @@ keeps and forgets), `changelog`, `caching` with `cache`, and the typed facades `
 
 from __future__ import annotations
 
-from penstock.stores.base import StateStore, StoreContext
-from penstock.stores.builder import StoreBuilder
-from penstock.stores.cache import RecordCache
-from penstock.stores.dsl_suppliers import (
+from penstock.stores.api.builder import StoreBuilder
+from penstock.stores.api.dsl_suppliers import (
     BuiltInDslStoreSuppliers,
     DslKeyValueParams,
     DslSessionParams,
@@ -20,27 +18,29 @@ from penstock.stores.dsl_suppliers import (
     DslStoreSuppliers,
     DslWindowParams,
 )
-from penstock.stores.iterators import StoreIterator
-from penstock.stores.key_value import (
-    KeyValueStore,
-    TimestampedKeyValueStore,
-    TimestampedKeyValueStoreWithHeaders,
-)
-from penstock.stores.session import SessionStore, SessionStoreWithHeaders
-from penstock.stores.stores import Stores
-from penstock.stores.suppliers import (
+from penstock.stores.api.iterators import StoreIterator
+from penstock.stores.api.store import StateStore, StoreContext
+from penstock.stores.api.stores import Stores
+from penstock.stores.api.suppliers import (
     KeyValueSupplier,
     SessionSupplier,
     VersionedSupplier,
     WindowSupplier,
 )
-from penstock.stores.values import (
+from penstock.stores.api.values import (
     AggregationWithHeaders,
     ValueTimestampHeaders,
     VersionedRecord,
 )
-from penstock.stores.versioned import VersionedKeyValueStore
-from penstock.stores.window import (
+from penstock.stores.cache.record_cache import RecordCache
+from penstock.stores.typed.key_value import (
+    KeyValueStore,
+    TimestampedKeyValueStore,
+    TimestampedKeyValueStoreWithHeaders,
+)
+from penstock.stores.typed.session import SessionStore, SessionStoreWithHeaders
+from penstock.stores.typed.versioned import VersionedKeyValueStore
+from penstock.stores.typed.window import (
     TimestampedWindowStore,
     TimestampedWindowStoreWithHeaders,
     WindowStore,

@@ -17,7 +17,7 @@ from penstock.processors.base import Failed, Forward, PlainOperator
 from penstock.record import Current, Headers
 from penstock.task.blueprint import Blueprint
 from penstock.task.collector import Collector
-from penstock.task.failures import Failures, NodeFailed
+from penstock.task.error_handling import Failures, NodeFailed
 from penstock.task.node import TaskNode, no_children
 from penstock.task.runtime import Runtime
 from penstock.topology.nodes import ProcessorNode, SinkNode, SourceNode

@@ -11,7 +11,7 @@ from typing import Any
 
 from penstock.config import StreamsConfig
 from penstock.processors.base import Operator
-from penstock.serdes import Serde
+from penstock.serdes.builtin import Serde
 from penstock.topology.deferred import Defaults, resolved
 from penstock.topology.java_order import hash_order
 from penstock.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode, StoreSpec

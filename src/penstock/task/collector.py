@@ -11,11 +11,11 @@ from penstock.native import core
 from penstock.partitioning import partition_of
 from penstock.processors.base import Forward
 from penstock.record import Current, Headers, RecordContext
-from penstock.serdes import Serde
-from penstock.task.failures import Failures
-from penstock.task.limits import RecordLimits, no_limits
+from penstock.serdes.builtin import Serde
+from penstock.serdes.windowed import WindowedSerde
+from penstock.task.error_handling import Failures
+from penstock.task.record_limits import RecordLimits, no_limits
 from penstock.topology.nodes import Partitioner, SinkNode
-from penstock.windowed_serdes import WindowedSerde
 
 
 class Collector:

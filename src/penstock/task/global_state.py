@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsException
 from penstock.record import NO_HEADERS, Rows, TaskId
-from penstock.stores.cache import RecordCache
-from penstock.stores.inner import OpenInner, memory
+from penstock.stores.bytes.store import OpenInner, memory
+from penstock.stores.cache.record_cache import RecordCache
 from penstock.task.assembly import assemble
 from penstock.task.blueprint import Blueprint
 from penstock.task.collector import Collector
-from penstock.task.failures import Failures, NodeFailed
+from penstock.task.error_handling import Failures, NodeFailed
 from penstock.task.queue import RawRecord
 from penstock.task.result import TaskState
 from penstock.task.runtime import Environment, Runtime

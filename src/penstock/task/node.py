@@ -15,7 +15,7 @@ from penstock.windows import instant_ms, to_ms
 
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig
-    from penstock.serdes import Serde
+    from penstock.serdes.builtin import Serde
     from penstock.task.runtime import Runtime
 
 log = logging.getLogger(__name__)

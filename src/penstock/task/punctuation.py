@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from penstock.processors.api import PunctuationType
-from penstock.task.heap import TimeHeap
+from penstock.task.partition_group import PartitionGroup
 
 #: Later than any time.
 NEVER = 2**63
@@ -63,7 +63,7 @@ class Schedules:
 
     def __init__(self, type: PunctuationType, known: tuple[ScheduleState, ...] = ()) -> None:
         self._type = type
-        self._heap: TimeHeap[Schedule] = TimeHeap()
+        self._heap: PartitionGroup[Schedule] = PartitionGroup()
         self._all: list[Schedule] = []
         self._known = {(state.node, state.number): state for state in known}
         self._places = {name: place for place, name in enumerate(self._known)}
@@ -95,7 +95,7 @@ class Schedules:
 
         To be called when all processors are set up.
         """
-        heap, self._heap = self._heap, TimeHeap()
+        heap, self._heap = self._heap, PartitionGroup()
         last = len(self._places)
         for schedule in sorted(
             heap.items, key=lambda each: self._places.get((each.node, each.number), last)

@@ -12,8 +12,8 @@ from penstock.errors import StreamsException
 from penstock.native import core
 from penstock.processors.base import Forward
 from penstock.record import NO_HEADERS, Headers, Rows
-from penstock.serdes import Serde
-from penstock.task.failures import Failures
+from penstock.serdes.builtin import Serde
+from penstock.task.error_handling import Failures
 from penstock.task.punctuation import NEVER
 from penstock.task.runtime import Runtime
 from penstock.timestamps import ConsumedRecord, FailOnInvalidTimestamp

@@ -10,10 +10,10 @@ from penstock.config import StreamsConfig
 from penstock.processors.api import PunctuationType
 from penstock.processors.base import Clock, Tally
 from penstock.record import Current, Headers, TaskId
-from penstock.stores.cache import RecordCache
-from penstock.stores.inner import OpenInner, memory
-from penstock.task.limits import RecordLimits, no_limits
+from penstock.stores.bytes.store import OpenInner, memory
+from penstock.stores.cache.record_cache import RecordCache
 from penstock.task.punctuation import Schedule, Schedules
+from penstock.task.record_limits import RecordLimits, no_limits
 from penstock.task.result import TaskState
 
 

@@ -15,14 +15,14 @@ from penstock.errors import (
     ProcessorStateException,
     StreamsException,
 )
-from penstock.garbage import without_garbage_collection
 from penstock.record import NO_HEADERS, RecordContext, Rows, TaskId
-from penstock.stores.time_ordered_buffer import ChangeBuffer, GraceBuffer
+from penstock.stores.buffers.time_ordered import ChangeBuffer, GraceBuffer
 from penstock.task.assembly import assemble
 from penstock.task.blueprint import Blueprint
 from penstock.task.collector import Collector
-from penstock.task.failures import Failures, NodeFailed
-from penstock.task.heap import TimeHeap
+from penstock.task.error_handling import Failures, NodeFailed
+from penstock.task.gc_pause import without_garbage_collection
+from penstock.task.partition_group import PartitionGroup
 from penstock.task.punctuation import NEVER, Schedule
 from penstock.task.queue import CHUNK, QueueSource, RawRecord, RecordQueue, RecordRange
 from penstock.task.result import TaskResult, TaskState
@@ -62,7 +62,7 @@ class Task:
         )
         self._partition_times = dict(state.partition_times)
         self._queues: dict[Partition, RecordQueue] = {}
-        self._waiting: TimeHeap[RecordQueue] = TimeHeap()
+        self._waiting: PartitionGroup[RecordQueue] = PartitionGroup()
         #: When an empty queue has been waited for long enough (max.task.idle.ms).
         self._deadlines: dict[Partition, int] = {}
         self.runtime.punctuate = self._punctuate

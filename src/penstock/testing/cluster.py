@@ -9,8 +9,8 @@ from typing import Any
 
 from penstock.config import StreamsConfig
 from penstock.record import Headers, TaskId
-from penstock.stores.cache import RecordCache
-from penstock.stores.inner import InnerStore, SortedMemory
+from penstock.stores.bytes.store import BytesStore, SortedMemory
+from penstock.stores.cache.record_cache import RecordCache
 from penstock.task.blueprint import StorePlan
 from penstock.task.global_state import GlobalState
 from penstock.task.result import TaskResult, TaskState
@@ -47,7 +47,7 @@ class Cluster:
         self._config = config
         self._commit_every_record = commit_every_record
         self._states: dict[TaskId, TaskState] = {}
-        self._rows: dict[tuple[TaskId, str], InnerStore] = {}
+        self._rows: dict[tuple[TaskId, str], BytesStore] = {}
         self._shared_cache: RecordCache | None = None
         self._resources: dict[str, Any] = {}
         #: How many arrivals the last commit had seen: global stores are that far after a crash.
@@ -254,7 +254,7 @@ class Cluster:
             task.subscribe(source, queue, partition)
         return task
 
-    def _rows_of(self, task_id: TaskId, name: str) -> InnerStore:
+    def _rows_of(self, task_id: TaskId, name: str) -> BytesStore:
         """The same rows for every task that is put together in this place."""
         return self._rows.setdefault((task_id, name), SortedMemory())
 

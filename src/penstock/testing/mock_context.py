@@ -15,8 +15,8 @@ from penstock.task.runtime import Environment, Runtime
 from penstock.windows import instant_ms, to_ms
 
 if TYPE_CHECKING:
-    from penstock.serdes import Serde
-    from penstock.stores.base import StoreContext
+    from penstock.serdes.builtin import Serde
+    from penstock.stores.api.store import StoreContext
 
 T = TypeVar("T")
 

@@ -10,15 +10,15 @@ from typing import Any
 from penstock.errors import InvalidStateStorePartitionException
 from penstock.partitioning import partition_of
 from penstock.record import ValueAndTimestamp
-from penstock.stores.iterators import StoreIterator
-from penstock.stores.key_value import (
+from penstock.stores.api.iterators import StoreIterator
+from penstock.stores.typed.key_value import (
     KeyValueStore,
     TimestampedKeyValueStore,
     TimestampedKeyValueStoreWithHeaders,
 )
-from penstock.stores.session import SessionStore, SessionStoreWithHeaders
-from penstock.stores.versioned import VersionedKeyValueStore
-from penstock.stores.window import (
+from penstock.stores.typed.session import SessionStore, SessionStoreWithHeaders
+from penstock.stores.typed.versioned import VersionedKeyValueStore
+from penstock.stores.typed.window import (
     TimestampedWindowStore,
     TimestampedWindowStoreWithHeaders,
     WindowStore,

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from penstock.record import NO_HEADERS, Headers, as_headers
-from penstock.serdes import Serde
+from penstock.serdes.builtin import Serde
 from penstock.windows import instant_ms, to_ms
 
 if TYPE_CHECKING:

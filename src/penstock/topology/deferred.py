@@ -8,7 +8,7 @@ from typing import Any
 
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigException
-from penstock.serdes import Serde
+from penstock.serdes.builtin import Serde
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from dataclasses import replace
 from functools import singledispatchmethod
 from typing import Any
 
-from penstock.change_serde import changed
 from penstock.config import StreamsConfig
 from penstock.errors import TopologyException
 from penstock.processors.base import ValueGetterSupplier
@@ -25,10 +24,11 @@ from penstock.processors.table_joins import MergedRows, TableJoinMerger, TableTa
 from penstock.processors.table_source import TableSource as TableSourceOperator
 from penstock.processors.table_store import StoreGetter
 from penstock.processors.user import UserProcessor
+from penstock.serdes.change import changed
 from penstock.timestamps import FailOnInvalidTimestamp
 from penstock.topology.deferred import Deferred
-from penstock.topology.facts import OldValues, is_versioned, reads_versioned
 from penstock.topology.nodes import InternalTopic, ProcessorNode, SinkNode, SourceNode, StoreSpec
+from penstock.topology.old_values import OldValues, is_versioned, reads_versioned
 from penstock.topology.plan import (
     AggregateTable,
     JoinedTable,

@@ -10,8 +10,8 @@ from typing import Any, Protocol
 from penstock.config import StreamsConfig
 from penstock.processors.base import Operator
 from penstock.record import RecordContext
-from penstock.serdes import Serde
-from penstock.stores.builder import StoreBuilder
+from penstock.serdes.builtin import Serde
+from penstock.stores.api.builder import StoreBuilder
 from penstock.topology.deferred import Deferred
 
 #: Chooses partitions: (topic, key, value, number of partitions) -> one, several, none at all

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from penstock.processors.base import Operator
-from penstock.serdes import Serde
+from penstock.serdes.builtin import Serde
 from penstock.topology.deferred import Deferred
 from penstock.topology.naming import NameCounter
 from penstock.topology.nodes import Partitioner, StoreSpec, TopicNameExtractor

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from penstock.config import StreamsConfig
 from penstock.processors.foreign_key_wire import subscription_serde
-from penstock.serdes import Serde, Serdes
-from penstock.stores.builder import StoreBuilder
-from penstock.stores.dsl_suppliers import (
+from penstock.serdes.builtin import Serde, Serdes
+from penstock.stores.api.builder import StoreBuilder
+from penstock.stores.api.dsl_suppliers import (
     BuiltInDslStoreSuppliers,
     DslKeyValueParams,
     DslSessionParams,
@@ -22,14 +22,14 @@ from penstock.stores.dsl_suppliers import (
     DslStoreSuppliers,
     DslWindowParams,
 )
-from penstock.stores.stores import Stores
-from penstock.stores.suppliers import (
+from penstock.stores.api.stores import Stores
+from penstock.stores.api.suppliers import (
     KeyValueSupplier,
     SessionSupplier,
     VersionedSupplier,
     WindowSupplier,
 )
-from penstock.stores.time_ordered_buffer import ChangeBufferBuilder, GraceBufferBuilder
+from penstock.stores.buffers.time_ordered import ChangeBufferBuilder, GraceBufferBuilder
 from penstock.topology.deferred import Defaults
 from penstock.windows import (
     EmitStrategy,

@@ -15,8 +15,8 @@ from typing import Any
 from penstock.config import StreamsConfig, TopologyConfig, config_of_topology
 from penstock.errors import TopologyException
 from penstock.processors.user import UserProcessor, brought_stores
-from penstock.serde import Serde, as_serde
-from penstock.stores.builder import StoreBuilder
+from penstock.serdes.base import Serde, as_serde
+from penstock.stores.api.builder import StoreBuilder
 from penstock.topology.describe import TopologyDescription, describe
 from penstock.topology.nodes import (
     GivenStore,
@@ -31,7 +31,7 @@ from penstock.topology.nodes import (
     TopicNameExtractor,
 )
 from penstock.topology.offset_reset import AutoOffsetReset
-from penstock.topology.wrapping import wrapped
+from penstock.topology.wrapper import wrapped
 
 #: A serde, or for a source its deserializing and for a sink its serializing function.
 SerdeLike = Serde[Any] | Callable[[Any], Any] | None

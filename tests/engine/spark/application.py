@@ -9,14 +9,14 @@ from typing import Any
 from engine.harness import Application, config_of
 from penstock import StreamsConfig, Topology
 from penstock.engine.spark import compute_in
-from penstock.engine.spark.session import PARALLELISM, SparkPlace
+from penstock.engine.spark.backend import PARALLELISM, SparkBackend
 
 
 class SparkApplication(Application):
     """The harness of the engine's tests, with Spark in the place of this process."""
 
     def __init__(
-        self, place: SparkPlace, topology: Topology, directory: Path, topics: Mapping[str, int],
+        self, place: SparkBackend, topology: Topology, directory: Path, topics: Mapping[str, int],
         *, config: StreamsConfig | None = None, parallelism: int = 2, **options: Any,
     ) -> None:
         self._place = place
@@ -30,5 +30,5 @@ class SparkApplication(Application):
         super().start()
         self.compute.close()
         self.compute = compute_in(  # type: ignore[assignment]
-            self._place, self.topology, self.config, self.shape, self.log
+            self._place, self.topology, self.config, self.graph, self.log
         )

@@ -11,20 +11,20 @@ import pytest
 from engine.harness import config_of
 from engine.spark.application import SparkApplication
 from penstock import Topology
-from penstock.engine.spark.session import SparkPlace, spark_place
+from penstock.engine.spark.backend import SparkBackend, spark_place
 
 MakeApplication = Callable[..., SparkApplication]
 
 
 @pytest.fixture(scope="session")
-def place() -> Iterator[SparkPlace]:
+def place() -> Iterator[SparkBackend]:
     place = spark_place(config_of("tests"), master="local[2]")
     yield place
     place.close()
 
 
 @pytest.fixture
-def started(tmp_path: Path, place: SparkPlace) -> Iterator[MakeApplication]:
+def started(tmp_path: Path, place: SparkBackend) -> Iterator[MakeApplication]:
     """Starts applications on Spark; they are closed at the end."""
     opened: list[SparkApplication] = []
 

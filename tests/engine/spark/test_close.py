@@ -10,14 +10,14 @@ import pytest
 from engine.harness import config_of, topology_of
 from engine.living import PATIENCE_S, received, send, until
 from penstock import State, Streams
-from penstock.engine.spark.session import SparkPlace
+from penstock.engine.spark.backend import SparkBackend
 from penstock.log import open_log
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
 
 def test_a_timeout_that_passes_cancels_the_job_and_commits_nothing(
-    place: SparkPlace, tmp_path: Path
+    place: SparkBackend, tmp_path: Path
 ) -> None:
     began, may_go_on = tmp_path / "began", tmp_path / "may-go-on"
 

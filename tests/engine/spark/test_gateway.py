@@ -9,7 +9,7 @@ import time
 import pytest
 
 from penstock.engine.spark.gateway import Voice
-from penstock.engine.spark.warmth import Warmth
+from penstock.engine.spark.keepalive import Keepalive
 
 FAREWELL = """Traceback (most recent call last):
   File "/x/pyspark.zip/pyspark/daemon.py", line 264, in manager
@@ -50,7 +50,7 @@ def test_a_traceback_that_is_cut_off_is_shown(capsys: pytest.CaptureFixture[str]
 
 def test_a_silence_is_broken_and_the_thread_ends() -> None:
     ran = threading.Semaphore(0)
-    warmth = Warmth(ran.release, silence_s=0.01)
+    warmth = Keepalive(ran.release, silence_s=0.01)
     assert ran.acquire(timeout=30)
     assert ran.acquire(timeout=30)
     warmth.close()
@@ -59,7 +59,7 @@ def test_a_silence_is_broken_and_the_thread_ends() -> None:
 
 def test_workers_that_are_busy_are_left_alone() -> None:
     jobs: list[float] = []
-    warmth = Warmth(lambda: jobs.append(time.monotonic()), silence_s=3600)
+    warmth = Keepalive(lambda: jobs.append(time.monotonic()), silence_s=3600)
     warmth.job_done()
     warmth.close()
     assert jobs == []
@@ -69,7 +69,7 @@ def test_a_spark_that_is_gone_ends_it_quietly() -> None:
     def fails() -> None:
         raise ConnectionError("gone")
 
-    warmth = Warmth(fails, silence_s=0.0)
+    warmth = Keepalive(fails, silence_s=0.0)
     warmth._thread.join(30)
     assert not warmth._thread.is_alive()
     warmth.close()

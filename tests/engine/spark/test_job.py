@@ -16,10 +16,10 @@ from engine.harness import config_of
 from engine.test_worker import feed, on_the_engine, told, under_the_driver
 from engine.topologies import CASES
 from penstock import StreamsBuilder, StreamsException, Topology
-from penstock.engine.plan import BatchPlan, TaskPlan
+from penstock.engine.plan.batch_plan import BatchPlan, TaskPlan
 from penstock.engine.spark import errors
+from penstock.engine.spark.backend import SparkBackend
 from penstock.engine.spark.job import PLAN, SparkCompute
-from penstock.engine.spark.session import SparkPlace
 
 pytestmark = pytest.mark.spark
 
@@ -56,7 +56,7 @@ def test_batches_on_spark_give_what_the_driver_gives(name: str, started: Any) ->
 
 
 def test_a_job_says_what_it_is_and_the_thread_keeps_its_own_properties(
-    started: Any, place: SparkPlace, tmp_path: Path
+    started: Any, place: SparkBackend, tmp_path: Path
 ) -> None:
     app = started(mapped(str.upper), {"in": 1, "out": 1})
     app.send("in", ("k", "a", 1))
@@ -73,14 +73,14 @@ def test_a_job_says_what_it_is_and_the_thread_keeps_its_own_properties(
 
 
 def test_stages_before_the_first_one_with_work_are_left_out(
-    started: Any, place: SparkPlace
+    started: Any, place: SparkBackend
 ) -> None:
     app = started(counted(), {"in": 2, "out": 2})
     app.send("in", *((None, value, 1) for value in "abcab"))
     app.run()
     compute = app.compute
     assert compute._first_stage(BatchPlan(9, 1, 1, {})) == 1
-    second = app.shape.stages[1][0]
+    second = app.graph.stages[1][0]
     only_second = {second: TaskPlan(second, punctuate=True)}
     assert compute._first_stage(BatchPlan(9, 1, 1, only_second)) == 1
 
@@ -159,7 +159,7 @@ def test_what_a_user_function_raises_comes_with_its_own_traceback(started: Any) 
 
 
 def test_applications_take_turns_in_the_same_workers(
-    place: SparkPlace, tmp_path: Path
+    place: SparkBackend, tmp_path: Path
 ) -> None:
     from engine.spark.application import SparkApplication
 

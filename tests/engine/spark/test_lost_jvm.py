@@ -20,7 +20,7 @@ PREPARED = """
     from engine.spark.application import SparkApplication
     from engine.spark.test_job import mapped
     from penstock import StreamsException
-    from penstock.engine.spark.session import spark_place
+    from penstock.engine.spark.backend import spark_place
 
     def kill(*, known=True):
         gateway, process = SparkContext._gateway, SparkContext._gateway.proc

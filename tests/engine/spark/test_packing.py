@@ -15,10 +15,10 @@ import pytest
 
 from engine.harness import config_of
 from penstock import StreamsBuilder, Topology, TopologyException
-from penstock.engine.bundle import Bundle
-from penstock.engine.packing import pack
-from penstock.engine.pickling import travels_by_value
-from penstock.engine.shape import find_shape
+from penstock.engine.layout.execution_graph import graph_of_log
+from penstock.engine.packaging.bundle import Bundle
+from penstock.engine.packaging.pack import pack
+from penstock.engine.packaging.pickling import travels_by_value
 from penstock.log import open_log
 
 
@@ -27,7 +27,7 @@ def bundle_of(topology: Topology, folder: Path, **settings: Any) -> Bundle:
         for topic in ("in", "out"):
             log.create_topic(topic)
         config = config_of(**settings)
-        return Bundle(topology, config, find_shape(log, topology, config), log.address, 1)
+        return Bundle(topology, config, graph_of_log(log, topology, config), log.address, 1)
 
 
 def mapped(function: Any) -> Topology:

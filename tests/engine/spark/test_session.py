@@ -18,9 +18,9 @@ from pyspark import SparkContext
 
 from engine.harness import config_of
 from penstock import ConfigException
-from penstock.engine.spark import session
-from penstock.engine.spark.session import (
-    SparkPlace,
+from penstock.engine.spark import backend as session
+from penstock.engine.spark.backend import (
+    SparkBackend,
     check_log,
     default_master,
     is_on_loopback,
@@ -91,7 +91,7 @@ def test_a_session_that_is_stopped_is_refused() -> None:
 
 @pytest.mark.parametrize("lanes", ["0", "many", "-1"])
 def test_a_number_of_lanes_that_cannot_be_is_refused(lanes: str) -> None:
-    place = SparkPlace(SimpleNamespace(defaultParallelism=2), owned=False)  # type: ignore[arg-type]
+    place = SparkBackend(SimpleNamespace(defaultParallelism=2), owned=False)  # type: ignore[arg-type]
     assert place.parallelism(config_of()) == 2
     assert place.parallelism(config_of(extra={session.PARALLELISM: "7"})) == 7
     with pytest.raises(ConfigException, match=f"not '{lanes}'"):
@@ -99,7 +99,7 @@ def test_a_number_of_lanes_that_cannot_be_is_refused(lanes: str) -> None:
 
 
 @pytest.mark.spark
-def test_a_session_of_the_user_s_is_used_and_left_running(place: SparkPlace) -> None:
+def test_a_session_of_the_user_s_is_used_and_left_running(place: SparkBackend) -> None:
     mine = spark_place(config_of(), spark=place.context)
     assert mine.context is place.context
     mine.close()
@@ -108,7 +108,7 @@ def test_a_session_of_the_user_s_is_used_and_left_running(place: SparkPlace) -> 
 
 @pytest.mark.spark
 def test_an_old_or_slow_session_is_told(
-    place: SparkPlace, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    place: SparkBackend, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(session, "SOCKETS", "spark.no.such.setting")
     with caplog.at_level(logging.WARNING):
@@ -120,7 +120,7 @@ def test_an_old_or_slow_session_is_told(
 
 
 @pytest.mark.spark
-def test_applications_of_a_process_share_one_spark(place: SparkPlace) -> None:
+def test_applications_of_a_process_share_one_spark(place: SparkBackend) -> None:
     other = spark_place(config_of("other"), master="local[2]")
     assert other.context is place.context
     other.close()
@@ -138,7 +138,7 @@ _INTERRUPTED = """
     from engine.harness import config_of
     from engine.spark.application import SparkApplication
     from penstock import StreamsBuilder
-    from penstock.engine.spark.session import spark_place
+    from penstock.engine.spark.backend import spark_place
 
     folder = Path({folder!r})
     asked = []

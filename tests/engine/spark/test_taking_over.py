@@ -12,9 +12,9 @@ from engine.harness import config_of
 from engine.living import PATIENCE_S, received, send, until, upper, word_count
 from penstock import ConfigException, State, Streams, Topology
 from penstock.engine.loop import BatchReport
-from penstock.engine.restoring import replica_positions
+from penstock.engine.observe.restores import replica_positions
+from penstock.engine.spark.backend import PARALLELISM, SparkBackend
 from penstock.engine.spark.job import SparkCompute
-from penstock.engine.spark.session import PARALLELISM, SparkPlace
 from penstock.log import Log, open_log
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
@@ -35,7 +35,7 @@ def noted(monkeypatch: pytest.MonkeyPatch, name: str) -> list[Any]:
 
 
 def standing_by(
-    log: Log, tmp_path: Path, place: SparkPlace, topology: Topology | None = None,
+    log: Log, tmp_path: Path, place: SparkBackend, topology: Topology | None = None,
     extra: Mapping[str, str] | None = None,
     on_batch: Callable[[BatchReport], object] | None = None, **settings: Any,
 ) -> Streams:
@@ -59,7 +59,7 @@ def log(tmp_path: Path) -> Any:
 
 
 def test_who_takes_over_goes_on_with_workers_that_are_ready(
-    log: Log, tmp_path: Path, place: SparkPlace, monkeypatch: pytest.MonkeyPatch
+    log: Log, tmp_path: Path, place: SparkBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     warm, computing = noted(monkeypatch, "warm_up"), noted(monkeypatch, "compute")
     lease = log.take_lease("app", holder="another")
@@ -77,7 +77,7 @@ def test_who_takes_over_goes_on_with_workers_that_are_ready(
 
 
 def test_who_takes_over_goes_on_with_rows_that_are_there(
-    log: Log, tmp_path: Path, place: SparkPlace
+    log: Log, tmp_path: Path, place: SparkBackend
 ) -> None:
     send(log, "a a", "a")
     before = config_of(log=str(tmp_path / "log.db"), state_dir=str(tmp_path / "first"))
@@ -99,7 +99,7 @@ def test_who_takes_over_goes_on_with_rows_that_are_there(
 
 
 def test_one_that_could_never_run_ends_while_it_stands_by(
-    log: Log, tmp_path: Path, place: SparkPlace
+    log: Log, tmp_path: Path, place: SparkBackend
 ) -> None:
     log.take_lease("app", holder="another")
     streams = standing_by(log, tmp_path, place, extra={PARALLELISM: "none"})

@@ -23,7 +23,7 @@ from penstock.clients import (
     TopicPartition,
 )
 from penstock.log import Log
-from penstock.log.words import TopicPartition as LogPartition
+from penstock.log.types import TopicPartition as LogPartition
 
 
 @pytest.fixture

@@ -23,8 +23,8 @@ from penstock.clients import (
     WakeupException,
 )
 from penstock.log import Log
-from penstock.log.words import Columns
-from penstock.log.words import TopicPartition as LogPartition
+from penstock.log.types import Columns
+from penstock.log.types import TopicPartition as LogPartition
 
 Read = Callable[..., list[Message]]
 P0 = TopicPartition("t", 0)

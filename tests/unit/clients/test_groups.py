@@ -16,7 +16,7 @@ from penstock.clients import (
     TopicPartition,
 )
 from penstock.log import Log
-from penstock.log.words import TopicPartition as LogPartition
+from penstock.log.types import TopicPartition as LogPartition
 
 Until = Callable[..., None]
 Read = Callable[..., list[Message]]

@@ -188,7 +188,7 @@ def test_what_the_clients_log_is_not_shipped(
     ship: Callable[..., TopicHandler], log: Log
 ) -> None:
     handler = ship()
-    own = logging.getLogger("penstock.clients.sender")
+    own = logging.getLogger("penstock.clients.producer.sender")
     own.addHandler(handler)
     try:
         own.warning("about shipping")

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.clients.partitioners import Chooser
+from penstock.clients.producer.partitioners import Chooser
 from penstock.clients.settings import Settings
 from penstock.partitioning import partition_of
 

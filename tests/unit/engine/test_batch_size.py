@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.batch_size import BatchLimits, BatchSize, fair_shares
+from penstock.engine.plan.batch_size import BatchLimits, BatchSize, fair_shares
 
 
 def run(size: BatchSize, batches: int, overhead: float, each: float) -> list[int]:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from penstock.engine.changelogs import LogChangelogs
+from penstock.engine.worker.changelogs import LogChangelogs
 from penstock.log import Columns, TopicPartition, open_log
 from penstock.log.embedded.log import EmbeddedLog
-from penstock.stores.followed import Overtaken
+from penstock.stores.replica.protocol import Overtaken
 
 HOUR_MS = 3_600_000
 

@@ -9,9 +9,9 @@ import pytest
 from penstock import Serdes, StreamsBuilder, StreamsConfig, TimeWindows
 from penstock.engine import housekeeping
 from penstock.engine.housekeeping import Housekeeping
-from penstock.engine.internal_topics import ensure_internal_topics
-from penstock.engine.shape import Shape, find_shape
-from penstock.engine.task_records import TaskRecord
+from penstock.engine.layout.execution_graph import ExecutionGraph, graph_of_log
+from penstock.engine.layout.internal_topics import ensure_internal_topics
+from penstock.engine.plan.task_records import TaskRecord
 from penstock.log import Columns, Log, TopicPartition
 from penstock.record import TaskId
 from penstock.task.result import TaskState
@@ -22,7 +22,7 @@ CIRCLE = TopicPartition("app-again-repartition", 0)
 
 
 @pytest.fixture
-def shape(log: Log) -> Shape:
+def graph(log: Log) -> ExecutionGraph:
     builder = StreamsBuilder()
     stream = builder.stream("a", key=TEXT, value=TEXT)
     stream.merge(stream.repartition(name="again")).group_by_key().windowed_by(
@@ -32,28 +32,28 @@ def shape(log: Log) -> Shape:
     config = StreamsConfig(
         application_id="app", windowstore_changelog_additional_retention_ms=0
     )
-    shape = find_shape(log, builder.build(), config)
-    ensure_internal_topics(log, shape)
+    graph = graph_of_log(log, builder.build(), config)
+    ensure_internal_topics(log, graph)
     for topic in ("app-windows-changelog", "app-again-repartition"):
         log.append(topic, 0, Columns([b"x", b"y"], [b"v", b"v"], [1_000, 500_000]))
-    return shape
+    return graph
 
 
-def round_of(log: Log, shape: Shape) -> dict[TopicPartition, int]:
+def round_of(log: Log, graph: ExecutionGraph) -> dict[TopicPartition, int]:
     """Where the topics begin after a round."""
-    keeping = Housekeeping(log, shape, purge_every_ms=0)
+    keeping = Housekeeping(log, graph, purge_every_ms=0)
     state = TaskState(store_clocks={"windows": {"stream_time": 500_000}})
     keeping.after_commit({("a", 0): 0, CIRCLE: 1}, {TaskId(0, 0): TaskRecord(1, 0, state)})
     keeping.close()
     return {at: bounds.start for at, bounds in log.offsets([WINDOWS, CIRCLE]).items()}
 
 
-def test_what_was_read_of_the_applications_own_topics_goes(log: Log, shape: Shape) -> None:
-    assert round_of(log, shape) == {WINDOWS: 0, CIRCLE: 1}
+def test_what_was_read_of_the_applications_own_topics_goes(log: Log, graph: ExecutionGraph) -> None:
+    assert round_of(log, graph) == {WINDOWS: 0, CIRCLE: 1}
 
 
 def test_windows_that_have_expired_go_when_it_is_time_to_clean(
-    log: Log, shape: Shape, monkeypatch: pytest.MonkeyPatch
+    log: Log, graph: ExecutionGraph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(housekeeping, "CLEAN_EVERY_SECONDS", 0.0)
-    assert round_of(log, shape) == {WINDOWS: 1, CIRCLE: 1}
+    assert round_of(log, graph) == {WINDOWS: 1, CIRCLE: 1}

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from penstock import Materialized, Serdes, StreamsBuilder, StreamsConfig, TimeWindows, Topology
-from penstock.engine.internal_topics import ensure_internal_topics, expired_changelogs
-from penstock.engine.shape import Shape, find_shape
-from penstock.engine.task_records import TaskRecord
+from penstock.engine.layout.execution_graph import ExecutionGraph, graph_of_log
+from penstock.engine.layout.internal_topics import ensure_internal_topics, expired_changelogs
+from penstock.engine.plan.task_records import TaskRecord
 from penstock.errors import MisconfiguredInternalTopicException
 from penstock.log import Columns, Log, TopicPartition
 from penstock.record import TaskId
@@ -32,16 +32,16 @@ def say(b: StreamsBuilder) -> None:
 
 
 @pytest.fixture
-def shape(log: Log, built: Built) -> Shape:
+def graph(log: Log, built: Built) -> ExecutionGraph:
     log.create_topic("a", 2)
-    return find_shape(log, built(say), CONFIG)
+    return graph_of_log(log, built(say), CONFIG)
 
 
-def test_topics_that_are_not_there_are_made_once(log: Log, shape: Shape) -> None:
-    assert sorted(ensure_internal_topics(log, shape)) == [
+def test_topics_that_are_not_there_are_made_once(log: Log, graph: ExecutionGraph) -> None:
+    assert sorted(ensure_internal_topics(log, graph)) == [
         "app-again-repartition", "app-counts-changelog", "app-tasks", "app-windows-changelog",
     ]
-    assert ensure_internal_topics(log, shape) == []
+    assert ensure_internal_topics(log, graph) == []
     assert log.topic("app-tasks").partitions == 1
     assert log.topic("app-tasks").setting("cleanup.policy") == "compact"
     assert log.topic("app-counts-changelog").partitions == 2
@@ -50,27 +50,27 @@ def test_topics_that_are_not_there_are_made_once(log: Log, shape: Shape) -> None
 
 
 def test_a_topic_with_other_partitions_is_refused_and_nothing_is_made(
-    log: Log, shape: Shape
+    log: Log, graph: ExecutionGraph
 ) -> None:
     log.create_topic("app-counts-changelog", 3, {"cleanup.policy": "compact"})
     with pytest.raises(
         MisconfiguredInternalTopicException,
         match="app-counts-changelog has invalid partitions: expected: 2; actual: 3",
     ):
-        ensure_internal_topics(log, shape)
+        ensure_internal_topics(log, graph)
     assert [topic.name for topic in log.topics()] == ["a", "app-counts-changelog"]
 
 
-def test_a_changelog_that_is_not_compacted_is_refused(log: Log, shape: Shape) -> None:
+def test_a_changelog_that_is_not_compacted_is_refused(log: Log, graph: ExecutionGraph) -> None:
     log.create_topic("app-counts-changelog", 2)
     with pytest.raises(MisconfiguredInternalTopicException, match="is not compacted"):
-        ensure_internal_topics(log, shape)
+        ensure_internal_topics(log, graph)
 
 
-def test_what_somebody_has_set_is_left_alone(log: Log, shape: Shape) -> None:
-    ensure_internal_topics(log, shape)
+def test_what_somebody_has_set_is_left_alone(log: Log, graph: ExecutionGraph) -> None:
+    ensure_internal_topics(log, graph)
     log.alter_topic("app-counts-changelog", {"max.message.bytes": 77})
-    ensure_internal_topics(log, shape)
+    ensure_internal_topics(log, graph)
     assert log.topic("app-counts-changelog").setting("max.message.bytes") == "77"
 
 
@@ -79,10 +79,10 @@ def test_the_changelog_of_windows_is_cut_by_the_time_of_its_store(log: Log, buil
     config = StreamsConfig(
         application_id="app", windowstore_changelog_additional_retention_ms=5_000
     )
-    shape = find_shape(log, built(say), config)
+    graph = graph_of_log(log, built(say), config)
     # Ten seconds of retention, a segment of a minute, and what is added.
-    assert shape.window_retention_ms == {"app-windows-changelog": 75_000}
-    ensure_internal_topics(log, shape)
+    assert graph.window_retention_ms == {"app-windows-changelog": 75_000}
+    ensure_internal_topics(log, graph)
     keys = [b"a", b"b", b"c", b"d"]
     times = [1_000, 2_000, 30_000, 31_000]
     log.append("app-windows-changelog", 0, Columns(keys, [b"v"] * 4, times))
@@ -95,7 +95,7 @@ def test_the_changelog_of_windows_is_cut_by_the_time_of_its_store(log: Log, buil
         # What the task has seen does not count.
         state = TaskState(10**12, store_clocks={"windows": {"stream_time": observed}})
         records = {TaskId(0, 0): TaskRecord(1, 0, state), TaskId(0, 1): TaskRecord(1, 0)}
-        return expired_changelogs(log, shape, records)
+        return expired_changelogs(log, graph, records)
 
     assert cut(-1) == {}
     assert cut(76_000) == {at: 0}
@@ -112,6 +112,6 @@ def test_a_retention_that_the_user_gave_is_the_users(log: Log, built: Built) -> 
         )
 
     log.create_topic("a", 1)
-    shape = find_shape(log, built(given), CONFIG)
-    assert shape.window_retention_ms == {}
-    assert shape.changelogs["app-windows-changelog"][1]["retention.ms"] == "1234"
+    graph = graph_of_log(log, built(given), CONFIG)
+    assert graph.window_retention_ms == {}
+    assert graph.changelogs["app-windows-changelog"][1]["retention.ms"] == "1234"

@@ -10,7 +10,7 @@ import pytest
 
 from penstock import JoinWindows, MetricName, Serdes, StreamsBuilder, StreamsConfig
 from penstock.engine.loop import BatchReport
-from penstock.engine.metrics import JOIN, NODE, TASK, THREAD, Metrics, joins
+from penstock.engine.observe.metrics import JOIN, NODE, TASK, THREAD, Metrics, joins
 from penstock.record import TaskId
 from penstock.testing import TopologyTestDriver
 

@@ -14,7 +14,7 @@ import cloudpickle  # type: ignore[import-untyped]
 import msgspec
 import pytest
 
-from penstock.engine.pickling import dumps
+from penstock.engine.packaging.pickling import dumps
 
 CLASSES = '''
 import dataclasses

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from penstock import AutoOffsetReset, Serdes, StreamsBuilder, StreamsConfig, Topology
-from penstock.engine.internal_topics import ensure_internal_topics
-from penstock.engine.plan import BatchPlan, Range
-from penstock.engine.planner import Planner
-from penstock.engine.shape import find_shape
-from penstock.engine.task_records import (
+from penstock.engine.layout.execution_graph import graph_of_log
+from penstock.engine.layout.internal_topics import ensure_internal_topics
+from penstock.engine.plan.batch_plan import BatchPlan, Range
+from penstock.engine.plan.planner import Planner
+from penstock.engine.plan.task_records import (
     BATCH_KEY,
     BatchRecord,
     TaskRecord,
@@ -67,9 +67,9 @@ class Run:
 
     def __init__(self, log: Log, topology: Topology, how: StreamsConfig, now: int = 1_000) -> None:
         self.log = log
-        self.shape = find_shape(log, topology, how)
-        ensure_internal_topics(log, self.shape)
-        self.planner = Planner(log, self.shape, how, topology, now_ms=now)
+        self.graph = graph_of_log(log, topology, how)
+        ensure_internal_topics(log, self.graph)
+        self.planner = Planner(log, self.graph, how, topology, now_ms=now)
 
     def plan(self, now: int = 1_000) -> BatchPlan:
         plan = self.planner.next_plan(now, epoch=1)
@@ -88,7 +88,7 @@ class Run:
             task_id: TaskRecord(plan.number, 7, TaskState(5), next_wall_punctuation=due)
             for task_id in plan.tasks
         }
-        batch = BatchRecord.of(plan, self.shape.source_topics)
+        batch = BatchRecord.of(plan, self.graph.source_topics)
         with self.log.transaction() as transaction:
             keys = [*map(task_key, records), BATCH_KEY]
             values = [*map(encode_task, records.values()), encode_batch(batch)]
@@ -291,7 +291,7 @@ def test_a_source_topic_that_serves_as_changelog_counts_as_far_as_it_was_read(lo
     builder = StreamsBuilder()
     builder.table("t", key=TEXT, value=TEXT, store="rows")
     run = Run(log, builder.build(how), how)
-    assert run.shape.changelogs == {}
+    assert run.graph.changelogs == {}
     assert run.plan().tasks[TaskId(0, 0)].positions == {"rows": 0}
     run.commit(run.plan(), {("t", 0): 3})
     assert run.plan().tasks[TaskId(0, 0)].positions == {"rows": 3}
@@ -443,7 +443,7 @@ def test_new_topics_of_a_pattern_are_found_in_time(log: Log, built: Built) -> No
     assert not run.planner.shape_changed
     run.plan(now=2_000)
     assert run.planner.shape_changed
-    assert sorted(find_shape(log, topology, config()).source_topics) == ["in-1", "in-2"]
+    assert sorted(graph_of_log(log, topology, config()).source_topics) == ["in-1", "in-2"]
 
 
 def test_a_topic_of_a_pattern_may_go(log: Log, built: Built) -> None:
@@ -454,7 +454,7 @@ def test_a_topic_of_a_pattern_may_go(log: Log, built: Built) -> None:
     log.delete_topic("in-2")
     assert run.planner.next_plan(1_000, 1) is None
     assert run.planner.shape_changed
-    assert sorted(find_shape(log, topology, config()).source_topics) == ["in-1"]
+    assert sorted(graph_of_log(log, topology, config()).source_topics) == ["in-1"]
 
 
 def test_a_topic_that_does_not_matter_changes_nothing(log: Log) -> None:

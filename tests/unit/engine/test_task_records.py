@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.engine.internal_topics import tasks_topic
-from penstock.engine.plan import BatchPlan
-from penstock.engine.task_records import (
+from penstock.engine.layout.internal_topics import tasks_topic
+from penstock.engine.plan.batch_plan import BatchPlan
+from penstock.engine.plan.task_records import (
     APPLICATION_KEY,
     BATCH_KEY,
     BatchRecord,

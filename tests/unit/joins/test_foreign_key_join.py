@@ -25,7 +25,7 @@ from penstock.processors.foreign_key_wire import (
     subscription_serde,
 )
 from penstock.record import NO_HEADERS, Change
-from penstock.serdes import Serdes
+from penstock.serdes.builtin import Serdes
 
 STRING = Serdes.string()
 HASH = bytes.fromhex("0000000000000001fffffffffffffffe")

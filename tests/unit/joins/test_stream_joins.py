@@ -8,7 +8,7 @@ from tests.unit.joins.fakes import FakeNode, JoinWindowStore, KeyValues, Sink
 from penstock.processors.outer_join_store import OuterJoinShared
 from penstock.processors.stream_joins import StreamJoinWindow, StreamSelfJoin, StreamStreamJoin
 from penstock.record import NO_HEADERS, Headers
-from penstock.serdes import Serdes
+from penstock.serdes.builtin import Serdes
 
 STRING = Serdes.string()
 

@@ -7,8 +7,8 @@ from tests.unit.joins.fakes import FakeNode, FakeStoreContext, Sink, Table
 
 from penstock.processors.stream_table_join import StreamGlobalTableJoin, StreamTableJoin
 from penstock.record import NO_HEADERS, Headers
-from penstock.serdes import Serdes
-from penstock.stores.time_ordered_buffer import GraceBuffer, GraceBufferBuilder
+from penstock.serdes.builtin import Serdes
+from penstock.stores.buffers.time_ordered import GraceBuffer, GraceBufferBuilder
 
 
 def pair(left: Any, right: Any) -> str:

@@ -8,9 +8,9 @@ from tests.unit.joins.fakes import FakeNode, FakeStoreContext, Sink, Table
 from penstock.errors import ConfigException, ProcessorStateException, StreamsException
 from penstock.processors.suppress import NO_LIMIT, Suppress, SuppressedRows
 from penstock.record import NO_HEADERS, Change, Headers, RecordContext
-from penstock.serdes import Serdes, WindowedSerdes
-from penstock.stores.buffer_wire import Buffered, context_size, decode_buffered, encode_buffered
-from penstock.stores.time_ordered_buffer import ChangeBuffer, ChangeBufferBuilder
+from penstock.serdes.builtin import Serdes, WindowedSerdes
+from penstock.stores.buffers.codec import Buffered, context_size, decode_buffered, encode_buffered
+from penstock.stores.buffers.time_ordered import ChangeBuffer, ChangeBufferBuilder
 from penstock.windows import Window, Windowed
 
 STRING = Serdes.string()

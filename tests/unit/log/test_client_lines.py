@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from penstock.log.kafka.settings import ClientSettings, KafkaOptions
+from penstock.log.kafka.client.settings import ClientSettings, KafkaOptions
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,11 @@ from confluent_kafka import TopicPartition as KafkaPartition
 
 from penstock.log.base import TopicPartition
 from penstock.log.errors import LogBusy
-from penstock.log.kafka.asking import LATEST, Asker
-from penstock.log.kafka.connection import Connection
-from penstock.log.kafka.errors import translated
-from penstock.log.kafka.settings import ClientSettings, KafkaOptions
-from penstock.log.kafka.topic_book import TopicBook
+from penstock.log.kafka.client.connection import Connection
+from penstock.log.kafka.client.errors import translated
+from penstock.log.kafka.client.list_offsets import LATEST, OffsetLister
+from penstock.log.kafka.client.settings import ClientSettings, KafkaOptions
+from penstock.log.kafka.client.topic_metadata import TopicMetadataCache
 
 #: The client has forgotten a broker that has died, with the requests that waited for it.
 FORGOTTEN = KafkaError(KafkaError._DESTROY_BROKER)
@@ -45,9 +45,11 @@ def test_a_question_to_a_broker_that_has_died_is_asked_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     consumer: Any = ForgetfulConsumer()
-    monkeypatch.setattr("penstock.log.kafka.asking.Consumer", lambda settings: consumer)
+    monkeypatch.setattr(
+        "penstock.log.kafka.client.list_offsets.Consumer", lambda settings: consumer
+    )
     connection = Connection(ClientSettings("127.0.0.1:1", KafkaOptions()))
-    asker = Asker(connection, TopicBook(connection))
+    asker = OffsetLister(connection, TopicMetadataCache(connection))
     assert asker.offsets([TopicPartition("orders", 0)], LATEST) == {("orders", 0): 7}
     assert consumer.asked == 2
 

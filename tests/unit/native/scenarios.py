@@ -17,8 +17,8 @@ from typing import Any
 from penstock import Materialized, Serdes, Stores, StreamsBuilder, StreamsConfig, TimeWindows
 from penstock.record import NO_HEADERS, Headers, TaskId
 from penstock.task.blueprint import Blueprint
-from penstock.task.limits import RecordLimits
 from penstock.task.queue import RecordRange
+from penstock.task.record_limits import RecordLimits
 from penstock.task.runtime import Environment
 from penstock.task.task import Task
 from penstock.timestamps import LogAndSkipOnInvalidTimestamp

@@ -9,7 +9,7 @@ import pytest
 
 from penstock import native
 from penstock.record import NO_HEADERS, Current, Headers, RecordContext
-from penstock.stores import cache_entries
+from penstock.stores.cache import entries as cache_entries
 
 if native.core is None:
     pytest.skip(f"penstock runs {native.in_use()}", allow_module_level=True)

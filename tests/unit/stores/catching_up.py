@@ -11,14 +11,14 @@ from typing import Any
 
 from penstock import Serdes, Stores
 from penstock.config import StreamsConfig
-from penstock.engine.changelogs import LogChangelogs
-from penstock.engine.steps import reached
+from penstock.engine.failpoints import failpoint
+from penstock.engine.worker.changelogs import LogChangelogs
 from penstock.log import TopicPartition, open_log
 from penstock.record import TaskId
-from penstock.stores import replica as replica_module
-from penstock.stores.followed import FollowedStore, Wanted
-from penstock.stores.inner import OpenInner
-from penstock.stores.replica import TaskReplica
+from penstock.stores.bytes.store import OpenInner
+from penstock.stores.replica import task_replica as replica_module
+from penstock.stores.replica.protocol import FollowedStore, Wanted
+from penstock.stores.replica.task_replica import TaskReplica
 from penstock.task.result import TaskState
 from penstock.task.runtime import Environment, Runtime
 
@@ -44,7 +44,7 @@ def main(log_file: str, directory: str, target: str, chunk: str) -> None:
     with open_log(log_file) as log:
         replica = replica_in(Path(directory), log.id)
         topics = {"s": TopicPartition(TOPIC, 0)}
-        replica.catch_up(Wanted({"s": int(target)}), LogChangelogs(log, topics), reached)
+        replica.catch_up(Wanted({"s": int(target)}), LogChangelogs(log, topics), failpoint)
         with replica.snapshot(Wanted({"s": int(target)})) as snapshot:
             print(snapshot.inner("s").count())
         replica.close()

@@ -10,9 +10,9 @@ from typing import Any
 
 from penstock import Serdes, Stores
 from penstock.record import NO_HEADERS, Headers, Rows
-from penstock.stores.followed import FollowedStore, Oldest, Overtaken
-from penstock.stores.inner import OpenInner
-from penstock.stores.replica import TaskReplica
+from penstock.stores.bytes.store import OpenInner
+from penstock.stores.replica.protocol import FollowedStore, Oldest, Overtaken
+from penstock.stores.replica.task_replica import TaskReplica
 
 STRING = Serdes.string()
 SECOND = timedelta(seconds=1)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from penstock.serdes import Serdes
+from penstock.serdes.builtin import Serdes
 from penstock.stores import (
     BuiltInDslStoreSuppliers,
     DslKeyValueParams,

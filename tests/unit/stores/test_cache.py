@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.record import NO_HEADERS, Headers, ValueAndTimestamp
-from penstock.serdes import Serdes
+from penstock.serdes.builtin import Serdes
 from penstock.stores import Stores
 from penstock.windows import Window, Windowed
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from penstock.serdes import Serdes
+from penstock.serdes.builtin import Serdes
 from penstock.stores import Stores, VersionedRecord
 from penstock.windows import Window, Windowed
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from penstock.errors import ConfigException, InvalidStateStoreException, StreamsException
 from penstock.record import NO_HEADERS, Headers, ValueAndTimestamp
-from penstock.serdes import Serdes
+from penstock.serdes.builtin import Serdes
 from penstock.stores import Stores, ValueTimestampHeaders
 
 S = Serdes.string()

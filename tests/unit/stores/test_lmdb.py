@@ -16,7 +16,7 @@ import lmdb
 import pytest
 
 from penstock.errors import ProcessorStateException, TaskCorruptedException
-from penstock.stores.lmdb import Environment, EnvironmentClosed, Transaction
+from penstock.stores.bytes.lmdb import Environment, EnvironmentClosed, Transaction
 
 SMALL_MAP = 256 << 10
 
@@ -144,7 +144,7 @@ def test_the_map_grows_when_it_is_full(environment: Environment) -> None:
 GROW = """
 import sys
 from pathlib import Path
-from penstock.stores.lmdb import Environment
+from penstock.stores.bytes.lmdb import Environment
 environment = Environment.open(Path(sys.argv[1]), map_size=1 << 30)
 environment.write(["t"], lambda transaction: transaction.writable("t").write(
     (b"%07d" % n, b"x" * 100) for n in range(50_000)
@@ -165,7 +165,7 @@ def test_a_map_that_another_process_has_made_larger_is_followed(environment: Env
 READ_AND_DIE = """
 import os, signal, sys
 from pathlib import Path
-from penstock.stores.lmdb import Environment
+from penstock.stores.bytes.lmdb import Environment
 with Environment.open(Path(sys.argv[1])).reading(["t"]):
     os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -173,7 +173,7 @@ with Environment.open(Path(sys.argv[1])).reading(["t"]):
 WRITE_AND_DIE = """
 import os, signal, sys
 from pathlib import Path
-from penstock.stores.lmdb import Environment
+from penstock.stores.bytes.lmdb import Environment
 def work(transaction):
     transaction.writable("t").write([(b"a", b"lost")])
     os.kill(os.getpid(), signal.SIGKILL)
@@ -202,7 +202,7 @@ FORK = """
 import os, sys
 from pathlib import Path
 from penstock.errors import ProcessorStateException
-from penstock.stores.lmdb import Environment
+from penstock.stores.bytes.lmdb import Environment
 path = Path(sys.argv[1])
 parent = Environment.open(path)
 write = lambda environment, value: environment.write(
@@ -256,7 +256,7 @@ FULL_DISK = """
 import resource, signal, sys
 from pathlib import Path
 from penstock.errors import ProcessorStateException
-from penstock.stores.lmdb import Environment
+from penstock.stores.bytes.lmdb import Environment
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 environment = Environment.open(Path(sys.argv[1]))
 fill = lambda transaction: transaction.writable("t").write(

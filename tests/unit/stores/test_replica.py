@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from penstock import Serdes
 from penstock.errors import TaskCorruptedException
 from penstock.record import NO_HEADERS, Headers
-from penstock.stores import replica as replica_module
-from penstock.stores import replica_files
-from penstock.stores.followed import Filled, ReplicaAhead, Wanted
-from penstock.stores.inner import InnerStore, SortedMemory
-from penstock.stores.replica import TaskReplica
-from penstock.stores.replica_files import clean_up
+from penstock.stores.bytes.store import BytesStore, SortedMemory
+from penstock.stores.replica import generations as replica_files
+from penstock.stores.replica import task_replica as replica_module
+from penstock.stores.replica.generations import clean_up
+from penstock.stores.replica.protocol import Filled, ReplicaAhead, Wanted
+from penstock.stores.replica.task_replica import TaskReplica
 from unit.stores.changelogs import (
     KINDS,
     Change,
@@ -70,7 +70,7 @@ def test_rows_are_the_same_however_the_changelog_is_cut(
     changelogs = MemoryChangelogs()
     changelogs.add("s", *changes)
 
-    opened: dict[str, InnerStore] = {}
+    opened: dict[str, BytesStore] = {}
     expected = builder_of(kind, FakeContext)(
         lambda name: opened.setdefault(name, SortedMemory())
     )

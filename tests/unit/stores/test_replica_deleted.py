@@ -12,11 +12,11 @@ from typing import Any
 import lmdb
 import pytest
 
-from penstock.stores.followed import Filled, Wanted
-from penstock.stores.replica import TaskReplica
-from penstock.stores.replica_directory import MOST_DELETIONS, ReplicaDeleted
-from penstock.stores.replica_files import clean_up
-from penstock.stores.run_files import RunFiles
+from penstock.stores.replica.directory import MOST_DELETIONS, ReplicaDeleted
+from penstock.stores.replica.generations import clean_up
+from penstock.stores.replica.protocol import Filled, Wanted
+from penstock.stores.replica.run_files import RunFiles
+from penstock.stores.replica.task_replica import TaskReplica
 from unit.stores.changelogs import MemoryChangelogs, Place, rows_of
 
 ROW = {b"a": pack(">q", 0) + b"1"}

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from penstock import Processor, Record, Serdes, Stores, StreamsBuilder, StreamsConfig
-from penstock.engine.changelogs import LogChangelogs
+from penstock.engine.worker.changelogs import LogChangelogs
 from penstock.log import Columns, Log, TopicPartition, open_log
-from penstock.stores import replica_global as module
-from penstock.stores.followed import ReplicaAhead
-from penstock.stores.lmdb import EnvironmentClosed
-from penstock.stores.replica_global import GlobalReplica
+from penstock.stores.bytes.lmdb import EnvironmentClosed
+from penstock.stores.replica import global_replica as module
+from penstock.stores.replica.global_replica import GlobalReplica
+from penstock.stores.replica.protocol import ReplicaAhead
 from penstock.task.global_state import GlobalState
 
 STRING = Serdes.string()

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.engine.changelogs import LogChangelogs
+from penstock.engine.worker.changelogs import LogChangelogs
 from penstock.log import Columns, Log, TopicPartition, open_log
-from penstock.stores.followed import Wanted
+from penstock.stores.replica.protocol import Wanted
 from unit.stores import catching_up
 from unit.stores.catching_up import TOPIC, replica_in
 

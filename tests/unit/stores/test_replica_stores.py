@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from penstock import Serdes, Stores
 from penstock.record import NO_HEADERS, Change, Headers, RecordContext
-from penstock.stores.followed import FollowedStore, Wanted
-from penstock.stores.inner import InnerStore, SortedMemory, memory
-from penstock.stores.replica import TaskReplica
-from penstock.stores.time_ordered_buffer import ChangeBufferBuilder, GraceBufferBuilder
+from penstock.stores.buffers.time_ordered import ChangeBufferBuilder, GraceBufferBuilder
+from penstock.stores.bytes.store import BytesStore, SortedMemory, memory
+from penstock.stores.replica.protocol import FollowedStore, Wanted
+from penstock.stores.replica.task_replica import TaskReplica
 from unit.stores.changelogs import MemoryChangelogs, Place, followed, rows_of
 
 STRING = Serdes.string()
@@ -48,7 +48,7 @@ def test_a_store_without_rows_is_filled_with_the_last_record_of_each_key(
 
 
 def lru(new_context: Callable[[], Any]) -> FollowedStore:
-    def build(open_inner: Callable[[str], InnerStore]) -> Any:
+    def build(open_inner: Callable[[str], BytesStore]) -> Any:
         store = Stores.timestamped_key_value_store_builder(
             Stores.lru_map("s", 2), STRING, STRING
         ).build(open_inner)
@@ -114,7 +114,7 @@ class Buffering:
         self.context = context
         self.sent: list[Any] = []
 
-    def build(self, open_inner: Callable[[str], InnerStore]) -> Any:
+    def build(self, open_inner: Callable[[str], BytesStore]) -> Any:
         buffer = buffer_of(self.kind).build(open_inner)
         buffer.init(self.context)
         return buffer
@@ -188,7 +188,7 @@ def test_a_batch_reads_only_those_entries_of_a_buffer_that_it_meets(
 ) -> None:
     opened: dict[str, CountingRows] = {}
 
-    def open_inner(name: str) -> InnerStore:
+    def open_inner(name: str) -> BytesStore:
         return opened.setdefault(name, CountingRows())
 
     buffering = Buffering(kind, new_context())
@@ -216,7 +216,7 @@ def test_a_batch_reads_only_those_entries_of_a_buffer_that_it_meets(
 def test_an_unlogged_buffer_goes_on_on_its_host(
     place: Place, new_context: Callable[[], Any]
 ) -> None:
-    def build(open_inner: Callable[[str], InnerStore]) -> Any:
+    def build(open_inner: Callable[[str], BytesStore]) -> Any:
         buffer = ChangeBufferBuilder("s", STRING, STRING, logging_enabled=False).build(open_inner)
         buffer.init(new_context())
         return buffer

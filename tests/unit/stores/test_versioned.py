@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.serdes import Serdes
+from penstock.serdes.builtin import Serdes
 from penstock.stores import Stores, VersionedRecord
-from penstock.stores.versioned_segment import SegmentValue
+from penstock.stores.bytes.versioned_segment import SegmentValue
 
 S = Serdes.string()
 REFUSED = -(2**63)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.record import NO_HEADERS, Headers, ValueAndTimestamp
-from penstock.serdes import Serdes
+from penstock.serdes.builtin import Serdes
 from penstock.stores import (
     AggregationWithHeaders,
     BuiltInDslStoreSuppliers,

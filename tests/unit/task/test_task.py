@@ -20,10 +20,10 @@ from penstock import (
 )
 from penstock.errors import NotSentException, ProcessingFailedException, StreamsException
 from penstock.record import TaskId
-from penstock.stores.inner import InnerStore, memory
+from penstock.stores.bytes.store import BytesStore, memory
 from penstock.task.blueprint import Blueprint
-from penstock.task.limits import RecordLimits
 from penstock.task.queue import RecordRange
+from penstock.task.record_limits import RecordLimits
 from penstock.task.result import FORMAT_VERSION, Output, TaskResult, TaskState
 from penstock.task.runtime import Environment
 from penstock.task.task import Task
@@ -111,9 +111,9 @@ def test_where_a_batch_is_cut_changes_nothing() -> None:
 
     whole = task_of(topology_of(say)).run({("a", 0): records(("x", 1), ("y", 2), ("z", 3))})
     topology = topology_of(say)
-    kept: dict[str, InnerStore] = {}
+    kept: dict[str, BytesStore] = {}
 
-    def reopen(name: str) -> InnerStore:
+    def reopen(name: str) -> BytesStore:
         return kept.setdefault(name, memory(name))
 
     state, seen = None, []

@@ -15,41 +15,41 @@ from dataclasses import replace
 from typing import Any
 
 from penstock.config import StreamsConfig
-from penstock.engine.bundle import Bundle
-from penstock.engine.packing import pack
-from penstock.engine.shape import Shape
+from penstock.engine.layout.execution_graph import ExecutionGraph
+from penstock.engine.packaging.bundle import Bundle
+from penstock.engine.packaging.pack import pack
 from penstock.extras import explain_missing_extra
 from penstock.log.base import Log
 from penstock.topology.topology import Topology
 
 with explain_missing_extra():
+    from penstock.engine.spark.backend import SparkBackend, spark_place
     from penstock.engine.spark.job import SparkCompute
-    from penstock.engine.spark.session import SparkPlace, spark_place
 
 
 def start_spark(
-    topology: Topology, config: StreamsConfig, shape: Shape, source: Log, *,
+    topology: Topology, config: StreamsConfig, graph: ExecutionGraph, source: Log, *,
     spark: Any = None, master: str | None = None,
 ) -> SparkCompute:
     """What computes the batches of an application on Spark; a `StartCompute` of the loop."""
     place = spark_place(config, spark=spark, master=master)
     try:
-        return compute_in(place, topology, config, shape, source, on_close=place.close)
+        return compute_in(place, topology, config, graph, source, on_close=place.close)
     except BaseException:
         place.close()
         raise
 
 
 def compute_in(
-    place: SparkPlace, topology: Topology, config: StreamsConfig, shape: Shape, source: Log,
-    **options: Any,
+    place: SparkBackend, topology: Topology, config: StreamsConfig, graph: ExecutionGraph,
+    source: Log, **options: Any,
 ) -> SparkCompute:
     """The same in a place that is there already, and stays."""
     with place.telling_loss():
-        bundle = Bundle(topology, config, shape, source.address, place.parallelism(config))
+        bundle = Bundle(topology, config, graph, source.address, place.parallelism(config))
         if not place.is_local:
             bundle = replace(bundle, aside_bytes=None)
         return SparkCompute(place, bundle, pack(bundle), **options)
 
 
-__all__ = ["SparkCompute", "SparkPlace", "compute_in", "spark_place", "start_spark"]
+__all__ = ["SparkCompute", "SparkBackend", "compute_in", "spark_place", "start_spark"]

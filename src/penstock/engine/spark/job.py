@@ -23,13 +23,13 @@ from pyspark.core.rdd import _wrap_function
 from pyspark.serializers import NoOpSerializer
 from pyspark.util import _load_from_socket
 
-from penstock.engine.bundle import Bundle
-from penstock.engine.plan import BatchPlan
-from penstock.engine.plan_wire import encode_plan
+from penstock.engine.packaging.bundle import Bundle
+from penstock.engine.plan.batch_plan import BatchPlan
+from penstock.engine.plan.codec import encode_plan
+from penstock.engine.spark.backend import SparkBackend, worker_environment
 from penstock.engine.spark.errors import Reruns
+from penstock.engine.spark.keepalive import Keepalive, nothing
 from penstock.engine.spark.lane import PLAN, LaneFunction, LaneRunner, load_worker
-from penstock.engine.spark.session import SparkPlace, worker_environment
-from penstock.engine.spark.warmth import Warmth, nothing
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ class SparkCompute:
     """A `Compute` on Spark. One thread computes; any may cancel."""
 
     def __init__(
-        self, place: SparkPlace, bundle: Bundle, packed: bytes, *,
+        self, place: SparkBackend, bundle: Bundle, packed: bytes, *,
         load: Callable[[bytes], LaneRunner] = load_worker,
         on_close: Callable[[], object] = lambda: None,
     ) -> None:
@@ -64,7 +64,7 @@ class SparkCompute:
                 stage == len(bundle.lanes) - 1, load,
             ),
         )
-        self._warmth = Warmth(self._chain.run_nothing)
+        self._warmth = Keepalive(self._chain.run_nothing)
 
     def compute(self, plan: BatchPlan) -> list[bytes]:
         """Run all tasks of the plan; answers their outcomes.
@@ -137,7 +137,7 @@ class _Chain:
     because py4j tries every imported package for a name, each time."""
 
     def __init__(
-        self, place: SparkPlace, lanes: Sequence[int],
+        self, place: SparkBackend, lanes: Sequence[int],
         function: Callable[[int, bool], LaneFunction],
     ) -> None:
         context = place.context
@@ -236,7 +236,7 @@ def _put_back(context: SparkContext, before: Mapping[str, str | None]) -> None:
 
 
 @contextmanager
-def python_of(place: SparkPlace) -> Iterator[None]:
+def python_of(place: SparkBackend) -> Iterator[None]:
     """The Python and the environment of functions that are wrapped meanwhile."""
     context = place.context
     before = context.pythonExec, context.environment

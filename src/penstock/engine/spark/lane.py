@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Protocol
 
 from pyspark import TaskContext
 
-from penstock.engine.plan_wire import decode_plan
+from penstock.engine.plan.codec import decode_plan
 
 if TYPE_CHECKING:
     from pyspark import Broadcast
 
-    from penstock.engine.plan import BatchPlan
+    from penstock.engine.plan.batch_plan import BatchPlan
 
 #: The local property of a job that holds its plan.
 PLAN = "penstock.plan"
@@ -47,8 +47,8 @@ class LaneRunner(Protocol):
 
 def load_worker(bundle: bytes) -> LaneRunner:
     """The worker of an application, from what the driver has packed."""
-    from penstock.engine.bundle import Bundle  # noqa: PLC0415  (brings pyarrow, and only here)
-    from penstock.engine.worker import Worker  # noqa: PLC0415
+    from penstock.engine.packaging.bundle import Bundle  # noqa: PLC0415  (brings pyarrow, and only here)
+    from penstock.engine.worker.worker import Worker  # noqa: PLC0415
 
     return Worker(Bundle.load(bundle))
 

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from penstock.log.arrow_types import HEADER_TYPE, READ_SCHEMA, TYPES
 from penstock.log.base import Columns, record_size
 from penstock.log.errors import InvalidRecord, LogDamaged
-from penstock.log.words import as_header_pairs
+from penstock.log.types import as_header_pairs
 
 HEADERS = 1
 OFFSETS = 2
@@ -51,7 +51,7 @@ def _schema_bytes(layout: int) -> int:
     return int(schema_of(layout).serialize().size)
 
 
-class Facts(NamedTuple):
+class BatchInfo(NamedTuple):
     """What a batch's row says of its blob, and what a topic has to know before it takes it."""
 
     layout: int
@@ -70,7 +70,7 @@ class Facts(NamedTuple):
 class Chunk(NamedTuple):
     """A batch ready to be stored."""
 
-    facts: Facts
+    facts: BatchInfo
     data: bytes | pa.Buffer
 
 
@@ -260,7 +260,7 @@ def _chunk(batch: pa.RecordBatch, layout: int, *, untimed: bool = False) -> Chun
     data = encode(batch, layout)
     null_keys = batch.column(1).null_count > 0
     return Chunk(
-        Facts(layout, batch.num_rows, data.size, first, last, largest, null_keys, untimed), data
+        BatchInfo(layout, batch.num_rows, data.size, first, last, largest, null_keys, untimed), data
     )
 
 

@@ -24,11 +24,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.log.base import CleanReport
-from penstock.log.embedded import rewriting
+from penstock.log.embedded import stored_batches as rewriting
 from penstock.log.embedded.arrow import Chunk, stored_from
 from penstock.log.embedded.database import Database
-from penstock.log.embedded.reading import RangeReading
-from penstock.log.embedded.rewriting import Batch, Place
+from penstock.log.embedded.ranges import RangeReading
+from penstock.log.embedded.stored_batches import Batch, Place
 from penstock.log.embedded.topics import Topic
 from penstock.log.topic_config import TopicSettings
 

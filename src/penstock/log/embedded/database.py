@@ -14,7 +14,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from penstock.log.embedded import schema
-from penstock.log.embedded.gate import Gate
+from penstock.log.embedded.fork_guard import ForkGuard
 from penstock.log.embedded.options import EmbeddedOptions
 from penstock.log.errors import (
     LogBusy,
@@ -56,7 +56,7 @@ class Database:
         self._seen_version: int | None = None
         #: The size of the WAL when this process last tried a checkpoint.
         self._wal_tried = 0
-        self._gate = Gate(self._close_connections, self._in_child)
+        self._gate = ForkGuard(self._close_connections, self._in_child)
         self._open_file()
 
     # Opening

@@ -6,15 +6,15 @@ import time
 from pathlib import Path
 
 from penstock.log.base import Log
+from penstock.log.embedded.appends import Appends
 from penstock.log.embedded.cleaning import Cleaning
 from penstock.log.embedded.database import Database
 from penstock.log.embedded.leases import Leases
 from penstock.log.embedded.members import Members
 from penstock.log.embedded.offsets import GroupOffsets
 from penstock.log.embedded.options import EmbeddedOptions
-from penstock.log.embedded.reading import Ranges
+from penstock.log.embedded.ranges import Ranges
 from penstock.log.embedded.topics import Topics
-from penstock.log.embedded.writing import Appends
 
 #: How often the file is asked for a change: often at first, for who waits for an answer.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.0005, 0.01

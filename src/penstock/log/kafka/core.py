@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from penstock.log.errors import LogUnavailable
-from penstock.log.kafka.blobs import Blobs
-from penstock.log.kafka.connection import Connection
-from penstock.log.kafka.producers import Producers
-from penstock.log.kafka.readers import Readers
-from penstock.log.kafka.strangers import Strangers
-from penstock.log.kafka.topic_book import TopicBook
+from penstock.log.kafka.client.connection import Connection
+from penstock.log.kafka.client.group_offsets import GroupOffsetClients
+from penstock.log.kafka.client.producers import Producers
+from penstock.log.kafka.client.readers import Readers
+from penstock.log.kafka.client.topic_metadata import TopicMetadataCache
+from penstock.log.kafka.staging import Blobs
 
 
 class Core:
@@ -17,9 +17,9 @@ class Core:
     _connection: Connection
 
     @property
-    def topic_book(self) -> TopicBook:
+    def topic_book(self) -> TopicMetadataCache:
         """What is known of topics."""
-        return self._connection.part("topics", lambda: TopicBook(self._connection))
+        return self._connection.part("topics", lambda: TopicMetadataCache(self._connection))
 
     @property
     def readers(self) -> Readers:
@@ -50,6 +50,6 @@ class Core:
         self._connection.changed.set()
 
     @property
-    def strangers(self) -> Strangers:
+    def strangers(self) -> GroupOffsetClients:
         """Who asks and commits for groups without being in them."""
-        return self._connection.part("strangers", lambda: Strangers(self._connection))
+        return self._connection.part("strangers", lambda: GroupOffsetClients(self._connection))

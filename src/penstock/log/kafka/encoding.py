@@ -17,7 +17,7 @@ from confluent_kafka import Message
 from penstock.log.arrow_types import HEADER_TYPE, READ_SCHEMA
 from penstock.log.base import Columns
 from penstock.log.errors import InvalidRecord
-from penstock.log.words import record_size
+from penstock.log.types import record_size
 
 _AT_ZERO = ("penstock-timestamp", b"0")
 

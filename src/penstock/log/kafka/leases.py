@@ -30,9 +30,9 @@ from typing import Any, NamedTuple
 
 from penstock.log.base import Candidate, Columns, Lease, TopicPartition
 from penstock.log.errors import Fenced, LogError, TopicExists, UnknownTopic
-from penstock.log.kafka.places import GroupPlace, PlaceRules
-from penstock.log.kafka.producers import TransactionalProducer
-from penstock.log.kafka.reading import Ranges
+from penstock.log.kafka.client.producers import TransactionalProducer
+from penstock.log.kafka.group_member import GroupConnection, PlaceRules
+from penstock.log.kafka.ranges import Ranges
 
 LEASES = "__penstock_leases"
 #: For so long nobody else becomes the holder of a lease that was taken at once.
@@ -51,7 +51,7 @@ class KafkaLease(Lease):
     """One epoch of one lease. `place` is None for one that was taken at once."""
 
     def __init__(
-        self, leases: Leases, name: str, epoch: int, place: GroupPlace | None
+        self, leases: Leases, name: str, epoch: int, place: GroupConnection | None
     ) -> None:
         self.name = name
         self.epoch = epoch
@@ -162,7 +162,7 @@ class KafkaCandidate(Candidate):
         self._name = name
         self._holder = holder
         self._timeout_ms = timeout_ms
-        self._place: GroupPlace | None = None
+        self._place: GroupConnection | None = None
         self._lease: KafkaLease | None = None
         #: How far the records of holders have been read.
         self._read_to = 0
@@ -215,15 +215,15 @@ class Leases(Ranges):
         self._connection.check_open()
         return self.taken(name, holder, None)
 
-    def place_in(self, name: str, timeout_ms: int) -> GroupPlace:
+    def place_in(self, name: str, timeout_ms: int) -> GroupConnection:
         """A place among those who want the lease."""
         self._make_topic()
         # What Kafka's own tools show of it.
         client_id = f"penstock-{socket.gethostname()}-{os.getpid()}"
         rules = PlaceRules(name, (LEASES,), timeout_ms, client_id=client_id, hands_over=False)
-        return GroupPlace(self._connection, rules)
+        return GroupConnection(self._connection, rules)
 
-    def taken(self, name: str, holder: str, place: GroupPlace | None) -> KafkaLease:
+    def taken(self, name: str, holder: str, place: GroupConnection | None) -> KafkaLease:
         """The lease of somebody who may have it."""
         who = {
             "holder": holder, "host": socket.gethostname(), "pid": os.getpid(),

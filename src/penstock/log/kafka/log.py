@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from typing import Any
 
 from penstock.log.base import CleanReport, Log
-from penstock.log.kafka.connection import Connection
+from penstock.log.kafka.appends import Appends
+from penstock.log.kafka.client.connection import Connection
+from penstock.log.kafka.client.settings import SCHEME, ClientSettings, KafkaOptions, servers_of
 from penstock.log.kafka.leases import Leases
 from penstock.log.kafka.members import Members
 from penstock.log.kafka.offsets import GroupOffsets
-from penstock.log.kafka.settings import SCHEME, ClientSettings, KafkaOptions, servers_of
 from penstock.log.kafka.topics import Topics
-from penstock.log.kafka.writing import Appends
 
 
 class KafkaLog(Topics, Appends, GroupOffsets, Members, Leases, Log):

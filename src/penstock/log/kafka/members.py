@@ -11,9 +11,9 @@ from typing import Any
 
 from penstock.log.base import Assignment, CommittedOffset, Member, TopicPartition
 from penstock.log.errors import Fenced
-from penstock.log.kafka.connection import Connection
-from penstock.log.kafka.errors import GENERATION_OVER, translated
-from penstock.log.kafka.places import GroupPlace, PlaceRules
+from penstock.log.kafka.client.connection import Connection
+from penstock.log.kafka.client.errors import GENERATION_OVER, translated
+from penstock.log.kafka.group_member import GroupConnection, PlaceRules
 
 _STRATEGIES = {
     "range": "range", "roundrobin": "roundrobin", "sticky": "cooperative-sticky",
@@ -32,7 +32,7 @@ def checked_member(group: str, member: Member | None) -> KafkaMember | None:
 class KafkaMember(Member):
     """A place in a group. `_heard` is the round that the last heartbeat has told of."""
 
-    def __init__(self, place: GroupPlace, member_id: str) -> None:
+    def __init__(self, place: GroupConnection, member_id: str) -> None:
         self.group = place.rules.group
         self.member_id = member_id
         self._place = place
@@ -130,5 +130,5 @@ class Members:
             group, tuple(topics), session_timeout_ms, _STRATEGIES[strategy], client_id,
             member_id or "",
         )
-        place = GroupPlace(self._connection, rules)
+        place = GroupConnection(self._connection, rules)
         return KafkaMember(place, member_id or f"{client_id or 'member'}-{id(place):x}")

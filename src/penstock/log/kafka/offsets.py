@@ -15,11 +15,11 @@ from penstock.log.base import (
     TopicPartition,
 )
 from penstock.log.errors import Fenced, GroupNotEmpty
+from penstock.log.kafka.client.errors import GroupMissing
+from penstock.log.kafka.client.topic_metadata import INTERNAL_PREFIX
 from penstock.log.kafka.core import Core
-from penstock.log.kafka.errors import GroupMissing
 from penstock.log.kafka.members import checked_member
-from penstock.log.kafka.prepared import as_committed
-from penstock.log.kafka.topic_book import INTERNAL_PREFIX
+from penstock.log.kafka.pending import as_committed
 
 
 class GroupOffsets(Core):

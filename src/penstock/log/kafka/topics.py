@@ -17,7 +17,7 @@ from confluent_kafka.admin import (
 
 from penstock.log.base import TopicDescription
 from penstock.log.errors import InvalidTopic, OffsetOutOfRange, UnknownTopic
-from penstock.log.kafka.reading import Ranges
+from penstock.log.kafka.ranges import Ranges
 from penstock.log.topic_config import (
     check_partitions,
     check_setting_name,

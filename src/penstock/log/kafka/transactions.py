@@ -36,15 +36,15 @@ from penstock.log.base import (
     Transaction,
 )
 from penstock.log.errors import LogBusy, LogUnavailable, OutcomeUnknown
+from penstock.log.kafka.client.errors import GENERATION_OVER, PRODUCER_FENCED, error_of, translated
+from penstock.log.kafka.client.producers import Delivery, TransactionalProducer
 from penstock.log.kafka.encoding import Rows
-from penstock.log.kafka.errors import GENERATION_OVER, PRODUCER_FENCED, error_of, translated
 from penstock.log.kafka.leases import KafkaLease
 from penstock.log.kafka.members import KafkaMember, checked_member
-from penstock.log.kafka.prepared import Prepared, as_committed, now_ms
-from penstock.log.kafka.producers import Delivery, TransactionalProducer
+from penstock.log.kafka.pending import Prepared, as_committed, now_ms
 
 if TYPE_CHECKING:
-    from penstock.log.kafka.writing import Appends
+    from penstock.log.kafka.appends import Appends
 
 #: What a transaction keeps in memory before it puts blobs aside.
 _SPILL_BYTES = 32 * 1024 * 1024

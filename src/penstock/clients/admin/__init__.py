@@ -1,0 +1,1 @@
+"""`AdminClient` and the types it takes and returns."""

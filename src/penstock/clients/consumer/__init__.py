@@ -1,0 +1,1 @@
+"""`Consumer`: fetching, positions, group membership and commits."""

@@ -1,0 +1,1 @@
+"""`Producer`: buffering, partitioning, sending and transactions."""

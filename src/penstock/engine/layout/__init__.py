@@ -1,0 +1,1 @@
+"""The application laid out on a log: execution graph, internal topics, upgrade check."""

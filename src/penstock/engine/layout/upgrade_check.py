@@ -1,0 +1,216 @@
+"""What an application finds of itself in the log when it starts: taken over, or refused.
+
+The last start has left a description (`topology/compatibility.py`) beside the records of the
+tasks. If the topology has changed since, the records are given to the tasks that go on from them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import replace
+
+from penstock.config import StreamsConfig
+from penstock.engine.layout.execution_graph import ExecutionGraph
+from penstock.engine.layout.internal_topics import ensure_tasks_topic, tasks_topic
+from penstock.engine.plan.task_records import (
+    APPLICATION_KEY,
+    TaskRecord,
+    TaskRecords,
+    encode_task,
+    read_task_records,
+    task_key,
+)
+from penstock.errors import StreamsException, TopologyException
+from penstock.log.base import Columns, Lease, Log, TopicPartition
+from penstock.record import TaskId
+from penstock.stores.buffers.time_ordered import ChangeBufferBuilder, GraceBufferBuilder
+from penstock.task.blueprint import Blueprint
+from penstock.task.result import TaskState
+from penstock.topology.compatibility import (
+    Application,
+    Changes,
+    GroupInfo,
+    StoreInfo,
+    compare,
+    decode_application,
+    encode_application,
+)
+from penstock.topology.nodes import SinkNode
+from penstock.topology.topology import Topology
+
+log = logging.getLogger(__name__)
+
+_BUFFERS = {ChangeBufferBuilder: "suppress_buffer", GraceBufferBuilder: "join_buffer"}
+
+
+def adopt(
+    target: Log, lease: Lease | None, topology: Topology, config: StreamsConfig,
+    graph: ExecutionGraph,
+) -> TaskRecords:
+    """The records that the application goes on from; raises if it cannot go on from them.
+
+    To be called before internal topics are made: a changelog that is there for a store which is
+    new is how rows of long ago are known. What changes is written in one transaction, so a start
+    that is cut short is seen whole or not at all.
+    """
+    ensure_tasks_topic(target, config.application_id)
+    records = read_task_records(target, config.application_id)
+    if records.reset_begun:
+        raise StreamsException(
+            f"A reset of application '{config.application_id}' was begun and not finished. Some of "
+            "what it has kept is deleted, some is not. Finish it with 'penstock reset "
+            f"{config.application_id}'."
+        )
+    now = application_of(topology, config, graph)
+    if records.application is None or records.batch is None:
+        # Nothing was ever committed under the old description, or an application of Kafka Streams
+        # itself has left its changelogs and offsets here: they are taken as they are.
+        _write(target, lease, config.application_id, {APPLICATION_KEY: encode_application(now)})
+        return records
+    before = decode_application(records.application)
+    changes = compare(before, now, lambda store: f"{config.application_id}-{store}-changelog")
+    refused = [
+        *changes.refused, *_comes_back(target, before, now), *_unread(target, config, before, now)
+    ]
+    if refused:
+        raise _refusal(refused, config.application_id)
+    for warning in changes.warnings:
+        log.warning("%s", warning)
+    tasks = carried_over(records, changes, graph)
+    written: dict[bytes, bytes | None] = {
+        task_key(task_id): encode_task(record) for task_id, record in tasks.items()
+        if records.tasks.get(task_id) != record
+    }
+    written |= {task_key(task_id): None for task_id in records.tasks if task_id not in tasks}
+    if before != now:
+        written[APPLICATION_KEY] = encode_application(now)
+    if written:
+        _write(target, lease, config.application_id, written)
+    return replace(records, tasks=tasks, application=encode_application(now))
+
+
+def application_of(topology: Topology, config: StreamsConfig, graph: ExecutionGraph) -> Application:
+    """The description of a topology on a log."""
+    groups = {}
+    stores = {}
+    for number, each in graph.subtopologies.items():
+        blueprint = Blueprint.of(topology, config, [number])
+        groups[number] = GroupInfo(
+            each.tasks, tuple(sorted(topic for _, topic in each.reads)),
+            tuple(sorted({
+                blueprint.topic(node.topic) for node in blueprint.nodes
+                if isinstance(node, SinkNode) and isinstance(node.topic, str)
+            })),
+            tuple(sorted(store.name for store in blueprint.stores)),
+        )
+        for store in blueprint.stores:
+            builder = store.spec.resolve(config)
+            supplier = getattr(builder, "supplier", None)
+            duplicates = getattr(supplier, "retain_duplicates", False)
+            stores[store.name] = StoreInfo(
+                getattr(builder, "kind", _BUFFERS.get(type(builder), "custom")), each.tasks,
+                each.restored.get(store.name),
+                # Rows that are single records mean the same in windows of any size.
+                None if duplicates else getattr(supplier, "window_size_ms", None), duplicates,
+                next(node for node, used in blueprint.connected.items() if store.name in used),
+            )
+    return Application(groups, stores, tuple(sorted(graph.through_log)))
+
+
+def carried_over(
+    records: TaskRecords, changes: Changes, graph: ExecutionGraph
+) -> dict[TaskId, TaskRecord]:
+    """Task -> the record it goes on from; tasks that are new have none."""
+    found = {}
+    for task_id in graph.tasks:
+        before = [
+            records.tasks[TaskId(group, task_id.partition)]
+            for group in changes.continues.get(task_id.subtopology, ())
+            if TaskId(group, task_id.partition) in records.tasks
+        ]
+        if before:
+            found[task_id] = before[0] if len(before) == 1 else _united(before)
+    return found
+
+
+def _united(records: list[TaskRecord]) -> TaskRecord:
+    """One task that goes on from several: names do not meet, and the latest clock counts."""
+    states = [record.state for record in records]
+    last = max(records, key=lambda record: record.batch)
+    times: dict[tuple[str, int], int] = {}
+    for state in states:
+        for at, time in state.partition_times.items():
+            times[at] = max(time, times.get(at, time))
+    due = [each.next_wall_punctuation for each in records if each.next_wall_punctuation is not None]
+    return TaskRecord(
+        last.batch, last.attempt,
+        TaskState(
+            max(state.stream_time for state in states), times,
+            {name: time for state in states for name, time in state.clocks.items()},
+            {name: clocks for state in states for name, clocks in state.store_clocks.items()},
+            tuple(each for state in states for each in state.stream_schedules),
+            tuple(each for state in states for each in state.wall_schedules),
+            max(state.null_keys_sent for state in states),
+        ),
+        {name: at for record in records for name, at in record.positions.items()},
+        {name: at for record in records for name, at in record.direct_offsets.items()},
+        min(due, default=None),
+    )
+
+
+def _comes_back(target: Log, before: Application, now: Application) -> Iterable[str]:
+    """Stores that are new to the application, but whose changelogs hold rows."""
+    there = {topic.name: topic.partitions for topic in target.topics()}
+    for name in sorted(now.stores.keys() - before.stores.keys()):
+        topic = now.stores[name].restored_from
+        if topic is None or topic not in there or not topic.endswith(f"-{name}-changelog"):
+            continue
+        bounds = target.offsets(TopicPartition(topic, n) for n in range(there[topic]))
+        if any(each.start < each.end for each in bounds.values()):
+            yield (
+                f"Store '{name}' is new, but '{topic}' holds rows: the application had it once, "
+                "and they lack all that was processed since. 'penstock topics delete "
+                f"{topic}' lets it begin empty."
+            )
+
+
+def _unread(
+    target: Log, config: StreamsConfig, before: Application, now: Application
+) -> Iterable[str]:
+    """Records that the application has sent itself and that nobody would read any more."""
+    there = {topic.name: topic.partitions for topic in target.topics()}
+    for topic in before.through_log:
+        if topic in now.through_log or topic not in there:
+            continue
+        partitions = [TopicPartition(topic, number) for number in range(there[topic])]
+        committed = target.committed(config.application_id, partitions)
+        bounds = target.offsets(partitions)
+        unread = sum(
+            bounds[at].end - max(bounds[at].start, committed[at].offset if at in committed else 0)
+            for at in partitions
+        )
+        if unread:
+            yield (
+                f"'{topic}' holds {unread} records that are still to be read, and no step reads "
+                "it any more. Run the former version until it has caught up (penstock run "
+                "--once)."
+            )
+
+
+def _refusal(refused: list[str], application_id: str) -> TopologyException:
+    listed = "\n".join(f"- {each}" for each in refused)
+    return TopologyException(
+        f"The topology does not fit what application '{application_id}' has kept:\n{listed}\n"
+        f"Or start anew: 'penstock reset {application_id}' removes all it has kept, and another "
+        "application id leaves it alone."
+    )
+
+
+def _write(
+    target: Log, lease: Lease | None, application_id: str, records: dict[bytes, bytes | None]
+) -> None:
+    with target.transaction(lease) as transaction:
+        transaction.append(
+            tasks_topic(application_id), 0, Columns(list(records), list(records.values()))
+        )

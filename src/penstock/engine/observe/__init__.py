@@ -1,0 +1,1 @@
+"""What an application reports: metrics, task metadata, restore progress, printed lines."""

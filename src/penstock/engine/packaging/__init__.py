@@ -1,0 +1,1 @@
+"""Sending an application to workers, and failures back to the driver."""

@@ -1,0 +1,1 @@
+"""Planning a batch: offsets, task records, batch size, and the plan itself."""

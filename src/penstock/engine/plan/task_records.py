@@ -1,0 +1,226 @@
+"""What each task was left with, kept in the log: a plan is made from these.
+
+All records lie in the compacted topic `<application>-tasks`, written in the same transaction as
+the batch they tell of. Keys: `0_1` for a task, `batch` for the last batch, `application` for what
+the application looked like when it was last started, `reset` for a reset that was begun. Values are
+JSON; equal records have equal bytes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+
+from penstock.engine.layout.internal_topics import tasks_topic
+from penstock.engine.plan.batch_plan import BatchPlan
+from penstock.errors import StreamsException
+from penstock.log.base import Log, TopicPartition
+from penstock.log.errors import UnknownTopic
+from penstock.record import TaskId
+from penstock.task.punctuation import ScheduleState
+from penstock.task.result import TaskState
+
+#: Grows when the meaning of a field changes.
+FORMAT_VERSION = 1
+BATCH_KEY = b"batch"
+APPLICATION_KEY = b"application"
+RESET_KEY = b"reset"
+_TASK_KEY = re.compile(rb"(\d+)_(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRecord:
+    """One task after the batch that last changed it."""
+
+    batch: int
+    attempt: int
+    state: TaskState = field(default_factory=TaskState)
+    #: Store -> the end of its changelog behind that batch; for people and checks: a plan takes
+    #: them from the log itself.
+    positions: Mapping[str, int] = field(default_factory=dict)
+    #: Topic that the shuffle carries -> how many of its records the task has taken so far.
+    direct_offsets: Mapping[str, int] = field(default_factory=dict)
+    #: Epoch milliseconds; None: nothing is scheduled.
+    next_wall_punctuation: int | None = None
+    format_version: int = FORMAT_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRecord:
+    """The last batch."""
+
+    number: int
+    #: Its wall clock; the next one's is not earlier.
+    now: int
+    #: (global topic, partition) -> the offset that the batch saw of it.
+    global_positions: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    #: Source topic -> its partitions, for all of which the batch has committed an offset. One
+    #: that is missing later was lost.
+    sources: Mapping[str, int] = field(default_factory=dict)
+    format_version: int = FORMAT_VERSION
+
+    @classmethod
+    def of(cls, plan: BatchPlan, sources: Mapping[str, int]) -> BatchRecord:
+        """The record of a batch; `sources` are `ExecutionGraph.source_topics`."""
+        return cls(plan.number, plan.now, dict(plan.global_positions), dict(sources))
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRecords:
+    """All that the log keeps about an application's tasks. Empty before the first batch."""
+
+    tasks: Mapping[TaskId, TaskRecord] = field(default_factory=dict)
+    batch: BatchRecord | None = None
+    #: See `penstock.topology.compatibility`.
+    application: bytes | None = None
+    #: Some of what was kept is deleted already: nobody may go on from the rest.
+    reset_begun: bool = False
+
+
+class _WireState(msgspec.Struct, omit_defaults=True):
+    stream_time: int = -1
+    partition_times: list[tuple[str, int, int]] = []
+    clocks: dict[str, int] = {}
+    store_clocks: dict[str, dict[str, int]] = {}
+    stream_schedules: list[tuple[str, int, int, bool]] = []
+    wall_schedules: list[tuple[str, int, int, bool]] = []
+    null_keys_sent: int = 0
+
+
+class _WireTask(msgspec.Struct):
+    format_version: int
+    batch: int
+    attempt: int
+    state: _WireState
+    positions: dict[str, int]
+    direct_offsets: dict[str, int]
+    next_wall_punctuation: int | None
+
+
+class _WireBatch(msgspec.Struct):
+    format_version: int
+    number: int
+    now: int
+    global_positions: list[tuple[str, int, int]]
+    sources: dict[str, int]
+
+
+class _AnyVersion(msgspec.Struct):
+    format_version: int
+
+
+_encode = msgspec.json.Encoder(order="sorted").encode
+_decode_task = msgspec.json.Decoder(_WireTask).decode
+_decode_batch = msgspec.json.Decoder(_WireBatch).decode
+_decode_version = msgspec.json.Decoder(_AnyVersion).decode
+
+
+def task_key(task_id: TaskId) -> bytes:
+    """The key of a task's record."""
+    return str(task_id).encode()
+
+
+def encode_task(record: TaskRecord) -> bytes:
+    """The value of a task's record."""
+    state = record.state
+    return _encode(_WireTask(
+        record.format_version, record.batch, record.attempt,
+        _WireState(
+            state.stream_time,
+            sorted((topic, number, time) for (topic, number), time
+                   in state.partition_times.items()),
+            state.clocks, state.store_clocks, _schedules(state.stream_schedules),
+            _schedules(state.wall_schedules), state.null_keys_sent,
+        ),
+        dict(record.positions), dict(record.direct_offsets), record.next_wall_punctuation,
+    ))
+
+
+def _schedules(states: tuple[ScheduleState, ...]) -> list[tuple[str, int, int, bool]]:
+    # Their order counts: it is the order in which those of one time fire.
+    return [(each.node, each.number, each.due, each.cancelled) for each in states]
+
+
+def decode_task(value: bytes) -> TaskRecord:
+    """The record of a task."""
+    wire = _decode_task(value)
+    state = wire.state
+    return TaskRecord(
+        wire.batch, wire.attempt,
+        TaskState(
+            state.stream_time,
+            {(topic, number): time for topic, number, time in state.partition_times},
+            state.clocks, state.store_clocks,
+            tuple(map(ScheduleState._make, state.stream_schedules)),
+            tuple(map(ScheduleState._make, state.wall_schedules)), state.null_keys_sent,
+        ),
+        wire.positions, wire.direct_offsets, wire.next_wall_punctuation, wire.format_version,
+    )
+
+
+def encode_batch(record: BatchRecord) -> bytes:
+    """The value of the last batch's record."""
+    return _encode(_WireBatch(
+        record.format_version, record.number, record.now,
+        sorted((*at, offset) for at, offset in record.global_positions.items()),
+        dict(record.sources),
+    ))
+
+
+def decode_batch(value: bytes) -> BatchRecord:
+    """The record of the last batch."""
+    wire = _decode_batch(value)
+    return BatchRecord(
+        wire.number, wire.now,
+        {(topic, number): offset for topic, number, offset in wire.global_positions},
+        wire.sources, wire.format_version,
+    )
+
+
+def read_task_records(log: Log, application_id: str) -> TaskRecords:
+    """The newest record of each kind; empty if the application has never run on this log."""
+    topic = tasks_topic(application_id)
+    newest: dict[bytes, bytes | None] = {}
+    try:
+        (bounds,) = log.offsets([TopicPartition(topic, 0)]).values()
+    except UnknownTopic:
+        return TaskRecords()
+    for batch in log.read(topic, 0, bounds.start, bounds.end):
+        rows = batch.rows()
+        for key, value in zip(rows.keys, rows.values, strict=True):
+            if key is not None:
+                newest[key] = value
+    tasks = {}
+    for key, value in newest.items():
+        if value is None:
+            continue
+        if key not in {APPLICATION_KEY, RESET_KEY}:
+            _check_version(value, topic, key)
+        if found := _TASK_KEY.fullmatch(key):
+            tasks[TaskId(int(found[1]), int(found[2]))] = decode_task(value)
+    last = newest.get(BATCH_KEY)
+    return TaskRecords(
+        tasks, None if last is None else decode_batch(last), newest.get(APPLICATION_KEY),
+        newest.get(RESET_KEY) is not None,
+    )
+
+
+def _check_version(value: bytes, topic: str, key: bytes) -> None:
+    """Refuse what cannot be understood, before anything is made of it."""
+    name = key.decode("utf-8", "replace")
+    try:
+        version = _decode_version(value).format_version
+    except msgspec.MsgspecError as error:
+        raise StreamsException(
+            f"The record '{name}' of topic '{topic}' cannot be read: {error}. "
+            "Only penstock writes to this topic. Start anew with 'penstock reset', or another "
+            "application id."
+        ) from error
+    if version > FORMAT_VERSION:
+        raise StreamsException(
+            f"The record '{name}' of topic '{topic}' was written by a newer penstock. "
+            f"Its format is {version}; this version knows {FORMAT_VERSION}. Use the newer one."
+        )

@@ -1,0 +1,1 @@
+"""Standby instances: warm-up, and replicas that follow the changelogs."""

@@ -1,0 +1,1 @@
+"""Connections to a Kafka cluster: pooled clients, metadata cache, prefetch, errors."""

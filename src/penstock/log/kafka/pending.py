@@ -1,0 +1,91 @@
+"""Records and offsets that were asked for and not sent yet, and what a topic does not take."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from penstock.log.base import CommittedOffset, Records, StoredBlob, TopicPartition
+from penstock.log.errors import InvalidRecord, RecordTooLarge
+from penstock.log.kafka.client.topic_metadata import TopicInfo
+from penstock.log.kafka.encoding import Rows, as_rows
+from penstock.log.kafka.staging import Blobs
+
+
+@dataclass(slots=True)
+class Prepared:
+    """Records for one partition: rows, or blobs, in order."""
+
+    topic: str
+    partition: int
+    parts: list[Rows | StoredBlob]
+
+    @classmethod
+    def of(cls, topic: str, partition: int, records: Records) -> Prepared:
+        """What a user appends."""
+        part = records if isinstance(records, StoredBlob) else as_rows(records)
+        return cls(topic, partition, [part])
+
+    @property
+    def where(self) -> tuple[str, int]:
+        """The partition."""
+        return self.topic, self.partition
+
+    def __len__(self) -> int:
+        return sum(
+            part.records if isinstance(part, StoredBlob) else len(part) for part in self.parts
+        )
+
+    def pieces(self, blobs: Blobs) -> Iterator[Rows]:
+        """The records, a bounded number at a time."""
+        for part in self.parts:
+            if isinstance(part, StoredBlob):
+                yield from blobs.rows(part)
+            elif len(part):
+                yield part
+
+    def blobs(self) -> list[StoredBlob]:
+        """The blobs among the parts."""
+        return [part for part in self.parts if isinstance(part, StoredBlob)]
+
+
+def check(rows: Rows, topic: TopicInfo, now: int) -> None:
+    """Refuse what the topic does not take."""
+    name, settings = topic.description.name, topic.settings
+    if not rows.fits(settings.max_message_bytes):
+        size, wire_size = rows.largest()
+        if wire_size > settings.max_message_bytes:
+            raise RecordTooLarge(name, size, settings.max_message_bytes)
+    if settings.compact and None in rows.keys:
+        raise InvalidRecord(f"Topic '{name}' is compacted: it takes no records without a key.")
+    if settings.append_time or rows.timestamps is None or not len(rows):
+        return
+    first, last = min(rows.timestamps), max(rows.timestamps)
+    for timestamp, is_wrong, setting in (
+        (first, first < now - settings.timestamp_before_max_ms, "message.timestamp.before.max.ms"),
+        (last, last > now + settings.timestamp_after_max_ms, "message.timestamp.after.max.ms"),
+    ):
+        if is_wrong:
+            raise InvalidRecord(
+                f"The timestamp {timestamp} is too far from the log's clock for topic '{name}'. "
+                f"{setting} is the limit."
+            )
+
+
+def now_ms() -> int:
+    """The time of day in epoch milliseconds."""
+    return time.time_ns() // 1_000_000
+
+
+def as_committed(
+    offsets: Mapping[TopicPartition, CommittedOffset | int],
+) -> dict[TopicPartition, CommittedOffset]:
+    """Offsets in one form; negative ones are refused."""
+    answer = {}
+    for where, given in offsets.items():
+        committed = CommittedOffset(given) if isinstance(given, int) else CommittedOffset(*given)
+        if committed.offset < 0:
+            raise ValueError(f"An offset must not be negative: {committed.offset}.")
+        answer[TopicPartition(*where)] = committed
+    return answer

@@ -1,0 +1,318 @@
+"""The serdes that come with penstock. Their wire forms are Kafka's own."""
+
+from __future__ import annotations
+
+import builtins
+import re
+import struct
+import uuid as uuids
+from collections.abc import Callable
+from typing import Any, TypeVar, overload
+
+from penstock.errors import SerializationException
+from penstock.native import core
+from penstock.serdes.base import Serde, WrappingSerde, unreadable, wrong_type
+from penstock.serdes.change import ChangeSerde, changed
+from penstock.serdes.json import json_functions
+from penstock.serdes.windowed import WindowedSerde, WindowedSerdes
+
+__all__ = ["Serde", "Serdes", "WindowedSerdes", "WindowedSerde", "ChangeSerde", "changed"]
+
+T = TypeVar("T")
+
+_INT32 = struct.Struct(">i")
+
+#: What Java's UUID.fromString reads: it is lenient about how many digits are in a group.
+_UUID_TEXT = re.compile("-".join(["([0-9a-fA-F]+)"] * 5))
+
+
+def _built_in(
+    name: str,
+    serialize: Callable[[Any], bytes],
+    deserialize: Callable[[bytes], Any],
+    fixed_size: int | None = None,
+) -> Serde[Any]:
+    serde: Serde[Any] = Serde(serialize, deserialize, name, fixed_size)
+    serde.recipe = (_built_in_named, (name,))
+    _BUILT_IN[name] = serde
+    return serde
+
+
+_BUILT_IN: dict[str, Serde[Any]] = {}
+
+
+def _built_in_named(name: str) -> Serde[Any]:
+    return _BUILT_IN[name]
+
+
+def _number(name: str, layout: str, kind: type) -> Serde[Any]:
+    """A serde of numbers of fixed width, big-endian. Integers may stand for floating point."""
+    form = struct.Struct(layout)
+    pack = form.pack
+    unpack = form.unpack
+    size = form.size
+
+    def serialize(value: Any) -> bytes:
+        # True and False would be packed as numbers.
+        if value.__class__ is not kind and (
+            isinstance(value, bool) or not isinstance(value, kind | int)
+        ):
+            raise wrong_type(value, name)
+        try:
+            return pack(value)
+        except (struct.error, OverflowError) as error:
+            raise SerializationException(
+                f"The number {value!r} does not fit into the {size} bytes of the {name} serde."
+            ) from error
+
+    def deserialize(data: bytes) -> Any:
+        try:
+            return unpack(data)[0]
+        except struct.error as error:
+            raise unreadable(
+                f"A {name} has {size} bytes, but {len(data)} were read", data
+            ) from error
+
+    return _built_in(name, serialize, deserialize, size)
+
+
+def _string_serialize(value: str) -> bytes:
+    try:
+        return str.encode(value)
+    except UnicodeEncodeError:
+        # Half of a surrogate pair has no UTF-8 form; Java writes a question mark.
+        return str.encode(value, "utf-8", "replace")
+    except TypeError:
+        raise wrong_type(value, "string") from None
+
+
+def _string_deserialize(data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        # What is no UTF-8 becomes U+FFFD, as in Java: a string never fails to deserialize.
+        return data.decode("utf-8", "replace")
+
+
+def _boolean_serialize(value: bool) -> bytes:
+    if value is True:
+        return b"\x01"
+    if value is False:
+        return b"\x00"
+    raise wrong_type(value, "boolean")
+
+
+def _boolean_deserialize(data: bytes) -> bool:
+    if data == b"\x01":
+        return True
+    if data == b"\x00":
+        return False
+    raise unreadable("A boolean is one byte, 0 or 1", data)
+
+
+def _uuid_serialize(value: uuids.UUID) -> bytes:
+    if not isinstance(value, uuids.UUID):
+        raise wrong_type(value, "uuid")
+    return str(value).encode()
+
+
+def _uuid_deserialize(data: bytes) -> uuids.UUID:
+    match = _UUID_TEXT.fullmatch(str(data, "utf-8", "replace"))
+    if match is None or len(data) > 36:
+        raise unreadable("A UUID is text of five groups of hexadecimal digits", data)
+    groups = [int(group, 16) for group in match.groups()]
+    if max(groups) > 2**63 - 1:
+        raise unreadable("A group of digits of a UUID is too long", data)
+    low, mid, version, sequence, node = groups
+    number = (low & 0xFFFFFFFF) << 96 | (mid & 0xFFFF) << 80 | (version & 0xFFFF) << 64
+    return uuids.UUID(int=number | (sequence & 0xFFFF) << 48 | node & 0xFFFFFFFFFFFF)
+
+
+def _bytes_serialize(value: bytes) -> bytes:
+    if value.__class__ is bytes:
+        return value
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value)
+    raise wrong_type(value, "bytes")
+
+
+def _bytes_deserialize(data: bytes) -> bytes:
+    return data
+
+
+def _void_serialize(value: None) -> bytes:
+    raise wrong_type(value, "void")
+
+
+def _void_deserialize(data: bytes) -> None:
+    raise unreadable("A void has no bytes at all", data)
+
+
+_STRING: Serde[str] = _built_in("string", _string_serialize, _string_deserialize).made_fast(
+    str.encode, bytes.decode
+)
+_LONG: Serde[int] = _number("long", ">q", int)
+_INTEGER: Serde[int] = _number("integer", ">i", int)
+_SHORT: Serde[int] = _number("short", ">h", int)
+_FLOAT: Serde[float] = _number("float", ">f", float)
+_DOUBLE: Serde[float] = _number("double", ">d", float)
+if core is not None:
+    _LONG.made_fast(core.write_long, core.read_long)
+    _DOUBLE.made_fast(core.write_double, core.read_double)
+_BOOLEAN: Serde[bool] = _built_in("boolean", _boolean_serialize, _boolean_deserialize)
+_UUID: Serde[uuids.UUID] = _built_in("uuid", _uuid_serialize, _uuid_deserialize, 36)
+_BYTES: Serde[bytes] = _built_in("bytes", _bytes_serialize, _bytes_deserialize)
+_VOID: Serde[None] = _built_in("void", _void_serialize, _void_deserialize)
+
+
+def _list_of(inner: Serde[T]) -> Serde[list[T | None]]:
+    """Kafka's ListSerde: a byte that says whether the elements have one length, then which are
+    null (one length) or the length of each, -1 for null (several lengths)."""
+    write = inner.serialize
+    read = inner.deserialize
+    size = inner.fixed_size
+    pack = _INT32.pack
+    unpack_from = _INT32.unpack_from
+
+    def serialize(value: list[T | None]) -> bytes:
+        if not isinstance(value, list | tuple):
+            raise wrong_type(value, "list")
+        parts = [pack(len(value))]
+        if size is not None:
+            nulls = [pack(index) for index, element in enumerate(value) if element is None]
+            parts = [b"\x00", pack(len(nulls)), *nulls, *parts]
+            parts.extend(write(element) for element in value if element is not None)
+            return b"".join(parts)
+        parts.insert(0, b"\x01")
+        for element in value:
+            if element is None:
+                parts.append(b"\xff\xff\xff\xff")
+            else:
+                data = write(element)
+                parts.append(pack(len(data)))
+                parts.append(data)
+        return b"".join(parts)
+
+    def deserialize(data: bytes) -> list[T | None]:
+        try:
+            return read_elements(data)
+        except struct.error as error:
+            raise unreadable("A list ended too early", data) from error
+
+    def read_elements(data: bytes) -> list[T | None]:
+        position = 1
+        nulls: frozenset[int] = frozenset()
+        same_size = data[:1] == b"\x00"
+        if same_size and size is not None:
+            (count,) = unpack_from(data, 1)
+            position = 5 + 4 * count
+            nulls = frozenset(unpack_from(data, at)[0] for at in range(5, position, 4))
+        elif data[:1] != b"\x01":
+            raise unreadable(f"A list of {inner.name} cannot begin so", data)
+        (count,) = unpack_from(data, position)
+        position += 4
+        elements: list[T | None] = []
+        for index in range(count):
+            length = size or 0
+            if not same_size:
+                (length,) = unpack_from(data, position)
+                position += 4
+            if index in nulls or length == -1:
+                elements.append(None)
+                continue
+            end = position + length
+            if length < 0 or end > len(data):
+                raise unreadable("A list ended too early", data)
+            elements.append(read(data[position:end]))
+            position = end
+        return elements
+
+    return WrappingSerde((serialize, deserialize), "list", inner, _list_of)
+
+
+def _json_of(of: Any, sort_keys: bool) -> Serde[Any]:
+    serialize, deserialize, *fast = json_functions(of, sort_keys=sort_keys)
+    name = "json" if of is None else f"json({getattr(of, '__name__', of)})"
+    serde: Serde[Any] = Serde(serialize, deserialize, name)
+    serde.recipe = (_json_of, (of, sort_keys))
+    serde.plain_json = of is None and not sort_keys
+    return serde.made_fast(*fast)
+
+
+class Serdes:
+    """The serdes that come with penstock."""
+
+    @staticmethod
+    def string() -> Serde[str]:
+        """UTF-8."""
+        return _STRING
+
+    @staticmethod
+    def long() -> Serde[int]:
+        """8 bytes, big-endian."""
+        return _LONG
+
+    @staticmethod
+    def integer() -> Serde[int]:
+        """4 bytes, big-endian."""
+        return _INTEGER
+
+    @staticmethod
+    def short() -> Serde[int]:
+        """2 bytes, big-endian."""
+        return _SHORT
+
+    @staticmethod
+    def float() -> Serde[builtins.float]:
+        """4 bytes, big-endian; a Python float loses precision in it."""
+        return _FLOAT
+
+    @staticmethod
+    def double() -> Serde[builtins.float]:
+        """8 bytes, big-endian."""
+        return _DOUBLE
+
+    @staticmethod
+    def boolean() -> Serde[bool]:
+        """One byte, 0 or 1."""
+        return _BOOLEAN
+
+    @staticmethod
+    def uuid() -> Serde[uuids.UUID]:
+        """The 36 characters of its text."""
+        return _UUID
+
+    @staticmethod
+    def bytes() -> Serde[builtins.bytes]:
+        """As they are."""
+        return _BYTES
+
+    byte_array = bytes
+    byte_buffer = bytes
+
+    @staticmethod
+    def void() -> Serde[None]:
+        """Null only."""
+        return _VOID
+
+    @staticmethod
+    def list(inner: Serde[T]) -> Serde[builtins.list[T | None]]:
+        """Kafka's ListSerde."""
+        return _list_of(inner)
+
+    @overload
+    @staticmethod
+    def json(of: None = None, *, sort_keys: bool = False) -> Serde[Any]: ...
+
+    @overload
+    @staticmethod
+    def json(of: type[T], *, sort_keys: bool = False) -> Serde[T]: ...
+
+    @staticmethod
+    def json(of: Any = None, *, sort_keys: bool = False) -> Serde[Any]:
+        """JSON: dicts, lists and scalars, or a dataclass, msgspec.Struct or pydantic model.
+
+        JSON null is None. With `sort_keys` equal values always have equal bytes, which a key
+        needs if it is a dict.
+        """
+        return _json_of(of, sort_keys)

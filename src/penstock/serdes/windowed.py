@@ -1,0 +1,117 @@
+"""The serdes of windowed keys, in Kafka's forms.
+
+Time windows: key, then the start as 8 bytes; the end is known from the size. Sessions: key, then
+end, then start. In a changelog, the key of a time window ends with a sequence number of 4 bytes.
+"""
+
+from __future__ import annotations
+
+import struct
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from penstock.native import core
+from penstock.serdes.base import Serde, WrappingSerde, unreadable, wrong_type
+from penstock.windows import MAX_TIME_MS, SessionWindow, Window, Windowed, to_ms
+
+T = TypeVar("T")
+
+_INT64 = struct.Struct(">q")
+_TWO_INT64 = struct.Struct(">qq")
+_TIME_AND_SEQUENCE = struct.Struct(">qi")
+
+
+class WindowedSerde(WrappingSerde[Windowed[T]]):
+    """A serde of windowed keys. `inner` writes the key alone, which is what partitions go by."""
+
+    #: So many bytes, which are those of the window, follow the key.
+    tail: int
+
+    def __init__(
+        self, functions: tuple[Any, Any], tail: int, name: str, inner: Serde[Any], rewrap: Any,
+        *options: Any,
+    ) -> None:
+        super().__init__(functions, name, inner, rewrap, *options)
+        self.tail = tail
+
+
+def _time_windowed(inner: Serde[T], size_ms: int, changelog: bool) -> Serde[Windowed[T]]:
+    write = inner.serialize
+    read = inner.deserialize
+    pack = _INT64.pack
+    pack_changelog = _TIME_AND_SEQUENCE.pack
+    unpack_from = _INT64.unpack_from
+    suffix = 12 if changelog else 8
+
+    def serialize(value: Windowed[T]) -> bytes:
+        if value.__class__ is not Windowed and not isinstance(value, Windowed):
+            raise wrong_type(value, "time windowed")
+        key, (start, _) = value
+        if changelog:
+            return write(key) + pack_changelog(start, 0)
+        return write(key) + pack(start)
+
+    def deserialize(data: bytes) -> Any:
+        if not data:
+            return None
+        at = len(data) - suffix
+        if at < 0:
+            raise unreadable(f"A time windowed key has at least {suffix} bytes", data)
+        (start,) = unpack_from(data, at)
+        end = start + size_ms
+        if end > MAX_TIME_MS:
+            end = MAX_TIME_MS
+        if start < 0 or end <= start:
+            raise unreadable(f"No window begins at {start} and ends at {end}", data)
+        return Windowed(read(data[:at]), Window(start, end))
+
+    serde: Serde[Windowed[T]] = WindowedSerde(
+        (serialize, deserialize), suffix, "time windows", inner, _time_windowed, size_ms, changelog
+    )
+    if core is not None:
+        serde.made_fast(core.windowed_writer(inner.writer, Windowed, changelog), None)
+    return serde
+
+
+def _session_windowed(inner: Serde[T]) -> Serde[Windowed[T]]:
+    write = inner.serialize
+    read = inner.deserialize
+    pack = _TWO_INT64.pack
+    unpack_from = _TWO_INT64.unpack_from
+
+    def serialize(value: Windowed[T]) -> bytes:
+        if not isinstance(value, Windowed):
+            raise wrong_type(value, "session windowed")
+        start, end = value.window
+        return write(value.key) + pack(end, start)
+
+    def deserialize(data: bytes) -> Any:
+        if not data:
+            return None
+        at = len(data) - 16
+        if at < 0:
+            raise unreadable("A session windowed key has at least 16 bytes", data)
+        end, start = unpack_from(data, at)
+        if start < 0 or end < start:
+            raise unreadable(f"No session begins at {start} and ends at {end}", data)
+        return Windowed(read(data[:at]), SessionWindow(start, end))
+
+    return WindowedSerde(
+        (serialize, deserialize), 16, "session windows", inner, _session_windowed
+    )
+
+
+class WindowedSerdes:
+    """The serdes of windowed keys."""
+
+    @staticmethod
+    def time_windowed(
+        inner: Serde[T], size: timedelta | int, *, changelog: bool = False
+    ) -> Serde[Windowed[T]]:
+        """Key and window start; the end is start + size. In a changelog a number follows."""
+        return _time_windowed(inner, to_ms(size, "size"), changelog)
+
+    @staticmethod
+    def session_windowed(inner: Serde[T]) -> Serde[Windowed[T]]:
+        """Key, session end, session start; a changelog's keys look the same."""
+        return _session_windowed(inner)

@@ -1,0 +1,1 @@
+"""The public side of stores: the store interface, builders, suppliers and iterators."""

@@ -1,0 +1,1 @@
+"""The changelogged buffers behind `suppress` and stream-table joins with grace."""

@@ -1,0 +1,1 @@
+"""Stores over bytes: key schemas, value formats, expiry, the changelog layer, LMDB."""

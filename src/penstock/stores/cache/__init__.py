@@ -1,0 +1,1 @@
+"""The record cache: one byte budget per task, flushed at each commit."""

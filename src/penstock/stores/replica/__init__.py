@@ -1,0 +1,1 @@
+"""Replicas: a task's rows on this host, at known changelog positions."""

@@ -1,0 +1,1 @@
+"""Typed stores: the objects that processors see, with serdes over byte rows."""

@@ -1,0 +1,177 @@
+"""The versioned key-value store: every value a key had, for as long as history is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any, Generic, TypeVar
+
+from penstock.record import NO_HEADERS, Headers
+from penstock.record import Rows as Records
+from penstock.stores.api.store import FlushListener, StoreContext
+from penstock.stores.api.suppliers import VersionedSupplier
+from penstock.stores.api.values import VersionedRecord
+from penstock.stores.bytes.key_schema import MAX_TIME
+from penstock.stores.bytes.overlay import Overlay
+from penstock.stores.bytes.versioned_rows import PUT_LATEST, PUT_REFUSED, Version, VersionedRows
+from penstock.stores.typed.store import StoreOptions, TypedStore
+from penstock.windows import instant_ms
+
+K = TypeVar("K")
+V = TypeVar("V")
+Instant = int | datetime
+
+MIN_TIME = -(2**63)
+
+
+class VersionedKeyValueStore(TypedStore, Generic[K, V]):
+    """Versions by key and time. Never cached: out-of-order writes have to be seen as they come."""
+
+    is_versioned = True
+
+    #: What `put` answers for a version that is the latest.
+    PUT_RETURN_CODE_VALID_TO_UNDEFINED = PUT_LATEST
+    #: What `put` answers for a version that is too old to be put.
+    PUT_RETURN_CODE_NOT_PUT = PUT_REFUSED
+
+    def __init__(self, supplier: VersionedSupplier, options: StoreOptions) -> None:
+        super().__init__(supplier.name, supplier.persistent, options)
+        self._supplier = supplier
+        self.history_retention_ms = supplier.history_retention_ms
+        self._versions: VersionedRows | None = None
+        self._context: StoreContext | None = None
+
+    def init(self, context: StoreContext) -> None:
+        """Open the store in a task."""
+        self._init_serdes(context)
+        supplier = self._supplier
+        self._versions = VersionedRows(
+            Overlay(self._options.open_inner(self.name)), supplier.history_retention_ms,
+            supplier.segment_interval_ms, context.drop,
+        )
+        self._rows = self._versions
+        self._context = context
+
+    def put(self, key: K, value: V | None, timestamp: Instant) -> int:
+        """Add a version, or with None a deletion.
+
+        The time up to which it is valid; -1 if it is the latest, -2**63 if it was not put.
+        """
+        time = instant_ms(timestamp)
+        raw_key = self._key(key)
+        raw = None if value is None else self._serialize_value(value)
+        answer: int = self._rows.put(raw_key, raw, time)
+        self._log(raw_key, raw, time)
+        return answer
+
+    def delete(self, key: K, timestamp: Instant) -> VersionedRecord[V] | None:
+        """Add a deletion; the version that was valid at that time."""
+        time = instant_ms(timestamp)
+        raw_key = self._key(key)
+        version = self._rows.delete(raw_key, time)
+        self._log(raw_key, None, time)
+        return self._record(version)
+
+    def get(self, key: K, as_of: Instant | None = None) -> VersionedRecord[V] | None:
+        """The latest version, or the one at a time; without `valid_to`, as in Kafka Streams."""
+        return self._record(self._version(key, as_of))
+
+    def get_version(self, key: K, as_of: Instant | None = None) -> VersionedRecord[V] | None:
+        """Like `get`, with `valid_to` if the version is not the latest (`VersionedKeyQuery`)."""
+        return self._full_record(self._version(key, as_of))
+
+    def versions(
+        self, key: K, time_from: Instant | None = None, time_to: Instant | None = None,
+        reverse: bool = False,
+    ) -> Iterator[VersionedRecord[V]]:
+        """All versions valid at some time in [from, to], by time (`MultiVersionedKeyQuery`)."""
+        low = MIN_TIME if time_from is None else instant_ms(time_from)
+        high = MAX_TIME if time_to is None else instant_ms(time_to)
+        if low > high:
+            raise ValueError(f"The first time ({low}) must not be after the second ({high}).")
+        versions = self._rows.versions(self._key(key), low, high, reverse)
+        full_record = self._full_record
+        return (record for version in versions if (record := full_record(version)) is not None)
+
+    def __getitem__(self, key: K) -> V:
+        record = self.get(key)
+        if record is None:
+            raise KeyError(key)
+        return record.value
+
+    def __contains__(self, key: object) -> bool:
+        return self._rows.get(self._key(key)) is not None
+
+    @property
+    def plain(self) -> Any:
+        """The store itself."""
+        return self
+
+    def set_flush_listener(self, listener: FlushListener, send_old_values: bool) -> bool:
+        """False: there is no cache."""
+        return False
+
+    def restore(self, key: bytes, value: bytes | None, timestamp: int, headers: Headers) -> None:
+        """Take one record of the changelog; nothing is logged."""
+        self._rows.restore(key, value, timestamp, headers)
+
+    def restore_all(self, records: Records) -> None:
+        """Take many records of the changelog, one after the other: each builds on those before."""
+        restore = self._rows.restore
+        for key, value, time in zip(
+            records.keys, records.values, records.timestamps, strict=True
+        ):
+            if key is not None:
+                restore(key, value, time, NO_HEADERS)
+
+    def go_on_restoring(
+        self, restored: Mapping[str, int], committed: Mapping[str, int] | None
+    ) -> None:
+        """Take more records; what the store had reached in the end says nothing about them."""
+        if self._versions is not None:
+            self._versions.go_on_restoring(restored)
+
+    def advance(self) -> None:
+        """The writes are committed."""
+        if self._versions is not None:
+            self._versions.advance()
+
+    def clocks(self) -> dict[str, int]:
+        """The observed stream time."""
+        return {} if self._versions is None else self._versions.clocks()
+
+    def set_clocks(self, clocks: Mapping[str, int]) -> None:
+        """Go on from an earlier batch."""
+        if self._versions is not None:
+            self._versions.set_clocks(clocks)
+
+    def close(self) -> None:
+        """Release the versions."""
+        super().close()
+        if self._versions is not None:
+            self._versions.close()
+            self._versions = None
+
+    def _version(self, key: K, as_of: Instant | None) -> Version | None:
+        raw_key = self._key(key)
+        version: Version | None
+        if as_of is None:
+            version = self._rows.get(raw_key)
+        else:
+            version = self._rows.get_as_of(raw_key, instant_ms(as_of))
+        return version
+
+    def _record(self, version: Version | None) -> VersionedRecord[V] | None:
+        record = self._full_record(version)
+        return None if record is None else VersionedRecord(record.value, record.timestamp)
+
+    def _full_record(self, version: Version | None) -> VersionedRecord[V] | None:
+        if version is None:
+            return None
+        raw, valid_from, valid_to = version
+        value = self._deserialize_value(raw)
+        return None if value is None else VersionedRecord(value, valid_from, valid_to)
+
+    def _log(self, key: bytes, value: bytes | None, time: int) -> None:
+        if self._options.logging and self._context is not None:
+            self._context.log_change(self.name, key, value, time, NO_HEADERS)

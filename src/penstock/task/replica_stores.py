@@ -1,0 +1,42 @@
+"""The stores of a task as a replica follows them."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from penstock.record import TaskId
+from penstock.stores.bytes.store import OpenInner
+from penstock.stores.cache.record_cache import RecordCache
+from penstock.stores.replica.protocol import FollowedStore
+from penstock.task.blueprint import Blueprint, StorePlan
+from penstock.task.result import TaskState
+from penstock.task.runtime import Environment, Runtime
+
+
+def followed_stores(blueprint: Blueprint, task_id: TaskId) -> tuple[FollowedStore, ...]:
+    """All stores of a task, in the order of the blueprint."""
+    return tuple(_followed(blueprint, task_id, plan) for plan in blueprint.stores)
+
+
+def _followed(blueprint: Blueprint, task_id: TaskId, plan: StorePlan) -> FollowedStore:
+    builder: Any = plan.spec.resolve(blueprint.config)
+    keeps_rows = getattr(builder, "keeps_rows", False)
+    is_lru = getattr(getattr(builder, "supplier", None), "max_entries", None) is not None
+    return FollowedStore(
+        plan.name, plan.restored_from is not None,
+        partial(_build, blueprint, task_id, plan) if keeps_rows else None,
+        is_told_by_changelog=not is_lru,
+    )
+
+
+def _build(
+    blueprint: Blueprint, task_id: TaskId, plan: StorePlan, open_inner: OpenInner
+) -> Any:
+    """The store over given rows, open, in a task that logs nothing."""
+    environment = Environment(cache=RecordCache(0))
+    runtime = Runtime(blueprint.config, task_id, environment, TaskState(), {})
+    builder: Any = plan.spec.resolve(blueprint.config)
+    store = builder.build(open_inner)
+    store.init(runtime)
+    return store

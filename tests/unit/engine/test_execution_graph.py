@@ -1,0 +1,292 @@
+"""Stages, tasks, and which topics are carried by the shuffle and which by the log."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from conformance.cases import KEPT, Case, case_files, read_cases
+from conformance.interpreter import Interpreter
+from conformance.options import configuration
+from penstock import (
+    Materialized,
+    Serdes,
+    Stores,
+    StreamsBuilder,
+    StreamsConfig,
+    TimeWindows,
+    Topology,
+)
+from penstock.engine.layout.execution_graph import ExecutionGraph, build_graph, closing_edges
+from penstock.engine.layout.internal_topics import is_internal
+from penstock.errors import MissingSourceTopicException
+from penstock.record import TaskId
+from penstock.testing.placement import task_for_each_partition
+from penstock.topology.nodes import SinkNode, SourceNode
+
+TEXT = Serdes.string()
+CONFIG = StreamsConfig(application_id="app")
+Built = Callable[[Callable[[StreamsBuilder], Any]], Topology]
+
+
+def texts(builder: StreamsBuilder, topic: str) -> Any:
+    return builder.stream(topic, key=TEXT, value=TEXT)
+
+
+def test_a_repartition_topic_is_carried_to_the_next_stage(built: Built) -> None:
+    graph = build_graph(
+        built(lambda b: texts(b, "words").group_by(lambda k, v: v).count(store="counts")),
+        CONFIG, {"words": 3},
+    )
+    assert [each.stage for each in graph.subtopologies.values()] == [0, 1]
+    assert graph.direct == {"app-counts-repartition": 1}
+    assert graph.writers == {"app-counts-repartition": {0}}
+    assert graph.through_log == {}
+    assert graph.subtopologies[1].reads == (
+        ("counts-repartition-source", "app-counts-repartition"),
+    )
+    assert graph.subtopologies[1].direct == {"app-counts-repartition"}
+    assert graph.subtopologies[1].restored == {"counts": "app-counts-changelog"}
+    assert graph.stages == (
+        tuple(TaskId(0, n) for n in range(3)), tuple(TaskId(1, n) for n in range(3)),
+    )
+    assert graph.source_topics == {"words": 3}
+
+
+def test_the_stage_is_the_longest_way_from_a_source(built: Built) -> None:
+    def say(b: StreamsBuilder) -> None:
+        twice = texts(b, "a").repartition(name="x").repartition(name="y")
+        once = texts(b, "c").repartition(name="z")
+        twice.merge(once).merge(texts(b, "d")).to("out")
+
+    graph = build_graph(built(say), CONFIG, {"a": 2, "c": 2, "d": 2})
+    stages = {
+        topic: graph.subtopologies[reader].stage for topic, reader in graph.direct.items()
+    }
+    assert stages == {
+        "app-x-repartition": 1, "app-y-repartition": 2, "app-z-repartition": 2,
+    }
+    assert sorted(graph.source_topics) == ["a", "c", "d"]
+    (start,) = graph.writers["app-x-repartition"]
+    assert graph.downstream([start]) == {
+        graph.direct["app-x-repartition"], graph.direct["app-y-repartition"],
+    }
+
+
+def test_the_answers_of_a_foreign_key_join_go_through_the_log(built: Built) -> None:
+    def say(b: StreamsBuilder) -> None:
+        left = b.table("left", key=TEXT, value=TEXT)
+        right = b.table("right", key=TEXT, value=TEXT)
+        left.join(right, lambda value: value, lambda a, b: a + b).to_stream().to("out")
+
+    graph = build_graph(built(say), CONFIG, {"left": 2, "right": 3})
+    (answers,) = graph.through_log
+    assert "-SUBSCRIPTION-RESPONSE-" in answers
+    assert list(graph.direct.values()) == [1]
+    assert graph.subtopologies[0].stage == 0
+    assert graph.subtopologies[1].stage == 1
+    assert graph.through_log[answers] == {
+        "cleanup.policy": "delete", "retention.ms": "-1", "segment.bytes": "52428800",
+        "message.timestamp.type": "CreateTime",
+    }
+
+
+def test_a_repartition_into_the_same_sub_topology_goes_through_the_log(built: Built) -> None:
+    def say(b: StreamsBuilder) -> None:
+        stream = texts(b, "a")
+        stream.merge(stream.repartition(name="again")).to("out")
+
+    graph = build_graph(built(say), CONFIG, {"a": 2})
+    assert list(graph.through_log) == ["app-again-repartition"]
+    assert graph.direct == {}
+    assert graph.partitions["app-again-repartition"] == 2
+
+
+def test_a_topic_that_is_written_and_read_is_read_from_the_log(built: Built) -> None:
+    def say(b: StreamsBuilder) -> None:
+        texts(b, "a").to("b")
+        texts(b, "b").to("c")
+
+    graph = build_graph(built(say), CONFIG, {"a": 2, "b": 4, "c": 1, "other": 9})
+    assert [each.stage for each in graph.subtopologies.values()] == [0, 0]
+    assert graph.source_topics == {"a": 2, "b": 4}
+    assert graph.partitions == {"a": 2, "b": 4, "c": 1}
+
+
+def test_a_pattern_does_not_find_the_topics_of_the_application_itself(built: Built) -> None:
+    graph = build_graph(
+        built(lambda b: b.stream(re.compile(".*"), key=TEXT, value=TEXT).to("out")), CONFIG,
+        {"a": 1, "app-tasks": 1, "app-counts-changelog": 1, "app-x-repartition": 1, "app-own": 1},
+    )
+    assert sorted(graph.source_topics) == ["a", "app-own"]
+
+
+@pytest.mark.parametrize(("topic", "internal"), [
+    ("app-tasks", True),
+    ("app-counts-changelog", True),
+    ("app-x-repartition", True),
+    ("app-changelog", True),
+    ("app-KTABLE-FK-JOIN-SUBSCRIPTION-REGISTRATION-0000000006-topic", True),
+    ("app-name-subscription-response-topic", True),
+    ("app-x-repartition-2", False),
+    ("application-counts-changelog", False),
+    ("app-orders", False),
+    ("app", False),
+])
+def test_internal_topics_are_known_by_their_names(topic: str, internal: bool) -> None:
+    assert is_internal(topic, "app") is internal
+
+
+def test_the_topic_of_a_global_table_has_to_be_there(built: Built) -> None:
+    topology = built(lambda b: b.global_table("countries", key=TEXT, value=TEXT, store="all"))
+    with pytest.raises(MissingSourceTopicException, match="countries of the global store all"):
+        build_graph(topology, CONFIG, {"a": 1})
+    graph = build_graph(topology, CONFIG, {"countries": 2})
+    assert (graph.global_topics, graph.partitions) == ({"countries"}, {"countries": 2})
+
+
+def test_a_task_without_some_of_the_topics_has_queues_for_the_others(built: Built) -> None:
+    graph = build_graph(
+        built(lambda b: texts(b, "narrow").merge(texts(b, "wide")).to("out")), CONFIG,
+        {"narrow": 1, "wide": 2},
+    )
+    assert {topic for _, topic in graph.queues(TaskId(0, 0))} == {"narrow", "wide"}
+    assert [topic for _, topic in graph.queues(TaskId(0, 1))] == ["wide"]
+
+
+def test_changelogs_have_the_settings_of_kafka_streams_and_those_of_the_user(built: Built) -> None:
+    def say(b: StreamsBuilder) -> None:
+        grouped = texts(b, "a").group_by_key()
+        grouped.count(store=Materialized("plain", log_config={"segment.bytes": "1000"}))
+        windows = TimeWindows.of(timedelta(minutes=5), grace=timedelta(minutes=1))
+        grouped.windowed_by(windows).count(store="windows")
+        supplier = Stores.persistent_versioned_key_value_store("versions", timedelta(hours=1))
+        b.table("t", key=TEXT, value=TEXT, store=Materialized(supplier=supplier))
+        grouped.count(store=Materialized("unlogged", logging=False))
+
+    config = StreamsConfig(application_id="app", extra={"topic.min.insync.replicas": 2})
+    graph = build_graph(built(say), config, {"a": 2, "t": 3})
+    always = {"message.timestamp.type": "CreateTime", "min.insync.replicas": "2"}
+    assert graph.changelogs == {
+        "app-plain-changelog": (2, {**always, "cleanup.policy": "compact",
+                                    "segment.bytes": "1000"}),
+        "app-windows-changelog": (2, {**always, "cleanup.policy": "compact,delete",
+                                      "retention.ms": "-1"}),
+        "app-versions-changelog": (3, {**always, "cleanup.policy": "compact",
+                                       "min.compaction.lag.ms": "90000000"}),
+    }
+    assert graph.window_retention_ms == {
+        "app-windows-changelog": 360_000 + 180_000 + 86_400_000,
+    }
+
+
+# ---- circles -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_without_the_closing_edges_there_is_no_circle(seed: int) -> None:
+    chance = random.Random(seed)
+    size = chance.randint(1, 8)
+    edges = {
+        (chance.randrange(size), chance.randrange(size)) for _ in range(chance.randint(0, 16))
+    }
+    closing = closing_edges(edges)
+    assert closing <= edges
+    assert not any(_leads_back(edges - closing, node) for node in range(size))
+    # None of them is there for nothing.
+    assert all(_leads_back(edges, writer) for writer, _ in closing)
+    assert closing == closing_edges(sorted(edges, key=lambda edge: chance.random()))
+
+
+def _leads_back(edges: set[tuple[int, int]], start: int) -> bool:
+    seen: set[int] = set()
+    waiting = {start}
+    while waiting:
+        waiting = {reader for writer, reader in edges if writer in waiting} - seen
+        seen |= waiting
+    return start in seen
+
+
+# ---- the topologies of the conformance cases ---------------------------------------------------
+
+
+def _topologies() -> Iterator[tuple[Case, Topology, StreamsConfig]]:
+    for path in case_files([KEPT]):
+        for case in read_cases(path):
+            try:
+                config = configuration(case)
+                builder = StreamsBuilder(config if case.get("topology_config") else None)
+                steps = Interpreter(builder)
+                for step in case.get("topology", ()):
+                    if not step["op"].startswith("papi_"):
+                        steps.step(step)
+                topology = builder.build(config)
+                for step in case.get("topology", ()):
+                    if step["op"].startswith("papi_"):
+                        steps.processor_api(topology, step)
+            except Exception:
+                # The case is about a topology that cannot be built.
+                assert "exception" in case["expect"] or "error" in case["expect"], case["id"]
+                continue
+            yield case, topology, config
+
+
+def _external(case: Case, topology: Topology, partitions: int) -> dict[str, int]:
+    named = {
+        topic for node in topology.nodes if isinstance(node, SourceNode) for topic in node.topics
+    }
+    named |= {
+        node.topic for node in topology.nodes
+        if isinstance(node, SinkNode) and isinstance(node.topic, str)
+    }
+    named |= {event["topic"] for event in case.get("input", ()) if "topic" in event}
+    return dict.fromkeys(named - set(topology.internal_topics), partitions)
+
+
+@pytest.mark.slow
+def test_in_every_conformance_case_rows_go_to_later_stages_only() -> None:
+    seen = circles = 0
+    for case, topology, config in _topologies():
+        external = _external(case, topology, 3)
+        graph = build_graph(topology, config, external)
+        _check(case, topology, graph)
+        _check_tasks(case, graph, topology, config, external)
+        seen += 1
+        circles += bool(graph.through_log)
+    assert seen > 3_000
+    assert circles > 300
+
+
+def _check(case: Case, topology: Topology, graph: ExecutionGraph) -> None:
+    application = graph.application_id
+    internal = {f"{application}-{name}" for name in topology.internal_topics}
+    assert graph.direct.keys() | graph.through_log.keys() == internal, case["id"]
+    assert graph.direct.keys().isdisjoint(graph.through_log), case["id"]
+    for topic, reader in graph.direct.items():
+        stage = graph.subtopologies[reader].stage
+        assert all(graph.subtopologies[each].stage < stage for each in graph.writers[topic])
+        assert topic in graph.subtopologies[reader].direct
+        assert graph.subtopologies[reader].tasks == graph.partitions[topic]
+    for each in graph.subtopologies.values():
+        above = [
+            graph.subtopologies[writer].stage for topic in each.direct
+            for writer in graph.writers[topic]
+        ]
+        assert each.stage == 1 + max(above, default=-1), case["id"]
+
+
+def _check_tasks(
+    case: Case, graph: ExecutionGraph, topology: Topology, config: StreamsConfig,
+    external: dict[str, int],
+) -> None:
+    """The same tasks and queues as under the test driver."""
+    places = task_for_each_partition(topology, config, external).places
+    assert {
+        place.task_id: tuple((source, queue) for source, queue, _ in place.queues)
+        for place in places
+    } == {task_id: graph.queues(task_id) for task_id in graph.tasks}, case["id"]

@@ -1,0 +1,68 @@
+"""A plan comes back from its text as it was."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.engine.plan.batch_plan import BatchPlan, Range, TaskPlan
+from penstock.engine.plan.codec import decode_plan, encode_plan
+from penstock.record import TaskId
+from penstock.task.punctuation import ScheduleState
+from penstock.task.result import TaskState
+
+names = st.text(min_size=1, max_size=8)
+numbers = st.integers(-(2**63), 2**63 - 1)
+counts = st.integers(0, 2**63 - 1)
+partitions = st.tuples(names, st.integers(0, 1000))
+schedules = st.lists(
+    st.builds(ScheduleState, names, counts, numbers, st.booleans()), max_size=3
+).map(tuple)
+states = st.builds(
+    TaskState, numbers, st.dictionaries(partitions, numbers, max_size=3),
+    st.dictionaries(names, numbers, max_size=3),
+    st.dictionaries(names, st.dictionaries(names, numbers, max_size=2), max_size=2),
+    schedules, schedules, counts,
+)
+task_ids = st.builds(TaskId, st.integers(0, 9), st.integers(0, 99))
+ranges = st.lists(
+    st.builds(Range, names, st.integers(0, 99), counts, counts, st.booleans()), max_size=4
+).map(tuple)
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> BatchPlan:
+    tasks = {
+        task_id: TaskPlan(
+            task_id, draw(ranges), draw(states), draw(st.dictionaries(names, counts, max_size=3)),
+            draw(st.dictionaries(names, counts, max_size=3)), draw(counts), draw(counts),
+            draw(st.booleans()),
+        )
+        for task_id in draw(st.lists(task_ids, max_size=4, unique=True))
+    }
+    return BatchPlan(
+        draw(counts), draw(counts), draw(numbers), tasks,
+        draw(st.dictionaries(partitions, counts, max_size=3)),
+        frozenset(draw(st.lists(task_ids, max_size=2))),
+    )
+
+
+@given(plans())
+def test_a_plan_comes_back_as_it_was(plan: BatchPlan) -> None:
+    text = encode_plan(plan)
+    assert text.isascii()
+    assert decode_plan(text) == plan
+
+
+def test_a_large_plan_is_made_smaller() -> None:
+    tasks = {
+        TaskId(0, number): TaskPlan(
+            TaskId(0, number), (Range("a-topic-with-a-long-name", number, 0, 1000, False),),
+            TaskState(5, {("a-topic-with-a-long-name", number): 5}), {"a-store": 17},
+        )
+        for number in range(1000)
+    }
+    plan = BatchPlan(1, 1, 1, tasks)
+    text = encode_plan(plan)
+    assert len(text) < 60_000
+    assert decode_plan(text) == plan

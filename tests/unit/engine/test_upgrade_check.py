@@ -1,0 +1,255 @@
+"""An application that starts again finds what it has kept, or says why it cannot use it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from penstock import Materialized, Serdes, StreamsBuilder, StreamsConfig, TimeWindows, Topology
+from penstock.engine.layout.execution_graph import graph_of_log
+from penstock.engine.layout.internal_topics import ensure_internal_topics
+from penstock.engine.layout.upgrade_check import adopt, application_of
+from penstock.engine.plan.task_records import (
+    BATCH_KEY,
+    RESET_KEY,
+    BatchRecord,
+    TaskRecord,
+    TaskRecords,
+    encode_batch,
+    encode_task,
+    read_task_records,
+    task_key,
+)
+from penstock.errors import StreamsException, TopologyException
+from penstock.log import Columns, Log, TopicPartition
+from penstock.log.errors import Fenced
+from penstock.record import TaskId
+from penstock.task.punctuation import ScheduleState
+from penstock.task.result import TaskState
+
+TEXT = Serdes.string()
+CONFIG = StreamsConfig(application_id="app")
+Say = Callable[[StreamsBuilder], Any]
+
+
+@pytest.fixture(autouse=True)
+def topics(log: Log) -> None:
+    for topic in ("a", "b"):
+        log.create_topic(topic, 2, {"retention.ms": -1})
+
+
+def topology(*said: Say) -> Topology:
+    builder = StreamsBuilder()
+    for say in said:
+        say(builder)
+    return builder.build()
+
+
+def counts(b: StreamsBuilder) -> None:
+    b.stream("a", key=TEXT, value=TEXT).group_by_key().count(store="counts")
+
+
+def copies(b: StreamsBuilder) -> None:
+    b.stream("b", key=TEXT, value=TEXT).to("out")
+
+
+def start(log: Log, *said: Say) -> TaskRecords:
+    made = topology(*said)
+    graph = graph_of_log(log, made, CONFIG)
+    records = adopt(log, None, made, CONFIG, graph)
+    ensure_internal_topics(log, graph)
+    return records
+
+
+def left(log: Log, **tasks: TaskRecord) -> None:
+    """A batch has left these records: t0_1 is that of task 0_1."""
+    keys = [*(name[1:].encode() for name in tasks), BATCH_KEY]
+    values = [*map(encode_task, tasks.values()), encode_batch(BatchRecord(4, 9))]
+    log.append("app-tasks", 0, Columns(keys, values))
+
+
+def record(stream_time: int, **state: Any) -> TaskRecord:
+    return TaskRecord(4, 1, TaskState(stream_time, **state))
+
+
+def written(log: Log) -> int:
+    return log.offsets([TopicPartition("app-tasks", 0)])["app-tasks", 0].end
+
+
+def test_the_first_start_leaves_a_description(log: Log) -> None:
+    assert start(log, counts) == TaskRecords()
+    assert read_task_records(log, "app").application is not None
+
+
+def test_a_start_without_changes_writes_nothing(log: Log) -> None:
+    start(log, counts)
+    left(log, t0_0=record(7))
+    before = written(log)
+    assert start(log, counts).tasks == {TaskId(0, 0): record(7)}
+    assert written(log) == before
+
+
+def test_other_functions_are_no_change(log: Log) -> None:
+    def filtered(b: StreamsBuilder) -> None:
+        b.stream("a", key=TEXT, value=TEXT).group_by_key().aggregate(
+            lambda: "", lambda key, value, all: all + value,
+            store=Materialized("counts", value=TEXT),
+        )
+
+    start(log, counts)
+    left(log, t0_0=record(7))
+    assert start(log, filtered).tasks == {TaskId(0, 0): record(7)}
+
+
+def test_tasks_keep_what_they_knew_when_they_get_another_number(log: Log) -> None:
+    start(log, counts)
+    left(log, t0_0=record(7), t0_1=record(8))
+    assert start(log, copies, counts).tasks == {TaskId(1, 0): record(7), TaskId(1, 1): record(8)}
+    kept = read_task_records(log, "app")
+    assert kept.tasks == {TaskId(1, 0): record(7), TaskId(1, 1): record(8)}
+    # The next start sees no change any more.
+    before = written(log)
+    start(log, copies, counts)
+    assert written(log) == before
+
+
+def test_a_task_that_is_made_of_two_goes_on_from_both(log: Log) -> None:
+    def sums(b: StreamsBuilder) -> None:
+        b.stream("b", key=TEXT, value=TEXT).group_by_key().count(store="sums")
+
+    def both(b: StreamsBuilder) -> None:
+        left = b.stream("a", key=TEXT, value=TEXT).group_by_key().count(store="counts")
+        right = b.stream("b", key=TEXT, value=TEXT).group_by_key().count(store="sums")
+        left.join(right, lambda x, y: x + y)
+
+    start(log, counts, sums)
+    schedule = ScheduleState("n", 0, 5, False)
+    left(
+        log,
+        t0_0=record(7, partition_times={("a", 0): 7}, wall_schedules=(schedule,)),
+        t1_0=record(3, partition_times={("b", 0): 3}, store_clocks={"sums": {"time": 3}}),
+    )
+    assert start(log, both).tasks == {TaskId(0, 0): record(
+        7, partition_times={("a", 0): 7, ("b", 0): 3}, store_clocks={"sums": {"time": 3}},
+        wall_schedules=(schedule,),
+    )}
+
+
+def test_a_removed_store_is_warned_of(log: Log, caplog: pytest.LogCaptureFixture) -> None:
+    start(log, counts, copies)
+    left(log)
+    with caplog.at_level(logging.WARNING):
+        start(log, copies)
+    assert "Store 'counts' is not used any more" in caplog.text
+
+
+def test_a_store_that_comes_back_is_refused_until_its_rows_are_gone(log: Log) -> None:
+    start(log, counts, copies)
+    left(log)
+    log.append("app-counts-changelog", 0, Columns([b"k"], [b"v"]))
+    start(log, copies)
+    with pytest.raises(TopologyException, match="'counts' is new, but 'app-counts-changelog' hold"):
+        start(log, counts, copies)
+    log.delete_topic("app-counts-changelog")
+    start(log, counts, copies)
+
+
+def test_all_reasons_and_the_ways_out_are_told(log: Log) -> None:
+    def windows(b: StreamsBuilder) -> None:
+        b.stream("a", key=TEXT, value=TEXT).group_by_key().windowed_by(
+            TimeWindows.of(timedelta(seconds=1), grace=timedelta(0))
+        ).count(store="counts")
+
+    start(log, counts)
+    left(log)
+    with pytest.raises(TopologyException) as refused:
+        start(log, windows)
+    assert str(refused.value).splitlines() == [
+        "The topology does not fit what application 'app' has kept:",
+        "- Store 'counts' was a timestamped key value store and is a timestamped window store. Its "
+        "rows cannot be read as such. Give the store another name to begin with an empty one.",
+        "Or start anew: 'penstock reset app' removes all it has kept, and another application id "
+        "leaves it alone.",
+    ]
+    # Nothing of it has been written down: the old one still starts.
+    start(log, counts)
+
+
+def test_more_partitions_of_a_source_are_refused_where_there_are_rows(log: Log) -> None:
+    start(log, counts, copies)
+    left(log)
+    log.add_partitions("b", 5)
+    start(log, counts, copies)
+    log.add_partitions("a", 3)
+    with pytest.raises(TopologyException, match="'counts' had 2 partitions and would have 3"):
+        start(log, counts, copies)
+
+
+def test_before_the_first_batch_anything_may_change(log: Log) -> None:
+    start(log, counts)
+    log.add_partitions("a", 3)
+    made = topology(counts)
+    assert adopt(log, None, made, CONFIG, graph_of_log(log, made, CONFIG)).tasks == {}
+
+
+def test_records_that_the_application_sent_itself_are_not_forgotten(log: Log) -> None:
+    def circle(b: StreamsBuilder) -> None:
+        stream = b.stream("a", key=TEXT, value=TEXT)
+        stream.merge(stream.repartition(name="again")).to("out")
+
+    def straight(b: StreamsBuilder) -> None:
+        b.stream("a", key=TEXT, value=TEXT).repartition(name="again").to("out")
+
+    start(log, circle)
+    left(log)
+    log.append("app-again-repartition", 1, Columns([b"k"] * 3, [b"v"] * 3))
+    log.commit_offsets("app", {TopicPartition("app-again-repartition", 1): 1})
+    with pytest.raises(TopologyException, match="'app-again-repartition' holds 2 records that are"):
+        start(log, straight)
+    log.commit_offsets("app", {TopicPartition("app-again-repartition", 1): 3})
+    start(log, straight)
+
+
+def test_state_of_kafka_streams_itself_is_taken_over(log: Log) -> None:
+    log.create_topic("app-counts-changelog", 2, {"cleanup.policy": "compact"})
+    log.append("app-counts-changelog", 0, Columns([b"k"], [b"v"]))
+    assert start(log, counts) == TaskRecords()
+
+
+def test_a_reset_that_was_begun_has_to_be_finished(log: Log) -> None:
+    start(log, counts)
+    log.append("app-tasks", 0, Columns([RESET_KEY], [b"{}"]))
+    with pytest.raises(StreamsException, match="A reset of application 'app' was begun and not"):
+        start(log, counts)
+
+
+def test_one_who_has_lost_the_lease_writes_nothing(log: Log) -> None:
+    lease = log.take_lease("app")
+    log.take_lease("app")
+    made = topology(counts)
+    with pytest.raises(Fenced):
+        adopt(log, lease, made, CONFIG, graph_of_log(log, made, CONFIG))
+    assert read_task_records(log, "app").application is None
+
+
+def test_the_description_says_what_stores_are_without_their_serdes(log: Log) -> None:
+    def all_kinds(b: StreamsBuilder) -> None:
+        stream = b.stream("a", key=TEXT, value=TEXT)
+        windows = TimeWindows.of(timedelta(seconds=1), grace=timedelta(0))
+        stream.group_by_key().windowed_by(windows).count(store="w")
+        stream.group_by_key().count(store=Materialized("unlogged", logging=False))
+
+    made = topology(all_kinds)
+    found = application_of(made, CONFIG, graph_of_log(log, made, CONFIG)).stores
+    assert {
+        name: (facts.kind, facts.partitions, facts.restored_from, facts.window_size_ms)
+        for name, facts in found.items()
+    } == {
+        "w": ("timestamped_window", 2, "app-w-changelog", 1_000),
+        "unlogged": ("timestamped_key_value", 2, None, None),
+    }
+    assert task_key(TaskId(0, 1)) == b"0_1"
