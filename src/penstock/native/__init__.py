@@ -12,12 +12,15 @@ from __future__ import annotations
 
 import importlib
 import os
-from typing import Any
+from typing import TYPE_CHECKING, cast
 
 from penstock.native._sources import sources_checksum
 
+if TYPE_CHECKING:
+    from penstock.native._core import Core
 
-def _extension() -> tuple[Any, str]:
+
+def _extension() -> tuple[Core | None, str]:
     """The extension, or None and the reason."""
     if os.environ.get("PENSTOCK_PURE_PYTHON", "") not in ("", "0"):
         return None, "PENSTOCK_PURE_PYTHON is set"
@@ -29,7 +32,7 @@ def _extension() -> tuple[Any, str]:
     expected = sources_checksum(os.path.dirname(__file__))
     if expected not in (None, getattr(found, "SOURCES", "")):
         return None, "the extension was built from other sources: run `make install`"
-    return found, ""
+    return cast("Core", found), ""
 
 
 core, _why_not = _extension()

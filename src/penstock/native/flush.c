@@ -36,10 +36,11 @@ done:
     return both;
 }
 
+/* Of a list, and a list or a tuple. */
 static int
 same_length(PyObject *rows, PyObject *values)
 {
-    if (PyList_GET_SIZE(rows) == PyList_GET_SIZE(values))
+    if (PyList_GET_SIZE(rows) == PySequence_Fast_GET_SIZE(values))
         return 0;
     PyErr_SetString(PyExc_ValueError, "There must be as many values as rows.");
     return -1;
@@ -50,24 +51,29 @@ same_length(PyObject *rows, PyObject *values)
 PyObject *
 write_rows(PyObject *module, PyObject *args)
 {
-    PyObject *writes, *unsorted, *rows, *values;
-    if (!PyArg_ParseTuple(args, "O!O!O!O!", &PyDict_Type, &writes, &PyList_Type, &unsorted,
-                          &PyList_Type, &rows, &PyList_Type, &values)
-        || same_length(rows, values) < 0)
+    PyObject *writes, *unsorted, *rows, *given, *done = NULL;
+    if (!PyArg_ParseTuple(args, "O!O!O!O", &PyDict_Type, &writes, &PyList_Type, &unsorted,
+                          &PyList_Type, &rows, &given))
         return NULL;
+    PyObject *values = PySequence_Fast(given, "values are a sequence");
+    if (values == NULL || same_length(rows, values) < 0)
+        goto done;
     for (Py_ssize_t at = 0; at < PyList_GET_SIZE(rows); at++) {
-        PyObject *row = PyList_GET_ITEM(rows, at), *value = PyList_GET_ITEM(values, at);
+        PyObject *row = PyList_GET_ITEM(rows, at), *value = PySequence_Fast_GET_ITEM(values, at);
         Py_ssize_t before = PyDict_GET_SIZE(writes);
         if (PyDict_SetDefault(writes, row, value) == NULL)
-            return NULL;
+            goto done;
         if (PyDict_GET_SIZE(writes) != before) {
             if (PyList_Append(unsorted, row) < 0)
-                return NULL;
+                goto done;
         } else if (PyDict_SetItem(writes, row, value) < 0) {
-            return NULL;
+            goto done;
         }
     }
-    Py_RETURN_NONE;
+    done = Py_NewRef(Py_None);
+done:
+    Py_XDECREF(values);
+    return done;
 }
 
 /* times_of_rows(rows, time_at): the smallest and the largest time; there must be a row. */

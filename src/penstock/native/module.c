@@ -7,24 +7,56 @@
 #error "Build the extension with setup.py."
 #endif
 
-#define MAKES(name) {#name, make_##name, METH_VARARGS, NULL}
-#define DOES(name) {#name, name, METH_VARARGS, NULL}
-#define TAKES_ONE(name) {#name, name, METH_O, NULL}
+/* `parameters` is what inspect.signature shows; a test compares it with _core.pyi. */
+#define DOC(name, parameters) #name "($module, " parameters "/)\n--\n\n"
+#define MAKES(name, parameters) {#name, make_##name, METH_VARARGS, DOC(name, parameters ", ")}
+#define DOES(name, parameters) {#name, name, METH_VARARGS, DOC(name, parameters ", ")}
+#define TAKES_ONE(name, parameter) {#name, name, METH_O, DOC(name, parameter ", ")}
 
 static PyMethodDef functions[] = {
-    MAKES(timestamped_rows), MAKES(folding), MAKES(keyed_load), MAKES(overlay_get),
-    MAKES(timed_get),
-    DOES(stored_rows), DOES(write_rows), DOES(times_of_rows), DOES(timestamped_changes),
-    DOES(segmented_rows), DOES(timestamped_values),
-    DOES(tell_changes), MAKES(row_listener), MAKES(change_listener),
-    DOES(process_rows), MAKES(switching), MAKES(guarded), MAKES(sink),
-    MAKES(filtering), MAKES(mapping_values), MAKES(selecting_key), MAKES(null_key_filter),
-    {"count_up", (PyCFunction)(void (*)(void))count_up, METH_FASTCALL, NULL},
-    {"zero", zero, METH_NOARGS, NULL},
-    MAKES(new_value), MAKES(keyed_fold), MAKES(window_fold), MAKES(table_join),
-    TAKES_ONE(write_long), TAKES_ONE(read_long), TAKES_ONE(write_double), TAKES_ONE(read_double),
-    {"murmur2", murmur2_of, METH_O, NULL},
-    MAKES(windowed_writer),
+    /* rows.c */
+    MAKES(timestamped_rows, "cache, current, below, serdes, keeps"),
+    MAKES(folding, "cache, current, below, serdes, keeps, initializer, aggregator"),
+    MAKES(keyed_load, "write_key, row_of, load_row"),
+    MAKES(overlay_get, "writes, inner_get"),
+    MAKES(timed_get, "clock, get, time_at, reach"),
+    /* flush.c */
+    DOES(stored_rows, "cache, entries"),
+    DOES(write_rows, "writes, unsorted, rows, values"),
+    DOES(times_of_rows, "rows, time_at"),
+    DOES(timestamped_changes, "store, rows, values, cut, headers"),
+    DOES(tell_changes, "entries, current, hear"),
+    MAKES(row_listener, "listener, read_key, careful_key, split, windowed, window, size_ms"),
+    MAKES(change_listener, "forward, change"),
+    /* restore.c */
+    DOES(segmented_rows, "keys, time_at, interval_ms"),
+    DOES(timestamped_values, "values, timestamps"),
+    /* flow.c */
+    DOES(process_rows, "queue, runtime, rows, span, readers, times, set_head"),
+    MAKES(switching, "to_all, current"),
+    MAKES(guarded, "process, judge"),
+    MAKES(sink, "topic, writers, encode, append_checked, current, outputs, partitions, limit, "
+                "tail, earliest=-9223372036854775808, latest=9223372036854775807"),
+    /* stateless.c */
+    MAKES(filtering, "predicate, forward, failed, negate"),
+    MAKES(mapping_values, "mapper, forward, failed, with_key"),
+    MAKES(selecting_key, "selector, forward, failed"),
+    MAKES(null_key_filter, "forward"),
+    /* operators.c */
+    {"count_up", (PyCFunction)(void (*)(void))count_up, METH_FASTCALL,
+     DOC(count_up, "key, value, count, ")},
+    {"zero", zero, METH_NOARGS, DOC(zero, "")},
+    MAKES(new_value, "forward"),
+    MAKES(keyed_fold, "drop, write_key, row_of, fold_row"),
+    MAKES(window_fold, "drop, clock, row_functions, windows"),
+    MAKES(table_join, "get, joiner, forward, drop, tallies, left"),
+    /* serdes.c */
+    TAKES_ONE(write_long, "value"),
+    TAKES_ONE(read_long, "data"),
+    TAKES_ONE(write_double, "value"),
+    TAKES_ONE(read_double, "data"),
+    {"murmur2", murmur2_of, METH_O, DOC(murmur2, "data, ")},
+    MAKES(windowed_writer, "write_key, windowed, sequenced"),
     {NULL},
 };
 

@@ -37,7 +37,7 @@ PyObject *
 count_up(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {
     if (count != 3)
-        return PyErr_Format(PyExc_TypeError, "count_up takes key, value and count");
+        return PyErr_Format(PyExc_TypeError, "function takes exactly 3 arguments (%zd given)", count);
     PyObject *one = PyLong_FromLong(1);
     PyObject *next = one == NULL ? NULL : PyNumber_Add(args[2], one);
     Py_XDECREF(one);

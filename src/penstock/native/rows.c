@@ -304,15 +304,16 @@ fold_row(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names)
 
 /* ---- making ---------------------------------------------------------------------------------- */
 
+/* A format without an initializer and an aggregator leaves these alone. */
 static int
-parse_rows(PyObject *args, PyObject **objects, int64_t *numbers)
+parse_rows(PyObject *args, const char *format, PyObject **objects, int64_t *numbers)
 {
     PyObject *type;
     int keeps, plain_json;
-    if (!PyArg_ParseTuple(args, "O!OO(OOOOOp)p|OO", &CacheEntriesType, &objects[CACHE],
-                          &objects[CURRENT], &objects[BELOW], &objects[SERIALIZE],
-                          &objects[DESERIALIZE], &objects[WRITE], &objects[READ], &type,
-                          &plain_json, &keeps, &objects[INITIALIZER], &objects[AGGREGATOR]))
+    if (!PyArg_ParseTuple(args, format, &CacheEntriesType, &objects[CACHE], &objects[CURRENT],
+                          &objects[BELOW], &objects[SERIALIZE], &objects[DESERIALIZE],
+                          &objects[WRITE], &objects[READ], &type, &plain_json, &keeps,
+                          &objects[INITIALIZER], &objects[AGGREGATOR]))
         return -1;
     numbers[NUMBER] = number_code(type);
     numbers[KEEPS] = keeps;
@@ -326,7 +327,7 @@ make_timestamped_rows(PyObject *module, PyObject *args)
 {
     PyObject *objects[FOLD_OBJECTS];
     int64_t numbers[STEP_NUMBERS] = {0};
-    if (parse_rows(args, objects, numbers) < 0)
+    if (parse_rows(args, "O!OO(OOOOOp)p", objects, numbers) < 0)
         return NULL;
     Step *load = step_new("load_row", load_row_step, objects, ROW_OBJECTS);
     Step *save = step_new("save_row", save_row_step, objects, ROW_OBJECTS);
@@ -345,14 +346,10 @@ make_timestamped_rows(PyObject *module, PyObject *args)
 PyObject *
 make_folding(PyObject *module, PyObject *args)
 {
-    PyObject *objects[FOLD_OBJECTS] = {NULL};
+    PyObject *objects[FOLD_OBJECTS];
     int64_t numbers[STEP_NUMBERS] = {0};
-    if (parse_rows(args, objects, numbers) < 0)
+    if (parse_rows(args, "O!OO(OOOOOp)pOO", objects, numbers) < 0)
         return NULL;
-    if (objects[AGGREGATOR] == NULL) {
-        PyErr_SetString(PyExc_TypeError, "folding takes an initializer and an aggregator");
-        return NULL;
-    }
     Step *fold = step_new("fold_row", fold_row, objects, FOLD_OBJECTS);
     if (fold != NULL)
         memcpy(fold->numbers, numbers, sizeof(numbers));

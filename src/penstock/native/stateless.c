@@ -4,14 +4,14 @@
 
 enum { FUNCTION, FORWARD, FAILED, PLAIN_OBJECTS };
 
-/* A step from (function, forward, failed[, flag]). */
+/* A step from (function, forward, failed), and a flag if the format has one. */
 static PyObject *
-make_plain(PyObject *args, const char *name, vectorcallfunc call)
+make_plain(PyObject *args, const char *format, const char *name, vectorcallfunc call)
 {
     PyObject *objects[PLAIN_OBJECTS];
     int flag = 0;
-    if (!PyArg_ParseTuple(args, "OOO|p", &objects[FUNCTION], &objects[FORWARD], &objects[FAILED],
-                          &flag))
+    if (!PyArg_ParseTuple(args, format, &objects[FUNCTION], &objects[FORWARD],
+                          &objects[FAILED], &flag))
         return NULL;
     Step *step = step_new(name, call, objects, PLAIN_OBJECTS);
     if (step != NULL)
@@ -73,19 +73,19 @@ null_key_filter(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *
 PyObject *
 make_filtering(PyObject *module, PyObject *args)
 {
-    return make_plain(args, "filtering", filtering);
+    return make_plain(args, "OOOp", "filtering", filtering);
 }
 
 PyObject *
 make_mapping_values(PyObject *module, PyObject *args)
 {
-    return make_plain(args, "mapping_values", mapping_values);
+    return make_plain(args, "OOOp", "mapping_values", mapping_values);
 }
 
 PyObject *
 make_selecting_key(PyObject *module, PyObject *args)
 {
-    return make_plain(args, "selecting_key", selecting_key);
+    return make_plain(args, "OOO", "selecting_key", selecting_key);
 }
 
 PyObject *

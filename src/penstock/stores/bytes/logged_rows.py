@@ -81,9 +81,14 @@ class LoggedRows:
         time_of = Struct(">q").unpack_from
         cut = 0 if layout is None else layout.changelog_cut
 
-        def put_all_natively(rows: list[bytes], values: list[bytes]) -> None:
-            write_all(rows, values)
-            log_changes(store, core.timestamped_changes(store, rows, values, cut, NO_HEADERS))
+        if core is not None and cut is not None:
+            changes_of = core.timestamped_changes
+
+            def put_all_natively(rows: list[bytes], values: list[bytes]) -> None:
+                write_all(rows, values)
+                log_changes(store, changes_of(store, rows, values, cut, NO_HEADERS))
+
+            return put_all_natively
 
         def put_all(rows: list[bytes], values: list[bytes]) -> None:
             write_all(rows, values)
@@ -93,7 +98,7 @@ class LoggedRows:
                 for key, value in zip(keys, values, strict=True)
             ])
 
-        return put_all if core is None or cut is None else put_all_natively
+        return put_all
 
     def _deletion_logger(
         self, value_format: Format, changelog_key: Callable[[bytes], bytes] | None
