@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from penstock.record import Current, Headers
-from penstock.stores import cache_entries as twins
+from penstock.stores.cache import entries as twins
 
 # A node takes key, value, timestamp and headers.
 _Forward = Callable[[Any, Any, int, Headers], None]

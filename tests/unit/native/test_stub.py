@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from penstock import native
-from penstock.stores import cache_entries
+from penstock.stores.cache import entries as cache_entries
 
 if native.core is None:
     pytest.skip(f"penstock runs {native.in_use()}", allow_module_level=True)
