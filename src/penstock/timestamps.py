@@ -7,10 +7,10 @@ negative answer means that the record is to be skipped, and counted as dropped.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from penstock.clock import wall_clock_ms
 from penstock.errors import ConfigException, StreamsException
 from penstock.record import Headers
 
@@ -81,7 +81,7 @@ class WallclockTimestampExtractor:
     """The time at which the record is taken."""
 
     def __call__(self, record: ConsumedRecord, partition_time: int) -> int:
-        return time.time_ns() // 1_000_000
+        return wall_clock_ms()
 
 
 _BY_NAME: dict[str, Callable[[], TimestampExtractor]] = {

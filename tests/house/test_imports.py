@@ -30,7 +30,7 @@ FORBIDDEN = {
     "penstock.task": ("dsl", "testing", "engine", "log", "app"),
 }
 
-LEAVES = ("config", "errors", "record", "serdes", "windows", "handlers", "timestamps")
+LEAVES = ("clock", "config", "errors", "record", "serdes", "windows", "handlers", "timestamps")
 HEAVY = ("pyspark", "pyarrow", "pydantic", "confluent_kafka", "lmdb")
 PURE = ("task", "stores", "testing", "dsl", "topology", "processors")
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import re
 import textwrap
-import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from penstock.cli.errors import UsageError
+from penstock.clock import wall_clock_ms
 
 if TYPE_CHECKING:
     from penstock.cli.terminal import Terminal
@@ -123,7 +123,7 @@ def signed(text: str) -> int:
 
 def instant(text: str) -> int:
     """A point in time as epoch milliseconds: `now`, milliseconds, ISO 8601, or `15m` (ago)."""
-    now = time.time_ns() // 1_000_000
+    now = wall_clock_ms()
     if text == "now":
         return now
     if re.fullmatch(r"\d+", text):

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from penstock.clock import wall_clock_ms
 from penstock.config import StreamsConfig
 from penstock.engine.cancelled import BatchCancelled
 from penstock.engine.commit import (
@@ -298,11 +299,6 @@ class Engine:
                  self._config.application_id)
         self.close()
         self._open()
-
-
-def wall_clock_ms() -> int:
-    """The time, in epoch milliseconds."""
-    return time.time_ns() // 1_000_000
 
 
 def _show_logged(outcomes: list[TaskOutcome]) -> None:

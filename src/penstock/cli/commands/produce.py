@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import BinaryIO
@@ -24,6 +23,7 @@ from penstock.cli.parsing import (
 )
 from penstock.cli.terminal import Terminal
 from penstock.cli.windowed_codecs import KEY_TYPES, key_form
+from penstock.clock import wall_clock_ms
 from penstock.log import Columns, Log, TopicPartition
 from penstock.log.base import Append
 from penstock.log.errors import TopicExists, UnknownPartition
@@ -213,7 +213,7 @@ class Sending:
         timestamps = None
         if self._timestamp is not None or any(one.timestamp is not None for one in records):
             # Records without a time get one here, because a column has it for all or for none.
-            default = time.time_ns() // 1_000_000 if self._timestamp is None else self._timestamp
+            default = wall_clock_ms() if self._timestamp is None else self._timestamp
             timestamps = [default if one.timestamp is None else one.timestamp for one in records]
         headers = None
         if self._headers or any(one.headers for one in records):

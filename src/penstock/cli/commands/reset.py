@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import re
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ from penstock.cli.errors import CommandFailed
 from penstock.cli.log_option import opened
 from penstock.cli.parsing import Commands, add_command, add_json, instant, signed, whole
 from penstock.cli.terminal import Terminal
+from penstock.clock import wall_clock_ms
 from penstock.log import Log, TopicPartition
 from penstock.log.errors import GroupNotEmpty
 
@@ -180,7 +180,7 @@ def _ago(text: str) -> int:
 
     milliseconds = iso_duration_ms(text)
     if milliseconds is not None:
-        return max(0, time.time_ns() // 1_000_000 - milliseconds)
+        return max(0, wall_clock_ms() - milliseconds)
     if not re.fullmatch(r"\d+(ms|s|m|h|d)", text):
         raise argparse.ArgumentTypeError(f"'{text}' is no duration; write 15m, 2h or PT2H")
     return instant(text)

@@ -68,6 +68,7 @@ from penstock.clients.types import (
     cluster_metadata,
     header_pairs,
 )
+from penstock.clock import wall_clock_ms
 from penstock.errors import ConfigException
 from penstock.log.base import Log
 from penstock.log.types import record_size
@@ -198,7 +199,7 @@ class Producer:
                 f"no more than {limit} are allowed.",
             )
         return Pending(
-            topic, partition, key_bytes, value_bytes, timestamp or time.time_ns() // 1_000_000,
+            topic, partition, key_bytes, value_bytes, timestamp or wall_clock_ms(),
             pairs, size + _OVERHEAD, time.monotonic(), callback, future,
         )
 

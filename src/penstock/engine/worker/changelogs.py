@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping
 
 import pyarrow as pa
 
+from penstock.clock import wall_clock_ms
 from penstock.engine.worker.changelog_cache import KeptBatch
 from penstock.log.base import Log, TopicPartition
 from penstock.log.errors import OffsetOutOfRange
@@ -63,7 +63,7 @@ class LogChangelogs:
     def _check_tombstones(self, topic: str, store: str, since: int) -> None:
         """A broker does not tell up to where it has removed tombstones; but for how long it keeps
         them at least. Whoever was away for longer may have missed that rows were deleted."""
-        away = time.time_ns() // 1_000_000 - since
+        away = wall_clock_ms() - since
         if not self._log.is_remote or away < SURELY_KEPT_MS:
             return
         if away > _PART * int(self._log.topic(topic).setting("delete.retention.ms")):

@@ -6,14 +6,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from penstock.clock import Clock, wall_clock_ms
 from penstock.errors import ConfigException
 
 _SYNCHRONOUS = ("OFF", "NORMAL", "FULL")
-
-
-def wall_clock_ms() -> int:
-    """The time of day in epoch milliseconds."""
-    return time.time_ns() // 1_000_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,7 +31,7 @@ class EmbeddedOptions:
     #: What compaction may keep in memory of keys; with more keys it takes more passes.
     compaction_buffer_bytes: int = 128 * 1024 * 1024
     #: Epoch milliseconds.
-    clock: Callable[[], int] = wall_clock_ms
+    clock: Clock = wall_clock_ms
     #: Seconds; by this, holders of leases and members of groups are taken for dead.
     monotonic: Callable[[], float] = time.monotonic
 

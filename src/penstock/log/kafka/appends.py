@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaError, KafkaException
 
+from penstock.clock import wall_clock_ms
 from penstock.log.base import (
     Append,
     Appended,
@@ -27,7 +28,7 @@ from penstock.log.errors import LogError, LogUnavailable, OutcomeUnknown
 from penstock.log.kafka.client.errors import error_of, translated
 from penstock.log.kafka.client.producers import Delivery
 from penstock.log.kafka.encoding import as_rows
-from penstock.log.kafka.pending import Prepared, check, now_ms
+from penstock.log.kafka.pending import Prepared, check
 from penstock.log.kafka.ranges import Ranges
 from penstock.log.kafka.transactions import KafkaTransaction
 
@@ -59,7 +60,7 @@ class Appends(Ranges):
                 transaction.append(*append)
             return transaction.commit()
         prepared = [Prepared.of(*append) for append in listed]
-        now = now_ms()
+        now = wall_clock_ms()
         limit = self.check_appends(prepared, now)
         appended = self._send(prepared, now, limit)
         self.blobs.drop(blob for append in prepared for blob in append.blobs())

@@ -24,10 +24,10 @@ import json
 import os
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from penstock.clock import wall_clock_ms
 from penstock.log.base import Candidate, Columns, Lease, TopicPartition
 from penstock.log.errors import Fenced, LogError, TopicExists, UnknownTopic
 from penstock.log.kafka.client.producers import TransactionalProducer
@@ -259,7 +259,7 @@ class Leases(Ranges):
         told = list(self._told_of(name, 0, self.told_to()))
         if not told or not told[-1].who.get("at_once"):
             return False
-        return time.time_ns() // 1_000_000 - told[-1].timestamp < AT_ONCE_MS
+        return wall_clock_ms() - told[-1].timestamp < AT_ONCE_MS
 
     def told_to(self) -> int:
         """Where the records of holders end."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -71,11 +70,6 @@ def check(rows: Rows, topic: TopicInfo, now: int) -> None:
                 f"The timestamp {timestamp} is too far from the log's clock for topic '{name}'. "
                 f"{setting} is the limit."
             )
-
-
-def now_ms() -> int:
-    """The time of day in epoch milliseconds."""
-    return time.time_ns() // 1_000_000
 
 
 def as_committed(

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as KafkaPartition
 
+from penstock.clock import wall_clock_ms
 from penstock.log.base import (
     Appended,
     CommittedOffset,
@@ -41,7 +42,7 @@ from penstock.log.kafka.client.producers import Delivery, TransactionalProducer
 from penstock.log.kafka.encoding import Rows
 from penstock.log.kafka.leases import KafkaLease
 from penstock.log.kafka.members import KafkaMember, checked_member
-from penstock.log.kafka.pending import Prepared, as_committed, now_ms
+from penstock.log.kafka.pending import Prepared, as_committed
 
 if TYPE_CHECKING:
     from penstock.log.kafka.appends import Appends
@@ -113,7 +114,7 @@ class KafkaTransaction(Transaction):
         """See `Transaction.commit`."""
         self._check_open()
         try:
-            now = now_ms()
+            now = wall_clock_ms()
             limit = self._log.check_appends(self._appends, now)  # 1
             for _, offsets, member in self._offsets:
                 if member is not None:

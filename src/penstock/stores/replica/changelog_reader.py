@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from penstock.clock import wall_clock_ms
 from penstock.record import Rows
 from penstock.stores.replica.protocol import Changelogs, Overtaken
 from penstock.stores.replica.state import ReplicaState
@@ -52,7 +52,7 @@ def read_piece(
     seen = position = stand.position
     emptied = stand.emptied
     fresh: int | None = None
-    now = time.time_ns() // 1_000_000
+    now = wall_clock_ms()
     while True:
         if position is None:
             oldest = changelogs.oldest(name)
