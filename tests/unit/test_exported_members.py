@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -8,38 +10,45 @@ import pytest
 import penstock
 from penstock import StreamsConfig, TopologyConfig, errors
 
-TREE = ast.parse(Path(penstock.__file__).read_text(encoding="utf-8"))
+STUB = Path(penstock.__file__).with_suffix(".pyi")
 
 
-def imported() -> set[str]:
-    """What type checkers see."""
-    (checked,) = [node for node in TREE.body if isinstance(node, ast.If)]
-    return {
-        alias.asname or alias.name
-        for node in checked.body
+def stub_imports() -> list[tuple[str, str]]:
+    """Module and name of each import in the stub."""
+    return [
+        (node.module or "", alias.name)
+        for node in ast.parse(STUB.read_text(encoding="utf-8")).body
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
-    }
-
-
-def test_all_is_a_sorted_list_of_literals() -> None:
-    (assigned,) = [
-        node for node in TREE.body
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
+        if alias.asname == alias.name  # Type checkers see only names that are re-exported so.
     ]
-    assert ast.literal_eval(assigned.value) == penstock.__all__
-    assert penstock.__all__ == sorted(set(penstock.__all__))
 
 
-def test_type_checkers_and_python_see_the_same_names() -> None:
-    assert imported() == set(penstock.__all__)
-    assert set(penstock._HOME) == set(penstock.__all__)
-    assert [name for name in penstock.__all__ if not hasattr(penstock, name)] == []
-    assert set(penstock.__all__) <= set(dir(penstock))
+def test_stub_lists_each_public_name_once_in_order() -> None:
+    imports = stub_imports()
+    assert imports == sorted(imports)
+    assert sorted(name for _, name in imports) == penstock.__all__
 
 
-def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
-    with pytest.raises(AttributeError, match="'penstock' has no attribute 'KTopology'"):
+def test_every_public_name_is_an_object_of_the_module_in_the_stub() -> None:
+    assert len(penstock.__all__) > 100
+    for module, name in stub_imports():
+        exported = getattr(penstock, name)
+        assert exported is getattr(sys.modules[f"penstock.{module}"], name)
+
+
+def test_dir_shows_only_public_names() -> None:
+    assert dir(penstock) == penstock.__all__
+
+
+def test_import_of_the_package_loads_no_module_of_it() -> None:
+    code = "import sys, penstock; print([name for name in sys.modules if 'penstock.' in name])"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "[]"
+
+
+def test_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="penstock attribute KTopology"):
         _ = penstock.KTopology
 
 
@@ -49,11 +58,13 @@ def test_exported_errors_are_those_of_the_errors_module() -> None:
     assert all(getattr(penstock, name) is getattr(errors, name) for name in exported)
 
 
-def test_a_topology_may_have_settings_of_its_own() -> None:
+def test_topology_config_overrides_settings_of_the_application() -> None:
     config = StreamsConfig(application_id="app", topology_optimization="all")
-    own = TopologyConfig(config, {"topology.optimization": "none", "max_task_idle_ms": 5})
-    made = own.streams_config()
-    assert (made.application_id, made.topology_optimization, made.max_task_idle_ms) == (
-        "app", frozenset(), 5,
+    topology_config = TopologyConfig(
+        config, {"topology.optimization": "none", "max_task_idle_ms": 5}
     )
+    effective = topology_config.streams_config()
+    assert (
+        effective.application_id, effective.topology_optimization, effective.max_task_idle_ms
+    ) == ("app", frozenset(), 5)
     assert config.max_task_idle_ms == 0

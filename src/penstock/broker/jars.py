@@ -17,6 +17,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import platformdirs
+
 from penstock.broker.errors import BrokerError, NoJars, NoJava
 from penstock.broker.repository import VARIABLE, ivy_settings, repository
 
@@ -79,12 +81,9 @@ _FETCH_TIMEOUT_S = 900
 
 
 def cache_folder() -> Path:
-    """Where the jars of this version are kept: $PENSTOCK_CACHE, or the user's cache folder."""
-    given = os.environ.get("PENSTOCK_CACHE")
-    if given:
-        root = Path(given)
-    else:
-        root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "penstock"
+    """Return the folder for the jars of this version: under $PENSTOCK_CACHE or the user's cache."""
+    override = os.environ.get("PENSTOCK_CACHE")
+    root = Path(override) if override else platformdirs.user_cache_path("penstock", appauthor=False)
     return root / f"kafka-{VERSION}"
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import os
 import time
-from pathlib import Path
+
+import platformdirs
 
 from penstock.broker import jars
 from penstock.broker.cluster import Cluster, Status
@@ -119,8 +119,7 @@ def _add_data(parser: Parser) -> None:
 def _cluster(args: argparse.Namespace) -> Cluster:
     if args.data:
         return Cluster(args.data)
-    home = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
-    return Cluster(Path(home) / "penstock" / "kafka")
+    return Cluster(platformdirs.user_data_path("penstock", appauthor=False) / "kafka")
 
 
 def start_broker(args: argparse.Namespace, terminal: Terminal) -> None:
