@@ -17,7 +17,7 @@ RUNNING = ROOT / "docs" / "running.md"
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#]+)[^)]*\)")
-COMMAND = re.compile(r"(?:^|`)make (\w+)", re.MULTILINE)
+COMMAND = re.compile(r"(?:^|`)make ([\w-]+)", re.MULTILINE)
 PAGES = sorted([
     README, ROOT / "ARCHITECTURE.md",
     *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md"),
