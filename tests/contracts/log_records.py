@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 
-from penstock.log import Columns, Log, Reading
+from penstock.log import Columns, Log, RangeReader
 
 NOW = time.time_ns() // 1_000_000
 Pair = tuple[bytes | None, bytes | None]
@@ -19,11 +19,11 @@ def numbered(numbers: Iterable[int], size: int = 0, at: int = NOW) -> Columns:
     return records(*((b"k%d" % n, (b"%d" % n).ljust(size, b".")) for n in numbers), at=at)
 
 
-def values(reading: Reading) -> list[bytes | None]:
+def values(reading: RangeReader) -> list[bytes | None]:
     return [value for batch in reading for value in batch.rows().values]
 
 
-def offsets(reading: Reading) -> list[int]:
+def offsets(reading: RangeReader) -> list[int]:
     return [offset for batch in reading for offset in batch.rows().offsets]
 
 

@@ -12,11 +12,11 @@ from contracts.log_records import NOW, numbered, offsets, pairs, records, values
 from penstock.log import Columns, Log, TopicPartition
 from penstock.log.base import COLUMNS, Append, record_size
 from penstock.log.errors import (
-    BlobGone,
     InvalidRecord,
     InvalidTopic,
     OffsetOutOfRange,
     RecordTooLarge,
+    StagedRecordsGone,
     TopicExists,
     UnknownPartition,
     UnknownTopic,
@@ -256,7 +256,7 @@ def test_an_append_to_many_partitions_answers_for_each(log: Log) -> None:
 def test_a_blob_is_seen_only_once_it_is_appended(logs: LogUnderTest) -> None:
     worker, driver = logs.open(), logs.open()
     driver.create_topic("orders")
-    blobs = worker.put_blob(numbered(range(40_000)))
+    blobs = worker.stage_records(numbered(range(40_000)))
     assert sum(blob.records for blob in blobs) == 40_000
     assert pairs(driver, "orders") == []
     with driver.transaction() as transaction:
@@ -267,17 +267,17 @@ def test_a_blob_is_seen_only_once_it_is_appended(logs: LogUnderTest) -> None:
 
 def test_a_blob_is_used_once(log: Log) -> None:
     log.create_topic("orders", 2, {"max.message.bytes": 100})
-    (blob,) = log.put_blob(numbered([1]))
+    (blob,) = log.stage_records(numbered([1]))
     log.append("orders", 0, blob)
-    with pytest.raises(BlobGone):
+    with pytest.raises(StagedRecordsGone):
         log.append_many([Append("orders", 1, numbered([2])), Append("orders", 1, blob)])
     assert pairs(log, "orders", 1) == []
-    (large,) = log.put_blob(numbered([1], size=200))
+    (large,) = log.stage_records(numbered([1], size=200))
     with pytest.raises(RecordTooLarge):
         log.append("orders", 1, large)
-    log.drop_blobs([large])
-    log.drop_blobs([large])
-    with pytest.raises(BlobGone):
+    log.drop_staged([large])
+    log.drop_staged([large])
+    with pytest.raises(StagedRecordsGone):
         log.append("orders", 1, large)
 
 

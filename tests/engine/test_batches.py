@@ -24,7 +24,7 @@ from penstock import (
 from penstock.engine.packaging.bundle import Bundle
 from penstock.engine.worker.outcome import TaskOutcome, decode_outcomes
 from penstock.engine.worker.worker import Worker
-from penstock.log.base import StoredBlob, TopicPartition
+from penstock.log.base import StagedRecords, TopicPartition
 from penstock.log.errors import LogBusy
 from penstock.record import TaskId
 
@@ -136,7 +136,7 @@ def test_large_results_are_put_aside_and_only_named(tmp_path: Path) -> None:
         app.run()
         (outcome,) = app.outcomes
         assert [type(each.records) for each in (*outcome.outputs, *outcome.changes)] == [
-            StoredBlob, StoredBlob
+            StagedRecords, StagedRecords
         ]
         assert app.texts("out") == rows
         assert app.texts("app-kept-changelog") == rows

@@ -25,7 +25,7 @@ from penstock.engine.worker.columns import grouped
 from penstock.engine.worker.outcome import Sent, TaskOutcome
 from penstock.errors import StreamsException
 from penstock.log.base import Append
-from penstock.log.errors import BlobGone, Fenced, UnknownTopic
+from penstock.log.errors import Fenced, StagedRecordsGone, UnknownTopic
 from penstock.record import NO_HEADERS, Headers, TaskId
 from penstock.task.result import TaskState
 
@@ -144,7 +144,7 @@ def test_an_output_that_is_refused_lets_nothing_happen(app: Application) -> None
 
 
 def test_records_of_several_tasks_for_one_partition_keep_their_order(app: Application) -> None:
-    (blob,) = app.log.put_blob(records(b"3"))
+    (blob,) = app.log.stage_records(records(b"3"))
     headers = Headers((("h", b"1"),))
     carry_out(
         app,
@@ -160,8 +160,8 @@ def test_records_of_several_tasks_for_one_partition_keep_their_order(app: Applic
 
 
 def test_what_was_put_aside_for_nothing_is_dropped(app: Application) -> None:
-    (blob,) = app.log.put_blob(records(b"1"))
+    (blob,) = app.log.stage_records(records(b"1"))
     outcome = TaskOutcome(FROM, TaskRecord(1, 8), (Append("out", 0, blob),))
     drop_aside(app.log, [outcome])
-    with pytest.raises(BlobGone):
+    with pytest.raises(StagedRecordsGone):
         carry_out(app, outcome)

@@ -24,7 +24,7 @@ from penstock.engine.worker.outcome import (
     records_in,
 )
 from penstock.errors import ProcessingFailedException, StreamsException
-from penstock.log.base import Append, StoredBlob
+from penstock.log.base import Append, StagedRecords
 from penstock.record import NO_HEADERS, Headers, TaskId
 from penstock.task.punctuation import ScheduleState
 from penstock.task.result import TaskState
@@ -46,7 +46,7 @@ def test_an_outcome_comes_back_as_it_was() -> None:
     )
     outcome = TaskOutcome(
         TaskId(1, 2), TaskRecord(4, 17, state, {"store": 8}, {"direct": 3}, 99),
-        (Append("out", 0, records(b"1", b"2")), Append("out", 1, StoredBlob(3, "token", 7)),
+        (Append("out", 0, records(b"1", b"2")), Append("out", 1, StagedRecords(3, "token", 7)),
          Append("out", 2, records(b"3", headers=Headers((("h", None),))))),
         (Append("changes", 2, records(b"4")),),
         {("in", 1): 12}, (Sent(TaskId(2, 0), "direct", 4),),
@@ -56,7 +56,7 @@ def test_an_outcome_comes_back_as_it_was() -> None:
     )
     assert decode_outcome(encode_outcome(outcome)) == outcome
     assert records_in(outcome.outputs) == 10
-    assert outcome.blobs() == [StoredBlob(3, "token", 7)]
+    assert outcome.blobs() == [StagedRecords(3, "token", 7)]
 
 
 def test_outcomes_are_in_the_order_of_their_tasks() -> None:

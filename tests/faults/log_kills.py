@@ -66,7 +66,7 @@ def write_events(path: str, worker: int, first: int, told: Connection) -> None:
         # A worker's blobs, as the engine uses them, or the records themselves.
         parts: list[Any] = [records]
         if number % 3 == 0:
-            parts = list(log.put_blob(records))
+            parts = list(log.stage_records(records))
         with log.transaction() as transaction:
             for part in parts:
                 transaction.append("events", partition, part)

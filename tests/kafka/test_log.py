@@ -64,7 +64,7 @@ def ahead(log: Log, ranges: dict[TopicPartition, tuple[int, int]]) -> dict[
 
     def done() -> bool:
         missing = {where: range_ for where, range_ in ranges.items() if where not in found}
-        for where, batch in log.read_ahead(missing).items():
+        for where, batch in log.prefetch(missing).items():
             assert batch.next_offset == ranges[where][1]
             found[where] = list(batch.rows().values)
         return found.keys() == ranges.keys()
@@ -91,7 +91,7 @@ def test_small_ranges_of_several_partitions_are_read_by_one_consumer(log: Log) -
 def test_what_is_not_there_yet_is_not_waited_for(log: Log) -> None:
     log.create_topic("orders")
     log.append("orders", 0, one(b"0"))
-    assert log.read_ahead({P0: (0, 5)}) == {}
+    assert log.prefetch({P0: (0, 5)}) == {}
     assert ahead(log, {P0: (0, 1)}) == {P0: [b"0"]}
 
 

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Self
 
 from penstock.errors import StreamsException
 from penstock.log.errors import (
-    BlobGone,
     Fenced,
     GroupNotEmpty,
     InvalidRecord,
@@ -32,6 +31,7 @@ from penstock.log.errors import (
     LogUnavailable,
     OffsetOutOfRange,
     RecordTooLarge,
+    StagedRecordsGone,
     TopicExists,
     UnknownTopic,
 )
@@ -225,7 +225,7 @@ _CODES: tuple[tuple[type[LogError], int], ...] = (
     (OffsetOutOfRange, KafkaError.OFFSET_OUT_OF_RANGE),
     (Fenced, KafkaError._FENCED),
     (GroupNotEmpty, KafkaError.NON_EMPTY_GROUP),
-    (BlobGone, KafkaError._FAIL),
+    (StagedRecordsGone, KafkaError._FAIL),
     (LogBusy, KafkaError.REQUEST_TIMED_OUT),
     (LogReadOnly, KafkaError._READ_ONLY),
     (LogUnavailable, KafkaError.KAFKA_STORAGE_ERROR),

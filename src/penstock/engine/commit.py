@@ -22,7 +22,7 @@ from penstock.engine.plan.task_records import (
 from penstock.engine.worker.blocks import Consumed
 from penstock.engine.worker.outcome import TaskOutcome
 from penstock.errors import StreamsException
-from penstock.log.base import Append, Columns, Lease, Log, StoredBlob, TopicPartition
+from penstock.log.base import Append, Columns, Lease, Log, StagedRecords, TopicPartition
 from penstock.record import TaskId
 
 
@@ -143,10 +143,10 @@ def _merged(appends: Iterable[Append]) -> list[Append]:
 
     Records keep the order of the outcomes; what was put aside stays as it is.
     """
-    pieces: dict[tuple[str, int], list[list[pa.RecordBatch] | StoredBlob]] = {}
+    pieces: dict[tuple[str, int], list[list[pa.RecordBatch] | StagedRecords]] = {}
     for topic, partition, records in appends:
         of_partition = pieces.setdefault((topic, partition), [])
-        if isinstance(records, StoredBlob):
+        if isinstance(records, StagedRecords):
             of_partition.append(records)
         elif of_partition and isinstance(last := of_partition[-1], list):
             last.append(records)
@@ -155,7 +155,7 @@ def _merged(appends: Iterable[Append]) -> list[Append]:
     return [
         Append(*where, each)
         for where, of_partition in pieces.items() for piece in of_partition
-        for each in ([piece] if isinstance(piece, StoredBlob) else _few(piece))
+        for each in ([piece] if isinstance(piece, StagedRecords) else _few(piece))
     ]
 
 
@@ -174,4 +174,4 @@ def drop_aside(log: Log, outcomes: Iterable[TaskOutcome]) -> None:
     """Remove what was put aside for outcomes that will not be committed."""
     blobs = [blob for outcome in outcomes for blob in outcome.blobs()]
     if blobs:
-        log.drop_blobs(blobs)
+        log.drop_staged(blobs)

@@ -17,7 +17,7 @@ from typing import Any
 from penstock.errors import ConfigException
 from penstock.extras import explain_missing_extra
 from penstock.log.base import (
-    Appended,
+    AppendResult,
     Assignment,
     Candidate,
     Columns,
@@ -27,8 +27,8 @@ from penstock.log.base import (
     LogBatch,
     Member,
     PartitionOffsets,
-    Reading,
-    StoredBlob,
+    RangeReader,
+    StagedRecords,
     TopicDescription,
     TopicPartition,
     Transaction,
@@ -85,7 +85,7 @@ def open_log(where: str | os.PathLike[str], **options: Any) -> Log:
 
 
 __all__ = [
-    "Appended",
+    "AppendResult",
     "Assignment",
     "Candidate",
     "Columns",
@@ -95,8 +95,8 @@ __all__ = [
     "LogBatch",
     "Member",
     "PartitionOffsets",
-    "Reading",
-    "StoredBlob",
+    "RangeReader",
+    "StagedRecords",
     "TopicDescription",
     "TopicPartition",
     "Transaction",

@@ -8,7 +8,7 @@ given). Both are stored, and neither ever goes back.
 or not at all; a process that is killed leaves nothing visible behind. When the call returns the
 records are there for every process. Offsets of a partition ascend in the order of the appends. The
 embedded log leaves no gaps when it appends; compaction does, and so do Kafka's transaction
-markers: the position to go on from is `Reading.position`, never an offset plus one. On Kafka an
+markers: the position to go on from is `RangeReader.position`, never an offset plus one. On Kafka an
 append to one partition is no transaction: a process that is killed in the midst of it may leave
 the first of its records, and others may write in between.
 
@@ -64,7 +64,7 @@ from penstock.log.types import (
     Append as Append,
 )
 from penstock.log.types import (
-    Appended as Appended,
+    AppendResult as AppendResult,
 )
 from penstock.log.types import (
     Assignment as Assignment,
@@ -97,7 +97,7 @@ from penstock.log.types import (
     Records as Records,
 )
 from penstock.log.types import (
-    StoredBlob as StoredBlob,
+    StagedRecords as StagedRecords,
 )
 from penstock.log.types import (
     TopicDescription as TopicDescription,
@@ -113,7 +113,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class Reading(ABC, Iterator[LogBatch]):
+class RangeReader(ABC, Iterator[LogBatch]):
     """A range that is being read, step by step; nothing is held open between the steps."""
 
     #: Where to read on after what was taken so far. Moves over offsets that hold no record, so
@@ -132,7 +132,7 @@ class Transaction(ABC):
     """
 
     #: Filled by the commit: one for every append, in order.
-    appended: list[Appended]
+    appended: list[AppendResult]
 
     @abstractmethod
     def append(self, topic: str, partition: int, records: Records) -> None:
@@ -148,7 +148,7 @@ class Transaction(ABC):
         """Set where the group goes on. With a member: `Fenced` unless it owns the partitions."""
 
     @abstractmethod
-    def commit(self) -> list[Appended]:
+    def commit(self) -> list[AppendResult]:
         """Make it visible; the end of the `with` block calls it. Answers `appended`."""
 
     @abstractmethod
@@ -278,13 +278,13 @@ class Log(ABC):
     # Records
 
     @abstractmethod
-    def append(self, topic: str, partition: int, records: Records) -> Appended:
+    def append(self, topic: str, partition: int, records: Records) -> AppendResult:
         """Append to one partition."""
 
     @abstractmethod
     def append_many(
         self, appends: Iterable[Append], *, together: bool = True
-    ) -> list[Appended]:
+    ) -> list[AppendResult]:
         """Append to many partitions at once: all or nothing.
 
         `together=False`: the caller does not mind if only some of them appear, should the process
@@ -296,7 +296,7 @@ class Log(ABC):
         """A new transaction. With a lease, its commit is `Fenced` once the lease has moved on."""
 
     @abstractmethod
-    def put_blob(self, records: Columns | pa.RecordBatch | pa.Table) -> list[StoredBlob]:
+    def stage_records(self, records: Columns | pa.RecordBatch | pa.Table) -> list[StagedRecords]:
         """Put records aside, out of sight, to be appended later by naming them.
 
         Answers one blob or, if there is much, several, to be appended in this order. Blobs that
@@ -304,7 +304,7 @@ class Log(ABC):
         """
 
     @abstractmethod
-    def drop_blobs(self, blobs: Iterable[StoredBlob]) -> None:
+    def drop_staged(self, blobs: Iterable[StagedRecords]) -> None:
         """Remove what was put aside and is not wanted. What is gone already is gone."""
 
     @abstractmethod
@@ -317,7 +317,7 @@ class Log(ABC):
         *,
         max_records: int | None = None,
         max_bytes: int | None = None,
-    ) -> Reading:
+    ) -> RangeReader:
         """Records from `start` up to, without, `end` (None: the end as it stands now).
 
         At most `max_records`, and at most `max_bytes` of record sizes, but always at least one
@@ -336,7 +336,7 @@ class Log(ABC):
     ) -> OffsetAndTimestamp | None:
         """The first record that is not older than the time; None if there is none."""
 
-    def read_ahead(
+    def prefetch(
         self, ranges: Mapping[TopicPartition, tuple[int, int]]
     ) -> dict[TopicPartition, LogBatch]:
         """Whole ranges (start, end) that can be had together and at once, for who hands them on.

@@ -10,7 +10,7 @@
     ├── OffsetOutOfRange      also: retention has overtaken a committed offset
     ├── Fenced                somebody else holds the lease, or the partition, now
     ├── GroupNotEmpty
-    ├── BlobGone              what was put aside has been swept
+    ├── StagedRecordsGone              what was put aside has been swept
     └── LogUnavailable
         ├── LogBusy           others held the log for longer than the limit
         ├── LogReadOnly
@@ -121,7 +121,7 @@ class GroupNotEmpty(LogError):
         self.group = group
 
 
-class BlobGone(LogError):
+class StagedRecordsGone(LogError):
     """A blob that was put aside was swept, or was used already."""
 
 

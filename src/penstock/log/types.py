@@ -34,7 +34,7 @@ class Columns(NamedTuple):
     headers: Sequence[Iterable[tuple[str, bytes | None]]] | None = None
 
 
-class StoredBlob(NamedTuple):
+class StagedRecords(NamedTuple):
     """Records that lie in the log already, but in no partition; plain data that may travel.
 
     `token` tells it from any other that ever had the same `id`.
@@ -47,7 +47,7 @@ class StoredBlob(NamedTuple):
 
 #: What can be appended. Arrow data needs the columns key and value and may have timestamp and
 #: headers; an offset column is ignored, so what was read can be appended elsewhere.
-Records: TypeAlias = "Columns | pa.RecordBatch | pa.Table | StoredBlob"
+Records: TypeAlias = "Columns | pa.RecordBatch | pa.Table | StagedRecords"
 
 
 class Append(NamedTuple):
@@ -58,7 +58,7 @@ class Append(NamedTuple):
     records: Records
 
 
-class Appended(NamedTuple):
+class AppendResult(NamedTuple):
     """Where an append went: offsets from `base_offset` up to, without, `next_offset`.
 
     `timestamp` is the log's clock where the records got it from there, else -1.

@@ -10,7 +10,7 @@ import pytest
 
 from contracts.log_records import numbered, offsets, pairs, values
 from penstock.log import Columns, Log, TopicPartition
-from penstock.log.errors import BlobGone, OffsetOutOfRange
+from penstock.log.errors import OffsetOutOfRange, StagedRecordsGone
 from unit.log.conftest import Clock
 
 P0 = TopicPartition("orders", 0)
@@ -135,12 +135,12 @@ def test_unused_blobs_are_swept_in_time(
 ) -> None:
     log = opened(unused_blob_ms=HOUR)
     log.create_topic("orders")
-    (old,) = log.put_blob(numbered([1], at=clock.now))
+    (old,) = log.stage_records(numbered([1], at=clock.now))
     clock.now += HOUR // 2
-    (young,) = log.put_blob(numbered([2], at=clock.now))
+    (young,) = log.stage_records(numbered([2], at=clock.now))
     clock.now += HOUR // 2
     assert log.clean().blobs_swept == 1
-    with pytest.raises(BlobGone):
+    with pytest.raises(StagedRecordsGone):
         log.append("orders", 0, old)
     log.append("orders", 0, young)
     assert (count(path, "blobs"), count(path, "aside")) == (1, 0)

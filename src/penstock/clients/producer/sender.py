@@ -21,7 +21,7 @@ from penstock.clients.types import (
     TIMESTAMP_LOG_APPEND_TIME,
     Message,
 )
-from penstock.log.base import Append, Appended, Log
+from penstock.log.base import Append, AppendResult, Log
 from penstock.log.errors import InvalidRecord, LogBusy, LogError, UnknownPartition, UnknownTopic
 from penstock.log.types import Columns
 
@@ -66,7 +66,7 @@ def columns(records: list[Pending]) -> Columns:
     )
 
 
-def delivered(records: list[Pending], appended: Appended) -> list[Outcome]:
+def delivered(records: list[Pending], appended: AppendResult) -> list[Outcome]:
     """The reports of records that were appended together to one partition."""
     outcomes: list[Outcome] = []
     offset = appended.base_offset
@@ -173,7 +173,7 @@ class Sender(threading.Thread):
             outcomes += delivered(group, appended)
         return outcomes
 
-    def _append_patiently(self, appends: list[Append], since: float) -> list[Appended]:
+    def _append_patiently(self, appends: list[Append], since: float) -> list[AppendResult]:
         rules = self._rules
         backoff_ms = rules.retry_backoff_ms
         attempt = 0

@@ -203,7 +203,7 @@ class Planner:
         if not wanted or size > _MOST_GIVEN_BYTES:
             return {}
         found = {
-            at: _as_given(batch) for at, batch in self._log.read_ahead(wanted).items()
+            at: _as_given(batch) for at, batch in self._log.prefetch(wanted).items()
         }
         return {
             task_id: tuple(

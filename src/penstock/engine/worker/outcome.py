@@ -18,7 +18,7 @@ from penstock.engine.packaging.failure import Failure
 from penstock.engine.plan.task_records import TaskRecord, decode_task, encode_task
 from penstock.engine.worker.blocks import OUTCOME, Consumed, framed, unframed
 from penstock.engine.worker.columns import layout_of, schema_of
-from penstock.log.base import Append, StoredBlob
+from penstock.log.base import Append, StagedRecords
 from penstock.record import TaskId
 
 
@@ -87,11 +87,11 @@ class TaskOutcome:
         """How many outputs and changes there are in all."""
         return self.published + records_in(self.outputs), records_in(self.changes)
 
-    def blobs(self) -> list[StoredBlob]:
+    def blobs(self) -> list[StagedRecords]:
         """What was put aside for it."""
         return [
             append.records for append in (*self.outputs, *self.changes)
-            if isinstance(append.records, StoredBlob)
+            if isinstance(append.records, StagedRecords)
         ]
 
 
@@ -99,7 +99,7 @@ def records_in(appends: Iterable[Append]) -> int:
     """How many records there are to append."""
     total = 0
     for _, _, records in appends:
-        total += records.records if isinstance(records, StoredBlob) else len(records)
+        total += records.records if isinstance(records, StagedRecords) else len(records)
     return total
 
 
@@ -150,7 +150,7 @@ class _AppendForm(NamedTuple):
     partition: int
     layout: int
     size: int
-    blob: StoredBlob | None
+    blob: StagedRecords | None
 
     def append(self, payload: pa.Buffer) -> Append:
         if self.blob is not None:
@@ -161,7 +161,7 @@ class _AppendForm(NamedTuple):
 
 def _append_form(append: Append, payload: list[pa.Buffer]) -> _AppendForm:
     topic, partition, records = append
-    if isinstance(records, StoredBlob):
+    if isinstance(records, StagedRecords):
         return _AppendForm(topic, partition, 0, 0, records)
     assert isinstance(records, pa.RecordBatch)
     payload.append(records.serialize())

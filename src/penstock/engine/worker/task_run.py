@@ -174,7 +174,7 @@ class TaskRun:
         limit = self._bundle.aside_bytes
         if at_once or limit is None or records.nbytes <= limit:
             return [Append(topic, partition, records)]
-        blobs = self._worker.log.put_blob(records)
+        blobs = self._worker.log.stage_records(records)
         return [Append(topic, partition, blob) for blob in blobs]
 
     # ---- what was read -----------------------------------------------------------------------

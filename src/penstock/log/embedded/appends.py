@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.log.base import (
     Append,
-    Appended,
+    AppendResult,
     Columns,
     CommittedOffset,
     Lease,
     Member,
     Records,
-    StoredBlob,
+    StagedRecords,
     TopicPartition,
     Transaction,
 )
@@ -30,7 +30,7 @@ from penstock.log.embedded.database import Database
 from penstock.log.embedded.leases import check_lease
 from penstock.log.embedded.offsets import write_offsets
 from penstock.log.embedded.topics import find_partition
-from penstock.log.errors import BlobGone, InvalidRecord, RecordTooLarge
+from penstock.log.errors import InvalidRecord, RecordTooLarge, StagedRecordsGone
 from penstock.log.topic_config import TopicSettings
 
 if TYPE_CHECKING:
@@ -43,23 +43,23 @@ _SPILL_BYTES = 32 * 1024 * 1024
 class _Prepared(NamedTuple):
     topic: str
     partition: int
-    chunks: list[Chunk | StoredBlob]
+    chunks: list[Chunk | StagedRecords]
 
 
 def _prepared(topic: str, partition: int, records: Records) -> _Prepared:
-    chunks: Sequence[Chunk | StoredBlob]
-    chunks = [records] if isinstance(records, StoredBlob) else as_chunks(records)
+    chunks: Sequence[Chunk | StagedRecords]
+    chunks = [records] if isinstance(records, StagedRecords) else as_chunks(records)
     return _Prepared(topic, partition, list(chunks))
 
 
 def write_appends(
     db: sqlite3.Connection, appends: Iterable[_Prepared], now: int
-) -> list[Appended]:
+) -> list[AppendResult]:
     """Give the records their offsets, inside a write transaction."""
     return [_write_append(db, append, now) for append in appends]
 
 
-def _write_append(db: sqlite3.Connection, append: _Prepared, now: int) -> Appended:
+def _write_append(db: sqlite3.Connection, append: _Prepared, now: int) -> AppendResult:
     topic = find_partition(db, append.topic, append.partition)
     settings = topic.settings
     which = (topic.id, append.partition)
@@ -69,7 +69,7 @@ def _write_append(db: sqlite3.Connection, append: _Prepared, now: int) -> Append
     clock_time = -1
     for chunk in append.chunks:
         blob_id: int | None = None
-        if isinstance(chunk, StoredBlob):
+        if isinstance(chunk, StagedRecords):
             facts, blob_id = _take_blob(db, chunk), chunk.id
         else:
             facts = chunk.facts
@@ -91,7 +91,7 @@ def _write_append(db: sqlite3.Connection, append: _Prepared, now: int) -> Append
             'UPDATE partitions SET "end" = ? WHERE topic_id = ? AND partition = ?',
             (offset, *which),
         )
-    return Appended(append.topic, append.partition, base, offset, clock_time)
+    return AppendResult(append.topic, append.partition, base, offset, clock_time)
 
 
 def _check(topic: str, settings: TopicSettings, facts: BatchInfo, now: int | None) -> None:
@@ -125,8 +125,8 @@ def insert_blob(db: sqlite3.Connection, chunk: Chunk) -> int:
     return int(cursor.lastrowid or 0)
 
 
-def _put_aside(db: sqlite3.Connection, chunk: Chunk, now: int) -> StoredBlob:
-    blob = StoredBlob(insert_blob(db, chunk), uuid.uuid4().hex, chunk.facts.records)
+def _put_aside(db: sqlite3.Connection, chunk: Chunk, now: int) -> StagedRecords:
+    blob = StagedRecords(insert_blob(db, chunk), uuid.uuid4().hex, chunk.facts.records)
     db.execute(
         "INSERT INTO aside (blob_id, token, created_ms, facts) VALUES (?, ?, ?, ?)",
         (blob.id, blob.token, now, json.dumps(chunk.facts)),
@@ -134,12 +134,12 @@ def _put_aside(db: sqlite3.Connection, chunk: Chunk, now: int) -> StoredBlob:
     return blob
 
 
-def _take_blob(db: sqlite3.Connection, blob: StoredBlob) -> BatchInfo:
+def _take_blob(db: sqlite3.Connection, blob: StagedRecords) -> BatchInfo:
     row = db.execute(
         "SELECT facts FROM aside WHERE blob_id = ? AND token = ?", (blob.id, blob.token)
     ).fetchone()
     if row is None:
-        raise BlobGone(
+        raise StagedRecordsGone(
             f"Blob {blob.id} is not there: it was used, dropped, or swept because nobody used it "
             "for too long. Nothing was written; make it again."
         )
@@ -147,7 +147,7 @@ def _take_blob(db: sqlite3.Connection, blob: StoredBlob) -> BatchInfo:
     return BatchInfo._make(json.loads(row[0]))
 
 
-def drop_aside(db: sqlite3.Connection, blobs: Iterable[StoredBlob]) -> None:
+def drop_aside(db: sqlite3.Connection, blobs: Iterable[StagedRecords]) -> None:
     """Remove blobs that were put aside and are still there."""
     for blob in blobs:
         gone = db.execute(
@@ -161,7 +161,7 @@ class EmbeddedTransaction(Transaction):
     """What was asked for so far; written in one transaction of the file at the end."""
 
     def __init__(self, db: Database, lease: Lease | None) -> None:
-        self.appended: list[Appended] = []
+        self.appended: list[AppendResult] = []
         self._db = db
         self._lease = lease
         self._appends: list[_Prepared] = []
@@ -169,7 +169,7 @@ class EmbeddedTransaction(Transaction):
             tuple[str, Mapping[TopicPartition, CommittedOffset | int], Member | None]
         ] = []
         self._bytes = 0
-        self._spilled: list[StoredBlob] = []
+        self._spilled: list[StagedRecords] = []
         self._over = False
 
     def append(self, topic: str, partition: int, records: Records) -> None:
@@ -203,7 +203,7 @@ class EmbeddedTransaction(Transaction):
                     self._spilled.append(blob)
         self._bytes = 0
 
-    def commit(self) -> list[Appended]:
+    def commit(self) -> list[AppendResult]:
         """See `Transaction.commit`."""
         self._check_open()
         try:
@@ -241,13 +241,13 @@ class Appends:
 
     _db: Database
 
-    def append(self, topic: str, partition: int, records: Records) -> Appended:
+    def append(self, topic: str, partition: int, records: Records) -> AppendResult:
         """See `Log.append`."""
         return self.append_many([Append(topic, partition, records)])[0]
 
     def append_many(
         self, appends: Iterable[Append], *, together: bool = True
-    ) -> list[Appended]:
+    ) -> list[AppendResult]:
         """See `Log.append_many`. A transaction of the file costs the same either way."""
         prepared = [_prepared(*append) for append in appends]
         with self._db.writing() as db:
@@ -257,14 +257,14 @@ class Appends:
         """See `Log.transaction`."""
         return EmbeddedTransaction(self._db, lease)
 
-    def put_blob(self, records: Columns | pa.RecordBatch | pa.Table) -> list[StoredBlob]:
-        """See `Log.put_blob`."""
+    def stage_records(self, records: Columns | pa.RecordBatch | pa.Table) -> list[StagedRecords]:
+        """See `Log.stage_records`."""
         chunks = as_chunks(records)
         with self._db.writing() as db:
             now = self._db.options.clock()
             return [_put_aside(db, chunk, now) for chunk in chunks]
 
-    def drop_blobs(self, blobs: Iterable[StoredBlob]) -> None:
-        """See `Log.drop_blobs`."""
+    def drop_staged(self, blobs: Iterable[StagedRecords]) -> None:
+        """See `Log.drop_staged`."""
         with self._db.writing() as db:
             drop_aside(db, blobs)

@@ -27,7 +27,7 @@ from penstock.log.base import CleanReport
 from penstock.log.embedded import stored_batches as rewriting
 from penstock.log.embedded.arrow import Chunk, stored_from
 from penstock.log.embedded.database import Database
-from penstock.log.embedded.ranges import RangeReading
+from penstock.log.embedded.ranges import EmbeddedRangeReader
 from penstock.log.embedded.stored_batches import Batch, Place
 from penstock.log.embedded.topics import Topic
 from penstock.log.topic_config import TopicSettings
@@ -120,7 +120,7 @@ class Compaction:
     def _remember(self, start: int, limit: int) -> tuple[dict[bytes | None, int], int]:
         """The newest offset of each key from `start` on, and how far memory was enough."""
         newest: dict[bytes | None, int] = {}
-        reading = RangeReading(
+        reading = EmbeddedRangeReader(
             self._db, self._topic, self._place.partition, (start, limit), (None, None)
         )
         for batch in reading:

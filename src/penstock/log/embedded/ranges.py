@@ -13,7 +13,7 @@ from penstock.log.base import (
     LogBatch,
     OffsetAndTimestamp,
     PartitionOffsets,
-    Reading,
+    RangeReader,
     TopicPartition,
 )
 from penstock.log.embedded import arrow
@@ -83,7 +83,7 @@ class _Found:
         return self._done
 
 
-class RangeReading(Reading):
+class EmbeddedRangeReader(RangeReader):
     """A range of one partition. Each step is one statement and decodes what it found."""
 
     def __init__(
@@ -227,7 +227,7 @@ class Ranges:
         *,
         max_records: int | None = None,
         max_bytes: int | None = None,
-    ) -> Reading:
+    ) -> RangeReader:
         """See `Log.read`."""
         with self._db.snapshot() as db:
             found = find_partition(db, topic, partition)
@@ -235,7 +235,7 @@ class Ranges:
         if not offsets.start <= start <= offsets.end:
             raise OffsetOutOfRange(topic, partition, start, (offsets.start, offsets.end))
         until = offsets.end if end is None else min(end, offsets.end)
-        return RangeReading(
+        return EmbeddedRangeReader(
             self._db, found, partition, (start, max(until, start)), (max_records, max_bytes)
         )
 

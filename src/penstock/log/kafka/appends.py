@@ -16,11 +16,11 @@ from confluent_kafka import KafkaError, KafkaException
 from penstock.clock import wall_clock_ms
 from penstock.log.base import (
     Append,
-    Appended,
+    AppendResult,
     Columns,
     Lease,
     Records,
-    StoredBlob,
+    StagedRecords,
     TopicPartition,
     Transaction,
 )
@@ -44,13 +44,13 @@ _LARGEST_BATCH = 1_000_000
 class Appends(Ranges):
     """The part of the log that writes records."""
 
-    def append(self, topic: str, partition: int, records: Records) -> Appended:
+    def append(self, topic: str, partition: int, records: Records) -> AppendResult:
         """See `Log.append`."""
         return self.append_many([Append(topic, partition, records)])[0]
 
     def append_many(
         self, appends: Iterable[Append], *, together: bool = True
-    ) -> list[Appended]:
+    ) -> list[AppendResult]:
         """See `Log.append_many`."""
         self._connection.check_open()
         listed = list(appends)
@@ -67,7 +67,7 @@ class Appends(Ranges):
         self.tell_change()
         return appended
 
-    def _send(self, appends: Sequence[Prepared], now: int, limit: int) -> list[Appended]:
+    def _send(self, appends: Sequence[Prepared], now: int, limit: int) -> list[AppendResult]:
         producer = self.producers.plain(limit)
         deliveries = []
         try:
@@ -109,13 +109,13 @@ class Appends(Ranges):
         self._connection.check_open()
         return KafkaTransaction(self, lease)
 
-    def put_blob(self, records: Columns | pa.RecordBatch | pa.Table) -> list[StoredBlob]:
-        """See `Log.put_blob`."""
+    def stage_records(self, records: Columns | pa.RecordBatch | pa.Table) -> list[StagedRecords]:
+        """See `Log.stage_records`."""
         self._connection.check_open()
         return self.blobs.put(as_rows(records))
 
-    def drop_blobs(self, blobs: Iterable[StoredBlob]) -> None:
-        """See `Log.drop_blobs`."""
+    def drop_staged(self, blobs: Iterable[StagedRecords]) -> None:
+        """See `Log.drop_staged`."""
         self.blobs.drop(blobs)
 
     # What a transaction asks for
@@ -130,20 +130,20 @@ class Appends(Ranges):
                 check(rows, topic, now)
         return limit
 
-    def nothing_appended(self, append: Prepared) -> Appended:
+    def nothing_appended(self, append: Prepared) -> AppendResult:
         """The answer to an append without records."""
         end = self.bounds_of(append.topic, append.partition)[1]
-        return Appended(append.topic, append.partition, end, end)
+        return AppendResult(append.topic, append.partition, end, end)
 
-    def as_appended(self, append: Prepared, delivery: Delivery) -> Appended:
+    def as_appended(self, append: Prepared, delivery: Delivery) -> AppendResult:
         """The answer to an append that was delivered."""
         if delivery.base is None or delivery.last is None:
             return self.nothing_appended(append)
-        return Appended(
+        return AppendResult(
             append.topic, append.partition, delivery.base, delivery.last + 1, delivery.timestamp
         )
 
-    def wait_until_visible(self, appended: Iterable[Appended]) -> None:
+    def wait_until_visible(self, appended: Iterable[AppendResult]) -> None:
         """Wait until readers see what was committed; `OutcomeUnknown` if they do not in time.
 
         It will come, whatever happens here. But whoever went on without it would take the ends of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from penstock.log.base import CommittedOffset, Records, StoredBlob, TopicPartition
+from penstock.log.base import CommittedOffset, Records, StagedRecords, TopicPartition
 from penstock.log.errors import InvalidRecord, RecordTooLarge
 from penstock.log.kafka.client.topic_metadata import TopicInfo
 from penstock.log.kafka.encoding import Rows, as_rows
@@ -18,12 +18,12 @@ class Prepared:
 
     topic: str
     partition: int
-    parts: list[Rows | StoredBlob]
+    parts: list[Rows | StagedRecords]
 
     @classmethod
     def of(cls, topic: str, partition: int, records: Records) -> Prepared:
         """What a user appends."""
-        part = records if isinstance(records, StoredBlob) else as_rows(records)
+        part = records if isinstance(records, StagedRecords) else as_rows(records)
         return cls(topic, partition, [part])
 
     @property
@@ -33,20 +33,20 @@ class Prepared:
 
     def __len__(self) -> int:
         return sum(
-            part.records if isinstance(part, StoredBlob) else len(part) for part in self.parts
+            part.records if isinstance(part, StagedRecords) else len(part) for part in self.parts
         )
 
     def pieces(self, blobs: Blobs) -> Iterator[Rows]:
         """The records, a bounded number at a time."""
         for part in self.parts:
-            if isinstance(part, StoredBlob):
+            if isinstance(part, StagedRecords):
                 yield from blobs.rows(part)
             elif len(part):
                 yield part
 
-    def blobs(self) -> list[StoredBlob]:
+    def blobs(self) -> list[StagedRecords]:
         """The blobs among the parts."""
-        return [part for part in self.parts if isinstance(part, StoredBlob)]
+        return [part for part in self.parts if isinstance(part, StagedRecords)]
 
 
 def check(rows: Rows, topic: TopicInfo, now: int) -> None:

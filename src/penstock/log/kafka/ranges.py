@@ -13,7 +13,7 @@ from penstock.log.base import (
     LogBatch,
     OffsetAndTimestamp,
     PartitionOffsets,
-    Reading,
+    RangeReader,
     TopicPartition,
 )
 from penstock.log.errors import OffsetOutOfRange, UnknownTopic
@@ -31,7 +31,7 @@ _STEP_BYTES = 2 * 1024 * 1024
 _SILENCE_S = 1.0
 
 
-class RangeReading(Reading):
+class KafkaRangeReader(RangeReader):
     """A range of one partition. Between the steps its reader may be used by others."""
 
     def __init__(
@@ -132,19 +132,19 @@ class Ranges(Core):
         *,
         max_records: int | None = None,
         max_bytes: int | None = None,
-    ) -> Reading:
+    ) -> RangeReader:
         """See `Log.read`."""
         where = TopicPartition(topic, partition)
         bounds = self.offsets([where])[where]
         if not bounds.start <= start <= bounds.end:
             raise OffsetOutOfRange(topic, partition, start, bounds[:2])
         until = bounds.end if end is None else min(end, bounds.end)
-        return RangeReading(self, where, (start, max(until, start)), (max_records, max_bytes))
+        return KafkaRangeReader(self, where, (start, max(until, start)), (max_records, max_bytes))
 
-    def read_ahead(
+    def prefetch(
         self, ranges: Mapping[TopicPartition, tuple[int, int]]
     ) -> dict[TopicPartition, LogBatch]:
-        """See `Log.read_ahead`."""
+        """See `Log.prefetch`."""
         ahead = self._connection.part("ahead", lambda: Prefetcher(self._connection))
         return {
             where: LogBatch(*where, as_batch(messages), ranges[where][1], 0)

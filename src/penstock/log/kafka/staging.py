@@ -18,8 +18,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from penstock.log.arrow_types import HEADER_TYPE
-from penstock.log.base import StoredBlob
-from penstock.log.errors import BlobGone, LogFull
+from penstock.log.base import StagedRecords
+from penstock.log.errors import LogFull, StagedRecordsGone
 from penstock.log.kafka.encoding import Rows, as_rows
 
 #: A blob is not larger than this, but for a single record, so that it can be sent in steps.
@@ -34,15 +34,15 @@ class Blobs:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def put(self, rows: Rows) -> list[StoredBlob]:
+    def put(self, rows: Rows) -> list[StagedRecords]:
         """Put records aside, in pieces."""
         return [
             self._put(_slice(rows, begin, begin + _BLOB_RECORDS))
             for begin in range(0, len(rows), _BLOB_RECORDS)
         ]
 
-    def _put(self, rows: Rows) -> StoredBlob:
-        blob = StoredBlob(_HOST, uuid.uuid4().hex, len(rows))
+    def _put(self, rows: Rows) -> StagedRecords:
+        blob = StagedRecords(_HOST, uuid.uuid4().hex, len(rows))
         names, columns = ["key", "value"], [
             pa.array(rows.keys, pa.binary()), pa.array(rows.values, pa.binary()),
         ]
@@ -68,22 +68,22 @@ class Blobs:
             raise LogFull(f"A blob cannot be written to '{path}': {error}.") from error
         return blob
 
-    def check(self, blob: StoredBlob) -> None:
-        """Raise `BlobGone` if it is not there."""
+    def check(self, blob: StagedRecords) -> None:
+        """Raise `StagedRecordsGone` if it is not there."""
         if blob.id != _HOST or not blob.token.isalnum() or not self._path(blob).exists():
-            raise BlobGone(
+            raise StagedRecordsGone(
                 f"Blob {blob.token} is not there: it was used, dropped, swept because nobody used "
                 "it for too long, or made on another host. Nothing was written; make it again."
             )
 
-    def rows(self, blob: StoredBlob) -> Iterator[Rows]:
+    def rows(self, blob: StagedRecords) -> Iterator[Rows]:
         """What was put aside, a piece at a time."""
         self.check(blob)
         with open(self._path(blob), "rb") as file, pa.ipc.open_stream(file) as stream:
             for batch in stream:
                 yield as_rows(batch)
 
-    def drop(self, blobs: Iterable[StoredBlob]) -> None:
+    def drop(self, blobs: Iterable[StagedRecords]) -> None:
         """Remove them; what is gone already is gone."""
         for blob in blobs:
             self._path(blob).unlink(missing_ok=True)
@@ -102,7 +102,7 @@ class Blobs:
                 continue
         return count, size
 
-    def _path(self, blob: StoredBlob) -> Path:
+    def _path(self, blob: StagedRecords) -> Path:
         return self._folder / f"{blob.token}.arrow"
 
 

@@ -27,12 +27,12 @@ from confluent_kafka import TopicPartition as KafkaPartition
 
 from penstock.clock import wall_clock_ms
 from penstock.log.base import (
-    Appended,
+    AppendResult,
     CommittedOffset,
     Lease,
     Member,
     Records,
-    StoredBlob,
+    StagedRecords,
     TopicPartition,
     Transaction,
 )
@@ -68,13 +68,13 @@ class KafkaTransaction(Transaction):
     def __init__(self, log: Appends, lease: Lease | None) -> None:
         if lease is not None and not isinstance(lease, KafkaLease):
             raise ValueError(f"The lease '{lease.name}' is not one of this log.")
-        self.appended: list[Appended] = []
+        self.appended: list[AppendResult] = []
         self._log = log
         self._lease = lease
         self._appends: list[Prepared] = []
         self._offsets: list[_Offsets] = []
         self._bytes = 0
-        self._spilled: list[StoredBlob] = []
+        self._spilled: list[StagedRecords] = []
         self._over = False
 
     def append(self, topic: str, partition: int, records: Records) -> None:
@@ -89,7 +89,7 @@ class KafkaTransaction(Transaction):
     def _spill(self) -> None:
         blobs = self._log.blobs
         for append in self._appends:
-            kept: list[Rows | StoredBlob] = []
+            kept: list[Rows | StagedRecords] = []
             for part in append.parts:
                 if isinstance(part, Rows):
                     made = blobs.put(part)
@@ -110,7 +110,7 @@ class KafkaTransaction(Transaction):
         self._check_open()
         self._offsets.append((group, as_committed(offsets), checked_member(group, member)))
 
-    def commit(self) -> list[Appended]:
+    def commit(self) -> list[AppendResult]:
         """See `Transaction.commit`."""
         self._check_open()
         try:
@@ -145,7 +145,7 @@ class KafkaTransaction(Transaction):
 
     # The commit
 
-    def _publish(self, now: int, limit: int) -> list[Appended]:
+    def _publish(self, now: int, limit: int) -> list[AppendResult]:
         if not any(len(append) for append in self._appends) and not self._offsets:
             if self._lease is not None:
                 self._lease.check()
@@ -173,7 +173,7 @@ class KafkaTransaction(Transaction):
             with self._lease.publishing() as kept:
                 yield kept
 
-    def _attempt(self, kept: TransactionalProducer, now: int, limit: int) -> list[Appended]:
+    def _attempt(self, kept: TransactionalProducer, now: int, limit: int) -> list[AppendResult]:
         producer = kept.producer(limit)
         deliveries = [Delivery() for _ in self._appends]
         is_ending = False
