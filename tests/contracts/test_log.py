@@ -10,7 +10,6 @@ import pytest
 from contracts.conftest import LogUnderTest
 from contracts.log_records import NOW, numbered, offsets, pairs, records, values
 from penstock.log import Columns, Log, TopicPartition
-from penstock.log.base import COLUMNS, Append, record_size
 from penstock.log.errors import (
     InvalidRecord,
     InvalidTopic,
@@ -21,6 +20,7 @@ from penstock.log.errors import (
     UnknownPartition,
     UnknownTopic,
 )
+from penstock.log.types import COLUMNS, Append, record_size
 
 # Topics
 

@@ -8,8 +8,8 @@ import pytest
 
 from contracts.log_records import NOW, numbered, offsets, pairs, records, values
 from penstock.log import Log, TopicPartition
-from penstock.log.base import OffsetAndTimestamp, record_size
 from penstock.log.errors import OffsetOutOfRange
+from penstock.log.types import OffsetAndTimestamp, record_size
 
 
 @pytest.fixture

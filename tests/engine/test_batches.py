@@ -24,8 +24,8 @@ from penstock import (
 from penstock.engine.packaging.bundle import Bundle
 from penstock.engine.worker.outcome import TaskOutcome, decode_outcomes
 from penstock.engine.worker.worker import Worker
-from penstock.log.base import StagedRecords, TopicPartition
 from penstock.log.errors import LogBusy
+from penstock.log.types import StagedRecords, TopicPartition
 from penstock.record import TaskId
 
 

@@ -24,8 +24,8 @@ from penstock.engine.worker.blocks import Consumed
 from penstock.engine.worker.columns import grouped
 from penstock.engine.worker.outcome import Sent, TaskOutcome
 from penstock.errors import StreamsException
-from penstock.log.base import Append
 from penstock.log.errors import Fenced, StagedRecordsGone, UnknownTopic
+from penstock.log.types import Append
 from penstock.record import NO_HEADERS, Headers, TaskId
 from penstock.task.result import TaskState
 

@@ -24,7 +24,7 @@ from penstock.engine.worker.outcome import (
     records_in,
 )
 from penstock.errors import ProcessingFailedException, StreamsException
-from penstock.log.base import Append, StagedRecords
+from penstock.log.types import Append, StagedRecords
 from penstock.record import NO_HEADERS, Headers, TaskId
 from penstock.task.punctuation import ScheduleState
 from penstock.task.result import TaskState

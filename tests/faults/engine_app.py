@@ -49,8 +49,8 @@ from penstock import Serdes, Streams, StreamsBuilder, StreamsConfig, TimeWindows
 from penstock.engine.inline import InlineCompute
 from penstock.engine.packaging.bundle import Bundle
 from penstock.log import Columns, Log, open_log
-from penstock.log.base import Append, TopicPartition
 from penstock.log.errors import LogUnavailable, OutcomeUnknown
+from penstock.log.types import Append, TopicPartition
 from penstock.partitioning import partition_of
 
 APPLICATION_ID = "under-fire"

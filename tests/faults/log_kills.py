@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.log import Columns, Log, TopicPartition, open_log
-from penstock.log.base import Append
+from penstock.log.types import Append
 
 PARTITIONS = 2
 KEYS = 40

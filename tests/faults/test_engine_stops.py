@@ -12,8 +12,8 @@ from faults.engine_kills import LOCAL, Trial
 from faults.engine_processes import Instance, StepFiles, wait_until
 from penstock.engine.failpoints import Step
 from penstock.log import open_log
-from penstock.log.base import TopicPartition
 from penstock.log.errors import LogBusy
+from penstock.log.types import TopicPartition
 
 Pieces = Iterator[Callable[[], None]]
 #: How many a stage has in the test of lost shuffle files.

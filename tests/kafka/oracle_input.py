@@ -30,7 +30,7 @@ from orders.generate import OPENING, generated_orders
 from orders.generate import STORES as ALL_STORES
 
 from penstock.log import Columns, Log
-from penstock.log.base import Append
+from penstock.log.types import Append
 from penstock.partitioning import partition_of
 
 PARTITIONS = 4

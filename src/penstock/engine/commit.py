@@ -22,7 +22,8 @@ from penstock.engine.plan.task_records import (
 from penstock.engine.worker.blocks import Consumed
 from penstock.engine.worker.outcome import TaskOutcome
 from penstock.errors import StreamsException
-from penstock.log.base import Append, Columns, Lease, Log, StagedRecords, TopicPartition
+from penstock.log.base import Lease, Log
+from penstock.log.types import Append, Columns, StagedRecords, TopicPartition
 from penstock.record import TaskId
 
 

@@ -34,7 +34,7 @@ from penstock.engine.plan.batch_plan import BatchPlan
 from penstock.engine.plan.planner import Planner
 from penstock.engine.worker.outcome import Restored, TaskOutcome, decode_outcomes
 from penstock.errors import StreamsException, TaskMigratedException
-from penstock.log.base import Lease, Log, TopicPartition
+from penstock.log.base import Lease, Log
 from penstock.log.errors import (
     InvalidRecord,
     LogBusy,
@@ -42,6 +42,7 @@ from penstock.log.errors import (
     OffsetOutOfRange,
     OutcomeUnknown,
 )
+from penstock.log.types import TopicPartition
 from penstock.record import TaskId
 from penstock.topology.topology import Topology
 

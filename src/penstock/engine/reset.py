@@ -17,8 +17,9 @@ from penstock.engine.layout.internal_topics import ensure_tasks_topic, is_intern
 from penstock.engine.lease import DEFAULT_TIMEOUT_MS, lease_name
 from penstock.engine.plan.task_records import RESET_KEY, read_task_records
 from penstock.errors import StreamsException
-from penstock.log.base import Columns, Lease, Log, PartitionOffsets, TopicPartition
+from penstock.log.base import Lease, Log
 from penstock.log.errors import GroupNotEmpty, UnknownTopic
+from penstock.log.types import Columns, PartitionOffsets, TopicPartition
 from penstock.topology.compatibility import decode_application
 
 #: How long to look whether the holder of the lease lives.

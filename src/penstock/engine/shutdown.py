@@ -5,8 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from penstock.engine.layout.internal_topics import tasks_topic
-from penstock.log.base import Columns, Log, TopicPartition
+from penstock.log.base import Log
 from penstock.log.errors import OffsetOutOfRange, UnknownTopic
+from penstock.log.types import Columns, TopicPartition
 
 #: The key of the record. Task records have other keys.
 KEY = b"shutdown"

@@ -34,8 +34,9 @@ from penstock.engine.lease import (
 from penstock.engine.lifecycle import LifeCycle, State
 from penstock.engine.shutdown import ShutdownRequest, ShutdownWatch, ask_all_to_end
 from penstock.errors import StreamsException
-from penstock.log.base import Candidate, Lease, Log, TopicPartition
+from penstock.log.base import Candidate, Lease, Log
 from penstock.log.errors import Fenced, LogBusy, LogError, LogUnavailable, OutcomeUnknown
+from penstock.log.types import TopicPartition
 
 if TYPE_CHECKING:
     from penstock.engine.loop import BatchReport

@@ -16,22 +16,17 @@ from typing import Any
 
 from penstock.errors import ConfigException
 from penstock.extras import explain_missing_extra
-from penstock.log.base import (
+from penstock.log.base import Candidate, Lease, Log, Member, RangeReader, Transaction
+from penstock.log.types import (
     AppendResult,
     Assignment,
-    Candidate,
     Columns,
     CommittedOffset,
-    Lease,
-    Log,
     LogBatch,
-    Member,
     PartitionOffsets,
-    RangeReader,
     StagedRecords,
     TopicDescription,
     TopicPartition,
-    Transaction,
 )
 
 #: HOST:PORT,HOST:PORT without what has to stand before it.

@@ -1,53 +1,53 @@
-"""The contract of a log: what the engine, the clients and the command line build on.
+"""The contract of a log. The engine, the clients and the command line depend on nothing else.
 
-A log keeps **topics** of numbered **partitions**. A partition is a sequence of records, each with
-an **offset**; it goes from `start` (the oldest offset that may be read) to `end` (the next to be
-given). Both are stored, and neither ever goes back.
+A log holds **topics** with numbered **partitions**. A partition is a sequence of records; each
+record has an **offset**. A partition has a `start`, the oldest readable offset, and an `end`, the
+next offset to be assigned. Both are stored, and neither ever decreases.
 
-*Append.* Records of one append, or of one transaction, appear together, in all their partitions,
-or not at all; a process that is killed leaves nothing visible behind. When the call returns the
-records are there for every process. Offsets of a partition ascend in the order of the appends. The
-embedded log leaves no gaps when it appends; compaction does, and so do Kafka's transaction
-markers: the position to go on from is `RangeReader.position`, never an offset plus one. On Kafka an
-append to one partition is no transaction: a process that is killed in the midst of it may leave
-the first of its records, and others may write in between.
+*Append.* The records of one append, or of one transaction, become visible together in all their
+partitions, or not at all. A killed process leaves nothing visible. When the call returns, every
+process can read the records. Offsets in a partition ascend in the order of the appends. They can
+have gaps: compaction leaves gaps in both logs, transaction markers leave gaps on Kafka. Therefore
+continue reading at `RangeReader.position`, never at an offset plus one. On Kafka, an append to one
+partition is not a transaction: a process killed during it may leave a prefix of the records, and
+other writers may interleave.
 
-*Read.* A reader sees committed records only. `read` goes through a range in steps of bounded size,
-each an Arrow record batch with the columns of `COLUMNS`, so a reader's memory does not depend on
-the size of the topic. It may be overtaken: by retention, then the next step raises
-`OffsetOutOfRange`; by compaction, then it gets the records that are left.
+*Read.* A reader sees committed records only. `read` returns a range in steps of bounded size, each
+an Arrow record batch with the columns of `COLUMNS`, so memory does not depend on the size of the
+topic. Retention or compaction may overtake a reader. After retention, the next step raises
+`OffsetOutOfRange`; after compaction, the reader gets the remaining records.
 
-*Tombstones.* A compacted topic forgets a tombstone after `delete.retention.ms`. Whoever builds
-state from a topic must not miss one: if `tombstones_removed_to` is larger than the position the
-state stands at, and larger than it was when the state was empty, the state has to be built again
-from the start. Every batch tells it as it was when the batch was read. Kafka does not tell: there
-it is always 0, and state that nobody kept for longer than `delete.retention.ms` is to be thrown
-away.
+*Tombstones.* Compaction removes a tombstone after `delete.retention.ms`. State that is built from
+a topic must not miss one. If `tombstones_removed_to` is larger than the position of the state, and
+larger than it was when the state was empty, rebuild the state from the start. Every batch carries
+the value at the time of the read. Kafka does not report it: there it is always 0, and state that
+was not updated for `delete.retention.ms` must be discarded.
 
-*Time.* Timestamps are epoch milliseconds, not negative. Without one a record gets the log's clock
-(on Kafka: that of who appends); with `message.timestamp.type=LogAppendTime` it always does.
+*Time.* Timestamps are non-negative epoch milliseconds. A record without a timestamp gets the log's
+clock (on Kafka the clock of the appending process). With `message.timestamp.type=LogAppendTime`
+every record gets the log's clock.
 
-*Sizes.* A record's size is the bytes of its key, its value and its headers' names and values
-(`record_size`). Above the topic's `max.message.bytes` it is refused with `RecordTooLarge`. (Kafka
-counts the overhead of its own format too, some 80 bytes and a few for each header.) A compacted
-topic refuses records without a key.
+*Sizes.* The size of a record is the number of bytes of its key, its value, and the names and
+values of its headers (`record_size`). A record larger than the topic's `max.message.bytes` raises
+`RecordTooLarge`. Kafka also counts the overhead of its format: about 80 bytes, and a few per
+header. A compacted topic rejects records without a key.
 
-*Groups.* A group is a name under which offsets are committed, each with a text. It may have
-**members**, among which the log divides the partitions of the topics they subscribe to: no
-partition is given to a member while another may still be working on it (see `Member.heartbeat`).
-On Kafka the brokers do: changes take a moment to arrive, offsets without a member are taken only
-while the group has none, and a member with an id of its own keeps its place, after it has left, for
-its session timeout.
+*Groups.* A group is a name under which offsets are committed, each with a metadata string. A group
+may have **members**; the log assigns the partitions of the subscribed topics to them. A partition
+is not assigned to a member while another may still process it (see `Member.heartbeat`). On Kafka
+the brokers assign partitions: changes take a moment to arrive, offsets can be committed without a
+member only while the group is empty, and a static member keeps its assignment for its session
+timeout after it has left.
 
-*Leases.* A lease is a name with one holder. Its epoch grows with every holder; a transaction that
-carries a lease is refused with `Fenced` once a later epoch exists. A holder's death is noticed by
-those who want the lease (`Candidate`), each on its own monotonic clock; no two clocks are
-compared. On Kafka the group coordinator notices it, after six seconds at the least; and a holder
-that does not renew for its own timeout gives the lease up. A lease is wanted or taken at once
-there, not both under one name.
+*Leases.* A lease is a name with at most one holder. Its epoch increases with every holder. A
+transaction with a lease raises `Fenced` once a later epoch exists. Candidates detect a dead holder,
+each with its own monotonic clock; clocks of different processes are never compared. On Kafka the
+group coordinator detects it, after at least six seconds, and a holder that does not renew within
+its own timeout gives up the lease. On Kafka, do not use `candidate` and `take_lease` with the same
+name at the same time.
 
-*Threads and processes.* A `Log` may be used by many threads; it does not travel to another
-process, its `address` does. After a fork the child may go on with its copy.
+*Threads and processes.* Several threads may share a `Log`. Pass its `address`, not the object, to
+another process. A forked child may continue to use its copy.
 """
 
 from __future__ import annotations
@@ -58,55 +58,20 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from penstock.log.types import (
-    COLUMNS as COLUMNS,
-)
-from penstock.log.types import (
-    Append as Append,
-)
-from penstock.log.types import (
-    AppendResult as AppendResult,
-)
-from penstock.log.types import (
-    Assignment as Assignment,
-)
-from penstock.log.types import (
-    CleanReport as CleanReport,
-)
-from penstock.log.types import (
-    Columns as Columns,
-)
-from penstock.log.types import (
-    CommittedOffset as CommittedOffset,
-)
-from penstock.log.types import (
-    GroupDescription as GroupDescription,
-)
-from penstock.log.types import (
-    LogBatch as LogBatch,
-)
-from penstock.log.types import (
-    MemberDescription as MemberDescription,
-)
-from penstock.log.types import (
-    OffsetAndTimestamp as OffsetAndTimestamp,
-)
-from penstock.log.types import (
-    PartitionOffsets as PartitionOffsets,
-)
-from penstock.log.types import (
-    Records as Records,
-)
-from penstock.log.types import (
-    StagedRecords as StagedRecords,
-)
-from penstock.log.types import (
-    TopicDescription as TopicDescription,
-)
-from penstock.log.types import (
-    TopicPartition as TopicPartition,
-)
-from penstock.log.types import (
-    record_size as record_size,
+    Append,
+    AppendResult,
+    Assignment,
+    CleanReport,
+    Columns,
+    CommittedOffset,
+    GroupDescription,
+    LogBatch,
+    OffsetAndTimestamp,
+    PartitionOffsets,
+    Records,
+    StagedRecords,
+    TopicDescription,
+    TopicPartition,
 )
 
 if TYPE_CHECKING:
@@ -114,10 +79,10 @@ if TYPE_CHECKING:
 
 
 class RangeReader(ABC, Iterator[LogBatch]):
-    """A range that is being read, step by step; nothing is held open between the steps."""
+    """Reads a range of one partition step by step. Holds nothing open between steps."""
 
-    #: Where to read on after what was taken so far. Moves over offsets that hold no record, so
-    #: after the last step of a range without limits it is the end of the range.
+    #: The offset to continue at. It skips offsets without a record, so after the last step of a
+    #: range without limits it is the end of the range.
     position: int
 
     def __iter__(self) -> Self:
@@ -125,18 +90,18 @@ class RangeReader(ABC, Iterator[LogBatch]):
 
 
 class Transaction(ABC):
-    """Appends and offsets that become visible together when the `with` block ends.
+    """Appends and offset commits that become visible together at the end of the `with` block.
 
-    If the block raises, or `abort` is called, nothing has happened. Nothing is locked before the
-    end of the block; what it collects beyond some megabytes waits in the log, out of sight.
+    If the block raises or calls `abort`, nothing is written. No lock is held before the commit.
+    A transaction stages its records once they exceed a few megabytes.
     """
 
-    #: Filled by the commit: one for every append, in order.
+    #: One result per append, in order. Set by the commit.
     appended: list[AppendResult]
 
     @abstractmethod
     def append(self, topic: str, partition: int, records: Records) -> None:
-        """Add records to the end of a partition. May refuse them now or at the commit."""
+        """Add records to the end of a partition. Invalid records raise here or at the commit."""
 
     @abstractmethod
     def commit_offsets(
@@ -145,15 +110,15 @@ class Transaction(ABC):
         offsets: Mapping[TopicPartition, CommittedOffset | int],
         member: Member | None = None,
     ) -> None:
-        """Set where the group goes on. With a member: `Fenced` unless it owns the partitions."""
+        """Commit offsets of a group. `Fenced` if a given member does not own the partitions."""
 
     @abstractmethod
     def commit(self) -> list[AppendResult]:
-        """Make it visible; the end of the `with` block calls it. Answers `appended`."""
+        """Commit, and return `appended`. The end of the `with` block calls this."""
 
     @abstractmethod
     def abort(self) -> None:
-        """Forget everything. Does nothing after a commit."""
+        """Discard everything. Has no effect after a commit."""
 
     def __enter__(self) -> Self:
         return self
@@ -171,76 +136,76 @@ class Transaction(ABC):
 
 
 class Lease(ABC):
-    """A lease that was taken. It is the holder's until another takes it."""
+    """A lease in the hands of its holder, until another process takes it."""
 
     name: str
     epoch: int
 
     @abstractmethod
     def renew(self) -> None:
-        """Show that the holder lives; `Fenced` if it has lost the lease."""
+        """Send a sign of life. `Fenced` if the lease is lost."""
 
     @abstractmethod
     def settle(self) -> None:
-        """Wait until all that was begun under the lease is decided, and can be read.
+        """Wait until the outcome of every transaction of the lease is decided and readable.
 
-        To be called before anything is concluded from the log after an `OutcomeUnknown`.
+        Call it after `OutcomeUnknown`, before you draw conclusions from the log.
         """
 
     @abstractmethod
     def release(self) -> None:
-        """Give the lease up, so that the next one need not wait. Does nothing if it is lost."""
+        """Give up the lease so that the next holder need not wait. No effect if it is lost."""
 
 
 class Candidate(ABC):
-    """One who wants a lease, and watches its holder meanwhile."""
+    """Waits for a lease and monitors its current holder."""
 
-    #: What the holder told of itself, as of the last try; None if nobody held it, or none can say.
+    #: The holder's description at the last attempt; None if nobody held it or it is not known.
     holder: str | None = None
 
     @abstractmethod
     def try_acquire(self) -> Lease | None:
-        """The lease, if it is free or its holder gave no sign for the timeout; else None.
+        """Return the lease if it is free or its holder did not renew within the timeout.
 
-        To be called again and again: what counts is the time between two calls in which the
-        holder did not renew, on this process's monotonic clock.
+        Call it repeatedly. It measures the time without a renewal between its calls, with the
+        monotonic clock of this process.
         """
 
 
 class Member(ABC):
-    """A process's place in a group."""
+    """A process's membership in a group."""
 
     group: str
     member_id: str
 
     @abstractmethod
     def heartbeat(self, owned: Collection[TopicPartition]) -> Assignment:
-        """Show that the member lives and which partitions it works on; answers what it should.
+        """Send a sign of life with the partitions in progress, and return the assignment.
 
-        Partitions in `owned` that are not in the answer are to be given up: finish with them,
-        commit, and leave them out of the next heartbeat; only then does another member get them.
-        The others of the answer are the member's own from now on. Members that gave no sign for
-        their session timeout are thrown out by the heartbeats of the rest. `Fenced`: this one was;
-        all its partitions are lost.
+        Partitions in `owned` that are not in the assignment are revoked: finish them, commit, and
+        leave them out of the next heartbeat; only then does another member get them. The other
+        partitions of the assignment belong to the member from now on. Heartbeats also remove
+        members without a heartbeat within their session timeout. `Fenced`: this member was
+        removed and has lost all its partitions.
         """
 
     @abstractmethod
     def needs_heartbeat(self) -> bool:
-        """Whether the group has changed since the last heartbeat. Cheap."""
+        """Return whether the group has changed since the last heartbeat. Cheap."""
 
     @abstractmethod
     def leave(self) -> None:
-        """Give up the place and all partitions at once."""
+        """Leave the group and give up all partitions at once."""
 
 
 class Log(ABC):
-    """A log. Opened by `penstock.log.open_log`; a context manager that closes it."""
+    """A log, opened by `penstock.log.open_log`. As a context manager it closes itself."""
 
-    #: What `open_log` takes, in any process.
+    #: The argument for `open_log`, in any process.
     address: str
-    #: Differs between any two logs, even at the same address.
+    #: Unique for each log, also for two logs that had the same address at different times.
     id: str
-    #: Whether it is elsewhere, so that several processes write to it faster than one.
+    #: Whether the log is a remote service. Several processes then write faster than one.
     is_remote: bool = False
 
     # Topics
@@ -249,31 +214,31 @@ class Log(ABC):
     def create_topic(
         self, name: str, partitions: int = 1, config: Mapping[str, object] | None = None
     ) -> TopicDescription:
-        """A new topic; `TopicExists` if it is there, `InvalidTopic` if it cannot be."""
+        """Create a topic. `TopicExists`, or `InvalidTopic` for an illegal name or setting."""
 
     @abstractmethod
     def topics(self) -> list[TopicDescription]:
-        """All topics, by name."""
+        """Return all topics, ordered by name."""
 
     @abstractmethod
     def topic(self, name: str) -> TopicDescription:
-        """One topic; `UnknownTopic` if it is not there."""
+        """Return one topic. `UnknownTopic` if it does not exist."""
 
     @abstractmethod
     def alter_topic(self, name: str, config: Mapping[str, object | None]) -> TopicDescription:
-        """Change settings; None puts one back to its default."""
+        """Change settings. None resets a setting to its default."""
 
     @abstractmethod
     def add_partitions(self, name: str, partitions: int) -> TopicDescription:
-        """Let the topic have that many partitions; fewer than now is `InvalidTopic`."""
+        """Increase the number of partitions. `InvalidTopic` if it would decrease."""
 
     @abstractmethod
     def delete_topic(self, name: str) -> None:
-        """Remove the topic, its records, and the offsets that groups committed for it."""
+        """Delete a topic, its records, and the offsets committed for it."""
 
     @abstractmethod
     def delete_records(self, topic: str, partition: int, before: int) -> int:
-        """Move the start up to `before`; answers the new start."""
+        """Delete the records below an offset. Returns the new start of the partition."""
 
     # Records
 
@@ -285,27 +250,29 @@ class Log(ABC):
     def append_many(
         self, appends: Iterable[Append], *, together: bool = True
     ) -> list[AppendResult]:
-        """Append to many partitions at once: all or nothing.
+        """Append to several partitions atomically.
 
-        `together=False`: the caller does not mind if only some of them appear, should the process
-        or the connection die meanwhile. On Kafka that saves a transaction.
+        `together=False` gives up atomicity if the process or the connection fails in between. On
+        Kafka that saves a transaction.
         """
 
     @abstractmethod
     def transaction(self, lease: Lease | None = None) -> Transaction:
-        """A new transaction. With a lease, its commit is `Fenced` once the lease has moved on."""
+        """Begin a transaction. With a lease, its commit raises `Fenced` once the lease is lost."""
 
     @abstractmethod
-    def stage_records(self, records: Columns | pa.RecordBatch | pa.Table) -> list[StagedRecords]:
-        """Put records aside, out of sight, to be appended later by naming them.
+    def stage_records(
+        self, records: Columns | pa.RecordBatch | pa.Table
+    ) -> list[StagedRecords]:
+        """Store records invisibly. A later append refers to them.
 
-        Answers one blob or, if there is much, several, to be appended in this order. Blobs that
-        nobody uses are swept in time.
+        Returns one or several parts, to be appended in this order. `clean` deletes parts that
+        were not used for a while.
         """
 
     @abstractmethod
-    def drop_staged(self, blobs: Iterable[StagedRecords]) -> None:
-        """Remove what was put aside and is not wanted. What is gone already is gone."""
+    def drop_staged(self, staged: Iterable[StagedRecords]) -> None:
+        """Delete staged records. Parts that no longer exist are ignored."""
 
     @abstractmethod
     def read(
@@ -318,47 +285,46 @@ class Log(ABC):
         max_records: int | None = None,
         max_bytes: int | None = None,
     ) -> RangeReader:
-        """Records from `start` up to, without, `end` (None: the end as it stands now).
+        """Read the records from `start` up to, but not including, `end` (None: the current end).
 
-        At most `max_records`, and at most `max_bytes` of record sizes, but always at least one
-        record. `OffsetOutOfRange` if `start` is not within the partition, at once or in a step.
+        Returns at most `max_records` and at most `max_bytes` of record sizes, but at least one
+        record. `OffsetOutOfRange`, here or in a step, if `start` is not within the partition.
         """
 
     @abstractmethod
     def offsets(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, PartitionOffsets]:
-        """Start, end and `tombstones_removed_to`; in the embedded log all as of one moment."""
+        """Return the offsets of partitions; in the embedded log all from one snapshot."""
 
     @abstractmethod
     def offset_for_time(
         self, topic: str, partition: int, timestamp: int
     ) -> OffsetAndTimestamp | None:
-        """The first record that is not older than the time; None if there is none."""
+        """Return the first record with this timestamp or a later one, or None."""
 
     def prefetch(
         self, ranges: Mapping[TopicPartition, tuple[int, int]]
     ) -> dict[TopicPartition, LogBatch]:
-        """Whole ranges (start, end) that can be had together and at once, for who hands them on.
+        """Return the whole ranges (start, end) that one request can fetch without waiting.
 
-        Those that are not in the answer are to be read. A log from which every process reads
-        quickly by itself has no need of this, and answers nothing.
+        The caller passes the batches on to workers, and reads the missing ranges with `read`. The
+        default returns nothing: it suits a log that every process can read fast.
         """
         return {}
 
     @abstractmethod
     def wait_for_change(self, timeout: float) -> bool:
-        """Wait until anything was committed since the last call (or the opening), by anyone.
+        """Wait for a commit by any process since the last call, or since the log was opened.
 
-        False if the seconds have passed and nothing was. May be True for nothing. One thread
-        waits at a time; others may `wake` it. On Kafka 'anything' are records of the partitions
-        that this handle was asked about (`offsets`, `read`), or of all while it was asked about
-        none.
+        Returns False after `timeout` seconds without one. May return True spuriously. Only one
+        thread may wait at a time; others may `wake` it. On Kafka only records count, and only in
+        the partitions that this handle has read or asked for; with none, in all partitions.
         """
 
     @abstractmethod
     def wake(self) -> None:
-        """Let a `wait_for_change` in another thread, or the next one, answer True at once."""
+        """Make the current or the next `wait_for_change` return True at once."""
 
     # Groups
 
@@ -369,25 +335,25 @@ class Log(ABC):
         offsets: Mapping[TopicPartition, CommittedOffset | int],
         member: Member | None = None,
     ) -> None:
-        """Set where the group goes on. With a member: `Fenced` unless it owns the partitions."""
+        """Commit offsets of a group. `Fenced` if a given member does not own the partitions."""
 
     @abstractmethod
     def committed(
         self, group: str, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, CommittedOffset]:
-        """What was committed; partitions without a commit are not in it. None: all there are."""
+        """Return the committed offsets of the given partitions, or of all."""
 
     @abstractmethod
     def groups(self) -> list[str]:
-        """The names of all groups that have members or offsets."""
+        """Return the names of all groups with members or committed offsets."""
 
     @abstractmethod
     def group(self, name: str) -> GroupDescription:
-        """One group; one that nobody has heard of is empty, not an error."""
+        """Describe a group. An unknown group is empty."""
 
     @abstractmethod
     def delete_group(self, name: str) -> None:
-        """Forget the group and its offsets; `GroupNotEmpty` while it has live members."""
+        """Delete a group and its offsets. `GroupNotEmpty` while it has live members."""
 
     @abstractmethod
     def join_group(
@@ -400,34 +366,35 @@ class Log(ABC):
         session_timeout_ms: int = 45_000,
         strategy: str = "sticky",
     ) -> Member:
-        """A place in the group. A topic that begins with `^` is a pattern.
+        """Join a group. A topic that starts with `^` is a pattern.
 
-        The partitions come with the first heartbeat. A `member_id` of one's own takes the place of
-        the member that had it, who is fenced. Strategies: "range", "roundrobin", "sticky".
+        The first heartbeat returns partitions. A given `member_id` replaces, and fences, the
+        member with this id. Strategies: "range", "roundrobin", "sticky".
         """
 
     # Leases
 
     @abstractmethod
     def candidate(self, name: str, *, holder: str = "", timeout_ms: int = 6_000) -> Candidate:
-        """One who wants the lease; `holder` is a text for people."""
+        """Return a candidate for a lease. `holder` describes this process to people."""
 
     @abstractmethod
     def take_lease(self, name: str, *, holder: str = "") -> Lease:
-        """Take the lease at once, whoever holds it: that one is fenced."""
+        """Take the lease at once and fence its current holder."""
 
-    # Keeping house
+    # Maintenance
 
     @abstractmethod
     def clean(self, topics: Iterable[str] | None = None, *, force: bool = False) -> CleanReport:
-        """Retention, compaction, merging of small batches, sweeping of unused blobs.
+        """Apply retention and compaction, merge small batches, delete unused staged records.
 
-        Safe while others read, write and clean. `force` compacts also what is hardly worth it.
+        Safe while other processes read, write and clean. `force` compacts partitions below
+        `min.cleanable.dirty.ratio` too.
         """
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of the log. Calling it again does nothing."""
+        """Close the log. Has no effect on a closed log."""
 
     def __enter__(self) -> Self:
         return self

@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.log import Columns
-from penstock.log.base import record_size
 from penstock.log.embedded import arrow
-from penstock.log.types import as_header_pairs
+from penstock.log.types import as_header_pairs, record_size
 
 BYTES = st.none() | st.binary(max_size=20)
 HEADERS = st.lists(st.tuples(st.text(max_size=5), BYTES), max_size=3).map(tuple)

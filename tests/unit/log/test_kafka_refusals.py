@@ -8,13 +8,13 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaPartition
 
-from penstock.log.base import TopicPartition
 from penstock.log.errors import LogBusy
 from penstock.log.kafka.client.connection import Connection
 from penstock.log.kafka.client.errors import translated
 from penstock.log.kafka.client.list_offsets import LATEST, OffsetLister
 from penstock.log.kafka.client.settings import ClientSettings, KafkaOptions
 from penstock.log.kafka.client.topic_metadata import TopicMetadataCache
+from penstock.log.types import TopicPartition
 
 #: The client has forgotten a broker that has died, with the requests that waited for it.
 FORGOTTEN = KafkaError(KafkaError._DESTROY_BROKER)

@@ -21,8 +21,8 @@ from penstock.cli.terminal import Terminal
 from penstock.engine.layout.internal_topics import tasks_topic
 from penstock.engine.reset import lease_of_stopped
 from penstock.log import Log, PartitionOffsets, TopicPartition
-from penstock.log.base import GroupDescription
 from penstock.log.errors import GroupNotEmpty, UnknownPartition
+from penstock.log.types import GroupDescription
 
 
 class Place(NamedTuple):

@@ -25,8 +25,8 @@ from penstock.cli.terminal import Terminal
 from penstock.cli.windowed_codecs import KEY_TYPES, key_form
 from penstock.clock import wall_clock_ms
 from penstock.log import Columns, Log, TopicPartition
-from penstock.log.base import Append
 from penstock.log.errors import TopicExists, UnknownPartition
+from penstock.log.types import Append
 from penstock.partitioning import partition_of
 
 

@@ -21,9 +21,9 @@ from penstock.clients.types import (
     TIMESTAMP_LOG_APPEND_TIME,
     Message,
 )
-from penstock.log.base import Append, AppendResult, Log
+from penstock.log.base import Log
 from penstock.log.errors import InvalidRecord, LogBusy, LogError, UnknownPartition, UnknownTopic
-from penstock.log.types import Columns
+from penstock.log.types import Append, AppendResult, Columns
 
 logger = logging.getLogger(__name__)
 

@@ -18,7 +18,8 @@ from penstock.engine.layout.internal_topics import (
     window_retention_ms,
 )
 from penstock.errors import MissingSourceTopicException
-from penstock.log.base import Log, TopicPartition
+from penstock.log.base import Log
+from penstock.log.types import TopicPartition
 from penstock.record import TaskId
 from penstock.task.blueprint import Blueprint
 from penstock.task.task import partition_order

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.config import StreamsConfig
 from penstock.errors import MisconfiguredInternalTopicException
-from penstock.log.base import Log, TopicDescription, TopicPartition
+from penstock.log.base import Log
 from penstock.log.errors import TopicExists
+from penstock.log.types import TopicDescription, TopicPartition
 from penstock.record import TaskId
 
 if TYPE_CHECKING:

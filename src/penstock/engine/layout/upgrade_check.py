@@ -22,7 +22,8 @@ from penstock.engine.plan.task_records import (
     task_key,
 )
 from penstock.errors import StreamsException, TopologyException
-from penstock.log.base import Columns, Lease, Log, TopicPartition
+from penstock.log.base import Lease, Log
+from penstock.log.types import Columns, TopicPartition
 from penstock.record import TaskId
 from penstock.stores.buffers.time_ordered import ChangeBufferBuilder, GraceBufferBuilder
 from penstock.task.blueprint import Blueprint

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from penstock.log.base import TopicPartition
+from penstock.log.types import TopicPartition
 from penstock.record import TaskId
 
 if TYPE_CHECKING:

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.errors import StreamsException
-from penstock.log.base import Log, TopicPartition
+from penstock.log.base import Log
+from penstock.log.types import TopicPartition
 from penstock.record import TaskId
 from penstock.stores.bytes.lmdb import MAP_SIZE, Environment
 from penstock.stores.replica.generations import Generations

@@ -12,7 +12,8 @@ from penstock.config import StreamsConfig
 from penstock.engine.layout.execution_graph import ExecutionGraph
 from penstock.engine.plan.task_records import BatchRecord
 from penstock.errors import ConfigException, StreamsException
-from penstock.log.base import Log, PartitionOffsets, TopicPartition
+from penstock.log.base import Log
+from penstock.log.types import PartitionOffsets, TopicPartition
 from penstock.topology.nodes import SourceNode
 from penstock.topology.offset_reset import AutoOffsetReset
 from penstock.topology.topology import Topology

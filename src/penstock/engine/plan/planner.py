@@ -16,8 +16,9 @@ from penstock.engine.plan.task_idle import TaskIdle
 from penstock.engine.plan.task_records import TaskRecord, TaskRecords, read_task_records
 from penstock.engine.plan.topic_changes import TopicChanges
 from penstock.errors import MissingSourceTopicException, StreamsException
-from penstock.log.base import Log, LogBatch, PartitionOffsets, TopicPartition
+from penstock.log.base import Log
 from penstock.log.errors import LogBusy, UnknownTopic
+from penstock.log.types import LogBatch, PartitionOffsets, TopicPartition
 from penstock.record import TaskId
 from penstock.topology.topology import Topology
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from penstock.log.base import TopicPartition
+from penstock.log.types import TopicPartition
 
 
 class TaskIdle:

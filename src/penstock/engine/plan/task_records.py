@@ -17,8 +17,9 @@ import msgspec
 from penstock.engine.layout.internal_topics import tasks_topic
 from penstock.engine.plan.batch_plan import BatchPlan
 from penstock.errors import StreamsException
-from penstock.log.base import Log, TopicPartition
+from penstock.log.base import Log
 from penstock.log.errors import UnknownTopic
+from penstock.log.types import TopicPartition
 from penstock.record import TaskId
 from penstock.task.punctuation import ScheduleState
 from penstock.task.result import TaskState

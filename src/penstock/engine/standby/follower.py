@@ -23,8 +23,9 @@ from penstock.engine.worker.changelogs import LogChangelogs
 from penstock.engine.worker.task_stores import rows_identity
 from penstock.errors import StreamsException
 from penstock.log import open_log
-from penstock.log.base import Log, TopicPartition
+from penstock.log.base import Log
 from penstock.log.errors import LogError, UnknownTopic
+from penstock.log.types import TopicPartition
 from penstock.record import TaskId
 from penstock.stores.replica.protocol import ChangelogBatch, ReplicaAhead, Wanted
 from penstock.stores.replica.task_replica import TaskReplica

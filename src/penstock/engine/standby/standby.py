@@ -12,7 +12,7 @@ from penstock.engine.standby.updates import (
     SuspendReason,
 )
 from penstock.engine.standby.warmup import WarmedUp, WarmUp
-from penstock.log.base import TopicPartition
+from penstock.log.types import TopicPartition
 from penstock.record import TaskId
 from penstock.topology.topology import Topology
 

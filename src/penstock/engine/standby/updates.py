@@ -6,7 +6,7 @@ import enum
 import logging
 from dataclasses import dataclass
 
-from penstock.log.base import TopicPartition
+from penstock.log.types import TopicPartition
 from penstock.record import TaskId
 
 log = logging.getLogger(__name__)

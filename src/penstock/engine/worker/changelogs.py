@@ -8,8 +8,9 @@ import pyarrow as pa
 
 from penstock.clock import wall_clock_ms
 from penstock.engine.worker.changelog_cache import KeptBatch
-from penstock.log.base import Log, TopicPartition
+from penstock.log.base import Log
 from penstock.log.errors import OffsetOutOfRange
+from penstock.log.types import TopicPartition
 from penstock.stores.replica.protocol import ChangelogBatch, Oldest, Overtaken
 
 #: Store -> where its changelog ended before the task's last run, and what that run wrote there.

@@ -9,7 +9,8 @@ from penstock.engine.failpoints import failpoint
 from penstock.engine.packaging.bundle import Bundle
 from penstock.engine.plan.batch_plan import BatchPlan
 from penstock.engine.worker.changelogs import LogChangelogs
-from penstock.log.base import Log, TopicPartition
+from penstock.log.base import Log
+from penstock.log.types import TopicPartition
 from penstock.stores.bytes.store import OpenInner
 from penstock.stores.replica.global_replica import GlobalReplica
 from penstock.task.global_state import GlobalState

@@ -18,7 +18,7 @@ from penstock.engine.packaging.failure import Failure
 from penstock.engine.plan.task_records import TaskRecord, decode_task, encode_task
 from penstock.engine.worker.blocks import OUTCOME, Consumed, framed, unframed
 from penstock.engine.worker.columns import layout_of, schema_of
-from penstock.log.base import Append, StagedRecords
+from penstock.log.types import Append, StagedRecords
 from penstock.record import TaskId
 
 

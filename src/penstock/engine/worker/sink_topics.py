@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from penstock.engine.layout.execution_graph import ExecutionGraph
-from penstock.log.base import Log, TopicDescription
+from penstock.log.base import Log
 from penstock.log.errors import UnknownTopic
 from penstock.log.topic_config import TopicSettings
+from penstock.log.types import TopicDescription
 from penstock.task.record_limits import RecordLimits
 
 

@@ -17,7 +17,8 @@ from penstock.engine.worker.changelog_cache import ChangelogCache
 from penstock.engine.worker.columns import grouped, without_running_maximum
 from penstock.engine.worker.outcome import LogLine, Sent, TaskOutcome, records_in
 from penstock.engine.worker.task_stores import TaskStores
-from penstock.log.base import Append, Log, LogBatch
+from penstock.log.base import Log
+from penstock.log.types import Append, LogBatch
 from penstock.record import NO_HEADERS, Headers, TaskId
 from penstock.task.queue import RecordRange
 from penstock.task.result import TaskResult

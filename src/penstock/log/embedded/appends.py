@@ -13,18 +13,7 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from penstock.log.base import (
-    Append,
-    AppendResult,
-    Columns,
-    CommittedOffset,
-    Lease,
-    Member,
-    Records,
-    StagedRecords,
-    TopicPartition,
-    Transaction,
-)
+from penstock.log.base import Lease, Member, Transaction
 from penstock.log.embedded.arrow import BatchInfo, Chunk, as_chunks
 from penstock.log.embedded.database import Database
 from penstock.log.embedded.leases import check_lease
@@ -32,6 +21,15 @@ from penstock.log.embedded.offsets import write_offsets
 from penstock.log.embedded.topics import find_partition
 from penstock.log.errors import InvalidRecord, RecordTooLarge, StagedRecordsGone
 from penstock.log.topic_config import TopicSettings
+from penstock.log.types import (
+    Append,
+    AppendResult,
+    Columns,
+    CommittedOffset,
+    Records,
+    StagedRecords,
+    TopicPartition,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -15,9 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.log.arrow_types import HEADER_TYPE, READ_SCHEMA, TYPES
-from penstock.log.base import Columns, record_size
 from penstock.log.errors import InvalidRecord, LogDamaged
-from penstock.log.types import as_header_pairs
+from penstock.log.types import Columns, as_header_pairs, record_size
 
 HEADERS = 1
 OFFSETS = 2

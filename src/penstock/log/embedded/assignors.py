@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from penstock.log.base import TopicPartition
+from penstock.log.types import TopicPartition
 
 #: Member -> its topics; topic -> number of partitions; member -> what it had.
 Subscriptions = Mapping[str, frozenset[str]]

@@ -9,13 +9,13 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Iterator
 
-from penstock.log.base import CleanReport
 from penstock.log.embedded import stored_batches as rewriting
 from penstock.log.embedded.arrow import BATCH_RECORDS, concatenated, stored_from
 from penstock.log.embedded.compaction import Compaction
 from penstock.log.embedded.database import Database
 from penstock.log.embedded.stored_batches import GROUP_BATCHES, GROUP_BYTES, Batch, Place
 from penstock.log.embedded.topics import Topic, all_topics, drop_batches, find_topic, set_start
+from penstock.log.types import CleanReport
 
 #: A batch below both is small. Fewer than so many in a row are left alone.
 _SMALL_RECORDS = BATCH_RECORDS // 4

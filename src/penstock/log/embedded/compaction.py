@@ -23,7 +23,6 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.log.base import CleanReport
 from penstock.log.embedded import stored_batches as rewriting
 from penstock.log.embedded.arrow import Chunk, stored_from
 from penstock.log.embedded.database import Database
@@ -31,6 +30,7 @@ from penstock.log.embedded.ranges import EmbeddedRangeReader
 from penstock.log.embedded.stored_batches import Batch, Place
 from penstock.log.embedded.topics import Topic
 from penstock.log.topic_config import TopicSettings
+from penstock.log.types import CleanReport
 
 #: What a key costs in memory besides its bytes: about what Python takes for the two objects and
 #: their place in the dictionary.

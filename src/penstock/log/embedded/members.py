@@ -14,10 +14,11 @@ import uuid
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from penstock.log.base import Assignment, Member, MemberDescription, TopicPartition
+from penstock.log.base import Member
 from penstock.log.embedded.assignors import ASSIGNORS, Shares
 from penstock.log.embedded.database import Database
 from penstock.log.errors import Fenced
+from penstock.log.types import Assignment, MemberDescription, TopicPartition
 
 
 class _Row(NamedTuple):

@@ -5,16 +5,12 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Mapping
 
-from penstock.log.base import (
-    CommittedOffset,
-    GroupDescription,
-    Member,
-    TopicPartition,
-)
+from penstock.log.base import Member
 from penstock.log.embedded.database import Database
 from penstock.log.embedded.members import check_owns, live_members
 from penstock.log.embedded.topics import find_partition
 from penstock.log.errors import GroupNotEmpty
+from penstock.log.types import CommittedOffset, GroupDescription, TopicPartition
 
 
 def write_offsets(

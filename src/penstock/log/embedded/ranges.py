@@ -9,17 +9,12 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.log.base import (
-    LogBatch,
-    OffsetAndTimestamp,
-    PartitionOffsets,
-    RangeReader,
-    TopicPartition,
-)
+from penstock.log.base import RangeReader
 from penstock.log.embedded import arrow
 from penstock.log.embedded.database import Database
 from penstock.log.embedded.topics import Topic, find_partition
 from penstock.log.errors import OffsetOutOfRange, UnknownTopic
+from penstock.log.types import LogBatch, OffsetAndTimestamp, PartitionOffsets, TopicPartition
 
 #: Stored batches are put together until a step has this much.
 _STEP_RECORDS = 4096

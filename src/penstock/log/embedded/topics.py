@@ -8,7 +8,6 @@ import sqlite3
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from penstock.log.base import TopicDescription
 from penstock.log.embedded.database import Database
 from penstock.log.errors import (
     InvalidTopic,
@@ -24,6 +23,7 @@ from penstock.log.topic_config import (
     check_topic_name,
     checked_config,
 )
+from penstock.log.types import TopicDescription
 
 
 @functools.lru_cache(maxsize=1024)

@@ -14,16 +14,7 @@ from typing import TYPE_CHECKING
 from confluent_kafka import KafkaError, KafkaException
 
 from penstock.clock import wall_clock_ms
-from penstock.log.base import (
-    Append,
-    AppendResult,
-    Columns,
-    Lease,
-    Records,
-    StagedRecords,
-    TopicPartition,
-    Transaction,
-)
+from penstock.log.base import Lease, Transaction
 from penstock.log.errors import LogError, LogUnavailable, OutcomeUnknown
 from penstock.log.kafka.client.errors import error_of, translated
 from penstock.log.kafka.client.producers import Delivery
@@ -31,6 +22,7 @@ from penstock.log.kafka.encoding import as_rows
 from penstock.log.kafka.pending import Prepared, check
 from penstock.log.kafka.ranges import Ranges
 from penstock.log.kafka.transactions import KafkaTransaction
+from penstock.log.types import Append, AppendResult, Columns, Records, StagedRecords, TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -15,9 +15,8 @@ import pyarrow as pa
 from confluent_kafka import Message
 
 from penstock.log.arrow_types import HEADER_TYPE, READ_SCHEMA
-from penstock.log.base import Columns
 from penstock.log.errors import InvalidRecord
-from penstock.log.types import record_size
+from penstock.log.types import Columns, record_size
 
 _AT_ZERO = ("penstock-timestamp", b"0")
 

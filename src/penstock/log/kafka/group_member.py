@@ -29,9 +29,9 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaPartition
 
-from penstock.log.base import CommittedOffset, TopicPartition
 from penstock.log.kafka.client.connection import Connection, made
 from penstock.log.kafka.client.errors import error_of
+from penstock.log.types import CommittedOffset, TopicPartition
 
 _POLL_S = 0.02
 _EAGER_PATIENCE_S = 1.0

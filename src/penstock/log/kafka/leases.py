@@ -28,11 +28,12 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from penstock.clock import wall_clock_ms
-from penstock.log.base import Candidate, Columns, Lease, TopicPartition
+from penstock.log.base import Candidate, Lease
 from penstock.log.errors import Fenced, LogError, TopicExists, UnknownTopic
 from penstock.log.kafka.client.producers import TransactionalProducer
 from penstock.log.kafka.group_member import GroupConnection, PlaceRules
 from penstock.log.kafka.ranges import Ranges
+from penstock.log.types import Columns, TopicPartition
 
 LEASES = "__penstock_leases"
 #: For so long nobody else becomes the holder of a lease that was taken at once.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from penstock.log.base import CleanReport, Log
+from penstock.log.base import Log
 from penstock.log.kafka.appends import Appends
 from penstock.log.kafka.client.connection import Connection
 from penstock.log.kafka.client.settings import SCHEME, ClientSettings, KafkaOptions, servers_of
@@ -13,6 +13,7 @@ from penstock.log.kafka.leases import Leases
 from penstock.log.kafka.members import Members
 from penstock.log.kafka.offsets import GroupOffsets
 from penstock.log.kafka.topics import Topics
+from penstock.log.types import CleanReport
 
 
 class KafkaLog(Topics, Appends, GroupOffsets, Members, Leases, Log):

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from penstock.log.base import Assignment, CommittedOffset, Member, TopicPartition
+from penstock.log.base import Member
 from penstock.log.errors import Fenced
 from penstock.log.kafka.client.connection import Connection
 from penstock.log.kafka.client.errors import GENERATION_OVER, translated
 from penstock.log.kafka.group_member import GroupConnection, PlaceRules
+from penstock.log.types import Assignment, CommittedOffset, TopicPartition
 
 _STRATEGIES = {
     "range": "range", "roundrobin": "roundrobin", "sticky": "cooperative-sticky",

@@ -7,19 +7,14 @@ from typing import Any
 
 from confluent_kafka import ConsumerGroupState
 
-from penstock.log.base import (
-    CommittedOffset,
-    GroupDescription,
-    Member,
-    MemberDescription,
-    TopicPartition,
-)
+from penstock.log.base import Member
 from penstock.log.errors import Fenced, GroupNotEmpty
 from penstock.log.kafka.client.errors import GroupMissing
 from penstock.log.kafka.client.topic_metadata import INTERNAL_PREFIX
 from penstock.log.kafka.core import Core
 from penstock.log.kafka.members import checked_member
 from penstock.log.kafka.pending import as_committed
+from penstock.log.types import CommittedOffset, GroupDescription, MemberDescription, TopicPartition
 
 
 class GroupOffsets(Core):

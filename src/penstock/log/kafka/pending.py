@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from penstock.log.base import CommittedOffset, Records, StagedRecords, TopicPartition
 from penstock.log.errors import InvalidRecord, RecordTooLarge
 from penstock.log.kafka.client.topic_metadata import TopicInfo
 from penstock.log.kafka.encoding import Rows, as_rows
 from penstock.log.kafka.staging import Blobs
+from penstock.log.types import CommittedOffset, Records, StagedRecords, TopicPartition
 
 
 @dataclass(slots=True)

@@ -9,13 +9,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError
 
-from penstock.log.base import (
-    LogBatch,
-    OffsetAndTimestamp,
-    PartitionOffsets,
-    RangeReader,
-    TopicPartition,
-)
+from penstock.log.base import RangeReader
 from penstock.log.errors import OffsetOutOfRange, UnknownTopic
 from penstock.log.kafka.client.change_poller import ChangePoller
 from penstock.log.kafka.client.errors import UNKNOWN, translated
@@ -24,6 +18,7 @@ from penstock.log.kafka.client.prefetch import Prefetcher
 from penstock.log.kafka.client.readers import FetchError
 from penstock.log.kafka.core import Core
 from penstock.log.kafka.encoding import as_batch, message_size
+from penstock.log.types import LogBatch, OffsetAndTimestamp, PartitionOffsets, TopicPartition
 
 _STEP_RECORDS = 4096
 _STEP_BYTES = 2 * 1024 * 1024

@@ -18,9 +18,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from penstock.log.arrow_types import HEADER_TYPE
-from penstock.log.base import StagedRecords
 from penstock.log.errors import LogFull, StagedRecordsGone
 from penstock.log.kafka.encoding import Rows, as_rows
+from penstock.log.types import StagedRecords
 
 #: A blob is not larger than this, but for a single record, so that it can be sent in steps.
 _BLOB_RECORDS = 16_384

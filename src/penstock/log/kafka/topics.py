@@ -15,7 +15,6 @@ from confluent_kafka.admin import (
     NewTopic,
 )
 
-from penstock.log.base import TopicDescription
 from penstock.log.errors import InvalidTopic, OffsetOutOfRange, UnknownTopic
 from penstock.log.kafka.ranges import Ranges
 from penstock.log.topic_config import (
@@ -24,6 +23,7 @@ from penstock.log.topic_config import (
     check_topic_name,
     checked_config,
 )
+from penstock.log.types import TopicDescription
 
 _PAUSE_S = 0.005
 

@@ -26,16 +26,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as KafkaPartition
 
 from penstock.clock import wall_clock_ms
-from penstock.log.base import (
-    AppendResult,
-    CommittedOffset,
-    Lease,
-    Member,
-    Records,
-    StagedRecords,
-    TopicPartition,
-    Transaction,
-)
+from penstock.log.base import Lease, Member, Transaction
 from penstock.log.errors import LogBusy, LogUnavailable, OutcomeUnknown
 from penstock.log.kafka.client.errors import GENERATION_OVER, PRODUCER_FENCED, error_of, translated
 from penstock.log.kafka.client.producers import Delivery, TransactionalProducer
@@ -43,6 +34,7 @@ from penstock.log.kafka.encoding import Rows
 from penstock.log.kafka.leases import KafkaLease
 from penstock.log.kafka.members import KafkaMember, checked_member
 from penstock.log.kafka.pending import Prepared, as_committed
+from penstock.log.types import AppendResult, CommittedOffset, Records, StagedRecords, TopicPartition
 
 if TYPE_CHECKING:
     from penstock.log.kafka.appends import Appends

@@ -11,9 +11,9 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 
-from penstock.log.base import TopicPartition
 from penstock.log.kafka.client.connection import Connection
 from penstock.log.kafka.client.topic_metadata import TopicMetadataCache
+from penstock.log.types import TopicPartition
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.002, 0.025
 #: How often topics that were added are looked for, while all are watched.

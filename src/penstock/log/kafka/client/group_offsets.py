@@ -16,9 +16,9 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaPartition
 
-from penstock.log.base import CommittedOffset, TopicPartition
 from penstock.log.kafka.client.connection import Connection, made
 from penstock.log.kafka.client.errors import BUSY, error_of, translated
+from penstock.log.types import CommittedOffset, TopicPartition
 
 _KEPT = 4
 _PAUSE_S = 0.005

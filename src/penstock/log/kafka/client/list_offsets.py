@@ -14,10 +14,10 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaPartition
 
-from penstock.log.base import TopicPartition
 from penstock.log.kafka.client.connection import Connection, made
 from penstock.log.kafka.client.errors import BUSY, UNKNOWN, error_of, translated
 from penstock.log.kafka.client.topic_metadata import TopicMetadataCache
+from penstock.log.types import TopicPartition
 
 #: Kafka's timestamps for the two ends of a partition.
 EARLIEST, LATEST = -2, -1

@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as KafkaPartition
 
-from penstock.log.base import TopicPartition
 from penstock.log.kafka.client.connection import Connection, made
+from penstock.log.types import TopicPartition
 
 #: Whoever waits longer than this for a fetch had better let the workers read.
 _PATIENCE_S = 0.05

@@ -16,10 +16,10 @@ from typing import Any
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import ConfigEntry, ConfigResource, ConfigSource
 
-from penstock.log.base import TopicDescription, TopicPartition
 from penstock.log.errors import LogBusy, UnknownPartition, UnknownTopic
 from penstock.log.kafka.client.connection import Connection
 from penstock.log.topic_config import DEFAULTS, TopicSettings
+from penstock.log.types import TopicDescription, TopicPartition
 
 #: Kafka's own topics, and the one of the leases; nobody else has business with them.
 INTERNAL_PREFIX = "__"
