@@ -13,7 +13,7 @@ import pytest
 
 if TYPE_CHECKING:
     from penstock import StreamsConfig, Topology
-    from penstock.broker.cluster import Status
+    from penstock.broker.cluster import ClusterStatus
     from penstock.testing import TopologyTestDriver
 
 
@@ -59,14 +59,14 @@ def topology_driver(
 
 
 @pytest.fixture(scope="session")
-def penstock_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Status]:
+def penstock_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterStatus]:
     """A real Kafka for the whole session, started by the first test that asks for it.
 
     Its `address` is what `open_log` takes, its `bootstrap_servers` what Kafka's clients take.
     """
-    from penstock.broker.cluster import Cluster
+    from penstock.broker.cluster import LocalCluster
     from penstock.broker.properties import BrokerOptions
 
-    cluster = Cluster(tmp_path_factory.mktemp("kafka"))
+    cluster = LocalCluster(tmp_path_factory.mktemp("kafka"))
     with cluster.for_this_process(BrokerOptions(port=0, for_tests=True)) as status:
         yield status

@@ -13,7 +13,7 @@ import pytest
 from engine.living import PATIENCE_S, TEXT
 from kafka.cluster import swept
 from penstock import Streams, StreamsBuilder, StreamsConfig, StreamsException
-from penstock.broker.cluster import Status
+from penstock.broker.cluster import ClusterStatus
 from penstock.engine.inline import start_inline
 from penstock.handlers import ErrorHandlerContext, ProducedRecord, Response, Result
 from penstock.log import Columns, Log, open_log
@@ -28,7 +28,7 @@ ANY_TIME = {"retention.ms": "-1", "message.timestamp.after.max.ms": str(2**62)}
 )])
 def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Log]:
     if request.param == "kafka":
-        broker: Status = request.getfixturevalue("penstock_broker")
+        broker: ClusterStatus = request.getfixturevalue("penstock_broker")
         address = swept(broker.address)
     else:
         address = str(tmp_path / "log.db")

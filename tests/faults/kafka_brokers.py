@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient
 
 from faults.engine_app import APPLICATION_ID
 from penstock.broker import processes
-from penstock.broker.cluster import Cluster, Status
+from penstock.broker.cluster import ClusterStatus, LocalCluster
 from penstock.broker.ports import free_ports
 from penstock.broker.properties import HOST, BrokerOptions
 
@@ -28,7 +28,7 @@ class Brokers:
     """
 
     def __init__(self, directory: Path, *, brokers: int = 1) -> None:
-        self._cluster = Cluster(directory)
+        self._cluster = LocalCluster(directory)
         [first, controller, self.listener, self.proxy_port] = free_ports(4)
         if brokers == 1:
             plain = f"PLAINTEXT://{HOST}:{first}"
@@ -78,11 +78,11 @@ class Brokers:
 
     def start(self) -> None:
         """Start those that do not run, and wait until they take clients."""
-        status: Status = self._cluster.start(self._options)
+        status: ClusterStatus = self._cluster.start(self._options)
         for node in status.nodes:
             if node.id not in self._watchers and node.pid is not None:
                 marker = f"-Dpenstock.broker={self._cluster.data / f'node-{node.id}'}"
-                self._watchers[node.id] = processes.end_with_me(node.pid, marker)
+                self._watchers[node.id] = processes.kill_with_parent(node.pid, marker)
 
     def kill(self, node: int) -> None:
         """SIGKILL."""

@@ -20,7 +20,7 @@ from faults.engine_kills import Trial
 from faults.engine_processes import STAGES, send, wait_until
 from faults.spark_cluster import SparkCluster
 from kafka.cluster import swept
-from penstock.broker.cluster import Status
+from penstock.broker.cluster import ClusterStatus
 from penstock.engine.failpoints import Step
 from penstock.engine.layout.internal_topics import tasks_topic
 from penstock.engine.plan.task_records import BATCH_KEY, decode_task
@@ -73,7 +73,7 @@ def test_a_second_attempt_wins_and_the_late_first_one_changes_nothing(tmp_path: 
 @pytest.mark.soak
 @pytest.mark.kafka
 def test_second_attempts_win_in_every_stage_on_a_cluster_with_kafka(
-    tmp_path: Path, penstock_broker: Status
+    tmp_path: Path, penstock_broker: ClusterStatus
 ) -> None:
     """As above, with nothing of one machine but the machine; also while a worker holds the lock of
     a replica on its host."""

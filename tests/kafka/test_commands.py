@@ -18,7 +18,7 @@ import pytest
 
 from kafka.cluster import swept
 from penstock.broker import jars
-from penstock.broker.cluster import Cluster, Status
+from penstock.broker.cluster import ClusterStatus, LocalCluster
 from penstock.broker.processes import is_running
 from penstock.cli.main import main
 
@@ -42,7 +42,7 @@ def penstock() -> Run:
 
 @pytest.mark.kafka
 def test_every_command_works_on_kafka(
-    penstock_broker: Status, monkeypatch: pytest.MonkeyPatch,
+    penstock_broker: ClusterStatus, monkeypatch: pytest.MonkeyPatch,
     capfdbinary: pytest.CaptureFixture[bytes],
 ) -> None:
     monkeypatch.setenv("PENSTOCK_LOG", swept(penstock_broker.address))
@@ -84,7 +84,7 @@ def test_every_command_works_on_kafka(
 @pytest.mark.kafka
 @pytest.mark.slow
 def test_an_application_is_run_watched_and_reset_on_kafka(
-    penstock_broker: Status, penstock: Run, tmp_path: Path
+    penstock_broker: ClusterStatus, penstock: Run, tmp_path: Path
 ) -> None:
     app = tmp_path / "app.py"
     app.write_text(
@@ -195,7 +195,7 @@ def test_a_broker_is_started_found_and_stopped(penstock: Run, tmp_path: Path) ->
         listed = penstock("topics", "list", "--json", *log).stdout
         assert json.loads(listed)["name"] == "kept"
     finally:
-        Cluster(tmp_path / "broker").stop(kill=True)
+        LocalCluster(tmp_path / "broker").stop(kill=True)
 
 
 @pytest.fixture
@@ -211,7 +211,7 @@ def test_a_port_that_is_in_use_is_named(penstock: Run, tmp_path: Path, taken_por
     ran = penstock("broker", "start", "--data", tmp_path, "--port", taken_port)
     assert ran.returncode == 1
     assert ran.stderr.startswith(f"penstock: error: Port {taken_port} is in use")
-    assert Cluster(tmp_path).status().running is False
+    assert LocalCluster(tmp_path).status().running is False
 
 
 def test_without_java_one_is_told_to_install_it(penstock: Run, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.broker.cluster import Cluster
+from penstock.broker.cluster import LocalCluster
 from penstock.broker.ports import free_ports
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
@@ -42,7 +42,7 @@ def test_the_commands_of_the_page_answer_what_it_says(tmp_path: Path) -> None:
             env={**os.environ, "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"},
         )
     finally:
-        Cluster(tmp_path / "kafka").stop(kill=True)
+        LocalCluster(tmp_path / "kafka").stop(kill=True)
     assert facts(ran.stdout, tmp_path, port) == facts(
         "".join(line for line in lines if not line.startswith("$ ")), Path("/srv/shop"), USUAL_PORT
     )

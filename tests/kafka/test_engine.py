@@ -25,7 +25,7 @@ from faults.engine_app import (
 )
 from kafka.cluster import swept
 from penstock import StandbyUpdateListener, Streams
-from penstock.broker.cluster import Status
+from penstock.broker.cluster import ClusterStatus
 from penstock.engine.loop import BatchReport
 from penstock.log import Log, TopicPartition, open_log
 from penstock.record import TaskId
@@ -36,7 +36,7 @@ PATIENCE_S = 240.0
 
 
 @pytest.fixture
-def address(penstock_broker: Status) -> str:
+def address(penstock_broker: ClusterStatus) -> str:
     return swept(penstock_broker.address)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kafka.cluster import swept
-from penstock.broker.cluster import Status
+from penstock.broker.cluster import ClusterStatus
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
@@ -27,7 +27,7 @@ def run(*words: object, stdin: str = "") -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.spark
-def test_the_demo_runs_on_kafka_and_once_more(penstock_broker: Status) -> None:
+def test_the_demo_runs_on_kafka_and_once_more(penstock_broker: ClusterStatus) -> None:
     demo = (DEMO, "--seconds", 1, "--rate", 100, "--log", swept(penstock_broker.address))
     ran = run(*demo)
     assert (ran.returncode, ran.stderr) == (0, "")
@@ -46,7 +46,7 @@ def test_the_demo_runs_on_kafka_and_once_more(penstock_broker: Status) -> None:
 
 
 def test_its_topology_runs_on_kafka_from_the_command_line(
-    penstock_broker: Status, tmp_path: Path
+    penstock_broker: ClusterStatus, tmp_path: Path
 ) -> None:
     of_log = ("--log", swept(penstock_broker.address))
     command = ("-m", "penstock.cli")

@@ -12,7 +12,7 @@ import pytest
 
 from kafka.cluster import swept
 from penstock import Serdes, Streams, StreamsBuilder, StreamsConfig
-from penstock.broker.cluster import Status
+from penstock.broker.cluster import ClusterStatus
 from penstock.log import Columns, Lease, Log, TopicPartition, open_log
 from penstock.log.errors import Fenced
 from penstock.log.kafka import leases
@@ -25,7 +25,7 @@ PATIENCE_S = 60.0
 
 
 @pytest.fixture
-def log(penstock_broker: Status) -> Iterator[Log]:
+def log(penstock_broker: ClusterStatus) -> Iterator[Log]:
     with open_log(swept(penstock_broker.address)) as log:
         log.create_topic("orders")
         yield log
@@ -50,7 +50,7 @@ def values(log: Log) -> list[bytes | None]:
 
 
 def test_a_holder_is_thrown_out_by_one_that_takes_the_lease_at_once(
-    log: Log, penstock_broker: Status
+    log: Log, penstock_broker: ClusterStatus
 ) -> None:
     candidate = log.candidate("app", holder="running")
     running = acquired(candidate.try_acquire)
@@ -74,7 +74,7 @@ def test_a_holder_is_thrown_out_by_one_that_takes_the_lease_at_once(
 
 
 def test_one_that_took_it_at_once_and_died_is_not_waited_for_for_ever(
-    log: Log, penstock_broker: Status, monkeypatch: pytest.MonkeyPatch
+    log: Log, penstock_broker: ClusterStatus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     candidate = log.candidate("app", holder="running")
     running = acquired(candidate.try_acquire)
@@ -91,7 +91,7 @@ def test_one_that_took_it_at_once_and_died_is_not_waited_for_for_ever(
 
 
 def test_an_older_holder_whose_producer_is_the_newest_gives_way(
-    log: Log, penstock_broker: Status
+    log: Log, penstock_broker: ClusterStatus
 ) -> None:
     """Both have written their names; the older one makes its producer last."""
     with open_log(penstock_broker.address) as other:
@@ -121,7 +121,7 @@ def test_what_was_lost_and_given_again_is_another_lease(log: Log) -> None:
 
 
 def test_a_running_application_that_is_reset_by_force_begins_anew(
-    log: Log, penstock_broker: Status, tmp_path: Path
+    log: Log, penstock_broker: ClusterStatus, tmp_path: Path
 ) -> None:
     log.create_topic("counts")
     builder = StreamsBuilder()

@@ -8,14 +8,14 @@ import socket
 import pytest
 
 from kafka.cluster import swept
-from penstock.broker.cluster import Status
+from penstock.broker.cluster import ClusterStatus
 from penstock.log import open_log
 from penstock.log.kafka.log import KafkaLog
 
 pytestmark = pytest.mark.kafka
 
 
-def test_a_holder_is_known_as_soon_as_it_has_told_its_name(penstock_broker: Status) -> None:
+def test_a_holder_is_known_as_soon_as_it_has_told_its_name(penstock_broker: ClusterStatus) -> None:
     address = swept(penstock_broker.address)
     with open_log(address) as first, open_log(address) as second:
         assert isinstance(first, KafkaLog)
@@ -35,7 +35,7 @@ def test_a_holder_is_known_as_soon_as_it_has_told_its_name(penstock_broker: Stat
         thief.release()
 
 
-def test_kafkas_tools_see_which_process_waits(penstock_broker: Status) -> None:
+def test_kafkas_tools_see_which_process_waits(penstock_broker: ClusterStatus) -> None:
     with open_log(swept(penstock_broker.address)) as log:
         assert log.candidate("app").try_acquire() is not None
         (member,) = log.group("app").members

@@ -16,7 +16,7 @@ from kafka.cluster import swept
 from kafka.oracle_input import PARTITIONS, Row, Source, feed, recent_hour
 from kafka.oracle_topologies import TOPOLOGIES, region
 from penstock import Serdes, Streams, StreamsBuilder, StreamsConfig
-from penstock.broker.cluster import Status
+from penstock.broker.cluster import ClusterStatus
 from penstock.log import Log, open_log
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
@@ -44,7 +44,7 @@ class Line(NamedTuple):
 class Java:
     """Runs the programs, each in a process of its own, and answers the lines they print."""
 
-    def __init__(self, class_path: str, broker: Status, directory: Path) -> None:
+    def __init__(self, class_path: str, broker: ClusterStatus, directory: Path) -> None:
         self._class_path = class_path
         self._broker = broker
         self._directory = directory
@@ -92,7 +92,7 @@ def events() -> list[Row]:
 
 
 @pytest.fixture(scope="module")
-def log(penstock_broker: Status) -> Iterator[Log]:
+def log(penstock_broker: ClusterStatus) -> Iterator[Log]:
     with open_log(swept(penstock_broker.address)) as log:
         for topic in ("events", COUNTS, WINDOWS, SESSIONS):
             log.create_topic(topic, PARTITIONS)
@@ -101,7 +101,7 @@ def log(penstock_broker: Status) -> Iterator[Log]:
 
 @pytest.fixture(scope="module")
 def java(
-    penstock_broker: Status, java_class_path: str, log: Log, events: list[Row],
+    penstock_broker: ClusterStatus, java_class_path: str, log: Log, events: list[Row],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Java:
     """After penstock has processed the first half of the events in each application."""

@@ -10,7 +10,7 @@ import pytest
 
 from kafka.cluster import swept
 from penstock import Serdes, Streams, StreamsBuilder, StreamsConfig
-from penstock.broker.cluster import Status, tool
+from penstock.broker.cluster import ClusterStatus, kafka_tool_command
 from penstock.clients import Producer
 from penstock.log import Columns, CommittedOffset, TopicPartition, open_log
 from penstock.partitioning import partition_of
@@ -22,17 +22,19 @@ CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 CONSUMER_GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 
 
-def run(broker: Status, main: str, *arguments: str, stdin: str = "") -> str:
+def run(broker: ClusterStatus, main: str, *arguments: str, stdin: str = "") -> str:
     """What a tool of Kafka writes to its standard output."""
     ran = subprocess.run(
-        tool(main, "--bootstrap-server", broker.bootstrap_servers, *arguments),
+        kafka_tool_command(main, "--bootstrap-server", broker.bootstrap_servers, *arguments),
         input=stdin, capture_output=True, text=True, timeout=120, check=False,
     )
     assert ran.returncode == 0, ran.stderr
     return ran.stdout
 
 
-def test_what_java_produces_penstock_reads_where_it_expects_it(penstock_broker: Status) -> None:
+def test_what_java_produces_penstock_reads_where_it_expects_it(
+    penstock_broker: ClusterStatus,
+) -> None:
     keys = [f"store-{n}" for n in range(40)] + ["", "ä", "longer than four bytes"]
     with open_log(swept(penstock_broker.address)) as log:
         log.create_topic("orders", 5)
@@ -52,7 +54,9 @@ def test_what_java_produces_penstock_reads_where_it_expects_it(penstock_broker: 
     }
 
 
-def test_what_penstock_commits_in_a_transaction_java_consumes(penstock_broker: Status) -> None:
+def test_what_penstock_commits_in_a_transaction_java_consumes(
+    penstock_broker: ClusterStatus,
+) -> None:
     with open_log(swept(penstock_broker.address)) as log:
         log.create_topic("orders", 2)
         aborted = log.transaction()
@@ -71,7 +75,7 @@ def test_what_penstock_commits_in_a_transaction_java_consumes(penstock_broker: S
     ]
 
 
-def test_the_groups_tool_sees_what_penstock_has_committed(penstock_broker: Status) -> None:
+def test_the_groups_tool_sees_what_penstock_has_committed(penstock_broker: ClusterStatus) -> None:
     with open_log(swept(penstock_broker.address)) as log:
         log.create_topic("orders", 2)
         with Producer({"bootstrap.servers": penstock_broker.bootstrap_servers}) as producer:
@@ -97,7 +101,7 @@ def words() -> StreamsBuilder:
     return builder
 
 
-def typed(broker: Status, topic: str, keys: list[str]) -> None:
+def typed(broker: ClusterStatus, topic: str, keys: list[str]) -> None:
     """Records as somebody types them into the console producer."""
     run(
         broker, CONSOLE_PRODUCER, "--topic", topic, "--reader-property", "parse.key=true",
@@ -105,7 +109,7 @@ def typed(broker: Status, topic: str, keys: list[str]) -> None:
     )
 
 
-def read_as_numbers(broker: Status, topic: str, count: int) -> list[tuple[str, int]]:
+def read_as_numbers(broker: ClusterStatus, topic: str, count: int) -> list[tuple[str, int]]:
     """Records as the console consumer prints them."""
     told = run(
         broker, CONSOLE_CONSUMER, "--topic", topic, "--from-beginning", "--max-messages",
@@ -117,7 +121,7 @@ def read_as_numbers(broker: Status, topic: str, count: int) -> list[tuple[str, i
 
 
 def test_an_application_works_between_kafkas_own_tools(
-    penstock_broker: Status, tmp_path: Path
+    penstock_broker: ClusterStatus, tmp_path: Path
 ) -> None:
     keys = ["tea", "milk", "tea", "bread", "tea", "milk"]
     with open_log(swept(penstock_broker.address)) as log:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from kafka.cluster import swept
-from penstock.broker.cluster import Status
+from penstock.broker.cluster import ClusterStatus
 from penstock.errors import ConfigException
 from penstock.log import Columns, Lease, Log, TopicPartition, open_log
 from penstock.log.errors import LogUnavailable, UnknownTopic
@@ -34,7 +34,7 @@ def until(done: Callable[[], object]) -> None:
 
 
 @pytest.fixture
-def log(penstock_broker: Status) -> Iterator[Log]:
+def log(penstock_broker: ClusterStatus) -> Iterator[Log]:
     with open_log(swept(penstock_broker.address)) as log:
         yield log
 
@@ -114,7 +114,7 @@ def test_a_position_passes_over_the_markers_of_transactions(log: Log) -> None:
 
 
 def test_a_holder_whose_group_has_changed_publishes_with_new_metadata(
-    log: Log, penstock_broker: Status
+    log: Log, penstock_broker: ClusterStatus
 ) -> None:
     log.create_topic("orders")
     lease = lease_of(log, "app")
@@ -203,7 +203,7 @@ def test_a_child_process_goes_on_with_its_copy_of_the_log(log: Log) -> None:
 
 
 def test_a_child_process_collects_no_client_of_its_parent(
-    log: Log, penstock_broker: Status
+    log: Log, penstock_broker: ClusterStatus
 ) -> None:
     """Its threads are not there in the child: to let it go there is a crash."""
     from confluent_kafka import Consumer
@@ -249,7 +249,7 @@ def test_readers_of_many_threads_do_not_disturb_each_other(log: Log) -> None:
 
 
 def test_another_handle_sees_a_topic_that_was_made_again(
-    log: Log, penstock_broker: Status
+    log: Log, penstock_broker: ClusterStatus
 ) -> None:
     with open_log(penstock_broker.address) as other:
         for value in (b"first", b"second"):
@@ -269,12 +269,12 @@ def test_a_broker_that_is_not_there_is_named() -> None:
         open_log(f"kafka://127.0.0.1:{port}", timeout_ms=500)
 
 
-def test_a_setting_that_librdkafka_does_not_have_is_refused(penstock_broker: Status) -> None:
+def test_a_setting_that_librdkafka_does_not_have_is_refused(penstock_broker: ClusterStatus) -> None:
     with pytest.raises(ConfigException, match=r"no\.such\.setting"):
         open_log(penstock_broker.address, no_such_setting="1")
 
 
-def test_options_are_not_shown(penstock_broker: Status) -> None:
+def test_options_are_not_shown(penstock_broker: ClusterStatus) -> None:
     options = KafkaOptions.of({"sasl.password": "hush", "timeout_ms": 7})
     assert options.timeout_ms == 7
     assert options.clients == {"sasl.password": "hush"}

@@ -36,7 +36,7 @@ from kafka.cluster import swept
 from kafka.oracle_input import PARTITIONS, TOPICS, feed, phases
 from kafka.oracle_topologies import TOPOLOGIES
 from penstock import Serdes, Streams, StreamsBuilder, StreamsConfig, Topology
-from penstock.broker.cluster import Status
+from penstock.broker.cluster import ClusterStatus
 from penstock.log import open_log
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
@@ -97,7 +97,7 @@ class Java:
 
 
 @contextmanager
-def java(class_path: str, broker: Status, directory: Path) -> Iterator[Java]:
+def java(class_path: str, broker: ClusterStatus, directory: Path) -> Iterator[Java]:
     # Its own deadlines are shorter; this one is for a process that does not answer at all.
     command = java_programs.command(
         class_path, "RunCompared", broker.bootstrap_servers, "java", *JAVA_SETTINGS,
@@ -131,7 +131,8 @@ def topology(name: str, output: str) -> Topology:
 
 
 def streams(
-    name: str, broker: Status, directory: Path, prefix: str = "penstock", master: str = "inline"
+    name: str, broker: ClusterStatus, directory: Path, prefix: str = "penstock",
+    master: str = "inline",
 ) -> Streams:
     config = StreamsConfig(
         application_id=f"{prefix}-{name}", log=broker.address,
@@ -151,7 +152,7 @@ def outputs(name: str) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def topics(
-    penstock_broker: Status, java_class_path: str, tmp_path_factory: pytest.TempPathFactory
+    penstock_broker: ClusterStatus, java_class_path: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Topics:
     """All that is in the log after both have processed all phases of the input."""
     directory = tmp_path_factory.mktemp("oracle")
@@ -181,7 +182,7 @@ def topics(
         return read(penstock_broker, wanted)
 
 
-def read(broker: Status, wanted: list[str]) -> Topics:
+def read(broker: ClusterStatus, wanted: list[str]) -> Topics:
     """Read whole topics with one consumer, which asks for all their partitions at once."""
     consumer = Consumer({
         "bootstrap.servers": broker.bootstrap_servers, "group.id": "reader",
@@ -302,7 +303,7 @@ def test_the_changelogs_hold_the_same_rows(topics: Topics, name: str) -> None:
 @pytest.mark.spark
 @pytest.mark.parametrize("name", ON_SPARK)
 def test_on_spark_it_is_the_same(
-    topics: Topics, penstock_broker: Status, tmp_path: Path, name: str
+    topics: Topics, penstock_broker: ClusterStatus, tmp_path: Path, name: str
 ) -> None:
     """Of one topic, so that all phases at once are as good as one after the other."""
     output = f"spark-{name}"

@@ -14,7 +14,7 @@ import pytest
 
 from kafka.guards import PASSWORD, Guard, by_certificate, by_password
 from penstock import Serdes, Streams, StreamsBuilder, StreamsConfig
-from penstock.broker.cluster import Cluster
+from penstock.broker.cluster import LocalCluster
 from penstock.broker.properties import BrokerOptions
 from penstock.clients import Consumer, Producer
 from penstock.log import open_log
@@ -37,7 +37,7 @@ def broker(
 ) -> Iterator[Guarded]:
     keys = tmp_path_factory.mktemp("keys")
     guard = by_password() if request.param == "sasl" else by_certificate(keys)
-    cluster = Cluster(tmp_path_factory.mktemp("guarded"))
+    cluster = LocalCluster(tmp_path_factory.mktemp("guarded"))
     options = BrokerOptions(port=0, for_tests=True, properties=guard.broker)
     with cluster.for_this_process(options) as status:
         yield Guarded(status.address, guard)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.broker.cluster import Cluster
+from penstock.broker.cluster import LocalCluster
 from penstock.broker.properties import BrokerOptions
 from penstock.log import Columns, TopicPartition, open_log
 
@@ -16,7 +16,7 @@ P0 = TopicPartition("orders", 0)
 
 
 def test_transactions_go_on_when_a_broker_is_killed_and_when_it_is_back(tmp_path: Path) -> None:
-    cluster = Cluster(tmp_path)
+    cluster = LocalCluster(tmp_path)
     options = BrokerOptions(port=0, brokers=3, heap_mb=256, for_tests=True)
     with cluster.for_this_process(options) as status, open_log(status.address) as log:
         assert [node.running for node in status.nodes] == [True] * 3

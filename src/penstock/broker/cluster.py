@@ -21,7 +21,7 @@ from pathlib import Path
 
 from penstock.broker import jars, ports, processes
 from penstock.broker.errors import BrokerError, PortInUse
-from penstock.broker.properties import BrokerOptions, Node, server_properties
+from penstock.broker.properties import BrokerNode, BrokerOptions, server_properties
 
 _STARTED = "Kafka Server started"
 _START_TIMEOUT_S = 120.0
@@ -40,7 +40,7 @@ class NodeStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
+class ClusterStatus:
     """A cluster as it stands. `bootstrap_servers` is empty while there has been none."""
 
     data: str
@@ -64,11 +64,11 @@ class _State:
     """What `broker.json` says."""
 
     cluster_id: str
-    nodes: tuple[Node, ...] = ()
+    nodes: tuple[BrokerNode, ...] = ()
     pids: tuple[int | None, ...] = ()
 
 
-class Cluster:
+class LocalCluster:
     """The brokers whose data is in one folder. Holds nothing open; any process may ask."""
 
     def __init__(self, data: str | os.PathLike[str]) -> None:
@@ -78,7 +78,7 @@ class Cluster:
 
     def start(
         self, options: BrokerOptions, on_jar: Callable[[str], None] | None = None
-    ) -> Status:
+    ) -> ClusterStatus:
         """Start the nodes that do not run, and wait until they take clients."""
         program = jars.java()
         jars.check_java(program)
@@ -111,7 +111,7 @@ class Cluster:
                 raise
         return self.status()
 
-    def stop(self, *, node: int | None = None, kill: bool = False) -> Status:
+    def stop(self, *, node: int | None = None, kill: bool = False) -> ClusterStatus:
         """End the nodes, or one of them, by their process ids. What is not running is left."""
         if self.data.is_dir():
             with self._locked():
@@ -123,7 +123,7 @@ class Cluster:
                 self._end(chosen, state, kill=kill)
         return self.status()
 
-    def status(self) -> Status:
+    def status(self) -> ClusterStatus:
         """How it stands."""
         state = self._read()
         nodes = tuple(
@@ -133,10 +133,10 @@ class Cluster:
         )
         servers = ",".join(node.address for node in state.nodes)
         running = bool(nodes) and all(node.running for node in nodes)
-        return Status(str(self.data), running, servers, nodes)
+        return ClusterStatus(str(self.data), running, servers, nodes)
 
     @contextmanager
-    def for_this_process(self, options: BrokerOptions) -> Iterator[Status]:
+    def for_this_process(self, options: BrokerOptions) -> Iterator[ClusterStatus]:
         """Run for the time of the block, and not longer than this process: for tests."""
         watchers: list[subprocess.Popen[bytes]] = []
         try:
@@ -144,7 +144,7 @@ class Cluster:
             state = self._read()
             for node, pid in zip(state.nodes, state.pids, strict=True):
                 if pid is not None:
-                    watchers.append(processes.end_with_me(pid, self._marker(node)))
+                    watchers.append(processes.kill_with_parent(pid, self._marker(node)))
             yield status
         finally:
             self.stop(kill=True)
@@ -177,28 +177,28 @@ class Cluster:
                     "Stop it before it can have another."
                 )
             return state
-        nodes = ports.placed(state.nodes, options)
+        nodes = ports.assign_ports(state.nodes, options)
         return _State(state.cluster_id or new_cluster_id(), nodes, (None,) * len(nodes))
 
     # Processes
 
-    def _marker(self, node: Node) -> str:
+    def _marker(self, node: BrokerNode) -> str:
         return f"-Dpenstock.broker={self._folder(node)}"
 
-    def _folder(self, node: Node) -> Path:
+    def _folder(self, node: BrokerNode) -> Path:
         return self.data / f"node-{node.id}"
 
-    def _log_file(self, node: Node) -> Path:
+    def _log_file(self, node: BrokerNode) -> Path:
         return self.log_file(node.id)
 
-    def _properties(self, node: Node) -> Path:
+    def _properties(self, node: BrokerNode) -> Path:
         return self.data / f"node-{node.id}.properties"
 
-    def _write_properties(self, node: Node, state: _State, options: BrokerOptions) -> None:
+    def _write_properties(self, node: BrokerNode, state: _State, options: BrokerOptions) -> None:
         text = server_properties(node, state.nodes, self._folder(node), options)
         self._properties(node).write_text(text, encoding="utf-8")
 
-    def _format(self, node: Node, cluster_id: str, java: _Java) -> None:
+    def _format(self, node: BrokerNode, cluster_id: str, java: _Java) -> None:
         ran = subprocess.run(
             java.command("kafka.tools.StorageTool", "format", "--cluster-id", cluster_id,
                          "--config", str(self._properties(node))),
@@ -210,7 +210,7 @@ class Cluster:
                 f"{(ran.stderr or ran.stdout).strip()[-2000:]}"
             )
 
-    def _launch(self, node: Node, java: _Java) -> int:
+    def _launch(self, node: BrokerNode, java: _Java) -> int:
         with open(self._log_file(node), "ab") as log:
             process = subprocess.Popen(
                 java.command("kafka.Kafka", str(self._properties(node)),
@@ -242,7 +242,7 @@ class Cluster:
             if waiting:
                 time.sleep(_PAUSE_S)
 
-    def _failed(self, node: Node, said: str) -> BrokerError:
+    def _failed(self, node: BrokerNode, said: str) -> BrokerError:
         if "Address already in use" in said:
             return PortInUse(node.port)
         lines = said.strip().splitlines()
@@ -252,7 +252,7 @@ class Cluster:
             f"\nAll it said is in '{self._log_file(node)}'."
         )
 
-    def _end(self, nodes: Sequence[Node], state: _State, *, kill: bool = False) -> None:
+    def _end(self, nodes: Sequence[BrokerNode], state: _State, *, kill: bool = False) -> None:
         pids = dict(zip((node.id for node in state.nodes), state.pids, strict=True))
         for node in reversed(nodes):
             pid = pids[node.id]
@@ -275,7 +275,9 @@ class Cluster:
         except FileNotFoundError:
             return _State("")
         told = json.loads(text)
-        nodes = tuple(Node(one["id"], one["port"], one["controller_port"]) for one in told["nodes"])
+        nodes = tuple(
+            BrokerNode(one["id"], one["port"], one["controller_port"]) for one in told["nodes"]
+        )
         return _State(told["cluster_id"], nodes, tuple(one["pid"] for one in told["nodes"]))
 
     def _write(self, state: _State) -> None:
@@ -312,7 +314,7 @@ class _Java:
         ]
 
 
-def tool(main: str, *arguments: str) -> list[str]:
+def kafka_tool_command(main: str, *arguments: str) -> list[str]:
     """The command line of one of Kafka's own tools, such as the console consumer."""
     options = BrokerOptions(heap_mb=256, for_tests=True)
     return _Java(jars.java(), jars.class_path(), options).command(main, *arguments)

@@ -9,7 +9,7 @@ class BrokerError(StreamsException):
     """A broker could not be fetched, started or stopped. The message says what to do."""
 
 
-class NoJava(BrokerError):
+class JavaNotFound(BrokerError):
     """There is no Java, or one that is too old."""
 
     def __init__(self, found: str = "") -> None:
@@ -20,7 +20,7 @@ class NoJava(BrokerError):
         )
 
 
-class NoJars(BrokerError):
+class JarsNotFound(BrokerError):
     """Kafka's jars are not here and could not be fetched."""
 
 

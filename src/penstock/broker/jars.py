@@ -19,7 +19,7 @@ from pathlib import Path
 
 import platformdirs
 
-from penstock.broker.errors import BrokerError, NoJars, NoJava
+from penstock.broker.errors import BrokerError, JarsNotFound, JavaNotFound
 from penstock.broker.repository import VARIABLE, ivy_settings, repository
 
 VERSION = "4.3.0"
@@ -94,7 +94,7 @@ def java() -> str:
         return str(program)
     found = shutil.which("java")
     if found is None:
-        raise NoJava
+        raise JavaNotFound
     return found
 
 
@@ -105,10 +105,10 @@ def check_java(program: str) -> None:
             [program, "-version"], capture_output=True, text=True, timeout=60, check=False
         ).stderr
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise NoJava(program) from error
+        raise JavaNotFound(program) from error
     version = re.search(r'version "(?:1\.)?(\d+)', told)
     if version is not None and int(version[1]) < 17:
-        raise NoJava(f"{program}, version {version[1]},")
+        raise JavaNotFound(f"{program}, version {version[1]},")
 
 
 def class_path(on_jar: Callable[[str], None] | None = None) -> str:
@@ -142,7 +142,7 @@ def fetch(jar_set: JarSet, on_jar: Callable[[str], None] | None = None) -> Path:
         if lines is not None:
             raise _not_fetched(jar_set, address, lines)
         if not any((place / "lib").glob(f"{jar_set.main_jar}*.jar")):
-            raise NoJars(
+            raise JarsNotFound(
                 f"Ivy ended well, but fetched no {jar_set.what}. Remove the cache and try again."
             )
         _replace(place / "lib", jar_set.place)
@@ -189,10 +189,10 @@ def _run_ivy(
     return lines if code else None
 
 
-def _not_fetched(jar_set: JarSet, address: str, lines: list[str]) -> NoJars:
+def _not_fetched(jar_set: JarSet, address: str, lines: list[str]) -> JarsNotFound:
     reasons = [line.strip() for line in lines if re.search(r"ERROR|UNRESOLVED|FAILED", line)]
     said = "\n  ".join(reasons[:8] or lines[-8:])
-    return NoJars(
+    return JarsNotFound(
         f"{jar_set.what} {VERSION} could not be fetched from {address or 'Maven Central'}, and it "
         f"is not in the cache.\n  {said}\nGo online once, or set {VARIABLE} to a Maven "
         "repository that can be reached."

@@ -6,14 +6,14 @@ import socket
 from collections.abc import Collection, Sequence
 
 from penstock.broker.errors import BrokerError, PortInUse
-from penstock.broker.properties import HOST, BrokerOptions, Node
+from penstock.broker.properties import HOST, BrokerNode, BrokerOptions
 
 #: Kafka's own, for the first node of a cluster that was never started.
 USUAL_PORT = 9092
 LAST_PORT = 65535
 
 
-def placed(before: Sequence[Node], options: BrokerOptions) -> tuple[Node, ...]:
+def assign_ports(before: Sequence[BrokerNode], options: BrokerOptions) -> tuple[BrokerNode, ...]:
     """The nodes of a cluster of which none runs; `before` are those of the last time, if any.
 
     Addresses that people have noted stay valid: without another wish, or with that for any port,
@@ -33,7 +33,7 @@ def placed(before: Sequence[Node], options: BrokerOptions) -> tuple[Node, ...]:
     if not before or set(controllers) & set(ports) or not all(map(is_free, controllers)):
         controllers = free_ports(count, besides=ports)
     return tuple(
-        Node(n + 1, port, controller)
+        BrokerNode(n + 1, port, controller)
         for n, (port, controller) in enumerate(zip(ports, controllers, strict=True))
     )
 

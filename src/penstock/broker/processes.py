@@ -39,7 +39,7 @@ def end(pid: int, marker: str, timeout: float, *, kill: bool = False) -> bool:
     return False
 
 
-def end_with_me(pid: int, marker: str) -> subprocess.Popen[bytes]:
+def kill_with_parent(pid: int, marker: str) -> subprocess.Popen[bytes]:
     """A process that kills another one as soon as this one is gone, however it ended."""
     code = (
         "import sys; sys.stdin.read()\n"

@@ -10,7 +10,7 @@ HOST = "127.0.0.1"
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class BrokerNode:
     """One node of a cluster, and where it listens."""
 
     id: int
@@ -39,7 +39,7 @@ class BrokerOptions:
 
 
 def server_properties(
-    node: Node, nodes: Sequence[Node], data: Path, options: BrokerOptions
+    node: BrokerNode, nodes: Sequence[BrokerNode], data: Path, options: BrokerOptions
 ) -> str:
     """The text of a node's `server.properties`."""
     replicas = min(3, len(nodes))

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from penstock.broker import processes
-from penstock.broker.cluster import Cluster, new_cluster_id
+from penstock.broker.cluster import LocalCluster, new_cluster_id
 from penstock.broker.errors import BrokerError
-from penstock.broker.properties import BrokerOptions, Node, server_properties
+from penstock.broker.properties import BrokerNode, BrokerOptions, server_properties
 
 
 def settings(count: int, **options: object) -> dict[str, str]:
-    nodes = [Node(n + 1, 9092 + n, 19092 + n) for n in range(count)]
+    nodes = [BrokerNode(n + 1, 9092 + n, 19092 + n) for n in range(count)]
     text = server_properties(
         nodes[0], nodes, Path("data"), BrokerOptions(brokers=count, **options)  # type: ignore[arg-type]
     )
@@ -48,11 +48,11 @@ def test_what_the_user_sets_wins() -> None:
 
 
 def test_a_folder_that_never_had_a_broker_has_none(tmp_path: Path) -> None:
-    status = Cluster(tmp_path / "none").status()
+    status = LocalCluster(tmp_path / "none").status()
     assert (status.running, status.nodes, status.as_json()["log"]) == (False, (), None)
-    assert Cluster(tmp_path / "none").stop() == status
+    assert LocalCluster(tmp_path / "none").stop() == status
     with pytest.raises(BrokerError, match=r"No node 2 in .* Nodes: none"):
-        Cluster(tmp_path).stop(node=2)
+        LocalCluster(tmp_path).stop(node=2)
 
 
 def test_only_a_process_that_was_started_for_it_is_ended() -> None:
@@ -68,7 +68,7 @@ def test_only_a_process_that_was_started_for_it_is_ended() -> None:
 
 def test_a_process_ends_with_the_one_that_watches_it() -> None:
     with subprocess.Popen([sys.executable, "-c", "input()", "mine"], stdin=subprocess.PIPE) as one:
-        watcher = processes.end_with_me(one.pid, "mine")
+        watcher = processes.kill_with_parent(one.pid, "mine")
         assert processes.is_running(one.pid, "mine")
         watcher.communicate()
         assert not processes.is_running(one.pid, "mine")

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import pytest
 
 from penstock.broker import jars
-from penstock.broker.errors import NoJars
+from penstock.broker.errors import JarsNotFound
 
 
 @pytest.fixture
@@ -49,6 +49,7 @@ def test_a_set_that_cannot_be_fetched_is_named(
 ) -> None:
     nowhere = (tmp_path / "empty").as_uri()
     monkeypatch.setenv("PENSTOCK_MAVEN_REPOSITORY", nowhere)
-    with pytest.raises(NoJars, match=f"Kafka Streams for Java {jars.VERSION} could not be fetched"):
+    message = f"Kafka Streams for Java {jars.VERSION} could not be fetched"
+    with pytest.raises(JarsNotFound, match=message):
         jars.fetch(jars.STREAMS)
     assert list(cache.iterdir()) == []

@@ -8,7 +8,7 @@ import time
 import platformdirs
 
 from penstock.broker import jars
-from penstock.broker.cluster import Cluster, Status
+from penstock.broker.cluster import ClusterStatus, LocalCluster
 from penstock.broker.errors import BrokerError
 from penstock.broker.properties import BrokerOptions
 from penstock.cli.errors import CommandFailed
@@ -116,10 +116,10 @@ def _add_data(parser: Parser) -> None:
     )
 
 
-def _cluster(args: argparse.Namespace) -> Cluster:
+def _cluster(args: argparse.Namespace) -> LocalCluster:
     if args.data:
-        return Cluster(args.data)
-    return Cluster(platformdirs.user_data_path("penstock", appauthor=False) / "kafka")
+        return LocalCluster(args.data)
+    return LocalCluster(platformdirs.user_data_path("penstock", appauthor=False) / "kafka")
 
 
 def start_broker(args: argparse.Namespace, terminal: Terminal) -> None:
@@ -144,7 +144,7 @@ def start_broker(args: argparse.Namespace, terminal: Terminal) -> None:
             cluster.stop()
 
 
-def _watch(cluster: Cluster) -> None:
+def _watch(cluster: LocalCluster) -> None:
     while cluster.status().running:
         time.sleep(_LOOK_S)
     raise BrokerError(f"A broker has ended by itself. See '{cluster.log_file(1)}'.")
@@ -174,7 +174,7 @@ def show_status(args: argparse.Namespace, terminal: Terminal) -> None:
         raise CommandFailed(f"Not running: {what} of '{status.data}'.")
 
 
-def _show(args: argparse.Namespace, terminal: Terminal, status: Status) -> None:
+def _show(args: argparse.Namespace, terminal: Terminal, status: ClusterStatus) -> None:
     if args.json:
         terminal.json(status.as_json())
         return
