@@ -26,7 +26,7 @@ from penstock.handlers import (
     processing_handler,
     production_handler,
 )
-from penstock.properties import PROPERTY_OF, read_properties, typed_settings
+from penstock.properties import PROPERTY_OF, parse_settings, read_properties
 from penstock.serdes.base import Serde
 from penstock.timestamps import TimestampExtractor, timestamp_extractor
 from penstock.windows import to_ms
@@ -166,7 +166,7 @@ class StreamsConfig:
         """
         if not isinstance(properties, Mapping):
             properties = read_properties(properties)
-        known, extra = typed_settings(properties, {f.name for f in fields(cls)})
+        known, extra = parse_settings(properties, {f.name for f in fields(cls)})
         known["extra"] = extra
         known |= settings
         if "application_id" not in known:
@@ -263,7 +263,7 @@ class TopologyConfig:
     def streams_config(self) -> StreamsConfig:
         """The configuration with the overrides applied."""
         names = {f.name for f in fields(StreamsConfig)}
-        settings, unknown = typed_settings(self.overrides, names)
+        settings, unknown = parse_settings(self.overrides, names)
         if unknown:
             raise ConfigException(
                 f"A topology has no setting {', '.join(map(repr, sorted(unknown)))}. "
@@ -272,7 +272,7 @@ class TopologyConfig:
         return self.config.with_(**settings)
 
 
-def config_of_topology(config: StreamsConfig | TopologyConfig | None) -> StreamsConfig | None:
+def resolve_topology_config(config: StreamsConfig | TopologyConfig | None) -> StreamsConfig | None:
     """What a builder or a topology was given, as a configuration."""
     if isinstance(config, TopologyConfig):
         return config.streams_config()

@@ -73,7 +73,7 @@ _KEY_AND_VALUE = re.compile(
 )
 
 
-def typed_settings(
+def parse_settings(
     properties: Mapping[str, Any], known: set[str]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The settings among the properties, with their texts parsed, and what is left over.

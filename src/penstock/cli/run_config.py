@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.cli.errors import CommandFailed, UsageError
 from penstock.cli.parsing import LOG_CONFIG_VARIABLE, LOG_VARIABLE
 from penstock.config import StreamsConfig
-from penstock.properties import read_properties, typed_settings
+from penstock.properties import parse_settings, read_properties
 
 if TYPE_CHECKING:
     from penstock.cli.topology_loader import Found
@@ -53,7 +53,7 @@ def _of_module(found: Found, given: Mapping[str, Any]) -> StreamsConfig:
         (getattr(found.module, name) for name in USUAL_NAMES if hasattr(found.module, name)), None
     )
     if isinstance(base, StreamsConfig):
-        known, extra = typed_settings(given, {field.name for field in fields(StreamsConfig)})
+        known, extra = parse_settings(given, {field.name for field in fields(StreamsConfig)})
         return base.with_(**known, extra={**base.extra, **extra})
     if base is not None and not isinstance(base, Mapping):
         raise CommandFailed(

@@ -14,7 +14,13 @@ from typing import Any
 from penstock.cli.errors import CommandFailed
 from penstock.config import StreamsConfig
 from penstock.dsl.builder import StreamsBuilder
-from penstock.topology.describe import DescribedNode, Processor, Sink, Source, TopologyDescription
+from penstock.topology.describe import (
+    NodeDescription,
+    ProcessorDescription,
+    SinkDescription,
+    SourceDescription,
+    TopologyDescription,
+)
 from penstock.topology.topology import Topology
 
 #: Looked for in a module when no name is given, in this order.
@@ -212,14 +218,14 @@ def as_json(description: TopologyDescription) -> dict[str, object]:
     }
 
 
-def _node(node: DescribedNode) -> dict[str, object]:
-    row: dict[str, object] = {"name": node.name, "kind": type(node).__name__.lower()}
-    if isinstance(node, Source):
+def _node(node: NodeDescription) -> dict[str, object]:
+    row: dict[str, object] = {"name": node.name, "kind": node.kind}
+    if isinstance(node, SourceDescription):
         row["topics"] = None if node.topic_set is None else list(node.topic_set)
         row["topic_pattern"] = None if node.topic_pattern is None else node.topic_pattern.pattern
-    elif isinstance(node, Processor):
+    elif isinstance(node, ProcessorDescription):
         row["stores"] = list(node.stores)
-    elif isinstance(node, Sink):
+    elif isinstance(node, SinkDescription):
         row["topic"] = node.topic
     row["predecessors"] = list(node.predecessors)
     row["successors"] = list(node.successors)

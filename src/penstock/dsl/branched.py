@@ -11,7 +11,7 @@ from penstock.dsl.options import Branched
 from penstock.dsl.plan_builder import NodeRef
 from penstock.errors import TopologyException
 from penstock.processors.stateless import Branch, PassThrough
-from penstock.topology.plan_nodes import StreamStep
+from penstock.topology.plan_nodes import OperatorNode
 
 if TYPE_CHECKING:
     from penstock.dsl.stream import KStream
@@ -27,15 +27,15 @@ class BranchedKStream(Generic[K, V]):
     """
 
     def __init__(
-        self, place: NodeRef, name: str | None, stream: Callable[[NodeRef], KStream[K, V]]
+        self, ref: NodeRef, name: str | None, stream: Callable[[NodeRef], KStream[K, V]]
     ) -> None:
-        said = place.said
-        self._place = place
+        builder = ref.builder
+        self._ref = ref
         self._stream = stream
-        self._name = said.names.given_or_next(name, "KSTREAM-BRANCH-")
-        self._node = StreamStep(name=self._name, operator=Branch((), ()))
+        self._name = builder.names.given_or_next(name, "KSTREAM-BRANCH-")
+        self._node = OperatorNode(name=self._name, operator=Branch((), ()))
         self._branches: dict[str, KStream[K, V]] = {}
-        said.plan.add(self._node, place.node)
+        builder.plan.add(self._node, ref.node)
 
     @overload
     def branch(
@@ -52,7 +52,7 @@ class BranchedKStream(Generic[K, V]):
         function = key_value_function(predicate, step=self._name, what="the predicate")
         operator = self._node.operator
         assert isinstance(operator, Branch)
-        self._grow((*operator.predicates, function), branched, len(operator.predicates) + 1)
+        self._add_branch((*operator.predicates, function), branched, len(operator.predicates) + 1)
         return self
 
     def default_branch(
@@ -61,14 +61,14 @@ class BranchedKStream(Generic[K, V]):
         """Everything else; answers all branches by their names."""
         operator = self._node.operator
         assert isinstance(operator, Branch)
-        self._grow(operator.predicates, branched, 0)
+        self._add_branch(operator.predicates, branched, 0)
         return self._branches
 
     def no_default_branch(self) -> dict[str, KStream[K, V]]:
         """What no branch took is dropped; answers all branches by their names."""
         return self._branches
 
-    def _grow(
+    def _add_branch(
         self,
         predicates: tuple[Callable[[Any, Any], bool], ...],
         branched: Branched[K, V] | str | None,
@@ -76,10 +76,10 @@ class BranchedKStream(Generic[K, V]):
     ) -> None:
         if not isinstance(branched, Branched):
             branched = Branched(branched)
-        place = self._place
-        said = place.said
+        ref = self._ref
+        builder = ref.builder
         child = self._name + (branched.name if branched.name is not None else str(number))
-        said.names.processor(child)
+        builder.names.next_processor_name(child)
         operator = self._node.operator
         assert isinstance(operator, Branch)
         if len(operator.children) > len(operator.predicates):
@@ -88,16 +88,16 @@ class BranchedKStream(Generic[K, V]):
                 "default_branch() once."
             )
         grown = replace(self._node, operator=Branch(predicates, (*operator.children, child)))
-        said.plan.replace(self._node, grown)
+        builder.plan.replace(self._node, grown)
         self._node = grown
-        node = StreamStep(name=child, operator=PassThrough())
-        said.plan.add(node, grown)
+        node = OperatorNode(name=child, operator=PassThrough())
+        builder.plan.add(node, grown)
         stream = self._stream(
-            NodeRef(said, node, child, place.key, place.value, place.sources, place.rekeyed)
+            NodeRef(builder, node, child, ref.key, ref.value, ref.sources, ref.rekeyed)
         )
-        self._finish(child, stream, branched)
+        self._apply_branched(child, stream, branched)
 
-    def _finish(self, child: str, stream: KStream[K, V], branched: Branched[K, V]) -> None:
+    def _apply_branched(self, child: str, stream: KStream[K, V], branched: Branched[K, V]) -> None:
         if branched.function is not None:
             result = branched.function(stream)
             if result is not None:

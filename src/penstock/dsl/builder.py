@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, TypedDict, TypeVar, Unpack, overload
 
-from penstock.config import StreamsConfig, TopologyConfig, config_of_topology
-from penstock.dsl.checks import check_reading, check_serdes, check_store_builder
+from penstock.config import StreamsConfig, TopologyConfig, resolve_topology_config
+from penstock.dsl.checks import check_serdes, check_source_options, check_store_builder
 from penstock.dsl.options import Materialized, StoreOption, as_materialized
 from penstock.dsl.plan_builder import AnySerde, NodeRef, PlanBuilder
 from penstock.dsl.stream import KStream
@@ -17,10 +17,15 @@ from penstock.errors import TopologyException
 from penstock.processors.user import UserProcessor
 from penstock.serdes.builtin import Serde
 from penstock.topology.lowering import lower
-from penstock.topology.nodes import GivenStore
+from penstock.topology.nodes import UserStoreSpec
 from penstock.topology.offset_reset import AutoOffsetReset
 from penstock.topology.plan import SourceTable
-from penstock.topology.plan_nodes import GlobalStoreSource, LooseStore, StreamSource, TableSource
+from penstock.topology.plan_nodes import (
+    GlobalStoreNode,
+    StateStoreNode,
+    StreamSourceNode,
+    TableSourceNode,
+)
 from penstock.topology.rules import rules_for
 from penstock.topology.store_specs import KeyValueSpec
 from penstock.topology.topology import Topology
@@ -32,7 +37,7 @@ TimestampExtractor = Callable[[Any, int], int]
 Topics = str | Iterable[str] | re.Pattern[str]
 
 
-class _Consumed(TypedDict, total=False):
+class _SourceOptions(TypedDict, total=False):
     """What reading a topic can be told besides its serdes."""
 
     timestamp: TimestampExtractor | None
@@ -40,20 +45,20 @@ class _Consumed(TypedDict, total=False):
     name: str | None
 
 
-class _ConsumedGlobally(TypedDict, total=False):
+class _GlobalSourceOptions(TypedDict, total=False):
     """The same for a global table, which is always read from the beginning."""
 
     timestamp: TimestampExtractor | None
     name: str | None
 
 
-class _Stored(_Consumed, total=False):
+class _TableOptions(_SourceOptions, total=False):
     """What reading a table can be told besides its serdes."""
 
     store: StoreOption[Any, Any]
 
 
-class _StoredGlobally(_ConsumedGlobally, total=False):
+class _GlobalTableOptions(_GlobalSourceOptions, total=False):
     """What reading a global table can be told besides its serdes."""
 
     store: StoreOption[Any, Any]
@@ -66,27 +71,27 @@ class StreamsBuilder:
     """
 
     def __init__(self, config: StreamsConfig | TopologyConfig | None = None) -> None:
-        self._said = PlanBuilder(config_of_topology(config))
+        self._plan_builder = PlanBuilder(resolve_topology_config(config))
 
     @overload
     def stream(
         self, topics: Topics, *, key: Serde[K], value: Serde[V],
-        **options: Unpack[_Consumed],
+        **options: Unpack[_SourceOptions],
     ) -> KStream[K, V]: ...
     @overload
     def stream(
         self, topics: Topics, *, key: Serde[K], value: None = None,
-        **options: Unpack[_Consumed],
+        **options: Unpack[_SourceOptions],
     ) -> KStream[K, Any]: ...
     @overload
     def stream(
         self, topics: Topics, *, key: None = None, value: Serde[V],
-        **options: Unpack[_Consumed],
+        **options: Unpack[_SourceOptions],
     ) -> KStream[Any, V]: ...
     @overload
     def stream(
         self, topics: Topics, *, key: None = None, value: None = None,
-        **options: Unpack[_Consumed],
+        **options: Unpack[_SourceOptions],
     ) -> KStream[Any, Any]: ...
     def stream(
         self,
@@ -99,45 +104,45 @@ class StreamsBuilder:
         name: str | None = None,
     ) -> KStream[Any, Any]:
         """A stream of one topic, of several, or of all whose names match a compiled pattern."""
-        said = self._said
+        plan_builder = self._plan_builder
         pattern = topics if isinstance(topics, re.Pattern) else None
         names: tuple[str, ...] = ()
         if pattern is None:
             names = _topic_names(topics)
-        step = said.names.given_or_next(name, "KSTREAM-SOURCE-")
+        step = plan_builder.names.given_or_next(name, "KSTREAM-SOURCE-")
         check_serdes(step, key=key, value=value)
-        check_reading(step, timestamp, offset_reset)
-        node = StreamSource(
+        check_source_options(step, timestamp, offset_reset)
+        node = StreamSourceNode(
             name=step, topics=frozenset(names), ordered_topics=names, pattern=pattern, key=key,
             value=value, timestamp=timestamp, offset_reset=offset_reset,
         )
-        said.plan.add(node)
-        return KStream(NodeRef(said, node, step, key, value, frozenset((step,))))
+        plan_builder.plan.add(node)
+        return KStream(NodeRef(plan_builder, node, step, key, value, frozenset((step,))))
 
     @overload
     def table(
         self, topic: str, *, key: Serde[K], value: Serde[V],
-        **options: Unpack[_Stored],
+        **options: Unpack[_TableOptions],
     ) -> KTable[K, V]: ...
     @overload
     def table(
         self, topic: str, *, key: Serde[K], value: None = None,
-        **options: Unpack[_Stored],
+        **options: Unpack[_TableOptions],
     ) -> KTable[K, Any]: ...
     @overload
     def table(
         self, topic: str, *, key: None = None, value: Serde[V],
-        **options: Unpack[_Stored],
+        **options: Unpack[_TableOptions],
     ) -> KTable[Any, V]: ...
     @overload
     def table(
         self, topic: str, *, key: None = None, value: None = None,
-        store: Materialized[K, V], **options: Unpack[_Consumed],
+        store: Materialized[K, V], **options: Unpack[_SourceOptions],
     ) -> KTable[K, V]: ...
     @overload
     def table(
         self, topic: str, *, key: None = None, value: None = None,
-        **options: Unpack[_Stored],
+        **options: Unpack[_TableOptions],
     ) -> KTable[Any, Any]: ...
     def table(
         self,
@@ -154,37 +159,37 @@ class StreamsBuilder:
         node, spec, named = self._table_source(
             topic, key, value, timestamp, offset_reset, name, store, is_global=False
         )
-        said = self._said
-        said.plan.tables[node.name] = SourceTable(node.name, spec.name, named)
-        place = NodeRef(
-            said, node, node.name, spec.key, spec.value, frozenset((node.source,))
+        plan_builder = self._plan_builder
+        plan_builder.plan.tables[node.name] = SourceTable(node.name, spec.name, named)
+        ref = NodeRef(
+            plan_builder, node, node.name, spec.key, spec.value, frozenset((node.source,))
         )
-        return KTable(place, node.name, spec.name if named else None)
+        return KTable(ref, node.name, spec.name if named else None)
 
     @overload
     def global_table(
         self, topic: str, *, key: Serde[K], value: Serde[V],
-        **options: Unpack[_StoredGlobally],
+        **options: Unpack[_GlobalTableOptions],
     ) -> GlobalKTable[K, V]: ...
     @overload
     def global_table(
         self, topic: str, *, key: Serde[K], value: None = None,
-        **options: Unpack[_StoredGlobally],
+        **options: Unpack[_GlobalTableOptions],
     ) -> GlobalKTable[K, Any]: ...
     @overload
     def global_table(
         self, topic: str, *, key: None = None, value: Serde[V],
-        **options: Unpack[_StoredGlobally],
+        **options: Unpack[_GlobalTableOptions],
     ) -> GlobalKTable[Any, V]: ...
     @overload
     def global_table(
         self, topic: str, *, key: None = None, value: None = None,
-        store: Materialized[K, V], **options: Unpack[_ConsumedGlobally],
+        store: Materialized[K, V], **options: Unpack[_GlobalSourceOptions],
     ) -> GlobalKTable[K, V]: ...
     @overload
     def global_table(
         self, topic: str, *, key: None = None, value: None = None,
-        **options: Unpack[_StoredGlobally],
+        **options: Unpack[_GlobalTableOptions],
     ) -> GlobalKTable[Any, Any]: ...
     def global_table(
         self,
@@ -200,12 +205,13 @@ class StreamsBuilder:
         _, spec, named = self._table_source(
             topic, key, value, timestamp, None, name, store, is_global=True
         )
-        return GlobalKTable(self._said, spec.name, named)
+        return GlobalKTable(self._plan_builder, spec.name, named)
 
     def add_state_store(self, builder: Any) -> StreamsBuilder:
         """A store to be connected to processors by its name."""
         check_store_builder(builder, step="add_state_store")
-        self._said.plan.add(LooseStore(name=f"store {builder.name}", store=GivenStore(builder)))
+        store = UserStoreSpec(builder)
+        self._plan_builder.plan.add(StateStoreNode(name=f"store {builder.name}", store=store))
         return self
 
     def add_global_store(
@@ -220,21 +226,21 @@ class StreamsBuilder:
         name: str | None = None,
     ) -> StreamsBuilder:
         """A store that every task may read, fed from a topic by a processor of its own."""
-        said = self._said
-        source = said.names.suffixed_or_next(name, "-source", "KSTREAM-SOURCE-")
-        step = said.names.given_or_next(name, "KTABLE-SOURCE-")
+        plan_builder = self._plan_builder
+        source = plan_builder.names.suffixed_or_next(name, "-source", "KSTREAM-SOURCE-")
+        step = plan_builder.names.given_or_next(name, "KTABLE-SOURCE-")
         UserProcessor.checked(supplier, step=step)
         check_store_builder(builder, step=step)
         check_serdes(step, key=key, value=value)
-        check_reading(step, timestamp, None)
+        check_source_options(step, timestamp, None)
         if not isinstance(topic, str) or not topic:
             raise TopologyException(f"{step} needs the name of its topic, not {topic!r}.")
-        node = GlobalStoreSource(
+        node = GlobalStoreNode(
             name=step, source=source, topic=topic,
-            store=GivenStore(builder.with_logging_disabled()), supplier=supplier, key=key,
+            store=UserStoreSpec(builder.with_logging_disabled()), supplier=supplier, key=key,
             value=value, timestamp=timestamp,
         )
-        said.plan.add(node)
+        plan_builder.plan.add(node)
         return self
 
     def build(self, config: StreamsConfig | TopologyConfig | None = None) -> Topology:
@@ -242,15 +248,16 @@ class StreamsBuilder:
 
         It can be built again after more was said.
         """
-        said = self._said
-        config = config_of_topology(config) or said.config
-        if said.config is not None and said.config.ensure_explicit_internal_resource_naming:
-            self._refuse_generated_names()
+        plan_builder = self._plan_builder
+        own_config = plan_builder.config
+        config = resolve_topology_config(config) or own_config
+        if own_config is not None and own_config.ensure_explicit_internal_resource_naming:
+            self._check_explicit_names()
         optimizations = frozenset() if config is None else config.topology_optimization
-        plan = said.plan
-        for rule in rules_for(optimizations, said.names):
+        plan = plan_builder.plan
+        for rule in rules_for(optimizations, plan_builder.names):
             plan = rule(plan)
-        return lower(plan, said.internal_topics, config)
+        return lower(plan, plan_builder.internal_topics, config)
 
     def _table_source(
         self,
@@ -263,8 +270,8 @@ class StreamsBuilder:
         store: Any,
         *,
         is_global: bool,
-    ) -> tuple[TableSource, KeyValueSpec, bool]:
-        said = self._said
+    ) -> tuple[TableSourceNode, KeyValueSpec, bool]:
+        plan_builder = self._plan_builder
         if not isinstance(topic, str) or not topic:
             raise TopologyException(f"A table needs the name of its topic, not {topic!r}.")
         check_serdes(name or f"table of {topic}", key=key, value=value)
@@ -274,10 +281,10 @@ class StreamsBuilder:
                 f"The store of the global table of topic {topic} needs a name: give it one, or "
                 "leave out store=."
             )
-        wanted = given or Materialized()
-        key = key if key is not None else wanted.key
-        value = value if value is not None else wanted.value
-        materialized, named = said.named_store(wanted, f"{topic}-")
+        requested = given or Materialized()
+        key = key if key is not None else requested.key
+        value = value if value is not None else requested.value
+        materialized, named = plan_builder.name_store(requested, f"{topic}-")
         # The store keeps what is read from the topic: its serdes are the topic's.
         spec = KeyValueSpec(replace(materialized, key=key, value=value))
         if is_global and spec.is_versioned:
@@ -286,19 +293,19 @@ class StreamsBuilder:
             )
         if is_global:
             spec = spec.without_logging()
-        source = said.names.suffixed_or_next(name, "-source", "KSTREAM-SOURCE-")
-        step = said.names.given_or_next(name, "KTABLE-SOURCE-")
-        check_reading(step, timestamp, offset_reset)
-        node = TableSource(
+        source = plan_builder.names.suffixed_or_next(name, "-source", "KSTREAM-SOURCE-")
+        step = plan_builder.names.given_or_next(name, "KTABLE-SOURCE-")
+        check_source_options(step, timestamp, offset_reset)
+        node = TableSourceNode(
             name=step, table=step, source=source, topic=topic, store=spec, key=key, value=value,
             timestamp=timestamp, offset_reset=offset_reset, is_global=is_global,
             is_versioned=spec.is_versioned,
         )
-        said.plan.add(node)
+        plan_builder.plan.add(node)
         return node, spec, named
 
-    def _refuse_generated_names(self) -> None:
-        generated = self._said.plan.generated_names
+    def _check_explicit_names(self) -> None:
+        generated = self._plan_builder.plan.generated_names
         if generated:
             raise TopologyException(
                 "ensure_explicit_internal_resource_naming is set, but these names were generated: "

@@ -24,15 +24,15 @@ from penstock.processors.foreign_key_wire import (
     response_serde,
     subscription_serde,
 )
-from penstock.topology.deferred import Defaults, Deferred
+from penstock.topology.default_serdes import DefaultSerdes, Deferred
 from penstock.topology.nodes import InternalTopic, Partitioner
 from penstock.topology.plan import SourceTable
 from penstock.topology.plan_nodes import (
-    ForeignKeyStep,
+    ForeignKeyJoinNode,
     PlanNode,
-    StreamSink,
-    StreamSource,
-    ToTable,
+    StreamSinkNode,
+    StreamSourceNode,
+    ToTableNode,
 )
 from penstock.topology.store_specs import KeyValueSpec, SubscriptionSpec
 
@@ -48,20 +48,20 @@ _OUTPUT = _PREFIX + "OUTPUT-"
 _STORE = _PREFIX + "SUBSCRIPTION-STATE-STORE-"
 
 
-class _Parts:
+class _ForeignKeyJoin:
     """What the nodes of one join share."""
 
     def __init__(self, left: KTable[Any, Any], right: KTable[Any, Any], name: str | None) -> None:
         self.left = left
         self.right = right
         self.name = name
-        self.said: PlanBuilder = left._place.said
+        self.builder: PlanBuilder = left._ref.builder
 
     def next(self, suffix: str, prefix: str) -> str:
-        return self.said.names.suffixed_or_next(self.name, suffix, prefix)
+        return self.builder.names.suffixed_or_next(self.name, suffix, prefix)
 
     def add(self, node: PlanNode, *parents: PlanNode) -> None:
-        self.said.plan.add(node, *parents)
+        self.builder.plan.add(node, *parents)
 
 
 def add_foreign_key_join(
@@ -77,82 +77,84 @@ def add_foreign_key_join(
     other_partitioner: Partitioner | None = None,
 ) -> KTable[Any, Any]:
     """Add the whole join and answer its table."""
-    parts = _Parts(left, right, name)
-    parts.said.wants_old_values(right._id)
-    parts.said.wants_old_values(left._id)
-    source = _add_registration(parts, foreign_key, left_join, other_partitioner)
-    answer, foreign = _add_right_side(parts, source)
-    return _add_response(parts, answer, foreign, joiner, left_join, partitioner, store)
+    join = _ForeignKeyJoin(left, right, name)
+    join.builder.require_old_values(right._id)
+    join.builder.require_old_values(left._id)
+    source = _add_registration(join, foreign_key, left_join, other_partitioner)
+    subscription_join, foreign_join = _add_right_side(join, source)
+    return _add_response(
+        join, subscription_join, foreign_join, joiner, left_join, partitioner, store
+    )
 
 
 def _add_registration(
-    parts: _Parts,
+    join: _ForeignKeyJoin,
     foreign_key: Callable[[Any, Any], Any],
     left_join: bool,
     partitioner: Partitioner | None,
-) -> StreamSource:
-    left, right = parts.left._place, parts.right._place
-    topic = parts.next("-subscription-registration", _REGISTRATION) + "-topic"
-    parts.said.internal_topics.append(InternalTopic(topic))
+) -> StreamSourceNode:
+    left, right = join.left._ref, join.right._ref
+    topic = join.next("-subscription-registration", _REGISTRATION) + "-topic"
+    join.builder.internal_topics.append(InternalTopic(topic))
 
-    def send(defaults: Defaults) -> SubscriptionSend:
+    def send(defaults: DefaultSerdes) -> SubscriptionSend:
         return SubscriptionSend(
             foreign_key, defaults.key(right.key), defaults.value(left.value), left_join
         )
 
-    sender = ForeignKeyStep(
-        name=parts.next("-subscription-registration-processor", _REGISTRATION),
-        operator=Deferred(send), minds_versions=True,
+    sender = ForeignKeyJoinNode(
+        name=join.next("-subscription-registration-processor", _REGISTRATION),
+        operator=Deferred(send), version_aware=True,
     )
-    parts.add(sender, left.node)
+    join.add(sender, left.node)
     wrapper = Deferred(lambda defaults: subscription_serde(defaults.key(left.key)))
-    sink = StreamSink(
-        name=parts.next("-subscription-registration-sink", "KTABLE-SINK-"), topic=topic,
+    sink = StreamSinkNode(
+        name=join.next("-subscription-registration-sink", "KTABLE-SINK-"), topic=topic,
         key=right.key, value=wrapper, partitioner=_single(partitioner),
     )
-    parts.add(sink, sender)
-    source = StreamSource(
-        name=parts.next("-subscription-registration-source", "KTABLE-SOURCE-"),
+    join.add(sink, sender)
+    source = StreamSourceNode(
+        name=join.next("-subscription-registration-source", "KTABLE-SOURCE-"),
         topics=frozenset((topic,)), ordered_topics=(topic,), key=right.key, value=wrapper,
     )
-    parts.add(source, sink)
-    parts.said.copartition(right.sources, frozenset((source.name,)))
+    join.add(source, sink)
+    join.builder.copartition(right.sources, frozenset((source.name,)))
     return source
 
 
 def _add_right_side(
-    parts: _Parts, source: StreamSource
-) -> tuple[ForeignKeyStep, ForeignKeyStep]:
-    left, right = parts.left._place, parts.right._place
-    store = SubscriptionSpec(parts.next("-subscription-store", _STORE), left.key)
+    join: _ForeignKeyJoin, source: StreamSourceNode
+) -> tuple[ForeignKeyJoinNode, ForeignKeyJoinNode]:
+    left, right = join.left._ref, join.right._ref
+    store = SubscriptionSpec(join.next("-subscription-store", _STORE), left.key)
 
-    def keys(defaults: Defaults) -> CombinedKeyCodec:
+    def keys(defaults: DefaultSerdes) -> CombinedKeyCodec:
         return CombinedKeyCodec(defaults.key(right.key), defaults.key(left.key))
 
-    receive = ForeignKeyStep(
-        name=parts.next("-subscription-receive", _SUBSCRIPTION), store=store,
+    receive = ForeignKeyJoinNode(
+        name=join.next("-subscription-receive", _SUBSCRIPTION), store=store,
         operator=Deferred(lambda defaults: SubscriptionReceive(store.name, keys(defaults))),
     )
-    parts.add(receive, source)
-    parts.said.reads(parts.right._id)
-    answer = ForeignKeyStep(
-        name=parts.next("-subscription-join-foreign", _SUBSCRIPTION),
-        operator=SubscriptionJoin, reads=parts.right._id,
+    join.add(receive, source)
+    join.builder.add_table_read(join.right._id)
+    subscription_join = ForeignKeyJoinNode(
+        name=join.next("-subscription-join-foreign", _SUBSCRIPTION),
+        operator=SubscriptionJoin, reads=join.right._id,
     )
-    parts.add(answer, receive)
-    foreign = ForeignKeyStep(
-        name=parts.next("-foreign-join-subscription", _SUBSCRIPTION), store=store,
+    join.add(subscription_join, receive)
+    foreign_join = ForeignKeyJoinNode(
+        name=join.next("-foreign-join-subscription", _SUBSCRIPTION), store=store,
         operator=Deferred(lambda defaults: ForeignTableJoin(store.name, keys(defaults))),
-        minds_versions=True,
+        version_aware=True,
     )
-    parts.add(foreign, right.node)
-    return answer, foreign
+    join.add(foreign_join, right.node)
+    return subscription_join, foreign_join
 
 
 def _add_response(
-    parts: _Parts,
-    answer: ForeignKeyStep,
-    foreign: ForeignKeyStep,
+    join: _ForeignKeyJoin,
+    subscription_join: ForeignKeyJoinNode,
+    foreign_join: ForeignKeyJoinNode,
     joiner: Callable[[Any, Any], Any],
     left_join: bool,
     partitioner: Partitioner | None,
@@ -160,45 +162,45 @@ def _add_response(
 ) -> KTable[Any, Any]:
     from penstock.dsl.table import KTable
 
-    said = parts.said
-    left, right = parts.left._place, parts.right._place
-    topic = parts.next("-subscription-response", _RESPONSE) + "-topic"
-    said.internal_topics.append(InternalTopic(topic))
+    builder = join.builder
+    left, right = join.left._ref, join.right._ref
+    topic = join.next("-subscription-response", _RESPONSE) + "-topic"
+    builder.internal_topics.append(InternalTopic(topic))
     wrapper = Deferred(lambda defaults: response_serde(defaults.value(right.value)))
-    sink = StreamSink(
-        name=parts.next("-subscription-response-sink", "KTABLE-SINK-"), topic=topic,
+    sink = StreamSinkNode(
+        name=join.next("-subscription-response-sink", "KTABLE-SINK-"), topic=topic,
         key=left.key, value=wrapper,
         partitioner=response_partition if partitioner is None else _single(partitioner),
     )
-    parts.add(sink, answer)
-    parts.add(sink, foreign)
-    source = StreamSource(
-        name=parts.next("-subscription-response-source", "KTABLE-SOURCE-"),
+    join.add(sink, subscription_join)
+    join.add(sink, foreign_join)
+    source = StreamSourceNode(
+        name=join.next("-subscription-response-source", "KTABLE-SOURCE-"),
         topics=frozenset((topic,)), ordered_topics=(topic,), key=left.key, value=wrapper,
     )
-    parts.add(source, sink)
-    sources = said.copartition(left.sources, frozenset((source.name,)))
-    said.reads(parts.left._id)
+    join.add(source, sink)
+    sources = builder.copartition(left.sources, frozenset((source.name,)))
+    builder.add_table_read(join.left._id)
 
     def resolve(getter: Any) -> Deferred:
         return Deferred(
             lambda defaults: ResponseJoin(getter, defaults.value(left.value), joiner, left_join)
         )
 
-    resolver = ForeignKeyStep(
-        name=parts.next("-subscription-response-resolver", _RESOLVER), operator=resolve,
-        reads=parts.left._id,
+    resolver = ForeignKeyJoinNode(
+        name=join.next("-subscription-response-resolver", _RESOLVER), operator=resolve,
+        reads=join.left._id,
     )
-    parts.add(resolver, source)
-    step = parts.next("-result", _OUTPUT)
-    wanted = as_materialized(store, step=step) or Materialized()
-    materialized, named = said.named_store(wanted, _OUTPUT)
+    join.add(resolver, source)
+    step = join.next("-result", _OUTPUT)
+    requested = as_materialized(store, step=step) or Materialized()
+    materialized, named = builder.name_store(requested, _OUTPUT)
     spec = KeyValueSpec(materialized.with_serdes(left.key, None))
-    result = ToTable(name=step, table=step, store=spec, is_versioned=spec.is_versioned)
-    parts.add(result, resolver)
-    said.plan.tables[step] = SourceTable(step, spec.name, named)
-    place = NodeRef(said, result, step, left.key, spec.value, sources)
-    return KTable(place, step, spec.name)
+    result = ToTableNode(name=step, table=step, store=spec, is_versioned=spec.is_versioned)
+    join.add(result, resolver)
+    builder.plan.tables[step] = SourceTable(step, spec.name, named)
+    ref = NodeRef(builder, result, step, left.key, spec.value, sources)
+    return KTable(ref, step, spec.name)
 
 
 def _single(partitioner: Partitioner | None) -> Partitioner | None:

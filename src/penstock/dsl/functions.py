@@ -1,4 +1,4 @@
-"""The user's functions: how many arguments they take, told once, when the topology is built."""
+"""Checks of the user's functions: how many arguments each takes, decided when a step is added."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 
 from penstock.errors import TopologyException
 
-_OF_RECORD = "(value) or (key, value)"
-#: What the arguments are, for messages.
-_SHAPES = {
-    "the predicate": _OF_RECORD,
-    "the mapper": _OF_RECORD,
-    "the selector": _OF_RECORD,
-    "the key selector": _OF_RECORD,
-    "the foreign-key function": _OF_RECORD,
-    "the action": _OF_RECORD,
+_VALUE_OR_BOTH = "(value) or (key, value)"
+#: The parameters of each kind of function, for error messages.
+_SIGNATURES = {
+    "the predicate": _VALUE_OR_BOTH,
+    "the mapper": _VALUE_OR_BOTH,
+    "the selector": _VALUE_OR_BOTH,
+    "the key selector": _VALUE_OR_BOTH,
+    "the foreign-key function": _VALUE_OR_BOTH,
+    "the action": _VALUE_OR_BOTH,
     "the joiner": "(left, right) or (key, left, right)",
     "the joiner of two tables": "(left, right)",
     "the reducer": "(aggregate, value)",
@@ -30,11 +30,11 @@ _SHAPES = {
 }
 
 
-def takes(function: Callable[..., Any], *counts: int, step: str, what: str) -> int:
-    """How many arguments to call the function with, out of `counts`.
+def argument_count(function: Callable[..., Any], *counts: int, step: str, what: str) -> int:
+    """Return how many arguments to pass to the function: one of `counts`.
 
-    That is the number of arguments it requires, or else the largest number it accepts. A function
-    whose signature cannot be read (some built-ins, `int`, `str`) is taken to want the smallest.
+    This is the number of required parameters, otherwise the largest number that the function
+    accepts. A function without a readable signature (some built-ins) gets the smallest number.
     """
     if not callable(function):
         raise TypeError(f"{step}: {what} must be a function, not {function!r}.")
@@ -52,11 +52,11 @@ def takes(function: Callable[..., Any], *counts: int, step: str, what: str) -> i
     for count in sorted(counts, reverse=True):
         if _accepts(signature, count):
             return count
-    wanted = " or ".join(str(count) for count in sorted(counts))
-    shape = _SHAPES.get(what, "")
+    expected = " or ".join(str(count) for count in sorted(counts))
+    parameters = _SIGNATURES.get(what, "")
     raise TopologyException(
-        f"{step}: {what} must take {wanted} argument{'s' if max(counts) != 1 else ''}"
-        f"{shape and ', '}{shape}, but it is {_name(function)}{signature}."
+        f"{step}: {what} must take {expected} argument{'s' if max(counts) != 1 else ''}"
+        f"{parameters and ', '}{parameters}, but it is {_display_name(function)}{signature}."
     )
 
 
@@ -71,28 +71,27 @@ def _accepts(signature: inspect.Signature, count: int) -> bool:
 def key_value_function(
     function: Callable[..., Any], *, step: str, what: str
 ) -> Callable[[Any, Any], Any]:
-    """A function of (key, value); one that takes a single argument gets the value."""
-    if takes(function, 1, 2, step=step, what=what) == 2:
+    """Return a function of (key, value); a function of one argument receives the value."""
+    if argument_count(function, 1, 2, step=step, what=what) == 2:
         return function
     return lambda key, value: function(value)
 
 
-def value_function(function: Callable[..., Any], *, step: str, what: str) -> bool:
-    """True if the function wants (key, value), False if it wants the value alone."""
-    return takes(function, 1, 2, step=step, what=what) == 2
+def takes_key(function: Callable[..., Any], *, step: str, what: str) -> bool:
+    """Return whether the function takes (key, value) rather than the value alone."""
+    return argument_count(function, 1, 2, step=step, what=what) == 2
 
 
-def joiner_function(function: Callable[..., Any], *, step: str) -> bool:
-    """True if a joiner wants (key, left, right), False if (left, right)."""
-    return takes(function, 2, 3, step=step, what="the joiner") == 3
+def joiner_takes_key(function: Callable[..., Any], *, step: str) -> bool:
+    """Return whether a joiner takes (key, left, right) rather than (left, right)."""
+    return argument_count(function, 2, 3, step=step, what="the joiner") == 3
 
 
-def plain_function(function: Callable[..., Any], count: int, *, step: str, what: str) -> Any:
-    """A function with a fixed number of arguments, checked."""
-    takes(function, count, step=step, what=what)
-    return function
+def check_function(function: Callable[..., Any], count: int, *, step: str, what: str) -> None:
+    """Raise if the function does not take `count` arguments."""
+    argument_count(function, count, step=step, what=what)
 
 
-def _name(function: Callable[..., Any]) -> str:
+def _display_name(function: Callable[..., Any]) -> str:
     name: str = getattr(function, "__qualname__", repr(function))
     return "<lambda>" if name.endswith("<lambda>") else name

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-from penstock.dsl.functions import plain_function
+from penstock.dsl.functions import check_function
 from penstock.dsl.options import Materialized, StoreOption, as_materialized
 from penstock.dsl.plan_builder import AnySerde, NodeRef
 from penstock.processors.aggregates import (
@@ -20,7 +20,7 @@ from penstock.processors.aggregates import (
 )
 from penstock.serdes.builtin import Serdes
 from penstock.topology.plan import AggregateTable
-from penstock.topology.plan_nodes import Aggregation, PlanNode, TableRepartition
+from penstock.topology.plan_nodes import AggregateNode, PlanNode, TableRepartitionNode
 from penstock.topology.store_specs import KeyValueSpec
 from penstock.windows import JoinWindows, SessionWindows, SlidingWindows, Windows
 
@@ -47,24 +47,24 @@ class Grouping:
     grouping was named, otherwise one for each, named after its store.
     """
 
-    place: NodeRef
+    ref: NodeRef
     name: str | None
-    hop: PlanNode | None = None
+    repartition: PlanNode | None = None
 
-    def brought_together(
+    def repartition_if_rekeyed(
         self, store: str, *, queryable: bool
     ) -> tuple[PlanNode, frozenset[str]]:
         """The node below which equal keys are together, and the sources of its sub-topology."""
-        place = self.place
-        if not place.rekeyed:
-            return place.node, place.sources
+        ref = self.ref
+        if not ref.rekeyed:
+            return ref.node, ref.sources
         given = self.name is not None or queryable
         base = self.name if self.name is not None else store
-        hop = place.said.repartition(base, place.key, place.value, given=given)
-        if self.hop is None or self.name is None:
-            self.hop = hop
-        place.said.plan.add(self.hop, place.node)
-        return self.hop, frozenset((hop.name,))
+        repartition = ref.builder.repartition(base, ref.key, ref.value, given=given)
+        if self.repartition is None or self.name is None:
+            self.repartition = repartition
+        ref.builder.plan.add(self.repartition, ref.node)
+        return self.repartition, frozenset((repartition.name,))
 
 
 class KGroupedStream(Generic[K, V]):
@@ -74,36 +74,36 @@ class KGroupedStream(Generic[K, V]):
     queried; `name=` names the step.
     """
 
-    def __init__(self, place: NodeRef, name: str | None) -> None:
-        self._grouping = Grouping(place, name)
+    def __init__(self, ref: NodeRef, name: str | None) -> None:
+        self._grouping = Grouping(ref, name)
 
     def count(
         self, *, name: str | None = None, store: StoreOption[K, int] = None
     ) -> KTable[K, int]:
         """How many records each key has had. Records without key or value are not counted."""
-        place = self._grouping.place
-        wanted = as_materialized(store, step=name or "count")
-        if wanted is None:
-            wanted = Materialized(key=place.key, value=Serdes.long())
-        elif wanted.store_name is None:
-            place.said.names.store(STREAM_AGGREGATE)
-        materialized, named = place.said.named_store(wanted, STREAM_AGGREGATE)
-        spec = KeyValueSpec(materialized.with_serdes(place.key, Serdes.long()))
-        step = place.said.names.given_or_next(name, STREAM_AGGREGATE)
-        return self._aggregated(step, StreamAggregate(spec.name, zero, count_up), spec, named)
+        ref = self._grouping.ref
+        requested = as_materialized(store, step=name or "count")
+        if requested is None:
+            requested = Materialized(key=ref.key, value=Serdes.long())
+        elif requested.store_name is None:
+            ref.builder.names.next_store_name(STREAM_AGGREGATE)
+        materialized, named = ref.builder.name_store(requested, STREAM_AGGREGATE)
+        spec = KeyValueSpec(materialized.with_serdes(ref.key, Serdes.long()))
+        step = ref.builder.names.given_or_next(name, STREAM_AGGREGATE)
+        return self._aggregate(step, StreamAggregate(spec.name, zero, count_up), spec, named)
 
     def reduce(
         self, reducer: Callable[[V, V], V], *, name: str | None = None,
         store: StoreOption[K, V] = None,
     ) -> KTable[K, V]:
         """The values of each key folded together; the first one is the start."""
-        place = self._grouping.place
-        wanted = as_materialized(store, step=name or "reduce")
-        materialized, named = place.said.named_store(wanted or Materialized(), STREAM_REDUCE)
-        spec = KeyValueSpec(materialized.with_serdes(place.key, place.value))
-        step = place.said.names.given_or_next(name, STREAM_REDUCE)
-        plain_function(reducer, 2, step=step, what="the reducer")
-        return self._aggregated(step, StreamReduce(spec.name, reducer), spec, named)
+        ref = self._grouping.ref
+        requested = as_materialized(store, step=name or "reduce")
+        materialized, named = ref.builder.name_store(requested or Materialized(), STREAM_REDUCE)
+        spec = KeyValueSpec(materialized.with_serdes(ref.key, ref.value))
+        step = ref.builder.names.given_or_next(name, STREAM_REDUCE)
+        check_function(reducer, 2, step=step, what="the reducer")
+        return self._aggregate(step, StreamReduce(spec.name, reducer), spec, named)
 
     def aggregate(
         self,
@@ -114,15 +114,15 @@ class KGroupedStream(Generic[K, V]):
         store: StoreOption[K, VA] = None,
     ) -> KTable[K, VA]:
         """The records of each key folded into an aggregate: aggregator(key, value, aggregate)."""
-        place = self._grouping.place
-        wanted = as_materialized(store, step=name or "aggregate")
-        materialized, named = place.said.named_store(wanted or Materialized(), STREAM_AGGREGATE)
-        spec = KeyValueSpec(materialized.with_serdes(place.key, None))
-        step = place.said.names.given_or_next(name, STREAM_AGGREGATE)
-        plain_function(initializer, 0, step=step, what="the initializer")
-        plain_function(aggregator, 3, step=step, what="the aggregator")
+        ref = self._grouping.ref
+        requested = as_materialized(store, step=name or "aggregate")
+        materialized, named = ref.builder.name_store(requested or Materialized(), STREAM_AGGREGATE)
+        spec = KeyValueSpec(materialized.with_serdes(ref.key, None))
+        step = ref.builder.names.given_or_next(name, STREAM_AGGREGATE)
+        check_function(initializer, 0, step=step, what="the initializer")
+        check_function(aggregator, 3, step=step, what="the aggregator")
         operator = StreamAggregate(spec.name, initializer, aggregator)
-        return self._aggregated(step, operator, spec, named)
+        return self._aggregate(step, operator, spec, named)
 
     @overload
     def windowed_by(self, windows: Windows | SlidingWindows) -> TimeWindowedKStream[K, V]: ...
@@ -136,17 +136,17 @@ class KGroupedStream(Generic[K, V]):
 
         if isinstance(windows, SessionWindows):
             return SessionWindowedKStream(self._grouping, windows)
-        check_windows(windows, step=self._grouping.place.name)
+        check_windows(windows, step=self._grouping.ref.name)
         return TimeWindowedKStream(self._grouping, windows)
 
     def cogroup(self, aggregator: Callable[[K, V, VA], VA]) -> CogroupedKStream[K, VA]:
         """Aggregate several grouped streams into one table."""
         from penstock.dsl.cogrouped import CogroupedKStream
 
-        cogrouped: CogroupedKStream[K, VA] = CogroupedKStream(self._grouping.place.said)
+        cogrouped: CogroupedKStream[K, VA] = CogroupedKStream(self._grouping.ref.builder)
         return cogrouped.cogroup(self, aggregator)
 
-    def _aggregated(
+    def _aggregate(
         self, step: str, operator: Any, spec: KeyValueSpec, named: bool
     ) -> KTable[Any, Any]:
         return add_aggregation(
@@ -179,34 +179,34 @@ def add_aggregation(
     """Add an aggregation below its grouping and answer its table."""
     from penstock.dsl.table import KTable
 
-    place = grouping.place
-    parent, sources = grouping.brought_together(spec.name, queryable=named)
-    node = Aggregation(
+    ref = grouping.ref
+    parent, sources = grouping.repartition_if_rekeyed(spec.name, queryable=named)
+    node = AggregateNode(
         name=step, table=step, operator=operator, store=spec, window_grace_ms=grace_ms,
         is_versioned=versioned,
     )
-    place.said.plan.add(node, parent)
-    place.said.plan.tables[step] = AggregateTable((step,), spec.name)
+    ref.builder.plan.add(node, parent)
+    ref.builder.plan.tables[step] = AggregateTable((step,), spec.name)
     return KTable(
-        NodeRef(place.said, node, step, key, value, sources), step, spec.name if named else None
+        NodeRef(ref.builder, node, step, key, value, sources), step, spec.name if named else None
     )
 
 
 class KGroupedTable(Generic[K, V]):
     """A table whose rows were mapped to groups: a changed row is taken out and put in again."""
 
-    def __init__(self, place: NodeRef, name: str | None) -> None:
-        self._place = place
+    def __init__(self, ref: NodeRef, name: str | None) -> None:
+        self._ref = ref
         self._name = name
-        self._hop: TableRepartition | None = None
+        self._repartition: TableRepartitionNode | None = None
 
     def count(
         self, *, name: str | None = None, store: StoreOption[K, int] = None
     ) -> KTable[K, int]:
         """How many rows each group has."""
-        spec, named = self._stored(store, Serdes.long(), "count")
+        spec, named = self._store_spec(store, Serdes.long(), "count")
         operator = TableAggregate(spec.name, zero, count_up, count_down)
-        return self._aggregated(name, TABLE_AGGREGATE, operator, spec, named)
+        return self._aggregate(name, TABLE_AGGREGATE, operator, spec, named)
 
     def reduce(
         self,
@@ -217,12 +217,12 @@ class KGroupedTable(Generic[K, V]):
         store: StoreOption[K, V] = None,
     ) -> KTable[K, V]:
         """The rows of each group folded together; `subtractor` takes an old row out again."""
-        spec, named = self._stored(store, self._place.value, "reduce")
+        spec, named = self._store_spec(store, self._ref.value, "reduce")
         step = name or "reduce"
-        plain_function(adder, 2, step=step, what="the adder")
-        plain_function(subtractor, 2, step=step, what="the subtractor")
+        check_function(adder, 2, step=step, what="the adder")
+        check_function(subtractor, 2, step=step, what="the subtractor")
         operator = TableReduce(spec.name, adder, subtractor)
-        return self._aggregated(name, TABLE_REDUCE, operator, spec, named)
+        return self._aggregate(name, TABLE_REDUCE, operator, spec, named)
 
     def aggregate(
         self,
@@ -234,41 +234,41 @@ class KGroupedTable(Generic[K, V]):
         store: StoreOption[K, VA] = None,
     ) -> KTable[K, VA]:
         """The rows of each group folded into an aggregate; `subtractor` takes old rows out."""
-        spec, named = self._stored(store, None, "aggregate")
+        spec, named = self._store_spec(store, None, "aggregate")
         step = name or "aggregate"
-        plain_function(initializer, 0, step=step, what="the initializer")
-        plain_function(adder, 3, step=step, what="the adder")
-        plain_function(subtractor, 3, step=step, what="the subtractor")
+        check_function(initializer, 0, step=step, what="the initializer")
+        check_function(adder, 3, step=step, what="the adder")
+        check_function(subtractor, 3, step=step, what="the subtractor")
         operator = TableAggregate(spec.name, initializer, adder, subtractor)
-        return self._aggregated(name, TABLE_AGGREGATE, operator, spec, named)
+        return self._aggregate(name, TABLE_AGGREGATE, operator, spec, named)
 
-    def _stored(self, store: Any, value: AnySerde, step: str) -> tuple[KeyValueSpec, bool]:
-        wanted = as_materialized(store, step=step) or Materialized()
-        materialized, named = self._place.said.named_store(wanted, TABLE_AGGREGATE)
-        return KeyValueSpec(materialized.with_serdes(self._place.key, value)), named
+    def _store_spec(self, store: Any, value: AnySerde, step: str) -> tuple[KeyValueSpec, bool]:
+        requested = as_materialized(store, step=step) or Materialized()
+        materialized, named = self._ref.builder.name_store(requested, TABLE_AGGREGATE)
+        return KeyValueSpec(materialized.with_serdes(self._ref.key, value)), named
 
-    def _aggregated(
+    def _aggregate(
         self, name: str | None, prefix: str, operator: Any, spec: KeyValueSpec, named: bool
     ) -> KTable[Any, Any]:
         from penstock.dsl.table import KTable
 
-        place = self._place
-        said = place.said
-        sink = said.names.suffixed_or_next(name, "-sink", "KSTREAM-SINK-")
-        source = said.names.suffixed_or_next(name, "-source", "KSTREAM-SOURCE-")
-        step = said.names.given_or_next(name, prefix)
-        if self._hop is None or self._name is None:
+        ref = self._ref
+        builder = ref.builder
+        sink = builder.names.suffixed_or_next(name, "-sink", "KSTREAM-SINK-")
+        source = builder.names.suffixed_or_next(name, "-source", "KSTREAM-SOURCE-")
+        step = builder.names.given_or_next(name, prefix)
+        if self._repartition is None or self._name is None:
             topic = f"{self._name if self._name is not None else spec.name}-repartition"
-            self._hop = TableRepartition(
-                name=source, sink=sink, topic=topic, key=place.key, value=place.value
+            self._repartition = TableRepartitionNode(
+                name=source, sink=sink, topic=topic, key=ref.key, value=ref.value
             )
-        said.plan.add(self._hop, place.node)
-        node = Aggregation(
+        builder.plan.add(self._repartition, ref.node)
+        node = AggregateNode(
             name=step, table=step, operator=operator, store=spec, is_versioned=spec.is_versioned
         )
-        said.plan.add(node, self._hop)
-        said.plan.tables[step] = AggregateTable((step,), spec.name)
+        builder.plan.add(node, self._repartition)
+        builder.plan.tables[step] = AggregateTable((step,), spec.name)
         return KTable(
-            NodeRef(said, node, step, spec.key, spec.value, frozenset((source,))),
+            NodeRef(builder, node, step, spec.key, spec.value, frozenset((source,))),
             step, spec.name if named else None,
         )

@@ -46,7 +46,7 @@ class StoreType(Enum):
         )
 
 
-class _Kept(TypedDict, total=False):
+class _StoreOptions(TypedDict, total=False):
     """What a `Materialized` says besides its name and serdes."""
 
     caching: bool
@@ -80,22 +80,22 @@ class Materialized(Generic[K, V]):
         @overload
         def __init__(
             self, name: str | None = None, *, key: Serde[K], value: Serde[V],
-            **kept: Unpack[_Kept],
+            **options: Unpack[_StoreOptions],
         ) -> None: ...
         @overload
         def __init__(
             self: Materialized[K, Any], name: str | None = None, *, key: Serde[K],
-            value: None = None, **kept: Unpack[_Kept],
+            value: None = None, **options: Unpack[_StoreOptions],
         ) -> None: ...
         @overload
         def __init__(
             self: Materialized[Any, V], name: str | None = None, *, key: None = None,
-            value: Serde[V], **kept: Unpack[_Kept],
+            value: Serde[V], **options: Unpack[_StoreOptions],
         ) -> None: ...
         @overload
         def __init__(
             self: Materialized[Any, Any], name: str | None = None, *, key: None = None,
-            value: None = None, **kept: Unpack[_Kept],
+            value: None = None, **options: Unpack[_StoreOptions],
         ) -> None: ...
         def __init__(self, name: Any = None, **options: Any) -> None: ...
 

@@ -1,6 +1,6 @@
-"""What has been said so far: the plan being made and the counter of names.
+"""`PlanBuilder` collects the plan; `NodeRef` points at one of its nodes.
 
-One `PlanBuilder` is shared by a `StreamsBuilder` and every stream and table that came from it.
+A `StreamsBuilder` and all streams and tables created from it share one `PlanBuilder`.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from penstock.dsl.options import Materialized
 from penstock.serdes.builtin import Serde
 from penstock.topology.naming import NameCounter
 from penstock.topology.nodes import InternalTopic, Partitioner
-from penstock.topology.plan import Demand, Plan, Reading
-from penstock.topology.plan_nodes import PlanNode, Repartition, repartition_node
+from penstock.topology.plan import OldValuesRequest, Plan, TableRead
+from penstock.topology.plan_nodes import PlanNode, RepartitionNode, repartition_node
 
 #: A serde, or None for the configuration's default.
 AnySerde = Serde[Any] | None
 
 
 class PlanBuilder:
-    """The plan, the names handed out, and the configuration the builder was given, if any."""
+    """The plan, the generator of names, and the configuration given to the builder, if any."""
 
     def __init__(self, config: StreamsConfig | None) -> None:
         self.config = config
@@ -31,29 +31,29 @@ class PlanBuilder:
         #: Topics of foreign-key joins.
         self.internal_topics: list[InternalTopic] = []
 
-    def wants_old_values(
+    def require_old_values(
         self, table: str, *, force: bool = True, by_filter: str | None = None
     ) -> None:
-        """Ask a table for old values."""
-        self.plan.events.append(Demand(table, force, by_filter))
+        """Request old values from a table. See `OldValuesRequest` for `force` and `by_filter`."""
+        self.plan.events.append(OldValuesRequest(table, force, by_filter))
 
-    def reads(self, table: str) -> None:
-        """Note that a table's rows are read."""
-        self.plan.events.append(Reading(table))
+    def add_table_read(self, table: str) -> None:
+        """Record that an operator reads the table's rows."""
+        self.plan.events.append(TableRead(table))
 
     def copartition(self, *sources: frozenset[str]) -> frozenset[str]:
-        """The sources of all these must have equally many partitions; answers their union."""
+        """Require equal partition counts for all these sources; return their union."""
         union: frozenset[str] = frozenset().union(*sources)
         self.plan.copartitioned.append(union)
         return union
 
-    def named_store(
+    def name_store(
         self, materialized: Materialized[Any, Any], prefix: str
     ) -> tuple[Materialized[Any, Any], bool]:
-        """A materialization with a store name for sure, and whether the user gave it."""
+        """Return the options with a store name, and whether the user chose that name."""
         if materialized.store_name is not None:
             return materialized, True
-        name = self.names.store(prefix)
+        name = self.names.next_store_name(prefix)
         self.plan.generated_names.append(f"store {name}")
         if materialized.logging:
             self.plan.generated_names.append(f"topic {name}-changelog")
@@ -69,8 +69,11 @@ class PlanBuilder:
         implied: bool = True,
         partitioner: Partitioner | None = None,
         partitions: int | None = None,
-    ) -> Repartition:
-        """A hop through a topic. Its nodes are numbered, or named after a name that was given."""
+    ) -> RepartitionNode:
+        """Create a repartition node. `given`: the user chose the name.
+
+        The node is not added to the plan, but it always consumes its numbers (F1).
+        """
         node = repartition_node(self.names, name, key, value)
         if not given:
             self.plan.generated_names.append(f"topic {node.topic}")
@@ -79,19 +82,19 @@ class PlanBuilder:
 
 @dataclass
 class NodeRef:
-    """Where a stream, a grouping or a table stands in the plan.
+    """The node in the plan behind a stream, a grouping or a table.
 
-    `name` is its step's name, `sources` are the source nodes of its sub-topology as far as known
-    (for co-partitioning), `key` and `value` the serdes that are known for it.
+    `name` is the name of the step. `sources` are the known source nodes of its sub-topology, for
+    co-partitioning. `key` and `value` are its serdes, as far as they are known.
     """
 
-    said: PlanBuilder
+    builder: PlanBuilder
     node: PlanNode
     name: str
     key: AnySerde
     value: AnySerde
     sources: frozenset[str]
-    #: The key was changed since the records were last brought together by it.
+    #: The key has changed since the last repartition.
     rekeyed: bool = False
 
     def __post_init__(self) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from penstock.dsl.branched import BranchedKStream
 from penstock.dsl.checks import check_partitioner, check_same_builder, check_serdes
-from penstock.dsl.functions import key_value_function, plain_function, value_function
+from penstock.dsl.functions import check_function, key_value_function, takes_key
 from penstock.dsl.grouped import KGroupedStream
 from penstock.dsl.options import Materialized, Printed, StoreOption, as_materialized
 from penstock.dsl.plan_builder import AnySerde, NodeRef
@@ -29,7 +29,7 @@ from penstock.processors.stateless import (
 from penstock.serdes.builtin import Serde
 from penstock.topology.nodes import Partitioner, TopicNameExtractor
 from penstock.topology.plan import SourceTable
-from penstock.topology.plan_nodes import StreamSink, StreamStep, ToTable
+from penstock.topology.plan_nodes import OperatorNode, StreamSinkNode, ToTableNode
 from penstock.topology.store_specs import KeyValueSpec
 
 if TYPE_CHECKING:
@@ -49,8 +49,8 @@ class KStream(StreamJoins[K, V], StreamProcessing[K, V], Generic[K, V]):
     where they have one parameter.
     """
 
-    def __init__(self, place: NodeRef) -> None:
-        self._place = place
+    def __init__(self, new_ref: NodeRef) -> None:
+        self._ref = new_ref
 
     # ---- one record at a time ----------------------------------------------------------------
 
@@ -64,7 +64,7 @@ class KStream(StreamJoins[K, V], StreamProcessing[K, V], Generic[K, V]):
     ) -> KStream[K, V]: ...
     def filter(self, predicate: Callable[..., Any], *, name: str | None = None) -> KStream[K, V]:
         """Only the records for which the predicate is true."""
-        return self._filtered(predicate, name, negate=False)
+        return self._add_filter(predicate, name, negate=False)
 
     @overload
     def filter_not(
@@ -78,7 +78,7 @@ class KStream(StreamJoins[K, V], StreamProcessing[K, V], Generic[K, V]):
         self, predicate: Callable[..., Any], *, name: str | None = None
     ) -> KStream[K, V]:
         """Only the records for which the predicate is false."""
-        return self._filtered(predicate, name, negate=True)
+        return self._add_filter(predicate, name, negate=True)
 
     @overload
     def select_key(
@@ -92,9 +92,9 @@ class KStream(StreamJoins[K, V], StreamProcessing[K, V], Generic[K, V]):
         self, selector: Callable[..., K2], *, name: str | None = None
     ) -> KStream[K2, V]:
         """Every record with a new key; grouping or joining it will repartition."""
-        step = self._next(name, "KSTREAM-KEY-SELECT-")
+        step = self._name_step(name, "KSTREAM-KEY-SELECT-")
         function = key_value_function(selector, step=step, what="the key selector")
-        return self._step(step, SelectKey(function), key_changed=True, value=self._place.value)
+        return self._add_step(step, SelectKey(function), key_changed=True, value=self._ref.value)
 
     @overload
     def map_values(
@@ -108,10 +108,10 @@ class KStream(StreamJoins[K, V], StreamProcessing[K, V], Generic[K, V]):
         self, mapper: Callable[..., V2], *, name: str | None = None
     ) -> KStream[K, V2]:
         """Every record with a new value."""
-        step = self._next(name, "KSTREAM-MAPVALUES-")
-        with_key = value_function(mapper, step=step, what="the mapper")
-        return self._step(
-            step, MapValues(mapper, with_key), value_changed=True, key=self._place.key
+        step = self._name_step(name, "KSTREAM-MAPVALUES-")
+        with_key = takes_key(mapper, step=step, what="the mapper")
+        return self._add_step(
+            step, MapValues(mapper, with_key), value_changed=True, key=self._ref.key
         )
 
     @overload
@@ -126,9 +126,9 @@ class KStream(StreamJoins[K, V], StreamProcessing[K, V], Generic[K, V]):
         self, mapper: Callable[..., tuple[K2, V2]], *, name: str | None = None
     ) -> KStream[K2, V2]:
         """Every record with a new key and value, given as a pair."""
-        step = self._next(name, "KSTREAM-MAP-")
+        step = self._name_step(name, "KSTREAM-MAP-")
         function = key_value_function(mapper, step=step, what="the mapper")
-        return self._step(step, Map(function), key_changed=True)
+        return self._add_step(step, Map(function), key_changed=True)
 
     @overload
     def flat_map(
@@ -142,9 +142,9 @@ class KStream(StreamJoins[K, V], StreamProcessing[K, V], Generic[K, V]):
         self, mapper: Callable[..., Iterable[tuple[K2, V2]]], *, name: str | None = None
     ) -> KStream[K2, V2]:
         """For every record, any number of records, given as pairs."""
-        step = self._next(name, "KSTREAM-FLATMAP-")
+        step = self._name_step(name, "KSTREAM-FLATMAP-")
         function = key_value_function(mapper, step=step, what="the mapper")
-        return self._step(step, FlatMap(function), key_changed=True)
+        return self._add_step(step, FlatMap(function), key_changed=True)
 
     @overload
     def flat_map_values(
@@ -158,10 +158,10 @@ class KStream(StreamJoins[K, V], StreamProcessing[K, V], Generic[K, V]):
         self, mapper: Callable[..., Iterable[V2]], *, name: str | None = None
     ) -> KStream[K, V2]:
         """For every record, any number of records with the same key."""
-        step = self._next(name, "KSTREAM-FLATMAPVALUES-")
-        with_key = value_function(mapper, step=step, what="the mapper")
-        return self._step(
-            step, FlatMapValues(mapper, with_key), value_changed=True, key=self._place.key
+        step = self._name_step(name, "KSTREAM-FLATMAPVALUES-")
+        with_key = takes_key(mapper, step=step, what="the mapper")
+        return self._add_step(
+            step, FlatMapValues(mapper, with_key), value_changed=True, key=self._ref.key
         )
 
     @overload
@@ -174,9 +174,9 @@ class KStream(StreamJoins[K, V], StreamProcessing[K, V], Generic[K, V]):
     ) -> KStream[K, V]: ...
     def peek(self, action: Callable[..., object], *, name: str | None = None) -> KStream[K, V]:
         """Call an action for every record and pass the record on."""
-        step = self._next(name, "KSTREAM-PEEK-")
+        step = self._name_step(name, "KSTREAM-PEEK-")
         function = key_value_function(action, step=step, what="the action")
-        return self._same_types(step, Peek(function))
+        return self._add_type_preserving_step(step, Peek(function))
 
     @overload
     def foreach(self, action: Callable[[V], object], *, name: str | None = None) -> None: ...
@@ -184,43 +184,43 @@ class KStream(StreamJoins[K, V], StreamProcessing[K, V], Generic[K, V]):
     def foreach(self, action: Callable[[K, V], object], *, name: str | None = None) -> None: ...
     def foreach(self, action: Callable[..., object], *, name: str | None = None) -> None:
         """Call an action for every record; nothing comes out."""
-        step = self._next(name, "KSTREAM-FOREACH-")
+        step = self._name_step(name, "KSTREAM-FOREACH-")
         function = key_value_function(action, step=step, what="the action")
-        self._same_types(step, Foreach(function))
+        self._add_type_preserving_step(step, Foreach(function))
 
     def print(self, printed: Printed[K, V] | None = None) -> None:
         """Show every record, by default as `[step]: key, value` on standard output."""
         printed = printed if printed is not None else Printed()
         if not isinstance(printed, Printed):
             raise TypeError(
-                f"{self._place.name}: print takes a Printed, not {type(printed).__name__}. "
+                f"{self._ref.name}: print takes a Printed, not {type(printed).__name__}. "
                 "Printed(label), for example."
             )
-        step = self._next(printed.name, "KSTREAM-PRINTER-")
-        label = printed.label if printed.label is not None else self._place.name
+        step = self._name_step(printed.name, "KSTREAM-PRINTER-")
+        label = printed.label if printed.label is not None else self._ref.name
         mapper = printed.mapper if printed.mapper is not None else key_and_value
-        self._same_types(step, Print(label, mapper, printed.file))
+        self._add_type_preserving_step(step, Print(label, mapper, printed.file))
 
     def split(self, *, name: str | None = None) -> BranchedKStream[K, V]:
         """Send every record down the first branch whose predicate accepts it."""
-        return BranchedKStream(self._place, name, KStream)
+        return BranchedKStream(self._ref, name, KStream)
 
     def merge(self, other: KStream[K, V], *, name: str | None = None) -> KStream[K, V]:
         """The records of both streams."""
-        step = self._next(name, "KSTREAM-MERGE-")
+        step = self._name_step(name, "KSTREAM-MERGE-")
         if not isinstance(other, KStream):
             raise TypeError(
                 f"{step}: merge takes a KStream, not {type(other).__name__}. "
                 "A table becomes a stream with to_stream()."
             )
-        here, there = self._place, other._place
-        check_same_builder(step, here.said, there.said)
-        node = StreamStep(name=step, operator=PassThrough(), merges=True)
-        here.said.plan.add(node, here.node, there.node)
+        ref, other_ref = self._ref, other._ref
+        check_same_builder(step, ref.builder, other_ref.builder)
+        node = OperatorNode(name=step, operator=PassThrough(), merges=True)
+        ref.builder.plan.add(node, ref.node, other_ref.node)
         return KStream(
             NodeRef(
-                here.said, node, step, None, None, here.sources | there.sources,
-                here.rekeyed or there.rekeyed,
+                ref.builder, node, step, None, None, ref.sources | other_ref.sources,
+                ref.rekeyed or other_ref.rekeyed,
             )
         )
 
@@ -236,21 +236,23 @@ class KStream(StreamJoins[K, V], StreamProcessing[K, V], Generic[K, V]):
         partitioner: Partitioner | None = None,
     ) -> KStream[K, V]:
         """Send the records through a topic of their own, partitioned by their present key."""
-        here = self._place
-        base = name if name is not None else here.said.names.processor("KSTREAM-REPARTITION-")
+        ref = self._ref
+        base = name
+        if base is None:
+            base = ref.builder.names.next_processor_name("KSTREAM-REPARTITION-")
         if partitions is not None and (not isinstance(partitions, int) or partitions < 1):
             raise ValueError(f"{base}: partitions= must be at least 1, not {partitions!r}.")
         check_serdes(base, key=key, value=value)
         check_partitioner(base, partitioner)
-        value_serde = value if value is not None else here.value
-        node = here.said.repartition(
+        value_serde = value if value is not None else ref.value
+        node = ref.builder.repartition(
             base, key, value_serde, given=name is not None, implied=False,
             partitioner=partitioner, partitions=partitions,
         )
-        here.said.plan.add(node, here.node)
-        key_serde = key if key is not None else here.key
+        ref.builder.plan.add(node, ref.node)
+        key_serde = key if key is not None else ref.key
         return KStream(
-            NodeRef(here.said, node, node.name, key_serde, value_serde, frozenset((node.name,)))
+            NodeRef(ref.builder, node, node.name, key_serde, value_serde, frozenset((node.name,)))
         )
 
     def to(
@@ -263,17 +265,17 @@ class KStream(StreamJoins[K, V], StreamProcessing[K, V], Generic[K, V]):
         name: str | None = None,
     ) -> None:
         """Write the records to a topic, or to the topic a function (key, value, context) names."""
-        here = self._place
-        step = self._next(name, "KSTREAM-SINK-")
+        ref = self._ref
+        step = self._name_step(name, "KSTREAM-SINK-")
         if not isinstance(topic, str):
-            plain_function(topic, 3, step=step, what="the function that names the topic")
+            check_function(topic, 3, step=step, what="the function that names the topic")
         check_serdes(step, key=key, value=value)
         check_partitioner(step, partitioner)
-        node = StreamSink(
-            name=step, topic=topic, key=key if key is not None else here.key,
-            value=value if value is not None else here.value, partitioner=partitioner,
+        node = StreamSinkNode(
+            name=step, topic=topic, key=key if key is not None else ref.key,
+            value=value if value is not None else ref.value, partitioner=partitioner,
         )
-        here.said.plan.add(node, here.node)
+        ref.builder.plan.add(node, ref.node)
 
     def to_table(
         self,
@@ -286,29 +288,29 @@ class KStream(StreamJoins[K, V], StreamProcessing[K, V], Generic[K, V]):
         """The stream read as a table: a record is the newest value of its key, None deletes it."""
         from penstock.dsl.table import KTable
 
-        here = self._place
-        step = self._next(name, "KSTREAM-TOTABLE-")
-        wanted = as_materialized(store, step=step)
+        ref = self._ref
+        step = self._name_step(name, "KSTREAM-TOTABLE-")
+        requested = as_materialized(store, step=step)
         check_serdes(step, key=key, value=value)
-        if wanted is None:
-            wanted = Materialized(key=here.key, value=here.value)
-        materialized, named = here.said.named_store(
-            wanted.with_serdes(key, value), "KSTREAM-TOTABLE-"
+        if requested is None:
+            requested = Materialized(key=ref.key, value=ref.value)
+        materialized, named = ref.builder.name_store(
+            requested.with_serdes(key, value), "KSTREAM-TOTABLE-"
         )
-        known = materialized.with_serdes(here.key, here.value)
-        parent, sources = here.node, here.sources
-        if here.rekeyed:
-            hop = here.said.repartition(
+        known = materialized.with_serdes(ref.key, ref.value)
+        parent, sources = ref.node, ref.sources
+        if ref.rekeyed:
+            repartition = ref.builder.repartition(
                 step, known.key, known.value, given=name is not None
             )
-            here.said.plan.add(hop, here.node)
-            parent, sources = hop, frozenset((hop.name,))
+            ref.builder.plan.add(repartition, ref.node)
+            parent, sources = repartition, frozenset((repartition.name,))
         spec = KeyValueSpec(materialized)
-        node = ToTable(name=step, table=step, store=spec, is_versioned=spec.is_versioned)
-        here.said.plan.add(node, parent)
-        here.said.plan.tables[step] = SourceTable(step, spec.name, named)
-        place = NodeRef(here.said, node, step, known.key, known.value, sources)
-        return KTable(place, step, spec.name if named else None)
+        node = ToTableNode(name=step, table=step, store=spec, is_versioned=spec.is_versioned)
+        ref.builder.plan.add(node, parent)
+        ref.builder.plan.tables[step] = SourceTable(step, spec.name, named)
+        new_ref = NodeRef(ref.builder, node, step, known.key, known.value, sources)
+        return KTable(new_ref, step, spec.name if named else None)
 
     # ---- grouping ----------------------------------------------------------------------------
 
@@ -323,11 +325,11 @@ class KStream(StreamJoins[K, V], StreamProcessing[K, V], Generic[K, V]):
 
         Without any option the serdes of the stream are kept; with one, only what is given counts.
         """
-        here = self._place
+        ref = self._ref
         if name is None and key is None and value is None:
-            key, value = here.key, here.value
-        place = NodeRef(here.said, here.node, here.name, key, value, here.sources, here.rekeyed)
-        return KGroupedStream(place, name)
+            key, value = ref.key, ref.value
+        new_ref = NodeRef(ref.builder, ref.node, ref.name, key, value, ref.sources, ref.rekeyed)
+        return KGroupedStream(new_ref, name)
 
     @overload
     def group_by(
@@ -348,32 +350,32 @@ class KStream(StreamJoins[K, V], StreamProcessing[K, V], Generic[K, V]):
         value: Serde[V] | None = None,
     ) -> KGroupedStream[K2, V]:
         """The records grouped by a new key."""
-        here = self._place
+        ref = self._ref
         if name is None and key is None and value is None:
-            value = here.value
-        step = self._next(name, "KSTREAM-KEY-SELECT-")
+            value = ref.value
+        step = self._name_step(name, "KSTREAM-KEY-SELECT-")
         function = key_value_function(selector, step=step, what="the key selector")
-        node = StreamStep(name=step, operator=SelectKey(function), key_changed=True)
-        here.said.plan.add(node, here.node)
-        place = NodeRef(here.said, node, step, key, value, here.sources, rekeyed=True)
-        return KGroupedStream(place, name)
+        node = OperatorNode(name=step, operator=SelectKey(function), key_changed=True)
+        ref.builder.plan.add(node, ref.node)
+        new_ref = NodeRef(ref.builder, node, step, key, value, ref.sources, rekeyed=True)
+        return KGroupedStream(new_ref, name)
 
     # ---- inside ------------------------------------------------------------------------------
 
-    def _next(self, name: str | None, prefix: str) -> str:
-        return self._place.said.names.given_or_next(name, prefix)
+    def _name_step(self, name: str | None, prefix: str) -> str:
+        return self._ref.builder.names.given_or_next(name, prefix)
 
-    def _filtered(
+    def _add_filter(
         self, predicate: Callable[..., Any], name: str | None, *, negate: bool
     ) -> KStream[K, V]:
-        step = self._next(name, "KSTREAM-FILTER-")
+        step = self._name_step(name, "KSTREAM-FILTER-")
         function = key_value_function(predicate, step=step, what="the predicate")
-        return self._same_types(step, Filter(function, negate))
+        return self._add_type_preserving_step(step, Filter(function, negate))
 
-    def _same_types(self, step: str, operator: Any) -> KStream[K, V]:
-        return self._step(step, operator, key=self._place.key, value=self._place.value)
+    def _add_type_preserving_step(self, step: str, operator: Any) -> KStream[K, V]:
+        return self._add_step(step, operator, key=self._ref.key, value=self._ref.value)
 
-    def _step(
+    def _add_step(
         self,
         step: str,
         operator: Any,
@@ -383,11 +385,11 @@ class KStream(StreamJoins[K, V], StreamProcessing[K, V], Generic[K, V]):
         key_changed: bool = False,
         value_changed: bool = False,
     ) -> KStream[Any, Any]:
-        here = self._place
-        node = StreamStep(
+        ref = self._ref
+        node = OperatorNode(
             name=step, operator=operator, key_changed=key_changed, value_changed=value_changed
         )
-        here.said.plan.add(node, here.node)
+        ref.builder.plan.add(node, ref.node)
         return KStream(
-            NodeRef(here.said, node, step, key, value, here.sources, here.rekeyed or key_changed)
+            NodeRef(ref.builder, node, step, key, value, ref.sources, ref.rekeyed or key_changed)
         )

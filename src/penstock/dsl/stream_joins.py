@@ -7,18 +7,18 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar, Unpack, overload
 
 from penstock.dsl.checks import check_options, check_same_builder, check_serdes
-from penstock.dsl.functions import joiner_function, key_value_function
+from penstock.dsl.functions import joiner_takes_key, key_value_function
 from penstock.dsl.options import StoreType
 from penstock.dsl.plan_builder import AnySerde, NodeRef
 from penstock.errors import StreamsException
 from penstock.topology.naming import check_name
 from penstock.topology.plan_nodes import (
     JoinKind,
-    JoinWindow,
-    Repartition,
-    StreamGlobalJoin,
-    StreamJoin,
-    StreamTableJoin,
+    JoinWindowNode,
+    RepartitionNode,
+    StreamGlobalTableJoinNode,
+    StreamStreamJoinNode,
+    StreamTableJoinNode,
 )
 from penstock.topology.store_specs import (
     BufferSpec,
@@ -75,8 +75,8 @@ class StreamJoins(Generic[K, V]):
     A joiner takes (left, right) or (key, left, right).
     """
 
-    _place: NodeRef
-    _hop: Repartition | None = None
+    _ref: NodeRef
+    _repartition: RepartitionNode | None = None
 
     @overload
     def join(
@@ -120,7 +120,7 @@ class StreamJoins(Generic[K, V]):
     ) -> KStream[K, VR]: ...
     def join(self, other: Any, *args: Any, **options: Any) -> KStream[Any, Any]:
         """Only records that have a partner."""
-        return self._joined("inner", other, args, options)
+        return self._add_join("inner", other, args, options)
 
     @overload
     def left_join(
@@ -164,7 +164,7 @@ class StreamJoins(Generic[K, V]):
     ) -> KStream[K, VR]: ...
     def left_join(self, other: Any, *args: Any, **options: Any) -> KStream[Any, Any]:
         """All records of this stream; the other side is None where there is no partner."""
-        return self._joined("left", other, args, options)
+        return self._add_join("left", other, args, options)
 
     @overload
     def outer_join(
@@ -178,28 +178,28 @@ class StreamJoins(Generic[K, V]):
     ) -> KStream[K, VR]: ...
     def outer_join(self, other: Any, *args: Any, **options: Any) -> KStream[Any, Any]:
         """All records of both streams; either side may be None."""
-        return self._joined("outer", other, args, options)
+        return self._add_join("outer", other, args, options)
 
-    def _joined(
+    def _add_join(
         self, kind: JoinKind, other: Any, args: tuple[Any, ...], options: dict[str, Any]
     ) -> KStream[Any, Any]:
         from penstock.dsl.stream import KStream
         from penstock.dsl.table import GlobalKTable, KTable
 
-        step = options.get("name") or f"{kind} join of {self._place.name}"
-        said = self._place.said
+        step = options.get("name") or f"{kind} join of {self._ref.name}"
+        builder = self._ref.builder
         if isinstance(other, KStream):
-            check_same_builder(step, said, other._place.said)
+            check_same_builder(step, builder, other._ref.builder)
             _check_arguments(step, "stream", args)
             check_options(step, options, _StreamJoinOptions.__annotations__)
             return self._join_stream(kind, other, args[0], args[1], **options)
         if kind != "outer" and isinstance(other, GlobalKTable):
-            check_same_builder(step, said, other._said)
+            check_same_builder(step, builder, other._builder)
             _check_arguments(step, "global table", args)
             check_options(step, options, ("name",))
             return self._join_global(kind, other, args[0], args[1], **options)
         if kind != "outer" and isinstance(other, KTable):
-            check_same_builder(step, said, other._place.said)
+            check_same_builder(step, builder, other._ref.builder)
             _check_arguments(step, "table", args)
             check_options(step, options, _TableJoinOptions.__annotations__)
             return self._join_table(kind, other, args[0], **options)
@@ -229,8 +229,8 @@ class StreamJoins(Generic[K, V]):
     ) -> KStream[Any, Any]:
         from penstock.dsl.stream import KStream
 
-        said = self._place.said
-        step = name or f"{kind} join of {self._place.name}"
+        builder = self._ref.builder
+        step = name or f"{kind} join of {self._ref.name}"
         if not isinstance(windows, JoinWindows):
             raise TypeError(
                 f"{step}: a join of two streams needs JoinWindows as its third argument, not "
@@ -239,41 +239,48 @@ class StreamJoins(Generic[K, V]):
         if name is not None:
             check_name(name)
         check_serdes(step, key=key, value=value, other_value=other_value)
-        left: KStream[Any, Any] = self._together("-left", name, key, value)
-        right = other._together("-right", name, key, other_value)
-        sources = said.copartition(left._place.sources, right._place.sources)
+        left: KStream[Any, Any] = self._repartition_if_rekeyed("-left", name, key, value)
+        right = other._repartition_if_rekeyed("-right", name, key, other_value)
+        sources = builder.copartition(left._ref.sources, right._ref.sources)
         if isinstance(dsl_store_suppliers, StoreType):
             dsl_store_suppliers = dsl_store_suppliers.suppliers
         options = JoinStoreOptions(
             key, value, other_value, store_name, this_store, other_store, dsl_store_suppliers,
             logging,
         )
-        node = _add_stream_join(kind, left._place, right._place, joiner, windows, name, options)
-        return KStream(NodeRef(said, node, node.name, key, None, sources))
+        node = _add_stream_join(kind, left._ref, right._ref, joiner, windows, name, options)
+        return KStream(NodeRef(builder, node, node.name, key, None, sources))
 
-    def _together(
+    def _repartition_if_rekeyed(
         self, suffix: str, name: str | None, key: AnySerde, value: AnySerde
     ) -> KStream[Any, Any]:
         """This stream with equal keys in one partition: itself, or behind a hop."""
-        here = self._place
-        if not here.rekeyed:
+        ref = self._ref
+        if not ref.rekeyed:
             return self  # type: ignore[return-value]
         given = None if name is None else name + suffix
-        return self._hopped(given, key, value)
+        return self._add_repartition(given, key, value)
 
-    def _hopped(self, given: str | None, key: AnySerde, value: AnySerde) -> KStream[Any, Any]:
+    def _add_repartition(
+        self, given: str | None, key: AnySerde, value: AnySerde
+    ) -> KStream[Any, Any]:
         from penstock.dsl.stream import KStream
 
-        here = self._place
-        key_serde = key if key is not None else here.key
-        value_serde = value if value is not None else here.value
-        topic = given if given is not None else here.name
-        hop = here.said.repartition(topic, key_serde, value_serde, given=given is not None)
-        if self._hop is None or here.name != topic:
-            self._hop = hop
-            here.said.plan.add(hop, here.node)
+        ref = self._ref
+        key_serde = key if key is not None else ref.key
+        value_serde = value if value is not None else ref.value
+        topic = given if given is not None else ref.name
+        repartition = ref.builder.repartition(
+            topic, key_serde, value_serde, given=given is not None
+        )
+        if self._repartition is None or ref.name != topic:
+            self._repartition = repartition
+            ref.builder.plan.add(repartition, ref.node)
         return KStream(
-            NodeRef(here.said, self._hop, hop.name, key_serde, value_serde, frozenset((hop.name,)))
+            NodeRef(
+                ref.builder, self._repartition, repartition.name, key_serde, value_serde,
+                frozenset((repartition.name,)),
+            )
         )
 
     # ---- with tables -------------------------------------------------------------------------
@@ -295,37 +302,37 @@ class StreamJoins(Generic[K, V]):
         if name is not None:
             check_name(name)
         check_serdes(
-            name or f"{kind} join of {self._place.name}", key=key, value=value,
+            name or f"{kind} join of {self._ref.name}", key=key, value=value,
             other_value=other_value,
         )
-        rekeyed = self._place.rekeyed
-        stream = self._hopped(name, key, value) if rekeyed else self
-        here = stream._place
-        said = here.said
-        sources = said.copartition(here.sources, table._place.sources)
+        rekeyed = self._ref.rekeyed
+        stream = self._add_repartition(name, key, value) if rekeyed else self
+        ref = stream._ref
+        builder = ref.builder
+        sources = builder.copartition(ref.sources, table._ref.sources)
         prefix = "KSTREAM-LEFTJOIN-" if kind == "left" else "KSTREAM-JOIN-"
-        step = said.names.given_or_next(name, prefix)
-        key_serde = key if key is not None else here.key
+        step = builder.names.given_or_next(name, prefix)
+        key_serde = key if key is not None else ref.key
         grace_ms = None if grace is None else to_ms(grace)
         buffer = None
         if grace_ms is not None:
-            if table._place.node.versioned is False:
+            if table._ref.node.versioned is False:
                 raise ValueError(
                     f"{step}: KTable must be versioned to use a grace period in a stream table "
                     "join. Keep it in Stores.persistent_versioned_key_value_store."
                 )
             buffer = BufferSpec.for_join(
-                step, key_serde, value if value is not None else here.value, grace_ms
+                step, key_serde, value if value is not None else ref.value, grace_ms
             )
             if name is None:
-                said.plan.generated_names.append(f"store {buffer.name}")
-        node = StreamTableJoin(
+                builder.plan.generated_names.append(f"store {buffer.name}")
+        node = StreamTableJoinNode(
             name=step, table=table._id, left=kind == "left", joiner=joiner,
-            with_key=joiner_function(joiner, step=step), join_grace_ms=grace_ms, buffer=buffer,
+            with_key=joiner_takes_key(joiner, step=step), join_grace_ms=grace_ms, buffer=buffer,
         )
-        said.reads(table._id)
-        said.plan.add(node, here.node)
-        return KStream(NodeRef(said, node, step, key_serde, None, sources))
+        builder.add_table_read(table._id)
+        builder.plan.add(node, ref.node)
+        return KStream(NodeRef(builder, node, step, key_serde, None, sources))
 
     def _join_global(
         self,
@@ -338,20 +345,20 @@ class StreamJoins(Generic[K, V]):
     ) -> KStream[Any, Any]:
         from penstock.dsl.stream import KStream
 
-        here = self._place
-        step = here.said.names.given_or_next(name, "KSTREAM-LEFTJOIN-")
-        node = StreamGlobalJoin(
+        ref = self._ref
+        step = ref.builder.names.given_or_next(name, "KSTREAM-LEFTJOIN-")
+        node = StreamGlobalTableJoinNode(
             name=step, store_name=table._store, left=kind == "left",
             key_selector=key_value_function(key_selector, step=step, what="the key selector"),
-            joiner=joiner, with_key=joiner_function(joiner, step=step),
+            joiner=joiner, with_key=joiner_takes_key(joiner, step=step),
         )
-        here.said.plan.add(node, here.node)
+        ref.builder.plan.add(node, ref.node)
         return KStream(
-            NodeRef(here.said, node, step, here.key, None, here.sources, here.rekeyed)
+            NodeRef(ref.builder, node, step, ref.key, None, ref.sources, ref.rekeyed)
         )
 
 
-_SHAPES = {
+_SIGNATURES = {
     "stream": ("joiner", "windows"),
     "table": ("joiner",),
     "global table": ("key_selector", "joiner"),
@@ -359,11 +366,11 @@ _SHAPES = {
 
 
 def _check_arguments(step: str, what: str, args: tuple[Any, ...]) -> None:
-    wanted = _SHAPES[what]
-    if len(args) != len(wanted):
-        missing = "" if len(args) > len(wanted) else f" {wanted[len(args)]} is missing."
+    requested = _SIGNATURES[what]
+    if len(args) != len(requested):
+        missing = "" if len(args) > len(requested) else f" {requested[len(args)]} is missing."
         raise TypeError(
-            f"{step}: a join with a {what} takes ({', '.join((what, *wanted))}), but "
+            f"{step}: a join with a {what} takes ({', '.join((what, *requested))}), but "
             f"{len(args)} argument{' was' if len(args) == 1 else 's were'} given after the {what}."
             f"{missing}"
         )
@@ -377,17 +384,17 @@ def _add_stream_join(
     windows: JoinWindows,
     name: str | None,
     options: JoinStoreOptions,
-) -> StreamJoin:
+) -> StreamStreamJoinNode:
     """Number and name the nodes and stores of a join as Kafka does, and add them."""
-    said = left.said
-    names = said.names
+    builder = left.builder
+    names = builder.names
     outer = kind == "outer"
     this_suffix = "-outer-this-join" if outer else "-this-join"
     other_suffix = "-other-join" if kind == "inner" else "-outer-other-join"
     this_window = names.suffixed_or_next(name, "-this-windowed", "KSTREAM-WINDOWED-")
     other_window = names.suffixed_or_next(name, "-other-windowed", "KSTREAM-WINDOWED-")
-    this_number = names.processor("KSTREAM-OUTERTHIS-" if outer else "KSTREAM-JOINTHIS-")
-    other_number = names.processor(
+    this_number = names.next_processor_name("KSTREAM-OUTERTHIS-" if outer else "KSTREAM-JOINTHIS-")
+    other_number = names.next_processor_name(
         "KSTREAM-JOINOTHER-" if kind == "inner" else "KSTREAM-OUTEROTHER-"
     )
     merge = names.suffixed_or_next(name, "-merge", "KSTREAM-MERGE-")
@@ -405,21 +412,21 @@ def _add_stream_join(
     if base is None:
         for spec in (this_spec, other_spec, shared):
             if spec is not None:
-                said.plan.generated_names.append(f"store {spec.name}")
-    this_node = JoinWindow(name=this_window, store=this_spec)
-    other_node = JoinWindow(name=other_window, store=other_spec)
-    said.plan.add(this_node, left.node)
-    said.plan.add(other_node, right.node)
-    node = StreamJoin(
+                builder.plan.generated_names.append(f"store {spec.name}")
+    this_node = JoinWindowNode(name=this_window, store=this_spec)
+    other_node = JoinWindowNode(name=other_window, store=other_spec)
+    builder.plan.add(this_node, left.node)
+    builder.plan.add(other_node, right.node)
+    node = StreamStreamJoinNode(
         name=merge,
         this_name=this_number if name is None else name + this_suffix,
         other_name=other_number if name is None else name + other_suffix,
         this_window=this_window, other_window=other_window, kind=kind, joiner=joiner,
-        with_key=joiner_function(joiner, step=merge), windows=windows, this_store=this_spec,
+        with_key=joiner_takes_key(joiner, step=merge), windows=windows, this_store=this_spec,
         other_store=other_spec, shared_store=shared,
         value_serdes=(options.key, options.value, options.other_value),
     )
-    said.plan.add(node, left.node, right.node)
+    builder.plan.add(node, left.node, right.node)
     return node
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-from penstock.dsl.functions import key_value_function, value_function
+from penstock.dsl.functions import key_value_function, takes_key
 from penstock.dsl.grouped import KGroupedTable
 from penstock.dsl.options import Materialized, StoreOption, Suppressed, as_materialized
 from penstock.dsl.plan_builder import AnySerde, NodeRef, PlanBuilder
@@ -20,11 +20,11 @@ from penstock.processors.user import transformer_factory
 from penstock.serdes.builtin import Serde
 from penstock.topology.plan import Plan, SuppressedTable, ViewTable
 from penstock.topology.plan_nodes import (
+    OperatorNode,
     PlanNode,
-    Regrouping,
-    StreamStep,
-    Suppression,
-    TableView,
+    SuppressNode,
+    TableGroupByNode,
+    TableViewNode,
 )
 from penstock.topology.store_specs import BufferSpec, KeyValueSpec
 
@@ -45,8 +45,8 @@ class KTable(TableJoins[K, V], Generic[K, V]):
     computed from their parents when something reads them.
     """
 
-    def __init__(self, place: NodeRef, table: str, store: str | None) -> None:
-        self._place = place
+    def __init__(self, new_ref: NodeRef, table: str, store: str | None) -> None:
+        self._ref = new_ref
         self._id = table
         self._store = store
 
@@ -72,7 +72,7 @@ class KTable(TableJoins[K, V], Generic[K, V]):
         store: StoreOption[Any, Any] = None,
     ) -> KTable[K, V]:
         """Only the rows for which the predicate is true; others are deleted."""
-        return self._filtered(predicate, name, store, negate=False)
+        return self._add_filter(predicate, name, store, negate=False)
 
     @overload
     def filter_not(
@@ -89,7 +89,7 @@ class KTable(TableJoins[K, V], Generic[K, V]):
         store: StoreOption[Any, Any] = None,
     ) -> KTable[K, V]:
         """Only the rows for which the predicate is false."""
-        return self._filtered(predicate, name, store, negate=True)
+        return self._add_filter(predicate, name, store, negate=True)
 
     @overload
     def map_values(
@@ -106,11 +106,12 @@ class KTable(TableJoins[K, V], Generic[K, V]):
         store: StoreOption[Any, Any] = None,
     ) -> KTable[K, V2]:
         """Every row with a new value; deleted rows are not shown to the mapper."""
-        wanted = self._wanted(store, name or "map_values", "KTABLE-MAPVALUES-")
-        step = self._place.said.names.given_or_next(name, "KTABLE-MAPVALUES-")
-        with_key = value_function(mapper, step=step, what="the mapper")
-        operator = TableMapValues(mapper, _LATER, with_key)
-        return self._view(step, operator, wanted, None if wanted is None else wanted.value)
+        requested = self._materialized(store, name or "map_values", "KTABLE-MAPVALUES-")
+        step = self._ref.builder.names.given_or_next(name, "KTABLE-MAPVALUES-")
+        with_key = takes_key(mapper, step=step, what="the mapper")
+        operator = TableMapValues(mapper, _GETTER_PLACEHOLDER, with_key)
+        value = None if requested is None else requested.value
+        return self._add_view(step, operator, requested, value)
 
     def transform_values(
         self,
@@ -123,12 +124,12 @@ class KTable(TableJoins[K, V], Generic[K, V]):
 
         The supplier makes objects with `init(context)`, `transform(key, value)` and `close()`.
         """
-        wanted = as_materialized(store, step=name or "transform_values")
-        step = self._place.said.names.given_or_next(name, "KTABLE-TRANSFORMVALUES-")
-        operator = TableTransformValues(transformer_factory(supplier, step=step), _LATER)
-        return self._view(
-            step, operator, wanted, None if wanted is None else wanted.value, stores
-        )
+        requested = as_materialized(store, step=name or "transform_values")
+        step = self._ref.builder.names.given_or_next(name, "KTABLE-TRANSFORMVALUES-")
+        make_transformer = transformer_factory(supplier, step=step)
+        operator = TableTransformValues(make_transformer, _GETTER_PLACEHOLDER)
+        value = None if requested is None else requested.value
+        return self._add_view(step, operator, requested, value, stores)
 
     @overload
     def to_stream(self, key_fn: None = None, *, name: str | None = None) -> KStream[K, V]: ...
@@ -146,42 +147,42 @@ class KTable(TableJoins[K, V], Generic[K, V]):
         """Every change of the table as a record, with a new key if `key_fn` is given."""
         from penstock.dsl.stream import KStream
 
-        here = self._place
-        step = here.said.names.given_or_next(name, "KTABLE-TOSTREAM-")
-        node = StreamStep(name=step, operator=ToStream())
-        here.said.plan.add(node, here.node)
+        ref = self._ref
+        step = ref.builder.names.given_or_next(name, "KTABLE-TOSTREAM-")
+        node = OperatorNode(name=step, operator=ToStream())
+        ref.builder.plan.add(node, ref.node)
         stream: KStream[K, V] = KStream(
-            NodeRef(here.said, node, step, here.key, here.value, here.sources)
+            NodeRef(ref.builder, node, step, ref.key, ref.value, ref.sources)
         )
         return stream if key_fn is None else stream.select_key(key_fn)
 
     def suppress(self, suppressed: Suppressed) -> KTable[K, V]:
         """Hold changes back: until their window closes, or for a time."""
-        here = self._place
-        said = here.said
+        ref = self._ref
+        builder = ref.builder
         if not isinstance(suppressed, Suppressed):
             raise TypeError(
-                f"{here.name}: suppress takes a Suppressed, not {type(suppressed).__name__}. "
+                f"{ref.name}: suppress takes a Suppressed, not {type(suppressed).__name__}. "
                 "Suppressed.until_window_closes(), for example."
             )
-        if here.node.versioned:
+        if ref.node.versioned:
             raise TopologyException(
-                f"{here.name}: suppress() is only supported for non-versioned KTables."
+                f"{ref.name}: suppress() is only supported for non-versioned KTables."
             )
         if suppressed.name is not None:
             step = suppressed.name
         else:
-            step = said.names.processor("KTABLE-SUPPRESS-")
+            step = builder.names.next_processor_name("KTABLE-SUPPRESS-")
         until_close = suppressed.time_limit_ms is None
         wait_ms = suppressed.time_limit_ms
         if wait_ms is None:
-            wait_ms = window_grace(said.plan, here.node)
+            wait_ms = window_grace(builder.plan, ref.node)
         if suppressed.name is not None:
             buffer_name = f"{suppressed.name}-store"
         else:
-            buffer_name = said.names.store("KTABLE-SUPPRESS-")
+            buffer_name = builder.names.next_store_name("KTABLE-SUPPRESS-")
             if suppressed.buffer.logging:
-                said.plan.generated_names.append(f"topic {buffer_name}-changelog")
+                builder.plan.generated_names.append(f"topic {buffer_name}-changelog")
         limits = suppressed.buffer
         operator = Suppress(
             buffer_name, wait_ms, until_close,
@@ -190,16 +191,16 @@ class KTable(TableJoins[K, V], Generic[K, V]):
             emit_early=limits.when_full == "emit_early",
         )
         spec = BufferSpec.for_suppress(
-            buffer_name, here.key, here.value, limits.logging, limits.log_config
+            buffer_name, ref.key, ref.value, limits.logging, limits.log_config
         )
-        said.wants_old_values(self._id)
-        node = Suppression(
+        builder.require_old_values(self._id)
+        node = SuppressNode(
             name=step, table=step, parent=self._id, operator=operator, store=spec
         )
-        said.plan.add(node, here.node)
-        said.plan.tables[step] = SuppressedTable(step, self._id)
-        place = NodeRef(said, node, step, here.key, here.value, frozenset((here.name,)))
-        return KTable(place, step, None)
+        builder.plan.add(node, ref.node)
+        builder.plan.tables[step] = SuppressedTable(step, self._id)
+        new_ref = NodeRef(builder, node, step, ref.key, ref.value, frozenset((ref.name,)))
+        return KTable(new_ref, step, None)
 
     # ---- grouping ----------------------------------------------------------------------------
 
@@ -222,75 +223,76 @@ class KTable(TableJoins[K, V], Generic[K, V]):
         value: Serde[V2] | None = None,
     ) -> KGroupedTable[K2, V2]:
         """Every row mapped to a (key, value) of the group it belongs to."""
-        here = self._place
-        said = here.said
-        step = said.names.given_or_next(name, "KTABLE-SELECT-")
+        ref = self._ref
+        builder = ref.builder
+        step = builder.names.given_or_next(name, "KTABLE-SELECT-")
         function = key_value_function(selector, step=step, what="the selector")
-        node = Regrouping(name=step, parent=self._id, operator=TableRepartitionMap(function))
-        said.plan.add(node, here.node)
-        said.wants_old_values(self._id)
-        return KGroupedTable(NodeRef(said, node, step, key, value, here.sources), name)
+        node = TableGroupByNode(name=step, parent=self._id, operator=TableRepartitionMap(function))
+        builder.plan.add(node, ref.node)
+        builder.require_old_values(self._id)
+        return KGroupedTable(NodeRef(builder, node, step, key, value, ref.sources), name)
 
     # ---- inside ------------------------------------------------------------------------------
 
-    def _wanted(self, store: Any, step: str, prefix: str) -> Materialized[Any, Any] | None:
+    def _materialized(self, store: Any, step: str, prefix: str) -> Materialized[Any, Any] | None:
         """`store=`; one without a name uses up a number, as Kafka's does."""
-        wanted = as_materialized(store, step=step)
-        if wanted is not None and wanted.store_name is None:
-            self._place.said.names.store(prefix)
-        return wanted
+        requested = as_materialized(store, step=step)
+        if requested is not None and requested.store_name is None:
+            self._ref.builder.names.next_store_name(prefix)
+        return requested
 
-    def _filtered(
+    def _add_filter(
         self, predicate: Callable[..., Any], name: str | None, store: Any, *, negate: bool
     ) -> KTable[K, V]:
-        here = self._place
-        wanted = self._wanted(store, name or "filter", "KTABLE-FILTER-")
-        step = here.said.names.given_or_next(name, "KTABLE-FILTER-")
+        ref = self._ref
+        requested = self._materialized(store, name or "filter", "KTABLE-FILTER-")
+        step = ref.builder.names.given_or_next(name, "KTABLE-FILTER-")
         function = key_value_function(predicate, step=step, what="the predicate")
-        here.said.wants_old_values(self._id, force=False, by_filter=step)
-        # The table goes on with the serdes of its parent; the store does not take them over.
-        value: AnySerde = here.value if wanted is None or wanted.value is None else wanted.value
-        return self._view(
-            step, TableFilter(function, _LATER, negate), wanted, value, minds_versions=True
-        )
+        ref.builder.require_old_values(self._id, force=False, by_filter=step)
+        # The table keeps the serdes of its parent; the store does not use them.
+        value: AnySerde = ref.value
+        if requested is not None and requested.value is not None:
+            value = requested.value
+        operator = TableFilter(function, _GETTER_PLACEHOLDER, negate)
+        return self._add_view(step, operator, requested, value, version_aware=True)
 
-    def _view(
+    def _add_view(
         self,
         step: str,
         operator: Any,
-        wanted: Materialized[Any, Any] | None,
+        requested: Materialized[Any, Any] | None,
         value: AnySerde,
         stores: tuple[str, ...] = (),
         *,
-        minds_versions: bool = False,
+        version_aware: bool = False,
     ) -> KTable[Any, Any]:
-        here = self._place
-        key, spec = here.key, None
-        if wanted is not None:
-            key = wanted.key if wanted.key is not None else here.key
-            if wanted.store_name is not None:
-                spec = KeyValueSpec(wanted)
+        ref = self._ref
+        key, spec = ref.key, None
+        if requested is not None:
+            key = requested.key if requested.key is not None else ref.key
+            if requested.store_name is not None:
+                spec = KeyValueSpec(requested)
                 operator = replace(operator, store_name=spec.name)
         store = None if spec is None else spec.name
-        node = TableView(
+        node = TableViewNode(
             name=step, table=step, parent=self._id, operator=operator, store=spec,
-            is_versioned=None if wanted is None else KeyValueSpec(wanted).is_versioned,
-            connected_stores=stores, minds_versions=minds_versions,
+            is_versioned=None if requested is None else KeyValueSpec(requested).is_versioned,
+            connected_stores=stores, version_aware=version_aware,
         )
-        here.said.plan.add(node, here.node)
-        here.said.plan.tables[step] = ViewTable(step, self._id, store)
-        return KTable(NodeRef(here.said, node, step, key, value, here.sources), step, store)
+        ref.builder.plan.add(node, ref.node)
+        ref.builder.plan.tables[step] = ViewTable(step, self._id, store)
+        return KTable(NodeRef(ref.builder, node, step, key, value, ref.sources), step, store)
 
 
 #: Stands for the getter of the parent until the plan is lowered.
-_LATER: Any = None
+_GETTER_PLACEHOLDER: Any = None
 
 
 class GlobalKTable(Generic[K, V]):
     """A table of which every task has all rows; a stream can be joined to it by any key."""
 
-    def __init__(self, said: PlanBuilder, store: str, queryable: bool) -> None:
-        self._said = said
+    def __init__(self, builder: PlanBuilder, store: str, queryable: bool) -> None:
+        self._builder = builder
         self._store = store
         self._queryable = queryable
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar, Unpack, over
 
 from penstock.dsl.checks import check_options, check_same_builder
 from penstock.dsl.foreign_key import add_foreign_key_join
-from penstock.dsl.functions import key_value_function, plain_function
+from penstock.dsl.functions import check_function, key_value_function
 from penstock.dsl.options import Materialized, StoreOption, as_materialized
 from penstock.dsl.plan_builder import NodeRef
 from penstock.topology.nodes import Partitioner
 from penstock.topology.plan import JoinedTable
-from penstock.topology.plan_nodes import JoinKind, TableJoin
+from penstock.topology.plan_nodes import JoinKind, TableTableJoinNode
 from penstock.topology.store_specs import KeyValueSpec
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class TableJoins(Generic[K, V]):
     row with the row of the other table whose key `foreign_key` finds in it.
     """
 
-    _place: NodeRef
+    _ref: NodeRef
     _id: str
 
     @overload
@@ -61,7 +61,7 @@ class TableJoins(Generic[K, V]):
     ) -> KTable[K, VR]: ...
     def join(self, other: Any, *args: Any, **options: Any) -> KTable[Any, Any]:
         """Rows that both tables have."""
-        return self._joined("inner", other, args, options)
+        return self._add_join("inner", other, args, options)
 
     @overload
     def left_join(
@@ -80,43 +80,43 @@ class TableJoins(Generic[K, V]):
     ) -> KTable[K, VR]: ...
     def left_join(self, other: Any, *args: Any, **options: Any) -> KTable[Any, Any]:
         """All rows of this table; the other value is None where there is none."""
-        return self._joined("left", other, args, options)
+        return self._add_join("left", other, args, options)
 
     def outer_join(
         self, other: KTable[K, V2], joiner: Callable[[V | None, V2 | None], VR], /, *,
         name: str | None = None, store: StoreOption[K, VR] = None,
     ) -> KTable[K, VR]:
         """All rows of both tables; either value may be None."""
-        return self._joined("outer", other, (joiner,), {"name": name, "store": store})
+        return self._add_join("outer", other, (joiner,), {"name": name, "store": store})
 
-    def _joined(
+    def _add_join(
         self, kind: JoinKind, other: Any, args: tuple[Any, ...], options: dict[str, Any]
     ) -> KTable[Any, Any]:
         from penstock.dsl.table import KTable
 
-        step = options.get("name") or f"{kind} join of {self._place.name}"
+        step = options.get("name") or f"{kind} join of {self._ref.name}"
         if not isinstance(other, KTable):
             raise TypeError(
                 f"{step}: a table's {kind} join takes a KTable, not {type(other).__name__}. "
                 "Read a stream as a table with to_table(), or join the stream with the table."
             )
-        check_same_builder(step, self._place.said, other._place.said)
+        check_same_builder(step, self._ref.builder, other._ref.builder)
         known = _ForeignKeyOptions.__annotations__ if len(args) > 1 else ("name", "store")
         check_options(step, options, known)
         if len(args) == 1:
             return self._join_on_key(kind, other, args[0], **options)
         if len(args) == 2 and kind != "outer":
             foreign_key = key_value_function(args[0], step=step, what="the foreign-key function")
-            plain_function(args[1], 2, step=step, what="the joiner of two tables")
+            check_function(args[1], 2, step=step, what="the joiner of two tables")
             left = self
             assert isinstance(left, KTable)
             return add_foreign_key_join(
                 left, other, foreign_key, args[1], left_join=kind == "left", **options
             )
-        shapes = "(table, joiner)" + (kind != "outer") * " or (table, foreign_key, joiner)"
+        signatures = "(table, joiner)" + (kind != "outer") * " or (table, foreign_key, joiner)"
         raise TypeError(
-            f"{step}: a table's {kind} join takes {shapes}; {len(args)} arguments came after the "
-            "table."
+            f"{step}: the {kind} join of a table takes {signatures}, but {len(args)} arguments "
+            "were given after the table."
         )
 
     def _join_on_key(
@@ -130,37 +130,37 @@ class TableJoins(Generic[K, V]):
     ) -> KTable[Any, Any]:
         from penstock.dsl.table import KTable
 
-        here, there = self._place, other._place
-        said = here.said
-        wanted = as_materialized(store, step=name or f"{kind} join")
+        ref, other_ref = self._ref, other._ref
+        builder = ref.builder
+        requested = as_materialized(store, step=name or f"{kind} join")
         materialized: Materialized[Any, Any] | None = None
-        if wanted is not None:
-            materialized, _ = said.named_store(wanted, "KTABLE-MERGE-")
-        merge = said.names.given_or_next(name, "KTABLE-MERGE-")
-        plain_function(joiner, 2, step=merge, what="the joiner of two tables")
-        sources = said.copartition(here.sources, there.sources)
+        if requested is not None:
+            materialized, _ = builder.name_store(requested, "KTABLE-MERGE-")
+        merge = builder.names.given_or_next(name, "KTABLE-MERGE-")
+        check_function(joiner, 2, step=merge, what="the joiner of two tables")
+        sources = builder.copartition(ref.sources, other_ref.sources)
         if kind != "inner":
-            said.wants_old_values(self._id)
+            builder.require_old_values(self._id)
         if kind == "outer":
-            said.wants_old_values(other._id)
+            builder.require_old_values(other._id)
         spec = None
-        key, value = here.key, None
+        key, value = ref.key, None
         if materialized is not None:
-            spec = KeyValueSpec(materialized.with_serdes(here.key, None))
+            spec = KeyValueSpec(materialized.with_serdes(ref.key, None))
             key, value = spec.key, spec.value
-        said.reads(self._id)
-        said.reads(other._id)
-        this_name = said.names.suffixed_or_next(name, "-join-this", "KTABLE-JOINTHIS-")
-        other_name = said.names.suffixed_or_next(name, "-join-other", "KTABLE-JOINOTHER-")
-        node = TableJoin(
+        builder.add_table_read(self._id)
+        builder.add_table_read(other._id)
+        this_name = builder.names.suffixed_or_next(name, "-join-this", "KTABLE-JOINTHIS-")
+        other_name = builder.names.suffixed_or_next(name, "-join-other", "KTABLE-JOINOTHER-")
+        node = TableTableJoinNode(
             name=merge, table=merge, this_name=this_name, other_name=other_name,
             this_table=self._id, other_table=other._id, kind=kind, joiner=joiner, store=spec,
             is_versioned=spec is not None and spec.is_versioned,
         )
-        said.plan.add(node, here.node)
-        said.plan.add(node, there.node)
+        builder.plan.add(node, ref.node)
+        builder.plan.add(node, other_ref.node)
         store_name = None if spec is None else spec.name
-        said.plan.tables[merge] = JoinedTable(
+        builder.plan.tables[merge] = JoinedTable(
             merge, (this_name, other_name), (self._id, other._id), store_name
         )
-        return KTable(NodeRef(said, node, merge, key, value, sources), merge, store_name)
+        return KTable(NodeRef(builder, node, merge, key, value, sources), merge, store_name)

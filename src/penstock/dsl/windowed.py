@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from penstock.dsl.functions import plain_function
+from penstock.dsl.functions import check_function
 from penstock.dsl.grouped import STREAM_AGGREGATE, STREAM_REDUCE, Grouping, add_aggregation
 from penstock.dsl.options import Materialized, StoreOption, as_materialized
 from penstock.processors.aggregates import add_counts, count_up, merging, nothing, reducing, zero
@@ -51,7 +51,7 @@ class TimeWindowedKStream(Generic[K, V]):
 
     def emit_strategy(self, strategy: EmitStrategy) -> TimeWindowedKStream[K, V]:
         """When results are sent downstream."""
-        check_emit(strategy, step=self._grouping.place.name)
+        check_emit(strategy, step=self._grouping.ref.name)
         if isinstance(self._windows, UnlimitedWindows) and strategy is EmitStrategy.ON_WINDOW_CLOSE:
             raise ValueError("Unlimited windows never close: they cannot emit on window close.")
         self._emit = strategy
@@ -61,13 +61,13 @@ class TimeWindowedKStream(Generic[K, V]):
         self, *, name: str | None = None, store: StoreOption[K, int] = None
     ) -> KTable[Windowed[K], int]:
         """How many records each key has had in each window."""
-        place = self._grouping.place
-        wanted = as_materialized(store, step=name or "count")
-        unnamed = wanted is not None and wanted.store_name is None
+        ref = self._grouping.ref
+        requested = as_materialized(store, step=name or "count")
+        unnamed = requested is not None and requested.store_name is None
         if unnamed and not isinstance(self._windows, SlidingWindows):
-            place.said.names.store(STREAM_AGGREGATE)
-        return self._aggregated(
-            STREAM_AGGREGATE, name, wanted, zero, count_up, Serdes.long()
+            ref.builder.names.next_store_name(STREAM_AGGREGATE)
+        return self._aggregate(
+            STREAM_AGGREGATE, name, requested, zero, count_up, Serdes.long()
         )
 
     def reduce(
@@ -76,10 +76,10 @@ class TimeWindowedKStream(Generic[K, V]):
     ) -> KTable[Windowed[K], V]:
         """The values of each key and window folded together."""
         step = name or "reduce"
-        plain_function(reducer, 2, step=step, what="the reducer")
-        wanted = as_materialized(store, step=step)
-        value = self._grouping.place.value
-        return self._aggregated(STREAM_REDUCE, name, wanted, nothing, reducing(reducer), value)
+        check_function(reducer, 2, step=step, what="the reducer")
+        requested = as_materialized(store, step=step)
+        value = self._grouping.ref.value
+        return self._aggregate(STREAM_REDUCE, name, requested, nothing, reducing(reducer), value)
 
     def aggregate(
         self,
@@ -91,25 +91,25 @@ class TimeWindowedKStream(Generic[K, V]):
     ) -> KTable[Windowed[K], VA]:
         """The records of each key and window folded into an aggregate."""
         step = name or "aggregate"
-        plain_function(initializer, 0, step=step, what="the initializer")
-        plain_function(aggregator, 3, step=step, what="the aggregator")
-        wanted = as_materialized(store, step=step)
-        return self._aggregated(STREAM_AGGREGATE, name, wanted, initializer, aggregator, None)
+        check_function(initializer, 0, step=step, what="the initializer")
+        check_function(aggregator, 3, step=step, what="the aggregator")
+        requested = as_materialized(store, step=step)
+        return self._aggregate(STREAM_AGGREGATE, name, requested, initializer, aggregator, None)
 
-    def _aggregated(
+    def _aggregate(
         self,
         prefix: str,
         name: str | None,
-        wanted: Materialized[Any, Any] | None,
+        requested: Materialized[Any, Any] | None,
         initializer: Callable[[], Any],
         aggregator: Callable[[Any, Any, Any], Any],
         value: Any,
     ) -> KTable[Any, Any]:
-        place = self._grouping.place
-        materialized, named = place.said.named_store(wanted or Materialized(), prefix)
-        materialized = materialized.with_serdes(place.key, value)
-        step = place.said.names.given_or_next(name, prefix)
-        spec, operator, size_ms = window_parts(
+        ref = self._grouping.ref
+        materialized, named = ref.builder.name_store(requested or Materialized(), prefix)
+        materialized = materialized.with_serdes(ref.key, value)
+        step = ref.builder.names.given_or_next(name, prefix)
+        spec, operator, size_ms = windowed_aggregation(
             self._windows, materialized, self._emit, initializer, aggregator
         )
         key = None
@@ -130,7 +130,7 @@ def check_emit(strategy: Any, *, step: str) -> None:
         )
 
 
-def window_parts(
+def windowed_aggregation(
     windows: Windows | SlidingWindows,
     materialized: Materialized[Any, Any],
     emit: EmitStrategy,
@@ -161,7 +161,7 @@ class SessionWindowedKStream(Generic[K, V]):
 
     def emit_strategy(self, strategy: EmitStrategy) -> SessionWindowedKStream[K, V]:
         """When results are sent downstream."""
-        check_emit(strategy, step=self._grouping.place.name)
+        check_emit(strategy, step=self._grouping.ref.name)
         self._emit = strategy
         return self
 
@@ -169,12 +169,12 @@ class SessionWindowedKStream(Generic[K, V]):
         self, *, name: str | None = None, store: StoreOption[K, int] = None
     ) -> KTable[Windowed[K], int]:
         """How many records each session has had."""
-        place = self._grouping.place
-        wanted = as_materialized(store, step=name or "count")
-        if wanted is not None and wanted.store_name is None:
-            place.said.names.store(STREAM_AGGREGATE)
-        return self._aggregated(
-            STREAM_AGGREGATE, name, wanted, (zero, count_up, add_counts), Serdes.long()
+        ref = self._grouping.ref
+        requested = as_materialized(store, step=name or "count")
+        if requested is not None and requested.store_name is None:
+            ref.builder.names.next_store_name(STREAM_AGGREGATE)
+        return self._aggregate(
+            STREAM_AGGREGATE, name, requested, (zero, count_up, add_counts), Serdes.long()
         )
 
     def reduce(
@@ -183,12 +183,12 @@ class SessionWindowedKStream(Generic[K, V]):
     ) -> KTable[Windowed[K], V]:
         """The values of each session folded together."""
         step = name or "reduce"
-        plain_function(reducer, 2, step=step, what="the reducer")
+        check_function(reducer, 2, step=step, what="the reducer")
         aggregator = reducing(reducer)
         functions = (nothing, aggregator, merging(aggregator))
-        wanted = as_materialized(store, step=step)
-        return self._aggregated(
-            STREAM_REDUCE, name, wanted, functions, self._grouping.place.value
+        requested = as_materialized(store, step=step)
+        return self._aggregate(
+            STREAM_REDUCE, name, requested, functions, self._grouping.ref.value
         )
 
     def aggregate(
@@ -203,26 +203,26 @@ class SessionWindowedKStream(Generic[K, V]):
     ) -> KTable[Windowed[K], VA]:
         """The records of each session folded into an aggregate; `merger` joins two sessions."""
         step = name or "aggregate"
-        plain_function(initializer, 0, step=step, what="the initializer")
-        plain_function(aggregator, 3, step=step, what="the aggregator")
-        plain_function(merger, 3, step=step, what="the merger")
-        wanted = as_materialized(store, step=step)
-        return self._aggregated(
-            STREAM_AGGREGATE, name, wanted, (initializer, aggregator, merger), None
+        check_function(initializer, 0, step=step, what="the initializer")
+        check_function(aggregator, 3, step=step, what="the aggregator")
+        check_function(merger, 3, step=step, what="the merger")
+        requested = as_materialized(store, step=step)
+        return self._aggregate(
+            STREAM_AGGREGATE, name, requested, (initializer, aggregator, merger), None
         )
 
-    def _aggregated(
+    def _aggregate(
         self,
         prefix: str,
         name: str | None,
-        wanted: Materialized[Any, Any] | None,
+        requested: Materialized[Any, Any] | None,
         functions: tuple[Any, Any, Any],
         value: Any,
     ) -> KTable[Any, Any]:
-        place = self._grouping.place
-        materialized, named = place.said.named_store(wanted or Materialized(), prefix)
-        materialized = materialized.with_serdes(place.key, value)
-        step = place.said.names.given_or_next(name, prefix)
+        ref = self._grouping.ref
+        materialized, named = ref.builder.name_store(requested or Materialized(), prefix)
+        materialized = materialized.with_serdes(ref.key, value)
+        step = ref.builder.names.given_or_next(name, prefix)
         spec = SessionSpec(materialized, self._windows, self._emit)
         operator = SessionAggregate(
             spec.name, self._windows, *functions,

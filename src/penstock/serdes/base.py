@@ -56,7 +56,7 @@ class Serde(Generic[T]):
         self.name = name
         self.fixed_size = fixed_size
 
-    def made_fast(
+    def with_fast_path(
         self, serialize: Callable[[T], bytes] | None, deserialize: Callable[[bytes], T] | None
     ) -> Serde[T]:
         """This serde with fast functions."""

@@ -148,7 +148,7 @@ def _void_deserialize(data: bytes) -> None:
     raise unreadable("A void has no bytes at all", data)
 
 
-_STRING: Serde[str] = _built_in("string", _string_serialize, _string_deserialize).made_fast(
+_STRING: Serde[str] = _built_in("string", _string_serialize, _string_deserialize).with_fast_path(
     str.encode, bytes.decode
 )
 _LONG: Serde[int] = _number("long", ">q", int)
@@ -157,8 +157,8 @@ _SHORT: Serde[int] = _number("short", ">h", int)
 _FLOAT: Serde[float] = _number("float", ">f", float)
 _DOUBLE: Serde[float] = _number("double", ">d", float)
 if core is not None:
-    _LONG.made_fast(core.write_long, core.read_long)
-    _DOUBLE.made_fast(core.write_double, core.read_double)
+    _LONG.with_fast_path(core.write_long, core.read_long)
+    _DOUBLE.with_fast_path(core.write_double, core.read_double)
 _BOOLEAN: Serde[bool] = _built_in("boolean", _boolean_serialize, _boolean_deserialize)
 _UUID: Serde[uuids.UUID] = _built_in("uuid", _uuid_serialize, _uuid_deserialize, 36)
 _BYTES: Serde[bytes] = _built_in("bytes", _bytes_serialize, _bytes_deserialize)
@@ -236,7 +236,7 @@ def _json_of(of: Any, sort_keys: bool) -> Serde[Any]:
     serde: Serde[Any] = Serde(serialize, deserialize, name)
     serde.recipe = (_json_of, (of, sort_keys))
     serde.plain_json = of is None and not sort_keys
-    return serde.made_fast(*fast)
+    return serde.with_fast_path(*fast)
 
 
 class Serdes:

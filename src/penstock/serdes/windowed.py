@@ -69,7 +69,7 @@ def _time_windowed(inner: Serde[T], size_ms: int, changelog: bool) -> Serde[Wind
         (serialize, deserialize), suffix, "time windows", inner, _time_windowed, size_ms, changelog
     )
     if core is not None:
-        serde.made_fast(core.windowed_writer(inner.writer, Windowed, changelog), None)
+        serde.with_fast_path(core.windowed_writer(inner.writer, Windowed, changelog), None)
     return serde
 
 

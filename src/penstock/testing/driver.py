@@ -11,9 +11,9 @@ from penstock.config import StreamsConfig
 from penstock.partitioning import partition_of
 from penstock.record import NO_HEADERS, TaskId, as_headers
 from penstock.task.result import Output
-from penstock.testing.cluster import Cluster
-from penstock.testing.placement import one_task, task_for_each_partition
-from penstock.testing.stores import StoreAccess
+from penstock.testing.store_access import StoreAccess
+from penstock.testing.task_layout import one_task, task_for_each_partition
+from penstock.testing.task_runner import TaskRunner
 from penstock.testing.topics import TestInputTopic, TestOutputTopic
 from penstock.topology.topology import Topology
 from penstock.windows import instant_ms, to_ms
@@ -66,7 +66,7 @@ class TopologyTestDriver(StoreAccess):
             one_task(topology, self._config) if partitions is None
             else task_for_each_partition(topology, self._config, partitions)
         )
-        self._cluster = Cluster(
+        self._cluster = TaskRunner(
             topology, self._config, placement, now, commit_every_record=self._every_record
         )
         self._last_commit = now

@@ -57,7 +57,7 @@ class GroupInfo:
 
 
 @dataclass(frozen=True)
-class Application:
+class ApplicationInfo:
     """What an application looks like to the log it runs on."""
 
     groups: Mapping[int, GroupInfo] = field(default_factory=dict)
@@ -89,7 +89,7 @@ class Application:
 
 
 @dataclass(frozen=True)
-class Changes:
+class CompatibilityReport:
     """What one application means for the state of an earlier one."""
 
     #: Each says what cannot be, why, and what else could be done.
@@ -100,15 +100,15 @@ class Changes:
 
 
 _encode = msgspec.json.Encoder(order="sorted").encode
-_decode = msgspec.json.Decoder(Application).decode
+_decode = msgspec.json.Decoder(ApplicationInfo).decode
 
 
-def encode_application(application: Application) -> bytes:
+def encode_application(application: ApplicationInfo) -> bytes:
     """The description as bytes; equal ones have equal bytes."""
     return _encode(msgspec.to_builtins(application, str_keys=True))
 
 
-def decode_application(data: bytes) -> Application:
+def decode_application(data: bytes) -> ApplicationInfo:
     """The description that was encoded; refuses one of a newer penstock."""
     try:
         version = msgspec.json.decode(data).get("format_version", 0)
@@ -126,8 +126,8 @@ def decode_application(data: bytes) -> Application:
 
 
 def compare(
-    old: Application, new: Application, changelog_of: Callable[[str], str]
-) -> Changes:
+    old: ApplicationInfo, new: ApplicationInfo, changelog_of: Callable[[str], str]
+) -> CompatibilityReport:
     """What stands in the way of going on with the old one's state, and how it goes on.
 
     `changelog_of`: the name that a store's changelog has.
@@ -169,10 +169,10 @@ def compare(
         for name in sorted(kept)
         if old.stores[name].restored_from is None and new.stores[name].restored_from is not None
     ]
-    return Changes(tuple(refused), tuple(warnings), _continues(old, new))
+    return CompatibilityReport(tuple(refused), tuple(warnings), _continues(old, new))
 
 
-def _store_changes(name: str, old: Application, new: Application) -> Iterable[str]:
+def _store_changes(name: str, old: ApplicationInfo, new: ApplicationInfo) -> Iterable[str]:
     """Why the rows of a store cannot be used as they are."""
     before, after = old.stores[name], new.stores[name]
     rename = "Give the store another name to begin with an empty one."
@@ -208,7 +208,7 @@ def _store_changes(name: str, old: Application, new: Application) -> Iterable[st
     yield from _other_origin(name, old, new)
 
 
-def _other_origin(name: str, old: Application, new: Application) -> Iterable[str]:
+def _other_origin(name: str, old: ApplicationInfo, new: ApplicationInfo) -> Iterable[str]:
     """A name with a number that now stands for another step."""
     groups = old.group_of(name), new.group_of(name)
     if not _NUMBER.search(name) or groups[0] is None or groups[1] is None:
@@ -222,7 +222,7 @@ def _other_origin(name: str, old: Application, new: Application) -> Iterable[str
         )
 
 
-def _why_partitions(name: str, old: Application, new: Application) -> str:
+def _why_partitions(name: str, old: ApplicationInfo, new: ApplicationInfo) -> str:
     groups = old.group_of(name), new.group_of(name)
     if groups[0] is None or groups[1] is None:
         return ""
@@ -249,7 +249,7 @@ def _renumbered(gone: list[str], come: list[str]) -> dict[str, str]:
 
 
 def _named(
-    gone: list[str], come: list[str], old: Application, new: Application
+    gone: list[str], come: list[str], old: ApplicationInfo, new: ApplicationInfo
 ) -> dict[str, str]:
     """Stores with a number that are gone -> new ones with a name, if the step is the same."""
     found = {}
@@ -265,7 +265,7 @@ def _named(
     return found
 
 
-def _same_step(name: str, other: str, old: Application, new: Application) -> bool:
+def _same_step(name: str, other: str, old: ApplicationInfo, new: ApplicationInfo) -> bool:
     """Whether a store is likely to be the former one of its step under a new name."""
     before, after = old.stores[name], new.stores[other]
     groups = old.group_of(name), new.group_of(other)
@@ -283,7 +283,7 @@ def _same_step(name: str, other: str, old: Application, new: Application) -> boo
     )
 
 
-def _continues(old: Application, new: Application) -> dict[int, tuple[int, ...]]:
+def _continues(old: ApplicationInfo, new: ApplicationInfo) -> dict[int, tuple[int, ...]]:
     """Each sub-topology goes on from those that had its stores or, without one, its topics."""
     found = {}
     for number, group in new.groups.items():

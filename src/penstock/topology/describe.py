@@ -1,10 +1,10 @@
-"""`Topology.describe()`: what stands in a topology, and Kafka's text of it (Q26)."""
+"""`Topology.describe()`: the nodes of a topology, and Kafka's text for it (Q26)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock.topology.java_order import hash_order, tree_insert, tree_walk
 from penstock.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode
@@ -16,18 +16,20 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class DescribedNode:
-    """One node: its name and the names of its neighbours, in Kafka's order."""
+class NodeDescription:
+    """The name of a node and of its neighbours, in Kafka's order."""
 
+    kind: ClassVar[str]
     name: str
     predecessors: tuple[str, ...]
     successors: tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Source(DescribedNode):
-    """A node that reads topics."""
+class SourceDescription(NodeDescription):
+    """A source node: reads topics."""
 
+    kind = "source"
     topic_set: tuple[str, ...] | None
     topic_pattern: re.Pattern[str] | None
 
@@ -35,27 +37,29 @@ class Source(DescribedNode):
         if self.topic_pattern is not None:
             topics = self.topic_pattern.pattern
         else:
-            topics = _listed(self.topic_set or ())
+            topics = _bracketed(self.topic_set or ())
         return f"Source: {self.name} (topics: {topics})\n      --> {_names(self.successors)}"
 
 
 @dataclass(frozen=True)
-class Processor(DescribedNode):
-    """A node that runs an operator or a processor of the user."""
+class ProcessorDescription(NodeDescription):
+    """A processor node: runs an operator or a user processor."""
 
+    kind = "processor"
     stores: tuple[str, ...]
 
     def __str__(self) -> str:
         return (
-            f"Processor: {self.name} (stores: {_listed(self.stores)})\n"
+            f"Processor: {self.name} (stores: {_bracketed(self.stores)})\n"
             f"      --> {_names(self.successors)}\n      <-- {_names(self.predecessors)}"
         )
 
 
 @dataclass(frozen=True)
-class Sink(DescribedNode):
-    """A node that writes a topic."""
+class SinkDescription(NodeDescription):
+    """A sink node: writes to a topic."""
 
+    kind = "sink"
     topic: str | None
     topic_name_extractor: Callable[..., str] | None
 
@@ -68,11 +72,11 @@ class Sink(DescribedNode):
 
 
 @dataclass(frozen=True)
-class Subtopology:
-    """A connected part of the topology; its tasks are one for each partition."""
+class SubtopologyDescription:
+    """A connected part of the topology; it runs as one task per partition."""
 
     id: int
-    nodes: tuple[Source | Processor | Sink, ...]
+    nodes: tuple[SourceDescription | ProcessorDescription | SinkDescription, ...]
 
     def __str__(self) -> str:
         lines = "".join(f"    {node}\n" for node in self.nodes)
@@ -80,12 +84,12 @@ class Subtopology:
 
 
 @dataclass(frozen=True)
-class GlobalStore:
-    """A global table or store: no tasks, kept on every host."""
+class GlobalStoreDescription:
+    """A global table or store: has no tasks and exists on every host."""
 
     id: int
-    source: Source
-    processor: Processor
+    source: SourceDescription
+    processor: ProcessorDescription
 
     def __str__(self) -> str:
         return (
@@ -96,21 +100,21 @@ class GlobalStore:
 
 @dataclass(frozen=True)
 class TopologyDescription:
-    """All sub-topologies and global stores; `str()` is Kafka's text."""
+    """All sub-topologies and global stores of a topology; `str()` returns Kafka's text."""
 
-    subtopologies: tuple[Subtopology, ...]
-    global_stores: tuple[GlobalStore, ...]
+    subtopologies: tuple[SubtopologyDescription, ...]
+    global_stores: tuple[GlobalStoreDescription, ...]
 
     def __str__(self) -> str:
-        parts: list[Subtopology | GlobalStore] = [*self.subtopologies, *self.global_stores]
-        parts.sort(key=lambda part: part.id)
-        return "Topologies:\n " + "".join(f"  {part}" for part in parts)
+        by_id = {part.id: str(part) for part in self.subtopologies}
+        by_id |= {part.id: str(part) for part in self.global_stores}
+        return "Topologies:\n " + "".join(f"  {by_id[number]}" for number in sorted(by_id))
 
 
 def describe(topology: Topology) -> TopologyDescription:
-    """What stands in the topology."""
-    subtopologies: list[Subtopology] = []
-    global_stores: list[GlobalStore] = []
+    """Describe the topology."""
+    subtopologies: list[SubtopologyDescription] = []
+    global_stores: list[GlobalStoreDescription] = []
     for group in topology.groups():
         if group.is_global:
             global_stores.append(_describe_global(topology, group.id, group.nodes))
@@ -119,20 +123,22 @@ def describe(topology: Topology) -> TopologyDescription:
     return TopologyDescription(tuple(subtopologies), tuple(global_stores))
 
 
-def _describe_global(topology: Topology, number: int, names: tuple[str, ...]) -> GlobalStore:
+def _describe_global(
+    topology: Topology, number: int, names: tuple[str, ...]
+) -> GlobalStoreDescription:
     nodes = [topology.node(name) for name in names]
     source = next(node for node in nodes if isinstance(node, SourceNode))
     processor = next(node for node in nodes if isinstance(node, ProcessorNode))
     stores = topology.stores_of(processor.name)
-    return GlobalStore(
+    return GlobalStoreDescription(
         number,
-        Source(source.name, (), (processor.name,), source.topics, None),
-        Processor(processor.name, (source.name,), (), stores[:1]),
+        SourceDescription(source.name, (), (processor.name,), source.topics, None),
+        ProcessorDescription(processor.name, (source.name,), (), stores[:1]),
     )
 
 
-class _Sized:
-    """A node while sizes are added up: Kafka orders neighbours by size as it was at that time."""
+class _SizedNode:
+    """A node with its size so far: Kafka orders neighbours by their sizes at insertion."""
 
     def __init__(self, node: Node) -> None:
         self.node = node
@@ -147,7 +153,7 @@ class _Sized:
             predecessor.grow(amount)
 
 
-def _larger_first(left: _Sized, right: _Sized) -> int:
+def _compare_sizes(left: _SizedNode, right: _SizedNode) -> int:
     if left is right:
         return 0
     if left.size != right.size:
@@ -155,38 +161,42 @@ def _larger_first(left: _Sized, right: _Sized) -> int:
     return -1 if left.name < right.name else 1
 
 
-def _describe_group(topology: Topology, number: int, names: tuple[str, ...]) -> Subtopology:
-    sized = {name: _Sized(topology.node(name)) for name in hash_order(hash_order(names))}
+def _describe_group(
+    topology: Topology, number: int, names: tuple[str, ...]
+) -> SubtopologyDescription:
+    sized = {name: _SizedNode(topology.node(name)) for name in hash_order(hash_order(names))}
     for node in sized.values():
         for parent in node.node.parents:
             predecessor = sized[parent]
-            node.predecessors = tree_insert(node.predecessors, predecessor, _larger_first)
-            predecessor.successors = tree_insert(predecessor.successors, node, _larger_first)
+            node.predecessors = tree_insert(node.predecessors, predecessor, _compare_sizes)
+            predecessor.successors = tree_insert(predecessor.successors, node, _compare_sizes)
             predecessor.grow(node.size)
     ordered = sorted(sized.values(), key=lambda node: (-node.size, node.name))
-    return Subtopology(number, tuple(_described(topology, node) for node in ordered))
+    return SubtopologyDescription(number, tuple(_describe_node(topology, node) for node in ordered))
 
 
-def _described(topology: Topology, sized: _Sized) -> Source | Processor | Sink:
+def _describe_node(
+    topology: Topology, sized: _SizedNode
+) -> SourceDescription | ProcessorDescription | SinkDescription:
     node = sized.node
     before = tuple(other.name for other in tree_walk(sized.predecessors))
     after = tuple(other.name for other in tree_walk(sized.successors))
     if isinstance(node, SourceNode):
         topics = None if node.pattern is not None else tuple(hash_order(node.topics))
-        return Source(node.name, before, after, topics, node.pattern)
+        return SourceDescription(node.name, before, after, topics, node.pattern)
     if isinstance(node, SinkNode):
-        fixed = node.topic if isinstance(node.topic, str) else None
-        chosen = None if isinstance(node.topic, str) else node.topic
-        return Sink(node.name, before, after, fixed, chosen)
+        if isinstance(node.topic, str):
+            return SinkDescription(node.name, before, after, node.topic, None)
+        return SinkDescription(node.name, before, after, None, node.topic)
     stores = tuple(hash_order(topology.stores_of(node.name)))
-    return Processor(node.name, before, after, stores)
+    return ProcessorDescription(node.name, before, after, stores)
 
 
 def _names(names: Iterable[str]) -> str:
     return ", ".join(names) or "none"
 
 
-def _listed(names: Iterable[str]) -> str:
+def _bracketed(names: Iterable[str]) -> str:
     return "[" + ", ".join(names) + "]"
 
 

@@ -17,16 +17,15 @@ from penstock.processors.base import ValueGetterSupplier
 from penstock.processors.outer_join_store import OuterJoinShared
 from penstock.processors.stateless import NullKeyFilter, PassThrough
 from penstock.processors.stream_joins import StreamJoinWindow, StreamSelfJoin, StreamStreamJoin
-from penstock.processors.stream_table_join import StreamGlobalTableJoin
-from penstock.processors.stream_table_join import StreamTableJoin as StreamTableJoinOperator
+from penstock.processors.stream_table_join import StreamGlobalTableJoin, StreamTableJoin
 from penstock.processors.suppress import SuppressedRows
 from penstock.processors.table_joins import MergedRows, TableJoinMerger, TableTableJoin
-from penstock.processors.table_source import TableSource as TableSourceOperator
+from penstock.processors.table_source import TableSource
 from penstock.processors.table_store import StoreGetter
 from penstock.processors.user import UserProcessor
 from penstock.serdes.change import changed
 from penstock.timestamps import FailOnInvalidTimestamp
-from penstock.topology.deferred import Deferred
+from penstock.topology.default_serdes import Deferred
 from penstock.topology.nodes import InternalTopic, ProcessorNode, SinkNode, SourceNode, StoreSpec
 from penstock.topology.old_values import OldValues, is_versioned, reads_versioned
 from penstock.topology.plan import (
@@ -37,28 +36,28 @@ from penstock.topology.plan import (
     SuppressedTable,
 )
 from penstock.topology.plan_nodes import (
-    Aggregation,
-    CogroupMerge,
-    ForeignKeyStep,
-    GlobalStoreSource,
-    JoinWindow,
-    LooseStore,
+    AggregateNode,
+    CogroupMergeNode,
+    ForeignKeyJoinNode,
+    GlobalStoreNode,
+    JoinWindowNode,
+    OperatorNode,
     PlanNode,
-    ProcessStep,
-    Regrouping,
-    Repartition,
-    StreamGlobalJoin,
-    StreamJoin,
-    StreamSink,
-    StreamSource,
-    StreamStep,
-    StreamTableJoin,
-    Suppression,
-    TableJoin,
-    TableRepartition,
-    TableSource,
-    TableView,
-    ToTable,
+    RepartitionNode,
+    StateStoreNode,
+    StreamGlobalTableJoinNode,
+    StreamSinkNode,
+    StreamSourceNode,
+    StreamStreamJoinNode,
+    StreamTableJoinNode,
+    SuppressNode,
+    TableGroupByNode,
+    TableRepartitionNode,
+    TableSourceNode,
+    TableTableJoinNode,
+    TableViewNode,
+    ToTableNode,
+    UserProcessorNode,
 )
 from penstock.topology.topology import Topology
 
@@ -92,7 +91,7 @@ def lower(
 
 def _check_suppressions(plan: Plan) -> None:
     for node in plan:
-        if isinstance(node, Suppression) and reads_versioned(plan, node):
+        if isinstance(node, SuppressNode) and reads_versioned(plan, node):
             raise TopologyException(
                 f"{node.name}: suppress() is only supported for non-versioned KTables "
                 "(a table inherits its versions from the table it was made of)."
@@ -154,7 +153,7 @@ class _Lowering:
         raise TypeError(f"No lowering for {type(node).__name__}.")
 
     @write.register
-    def _(self, node: StreamSource) -> None:
+    def _(self, node: StreamSourceNode) -> None:
         self._topology.add_node(
             SourceNode(
                 node.name, node.ordered_topics, node.pattern, node.key, node.value,
@@ -163,9 +162,9 @@ class _Lowering:
         )
 
     @write.register
-    def _(self, node: TableSource) -> None:
+    def _(self, node: TableSourceNode) -> None:
         materialized = node.is_global or node.table in self._old.materialized
-        operator = TableSourceOperator(
+        operator = TableSource(
             node.store.name if materialized else None, node.name in self._old.sending
         )
         source = SourceNode(
@@ -185,7 +184,7 @@ class _Lowering:
             self._topology.use_source_as_changelog(store.name, node.topic)
 
     @write.register
-    def _(self, node: GlobalStoreSource) -> None:
+    def _(self, node: GlobalStoreNode) -> None:
         source = SourceNode(node.source, (node.topic,), None, node.key, node.value, node.timestamp)
         operator = UserProcessor(node.supplier)
         self._topology.add_global_nodes(
@@ -193,21 +192,21 @@ class _Lowering:
         )
 
     @write.register
-    def _(self, node: LooseStore) -> None:
+    def _(self, node: StateStoreNode) -> None:
         self._topology.add_state_store(node.store)
 
     @write.register
-    def _(self, node: StreamStep) -> None:
+    def _(self, node: OperatorNode) -> None:
         self._processor(node.name, node.operator, self._parents(node))
 
     @write.register
-    def _(self, node: ProcessStep) -> None:
+    def _(self, node: UserProcessorNode) -> None:
         operator = UserProcessor(node.supplier, node.fixed_key)
         self._processor(node.name, operator, self._parents(node))
         self._connect(node.name, node.stores)
 
     @write.register
-    def _(self, node: Repartition) -> None:
+    def _(self, node: RepartitionNode) -> None:
         self._topology.add_internal_topic(InternalTopic(node.topic, node.partitions))
         null_keys = NullKeyFilter(node.drops_null_keys)
         self._processor(node.null_key_filter, null_keys, self._parents(node))
@@ -224,7 +223,7 @@ class _Lowering:
         )
 
     @write.register
-    def _(self, node: TableRepartition) -> None:
+    def _(self, node: TableRepartitionNode) -> None:
         self._topology.add_internal_topic(InternalTopic(node.topic))
         value = Deferred(lambda defaults: changed(defaults.value(node.value)))
         self._topology.add_node(
@@ -235,7 +234,7 @@ class _Lowering:
         )
 
     @write.register
-    def _(self, node: StreamSink) -> None:
+    def _(self, node: StreamSinkNode) -> None:
         self._topology.add_node(
             SinkNode(
                 node.name, node.topic, self._parents(node), node.key, node.value, node.partitioner
@@ -243,19 +242,19 @@ class _Lowering:
         )
 
     @write.register
-    def _(self, node: Aggregation) -> None:
+    def _(self, node: AggregateNode) -> None:
         operator = replace(node.operator, send_old=node.name in self._old.sending)
         self._operators[node.name] = operator
         self._processor(node.name, operator, self._parents(node), node.store)
 
     @write.register
-    def _(self, node: CogroupMerge) -> None:
+    def _(self, node: CogroupMergeNode) -> None:
         self._processor(node.name, node.operator, self._parents(node))
 
     @write.register
-    def _(self, node: ToTable) -> None:
+    def _(self, node: ToTableNode) -> None:
         materialized = node.table in self._old.materialized
-        operator = TableSourceOperator(
+        operator = TableSource(
             node.store.name if materialized else None, node.name in self._old.sending
         )
         self._processor(
@@ -263,11 +262,11 @@ class _Lowering:
         )
 
     @write.register
-    def _(self, node: TableView) -> None:
+    def _(self, node: TableViewNode) -> None:
         options: dict[str, Any] = {
             "send_old": node.name in self._old.sending, "parent": self._getter(node.parent),
         }
-        if node.minds_versions:
+        if node.version_aware:
             options["use_versioned_semantics"] = reads_versioned(self._plan, node)
         operator = replace(node.operator, **options)
         self._operators[node.name] = operator
@@ -275,19 +274,19 @@ class _Lowering:
         self._connect(node.name, node.connected_stores)
 
     @write.register
-    def _(self, node: Suppression) -> None:
+    def _(self, node: SuppressNode) -> None:
         self._operators[node.name] = node.operator
         self._processor(node.name, node.operator, self._parents(node), node.store)
 
     @write.register
-    def _(self, node: Regrouping) -> None:
+    def _(self, node: TableGroupByNode) -> None:
         operator = replace(
             node.operator, use_versioned_semantics=reads_versioned(self._plan, node)
         )
         self._processor(node.name, operator, self._parents(node))
 
     @write.register
-    def _(self, node: TableJoin) -> None:
+    def _(self, node: TableTableJoinNode) -> None:
         left, right = self._getter(node.this_table), self._getter(node.other_table)
         versioned = {
             parent.name: is_versioned(self._plan, parent) for parent in self._plan.parents(node)
@@ -310,13 +309,13 @@ class _Lowering:
         self._connect(node.other_name, left.store_names)
 
     @write.register
-    def _(self, node: JoinWindow) -> None:
+    def _(self, node: JoinWindowNode) -> None:
         self._processor(
             node.name, StreamJoinWindow(node.store.name), self._parents(node), node.store
         )
 
     @write.register
-    def _(self, node: StreamJoin) -> None:
+    def _(self, node: StreamStreamJoinNode) -> None:
         windows = node.windows
         if node.self_join:
             operator = StreamSelfJoin(
@@ -342,9 +341,9 @@ class _Lowering:
         self._processor(node.name, PassThrough(), (node.this_name, node.other_name))
 
     @write.register
-    def _(self, node: StreamTableJoin) -> None:
+    def _(self, node: StreamTableJoinNode) -> None:
         getter = self._getter(node.table)
-        operator = StreamTableJoinOperator(
+        operator = StreamTableJoin(
             getter, node.joiner, node.left, node.with_key, node.join_grace_ms,
             None if node.buffer is None else node.buffer.name,
         )
@@ -353,7 +352,7 @@ class _Lowering:
         if node.join_grace_ms is not None:
             self._check_history(node, getter.store_names)
 
-    def _check_history(self, node: StreamTableJoin, stores: tuple[str, ...]) -> None:
+    def _check_history(self, node: StreamTableJoinNode, stores: tuple[str, ...]) -> None:
         for store in stores:
             history_ms = self._topology.stores[store].history_retention_ms
             if history_ms is None:
@@ -369,27 +368,27 @@ class _Lowering:
                 )
 
     @write.register
-    def _(self, node: StreamGlobalJoin) -> None:
+    def _(self, node: StreamGlobalTableJoinNode) -> None:
         operator = StreamGlobalTableJoin(
             StoreGetter(node.store_name), node.key_selector, node.joiner, node.left, node.with_key
         )
         self._processor(node.name, operator, self._parents(node))
 
     @write.register
-    def _(self, node: ForeignKeyStep) -> None:
+    def _(self, node: ForeignKeyJoinNode) -> None:
         operator = node.operator
         stores: tuple[str, ...] = ()
         if node.reads is not None:
             getter = self._getter(node.reads)
             operator, stores = operator(getter), getter.store_names
-        if node.minds_versions and reads_versioned(self._plan, node):
+        if node.version_aware and reads_versioned(self._plan, node):
             make = operator.make
             operator = Deferred(lambda defaults: replace(make(defaults), versioned=True))
         self._processor(node.name, operator, self._parents(node), node.store)
         self._connect(node.name, stores)
 
 
-def _shared(node: StreamJoin, defaults: Any) -> OuterJoinShared | None:
+def _shared(node: StreamStreamJoinNode, defaults: Any) -> OuterJoinShared | None:
     if node.shared_store is None:
         return None
     key, left, right = node.value_serdes

@@ -37,22 +37,22 @@ class NameCounter:
     def __init__(self) -> None:
         self._next = 0
 
-    def processor(self, prefix: str) -> str:
+    def next_processor_name(self, prefix: str) -> str:
         """The next processor name with this prefix."""
         number = self._next
         self._next += 1
         return f"{prefix}{number:010d}"
 
-    def store(self, prefix: str) -> str:
+    def next_store_name(self, prefix: str) -> str:
         """The next store name with this prefix."""
-        return self.processor(prefix + "STATE-STORE-")
+        return self.next_processor_name(prefix + "STATE-STORE-")
 
     def given_or_next(self, name: str | None, prefix: str) -> str:
         """The user's name, or a generated one; a number is used up either way."""
-        generated = self.processor(prefix)
+        generated = self.next_processor_name(prefix)
         return generated if name is None else check_name(name)
 
     def suffixed_or_next(self, name: str | None, suffix: str, prefix: str) -> str:
         """The user's name with a suffix, or a generated one; a number is used up either way."""
-        generated = self.processor(prefix)
+        generated = self.next_processor_name(prefix)
         return generated if name is None else check_name(check_name(name) + suffix)

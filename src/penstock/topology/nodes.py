@@ -12,7 +12,7 @@ from penstock.processors.base import Operator
 from penstock.record import RecordContext
 from penstock.serdes.builtin import Serde
 from penstock.stores.api.builder import StoreBuilder
-from penstock.topology.deferred import Deferred
+from penstock.topology.default_serdes import Deferred
 
 #: Chooses partitions: (topic, key, value, number of partitions) -> one, several, none at all
 #: (the record is dropped), or None for the default by the key's bytes.
@@ -86,7 +86,7 @@ class StoreSpec(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class GivenStore:
+class UserStoreSpec:
     """A store whose builder the user gave."""
 
     builder: StoreBuilder
@@ -108,8 +108,8 @@ class GivenStore:
         supplier = getattr(self.builder, "supplier", None)
         return getattr(supplier, "history_retention_ms", None)
 
-    def without_logging(self) -> GivenStore:
-        return GivenStore(self.builder.with_logging_disabled())
+    def without_logging(self) -> UserStoreSpec:
+        return UserStoreSpec(self.builder.with_logging_disabled())
 
     def resolve(self, config: StreamsConfig) -> StoreBuilder:
         return self.builder

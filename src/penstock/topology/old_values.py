@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from penstock.topology.plan import (
     AggregateTable,
-    Demand,
     JoinedTable,
+    OldValuesRequest,
     Plan,
     SourceTable,
     SuppressedTable,
@@ -39,7 +39,7 @@ class OldValues:
             if isinstance(fact, SourceTable) and fact.named:
                 facts.materialized.add(table)
         for event in plan.events:
-            if not isinstance(event, Demand):
+            if not isinstance(event, OldValuesRequest):
                 facts._read(event.table)
             elif facts._grant(event.table, event.force) and event.by_filter is not None:
                 facts.sending.add(event.by_filter)

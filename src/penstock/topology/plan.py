@@ -61,11 +61,11 @@ class SuppressedTable:
     parent: str
 
 
-TableFact = SourceTable | AggregateTable | ViewTable | JoinedTable | SuppressedTable
+TableInfo = SourceTable | AggregateTable | ViewTable | JoinedTable | SuppressedTable
 
 
 @dataclass(frozen=True)
-class Demand:
+class OldValuesRequest:
     """Something asks a table for its old values; `force` makes it materialize for that."""
 
     table: str
@@ -75,7 +75,7 @@ class Demand:
 
 
 @dataclass(frozen=True)
-class Reading:
+class TableRead:
     """Something reads a table's rows, so that it must be materialized."""
 
     table: str
@@ -93,9 +93,9 @@ class Plan:
         self._children: dict[PlanNode | None, list[PlanNode]] = {None: []}
         self._priority: dict[PlanNode, int] = {}
         self._next_priority = 0
-        self.tables: dict[str, TableFact] = {}
+        self.tables: dict[str, TableInfo] = {}
         #: Demands and readings in the order in which the user's calls caused them.
-        self.events: list[Demand | Reading] = []
+        self.events: list[OldValuesRequest | TableRead] = []
         self.copartitioned: list[frozenset[str]] = []
         #: Names of topics and stores that were generated, for those who want none (KIP-1111).
         self.generated_names: list[str] = []

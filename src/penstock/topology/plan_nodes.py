@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from penstock.processors.base import Operator
 from penstock.serdes.builtin import Serde
-from penstock.topology.deferred import Deferred
+from penstock.topology.default_serdes import Deferred
 from penstock.topology.naming import NameCounter
 from penstock.topology.nodes import Partitioner, StoreSpec, TopicNameExtractor
 from penstock.topology.offset_reset import AutoOffsetReset
@@ -64,7 +64,7 @@ class PlanNode:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class StreamSource(PlanNode):
+class StreamSourceNode(PlanNode):
     """A stream read from topics."""
 
     topics: frozenset[str] = frozenset()
@@ -77,7 +77,7 @@ class StreamSource(PlanNode):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class TableSource(PlanNode):
+class TableSourceNode(PlanNode):
     """A table, or a global table, read from a topic."""
 
     table: str
@@ -99,7 +99,7 @@ class TableSource(PlanNode):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class GlobalStoreSource(PlanNode):
+class GlobalStoreNode(PlanNode):
     """A global store fed by a processor of the user."""
 
     source: str
@@ -112,14 +112,14 @@ class GlobalStoreSource(PlanNode):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class LooseStore(PlanNode):
+class StateStoreNode(PlanNode):
     """A store added to the builder, to be connected by name."""
 
     store: StoreSpec
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class StreamStep(PlanNode):
+class OperatorNode(PlanNode):
     """A stateless operator on a stream."""
 
     operator: Operator
@@ -141,7 +141,7 @@ class StreamStep(PlanNode):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class ProcessStep(PlanNode):
+class UserProcessorNode(PlanNode):
     """A processor of the user (`process`, `process_values`) and its stores.
 
     Nothing is known of what it does to keys and values, so rules neither move a repartition up to
@@ -154,7 +154,7 @@ class ProcessStep(PlanNode):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Repartition(PlanNode):
+class RepartitionNode(PlanNode):
     """A hop through a topic that brings equal keys together; named after its source node."""
 
     sink: str
@@ -175,21 +175,21 @@ _GENERATED = re.compile(r"KSTREAM.*-[0-9]{10}")
 
 def repartition_node(
     names: NameCounter, name: str, key: AnySerde, value: AnySerde
-) -> Repartition:
+) -> RepartitionNode:
     """A repartition whose nodes are numbered, or named after the name that was given."""
     topic = name if name.endswith(_SUFFIX) else name + _SUFFIX
-    sink = names.processor("KSTREAM-SINK-")
-    null_key_filter = names.processor("KSTREAM-FILTER-")
-    source = names.processor("KSTREAM-SOURCE-")
+    sink = names.next_processor_name("KSTREAM-SINK-")
+    null_key_filter = names.next_processor_name("KSTREAM-FILTER-")
+    source = names.next_processor_name("KSTREAM-SOURCE-")
     if not _GENERATED.fullmatch(name):
         sink, null_key_filter, source = f"{topic}-sink", f"{topic}-filter", f"{topic}-source"
-    return Repartition(
+    return RepartitionNode(
         name=source, sink=sink, null_key_filter=null_key_filter, topic=topic, key=key, value=value
     )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class TableRepartition(PlanNode):
+class TableRepartitionNode(PlanNode):
     """The hop of a regrouped table: both halves of a change travel."""
 
     sink: str
@@ -199,7 +199,7 @@ class TableRepartition(PlanNode):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class StreamSink(PlanNode):
+class StreamSinkNode(PlanNode):
     """A stream written to a topic."""
 
     topic: str | TopicNameExtractor
@@ -209,7 +209,7 @@ class StreamSink(PlanNode):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Aggregation(PlanNode):
+class AggregateNode(PlanNode):
     """Any aggregation of a grouped stream or table."""
 
     table: str
@@ -228,14 +228,14 @@ class Aggregation(PlanNode):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class CogroupMerge(PlanNode):
+class CogroupMergeNode(PlanNode):
     """The table that several aggregations into one store make together."""
 
     operator: Operator
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class ToTable(PlanNode):
+class ToTableNode(PlanNode):
     """A stream read as the changes of a table."""
 
     table: str
@@ -248,7 +248,7 @@ class ToTable(PlanNode):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class TableView(PlanNode):
+class TableViewNode(PlanNode):
     """A filter, map_values or transform_values of a table, with or without a store."""
 
     table: str
@@ -257,7 +257,7 @@ class TableView(PlanNode):
     store: StoreSpec | None = None
     is_versioned: bool | None = None
     connected_stores: tuple[str, ...] = ()
-    minds_versions: bool = False
+    version_aware: bool = False
 
     @property
     def versioned(self) -> bool | None:
@@ -265,7 +265,7 @@ class TableView(PlanNode):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Suppression(PlanNode):
+class SuppressNode(PlanNode):
     """Changes of a table held back until their window closes, a time passed, or no room is left."""
 
     table: str
@@ -279,7 +279,7 @@ class Suppression(PlanNode):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Regrouping(PlanNode):
+class TableGroupByNode(PlanNode):
     """A table's rows mapped to other keys, to be aggregated there (`group_by`)."""
 
     parent: str
@@ -287,7 +287,7 @@ class Regrouping(PlanNode):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class TableJoin(PlanNode):
+class TableTableJoinNode(PlanNode):
     """A join of two tables on their keys: a node for each side and one that merges them."""
 
     table: str
@@ -306,14 +306,14 @@ class TableJoin(PlanNode):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class JoinWindow(PlanNode):
+class JoinWindowNode(PlanNode):
     """Keeps a side of a stream-stream join in its window store."""
 
     store: StoreSpec
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class StreamJoin(PlanNode):
+class StreamStreamJoinNode(PlanNode):
     """A join of two streams: a node for each side and one that merges them."""
 
     this_name: str
@@ -336,7 +336,7 @@ class StreamJoin(PlanNode):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class StreamTableJoin(PlanNode):
+class StreamTableJoinNode(PlanNode):
     """A stream enriched from a table with the same key."""
 
     table: str
@@ -352,7 +352,7 @@ class StreamTableJoin(PlanNode):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class StreamGlobalJoin(PlanNode):
+class StreamGlobalTableJoinNode(PlanNode):
     """A stream enriched from a global table by a key of its own choice."""
 
     store_name: str
@@ -367,14 +367,14 @@ class StreamGlobalJoin(PlanNode):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class ForeignKeyStep(PlanNode):
+class ForeignKeyJoinNode(PlanNode):
     """One processor of a foreign-key join.
 
-    `reads` is the table it looks rows up in, `store` the store it brings along, `minds_versions`
+    `reads` is the table it looks rows up in, `store` the store it brings along, `version_aware`
     whether it must ignore out-of-order updates of its parent.
     """
 
     operator: Any
     reads: str | None = None
     store: StoreSpec | None = None
-    minds_versions: bool = False
+    version_aware: bool = False

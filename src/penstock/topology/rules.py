@@ -1,8 +1,8 @@
-"""Rewrites of a plan: plain functions from plan to plan, applied in the order of `rules_for`.
+"""Rewrite rules: functions from plan to plan, applied in the order of `rules_for`.
 
-Two always run: sources of the same topics become one, and repartitions filter null keys out
-unless a left or outer join further down wants them. The three of `topology.optimization` run when
-they are asked for (F8).
+Two rules always run: one merges sources of the same topics, one makes repartitions filter null
+keys unless a left or outer join downstream needs them. The three rules of `topology.optimization`
+run if they are enabled (F8).
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from penstock.topology.naming import NameCounter
 from penstock.topology.plan import Plan
 from penstock.topology.plan_nodes import (
     PlanNode,
-    Repartition,
-    StreamJoin,
-    StreamSource,
-    TableSource,
+    RepartitionNode,
+    StreamSourceNode,
+    StreamStreamJoinNode,
+    TableSourceNode,
     repartition_node,
 )
 
@@ -26,12 +26,12 @@ Rule = Callable[[Plan], Plan]
 
 
 def merge_equal_sources(plan: Plan) -> Plan:
-    """Streams read from the same topics share one source node (F10)."""
+    """Merge the source nodes of streams that read the same topics (F10)."""
     plan = plan.copy()
-    by_topic: dict[str, StreamSource] = {}
-    by_pattern: dict[tuple[str, int], StreamSource] = {}
+    by_topic: dict[str, StreamSourceNode] = {}
+    by_pattern: dict[tuple[str, int], StreamSourceNode] = {}
     for node in plan.children(None):
-        if not isinstance(node, StreamSource):
+        if not isinstance(node, StreamSourceNode):
             continue
         if node.pattern is not None:
             first = by_pattern.setdefault((node.pattern.pattern, node.pattern.flags), node)
@@ -45,17 +45,18 @@ def merge_equal_sources(plan: Plan) -> Plan:
             if first.topics != node.topics:
                 raise TopologyException(
                     "Two source nodes are subscribed to overlapping but not equal input topics: "
-                    f"{first.name} reads {sorted(first.topics)}, {node.name} {sorted(node.topics)}."
+                    f"{first.name} reads {sorted(first.topics)}, {node.name} reads "
+                    f"{sorted(node.topics)}. Read each topic with one stream() call only."
                 )
             _merge_source(plan, first, node)
     return plan
 
 
-def _merge_source(plan: Plan, first: StreamSource, other: StreamSource) -> None:
+def _merge_source(plan: Plan, first: StreamSourceNode, other: StreamSourceNode) -> None:
     if first.offset_reset != other.offset_reset:
         raise TopologyException(
             "Can't configure different offset reset policies on the same input topic(s): "
-            f"{first.name} and {other.name}."
+            f"{first.name} and {other.name}. Give both the same offset_reset=."
         )
     for child in plan.children(other):
         plan.unlink(other, child)
@@ -64,36 +65,36 @@ def _merge_source(plan: Plan, first: StreamSource, other: StreamSource) -> None:
 
 
 def reuse_source_topics(plan: Plan) -> Plan:
-    """A table read from a topic needs no changelog: the topic is one."""
+    """Use the source topic of a table as the changelog of its store."""
     plan = plan.copy()
     for node in list(plan):
-        if isinstance(node, TableSource) and not node.is_global:
+        if isinstance(node, TableSourceNode) and not node.is_global:
             plan.replace(node, replace(node, reuse_topic=True))
     return plan
 
 
 def merge_repartitions(names: NameCounter) -> Rule:
-    """The rule that keeps one repartition behind a change of key instead of several."""
+    """Return the rule that keeps one repartition after a key change instead of several."""
 
     def rule(plan: Plan) -> Plan:
         plan = plan.copy()
-        for changer, hops in _repartitions_by_key_change(plan).items():
-            if hops:
-                _merge_hops(plan, names, changer, hops)
+        for changer, repartitions in _repartitions_by_key_change(plan).items():
+            if repartitions:
+                _merge_into_one(plan, names, changer, repartitions)
         return plan
 
     return rule
 
 
-def _repartitions_by_key_change(plan: Plan) -> dict[PlanNode, list[Repartition]]:
-    """For each node that changes keys, the repartitions behind it that could move up to it."""
-    groups: dict[PlanNode, list[Repartition]] = {}
+def _repartitions_by_key_change(plan: Plan) -> dict[PlanNode, list[RepartitionNode]]:
+    """For each node that changes keys, the downstream repartitions that could move up to it."""
+    groups: dict[PlanNode, list[RepartitionNode]] = {}
     merges: list[PlanNode] = []
     for node in plan:
         if node.changes_key:
             groups[node] = []
-        elif isinstance(node, Repartition) and node.implied:
-            changer = _movable_to(plan, node)
+        elif isinstance(node, RepartitionNode) and node.implied:
+            changer = _key_change_above(plan, node)
             if changer is not None:
                 groups[changer].append(node)
         elif node.is_merge:
@@ -103,41 +104,43 @@ def _repartitions_by_key_change(plan: Plan) -> dict[PlanNode, list[Repartition]]
 
 
 def _group_at_merges(
-    plan: Plan, groups: dict[PlanNode, list[Repartition]], merges: list[PlanNode]
+    plan: Plan, groups: dict[PlanNode, list[RepartitionNode]], merges: list[PlanNode]
 ) -> None:
-    """Behind a merge of several re-keyed streams the one repartition goes below the merge."""
+    """Put the repartition of several merged, re-keyed streams below the merge."""
     changers_of = {
         merge: [
-            changer for changer, hops in groups.items()
-            if all(_below(plan, merge, hop) for hop in hops) and _below(plan, changer, merge)
+            changer for changer, repartitions in groups.items()
+            if all(_is_ancestor(plan, merge, each) for each in repartitions)
+            and _is_ancestor(plan, changer, merge)
         ]
         for merge in merges
     }
     moved: set[PlanNode] = set()
     for merge, changers in changers_of.items():
-        hops = dict.fromkeys(hop for changer in changers for hop in groups[changer])
-        groups[merge] = list(hops)
+        groups[merge] = list(dict.fromkeys(
+            repartition for changer in changers for repartition in groups[changer]
+        ))
         moved.update(changers)
     for changer in moved:
         groups.pop(changer, None)
 
 
-def _below(plan: Plan, upper: PlanNode, lower: PlanNode) -> bool:
-    """Whether a way leads from one node down to the other."""
+def _is_ancestor(plan: Plan, upper: PlanNode, lower: PlanNode) -> bool:
+    """Return whether a path leads from one node down to the other."""
     return _find(plan, lower, lambda node: upper in plan.parents(node)) is not None
 
 
-def _movable_to(plan: Plan, hop: Repartition) -> PlanNode | None:
-    """The change of key above a repartition if nothing between them changes values."""
-    any_change = _find(plan, hop, lambda n: n.changes_key or n.changes_value)
-    key_change = _find(plan, hop, lambda n: n.changes_key)
+def _key_change_above(plan: Plan, repartition: RepartitionNode) -> PlanNode | None:
+    """Return the key change above a repartition if no node between them changes values."""
+    any_change = _find(plan, repartition, lambda n: n.changes_key or n.changes_value)
+    key_change = _find(plan, repartition, lambda n: n.changes_key)
     return key_change if any_change is key_change else None
 
 
 def _find(
     plan: Plan, node: PlanNode, accepts: Callable[[PlanNode], bool]
 ) -> PlanNode | None:
-    """The first accepted node among a node and its ancestors, depth first."""
+    """Return the first accepted node among a node and its ancestors, depth first."""
     if accepts(node):
         return node
     for parent in plan.parents(node):
@@ -147,39 +150,39 @@ def _find(
     return None
 
 
-def _merge_hops(
-    plan: Plan, names: NameCounter, changer: PlanNode, hops: list[Repartition]
+def _merge_into_one(
+    plan: Plan, names: NameCounter, changer: PlanNode, repartitions: list[RepartitionNode]
 ) -> None:
-    key = next((hop.key for hop in hops if hop.key is not None), None)
-    value = next((hop.value for hop in hops if hop.value is not None), None)
-    single = repartition_node(names, hops[0].topic, key, value)
+    key = next((each.key for each in repartitions if each.key is not None), None)
+    value = next((each.value for each in repartitions if each.value is not None), None)
+    single = repartition_node(names, repartitions[0].topic, key, value)
     plan.insert(single, plan.priority(changer))
-    for hop in hops:
-        below = _find(plan, hop, lambda node: changer in plan.parents(node))
+    for repartition in repartitions:
+        below = _find(plan, repartition, lambda node: changer in plan.parents(node))
         if below is None:
-            raise StreamsException(f"No way leads from {changer.name} to {hop.name}.")
+            raise StreamsException(f"No path leads from {changer.name} to {repartition.name}.")
         plan.link(single, below)
         plan.unlink(changer, below)
-        parents, children = plan.parents(hop), plan.children(hop)
+        parents, children = plan.parents(repartition), plan.children(repartition)
         for child in children:
             for parent in parents:
                 plan.link(parent, child)
         for parent in parents:
-            plan.unlink(parent, hop)
+            plan.unlink(parent, repartition)
         for child in children:
-            plan.unlink(hop, child)
+            plan.unlink(repartition, child)
         plan.copartitioned = [
-            group - {hop.name} | {single.name} if hop.name in group else group
+            group - {repartition.name} | {single.name} if repartition.name in group else group
             for group in plan.copartitioned
         ]
     plan.link(changer, single)
 
 
 def join_self_with_one_store(plan: Plan) -> Plan:
-    """A stream joined with itself keeps one window store instead of two (J5)."""
+    """Keep one window store instead of two for a stream joined with itself (J5)."""
     plan = plan.copy()
     for node in list(plan):
-        if not isinstance(node, StreamJoin) or len(plan.parents(node)) != 1:
+        if not isinstance(node, StreamStreamJoinNode) or len(plan.parents(node)) != 1:
             continue
         (parent,) = plan.parents(node)
         for child in plan.children(parent):
@@ -190,7 +193,7 @@ def join_self_with_one_store(plan: Plan) -> Plan:
 
 
 def filter_null_keys(plan: Plan) -> Plan:
-    """Records without a key are dropped before a repartition, unless a join wants them (N11)."""
+    """Drop records with null keys before a repartition, unless a join needs them (N11)."""
     plan = plan.copy()
     visited: set[PlanNode] = set()
     relaxed: set[PlanNode | None] = set()
@@ -207,13 +210,13 @@ def filter_null_keys(plan: Plan) -> Plan:
 
     visit(None)
     for node in list(visited):
-        if isinstance(node, Repartition) and node not in relaxed:
+        if isinstance(node, RepartitionNode) and node not in relaxed:
             plan.replace(node, replace(node, drops_null_keys=True))
     return plan
 
 
 def rules_for(optimizations: frozenset[str], names: NameCounter) -> tuple[Rule, ...]:
-    """The rules to apply, in order."""
+    """Return the rules to apply, in order."""
     rules: list[Rule] = [merge_equal_sources]
     if "reuse.ktable.source.topics" in optimizations:
         rules.append(reuse_source_topics)

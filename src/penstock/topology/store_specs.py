@@ -30,7 +30,7 @@ from penstock.stores.api.suppliers import (
     WindowSupplier,
 )
 from penstock.stores.buffers.time_ordered import ChangeBufferBuilder, GraceBufferBuilder
-from penstock.topology.deferred import Defaults
+from penstock.topology.default_serdes import DefaultSerdes
 from penstock.windows import (
     EmitStrategy,
     JoinWindows,
@@ -393,7 +393,7 @@ class SubscriptionSpec:
     def resolve(self, config: StreamsConfig) -> StoreBuilder:
         kept = _format(DslStoreFormat.TIMESTAMPED, config)
         supplier = dsl_suppliers(None, config).key_value_store(DslKeyValueParams(self.name, kept))
-        value = subscription_serde(Defaults(config).key(self.primary_key))
+        value = subscription_serde(DefaultSerdes(config).key(self.primary_key))
         make = (
             Stores.timestamped_key_value_store_with_headers_builder if supplier.with_headers
             else Stores.timestamped_key_value_store_builder

@@ -12,14 +12,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.config import StreamsConfig, TopologyConfig, config_of_topology
+from penstock.config import StreamsConfig, TopologyConfig, resolve_topology_config
 from penstock.errors import TopologyException
 from penstock.processors.user import UserProcessor, brought_stores
 from penstock.serdes.base import Serde, as_serde
 from penstock.stores.api.builder import StoreBuilder
 from penstock.topology.describe import TopologyDescription, describe
 from penstock.topology.nodes import (
-    GivenStore,
     GlobalStore,
     InternalTopic,
     Node,
@@ -29,9 +28,10 @@ from penstock.topology.nodes import (
     SourceNode,
     StoreSpec,
     TopicNameExtractor,
+    UserStoreSpec,
 )
 from penstock.topology.offset_reset import AutoOffsetReset
-from penstock.topology.wrapper import wrapped
+from penstock.topology.processor_wrapper import wrapped
 
 #: A serde, or for a source its deserializing and for a sink its serializing function.
 SerdeLike = Serde[Any] | Callable[[Any], Any] | None
@@ -54,7 +54,7 @@ class Topology:
     """
 
     def __init__(self, config: StreamsConfig | TopologyConfig | None = None) -> None:
-        self.config = config_of_topology(config)
+        self.config = resolve_topology_config(config)
         self._nodes: dict[str, Node] = {}
         self._stores: dict[str, StoreSpec] = {}
         self._users: dict[str, list[str]] = {}
@@ -122,8 +122,8 @@ class Topology:
         """Add a store and connect it to processors that are there already."""
         if not hasattr(store, "name") or not (hasattr(store, "build") or hasattr(store, "resolve")):
             raise TypeError(
-                f"A store is added by its builder, not {store!r}. "
-                "Stores.key_value_store_builder(supplier, key, value) makes one of a supplier."
+                f"A store is added as a StoreBuilder, not {store!r}. "
+                "Create one with Stores.key_value_store_builder(supplier, key, value)."
             )
         spec = _as_spec(store)
         known = self._stores.get(spec.name)
@@ -197,7 +197,7 @@ class Topology:
         )
         operator = UserProcessor.checked(supplier, step=processor)
         self.add_global_nodes(
-            source_node, ProcessorNode(processor, operator, (source,)), GivenStore(store)
+            source_node, ProcessorNode(processor, operator, (source,)), UserStoreSpec(store)
         )
         return self
 
@@ -284,7 +284,7 @@ class Topology:
 
     @property
     def internal_topics(self) -> dict[str, InternalTopic]:
-        """Repartition and foreign-key topics by the name they have without the application id."""
+        """Repartition and foreign-key topics by their names without the application id."""
         return dict(self._internal_topics)
 
     @property
@@ -412,7 +412,7 @@ def _matches(node: Node, topic: str) -> bool:
 
 def _as_spec(store: StoreBuilder | StoreSpec) -> StoreSpec:
     given: Any = store
-    spec: StoreSpec = given if hasattr(store, "resolve") else GivenStore(given)
+    spec: StoreSpec = given if hasattr(store, "resolve") else UserStoreSpec(given)
     return spec
 
 
@@ -420,7 +420,7 @@ def _same_store(left: StoreSpec, right: StoreSpec) -> bool:
     if left is right:
         return True
     return (
-        isinstance(left, GivenStore) and isinstance(right, GivenStore)
+        isinstance(left, UserStoreSpec) and isinstance(right, UserStoreSpec)
         and left.builder is right.builder
     )
 

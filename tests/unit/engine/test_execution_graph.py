@@ -26,7 +26,7 @@ from penstock.engine.layout.execution_graph import ExecutionGraph, build_graph, 
 from penstock.engine.layout.internal_topics import is_internal
 from penstock.errors import MissingSourceTopicException
 from penstock.record import TaskId
-from penstock.testing.placement import task_for_each_partition
+from penstock.testing.task_layout import task_for_each_partition
 from penstock.topology.nodes import SinkNode, SourceNode
 
 TEXT = Serdes.string()

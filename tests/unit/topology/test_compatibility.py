@@ -9,8 +9,8 @@ import pytest
 
 from penstock.errors import TopologyException
 from penstock.topology.compatibility import (
-    Application,
-    Changes,
+    ApplicationInfo,
+    CompatibilityReport,
     GroupInfo,
     StoreInfo,
     compare,
@@ -21,9 +21,9 @@ from penstock.topology.compatibility import (
 COUNTS = StoreInfo("timestamped_key_value", 3, "app-counts-changelog")
 
 
-def application(**changes: Any) -> Application:
+def application(**changes: Any) -> ApplicationInfo:
     """Orders are repartitioned and counted."""
-    before = Application(
+    before = ApplicationInfo(
         {
             0: GroupInfo(3, ("orders",), ("app-r-repartition",)),
             1: GroupInfo(3, ("app-r-repartition",), ("out",), ("counts",)),
@@ -33,18 +33,18 @@ def application(**changes: Any) -> Application:
     return dataclasses.replace(before, **changes)
 
 
-def store(name: str = "counts", **changes: Any) -> Application:
+def store(name: str = "counts", **changes: Any) -> ApplicationInfo:
     facts = dataclasses.replace(COUNTS, **changes)
     groups = dict(application().groups)
     groups[1] = dataclasses.replace(groups[1], stores=(name,))
     return application(groups=groups, stores={name: facts})
 
 
-def changes(old: Application, new: Application) -> Changes:
+def changes(old: ApplicationInfo, new: ApplicationInfo) -> CompatibilityReport:
     return compare(old, new, lambda name: f"app-{name}-changelog")
 
 
-def refusal(old: Application, new: Application) -> str:
+def refusal(old: ApplicationInfo, new: ApplicationInfo) -> str:
     (one,) = changes(old, new).refused
     return one
 
@@ -67,7 +67,7 @@ def test_a_description_that_is_none_is_refused(data: bytes) -> None:
 
 
 def test_nothing_is_said_about_an_application_that_is_the_same() -> None:
-    assert changes(application(), application()) == Changes((), (), {0: (0,), 1: (1,)})
+    assert changes(application(), application()) == CompatibilityReport((), (), {0: (0,), 1: (1,)})
 
 
 def test_new_sub_topologies_and_stores_are_taken() -> None:
@@ -80,7 +80,7 @@ def test_new_sub_topologies_and_stores_are_taken() -> None:
     sums = dataclasses.replace(COUNTS, restored_from="app-sums-changelog")
     new = application(groups=groups, stores={"counts": COUNTS, "others": others, "sums": sums})
     # They have other numbers now, and are known by their stores and topics.
-    assert changes(application(), new) == Changes((), (), {0: (), 1: (0,), 2: (1,)})
+    assert changes(application(), new) == CompatibilityReport((), (), {0: (), 1: (0,), 2: (1,)})
 
 
 def test_a_store_that_is_removed_is_warned_of() -> None:
@@ -174,7 +174,7 @@ def test_a_numbered_store_that_is_only_removed_is_no_reason_to_refuse() -> None:
 NUMBERED = "KSTREAM-AGGREGATE-STATE-STORE-0000000003"
 
 
-def numbered(**changes: Any) -> Application:
+def numbered(**changes: Any) -> ApplicationInfo:
     return store(
         NUMBERED, restored_from=f"app-{NUMBERED}-changelog", step="KSTREAM-AGGREGATE-0000000004",
         **changes,
@@ -225,17 +225,17 @@ def test_a_number_that_stands_for_another_step_is_refused() -> None:
 def test_a_sub_topology_goes_on_from_all_that_had_its_stores() -> None:
     other = dataclasses.replace(COUNTS, restored_from="app-other-changelog")
     stores = {"counts": COUNTS, "other": other}
-    apart = Application(
+    apart = ApplicationInfo(
         {0: GroupInfo(3, ("a",), (), ("counts",)), 1: GroupInfo(3, ("b",), (), ("other",))},
         stores,
     )
-    together = Application({0: GroupInfo(3, ("a", "b"), (), ("counts", "other"))}, stores)
+    together = ApplicationInfo({0: GroupInfo(3, ("a", "b"), (), ("counts", "other"))}, stores)
     assert changes(apart, together).continues == {0: (0, 1)}
     assert changes(together, apart).continues == {0: (0,), 1: (0,)}
 
 
 def test_origins_are_found_through_repartitions_and_circles() -> None:
-    described = Application({
+    described = ApplicationInfo({
         0: GroupInfo(1, ("a", "app-back-repartition"), ("app-r-repartition",)),
         1: GroupInfo(1, ("app-r-repartition", "b"), ("app-back-repartition",)),
     })

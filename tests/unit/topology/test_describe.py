@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 from penstock import Processor, Record, Serdes, Stores, StreamsBuilder, Topology
-from penstock.topology.describe import Sink, Source
+from penstock.topology.describe import SinkDescription, SourceDescription
 from penstock.topology.java_order import hash_order, string_hash, tree_insert, tree_walk
 
 
@@ -54,8 +54,8 @@ def test_patterns_and_chosen_topics_are_shown() -> None:
     topology = Topology().add_source("read", pattern="in-.*").add_sink("write", chosen, "read")
     (part,) = topology.describe().subtopologies
     read, write = part.nodes
-    assert isinstance(read, Source)
-    assert isinstance(write, Sink)
+    assert isinstance(read, SourceDescription)
+    assert isinstance(write, SinkDescription)
     assert (read.topic_set, read.topic_pattern) == (None, re.compile("in-.*"))
     assert (write.topic, write.topic_name_extractor) == (None, chosen)
     assert "topics: in-.*" in str(read)

@@ -13,9 +13,9 @@ def names_of(builder: StreamsBuilder) -> list[str]:
 
 def test_processors_and_stores_share_one_counter() -> None:
     names = NameCounter()
-    assert names.processor("KSTREAM-MAP-") == "KSTREAM-MAP-0000000000"
-    assert names.store("KSTREAM-AGGREGATE-") == "KSTREAM-AGGREGATE-STATE-STORE-0000000001"
-    assert names.processor("KSTREAM-MAP-") == "KSTREAM-MAP-0000000002"
+    assert names.next_processor_name("KSTREAM-MAP-") == "KSTREAM-MAP-0000000000"
+    assert names.next_store_name("KSTREAM-AGGREGATE-") == "KSTREAM-AGGREGATE-STATE-STORE-0000000001"
+    assert names.next_processor_name("KSTREAM-MAP-") == "KSTREAM-MAP-0000000002"
 
 
 def test_a_given_name_uses_up_a_number() -> None:

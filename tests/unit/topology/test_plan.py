@@ -2,17 +2,17 @@ from __future__ import annotations
 
 from penstock.processors.stateless import PassThrough
 from penstock.topology.plan import Plan
-from penstock.topology.plan_nodes import PlanNode, StreamSource, StreamStep
+from penstock.topology.plan_nodes import OperatorNode, PlanNode, StreamSourceNode
 
 
-def step(name: str) -> StreamStep:
-    return StreamStep(name=name, operator=PassThrough())
+def step(name: str) -> OperatorNode:
+    return OperatorNode(name=name, operator=PassThrough())
 
 
 def planned(*names: str) -> tuple[Plan, list[PlanNode]]:
     """A source and steps below it, one below the other."""
     plan = Plan()
-    nodes: list[PlanNode] = [StreamSource(name="source")]
+    nodes: list[PlanNode] = [StreamSourceNode(name="source")]
     plan.add(nodes[0])
     for name in names:
         nodes.append(step(name))

@@ -24,10 +24,9 @@ def shape(topology: Topology) -> str:
     for part in topology.describe().subtopologies:
         lines.append(f"{part.id}")
         for node in part.nodes:
-            kind = type(node).__name__.lower()
             stores = getattr(node, "stores", ())
             lines.append(
-                f"  {kind} {node.name} -> {', '.join(node.successors) or '-'}"
+                f"  {node.kind} {node.name} -> {', '.join(node.successors) or '-'}"
                 + (f" [{', '.join(stores)}]" if stores else "")
             )
     return "\n".join(lines) + "\n"

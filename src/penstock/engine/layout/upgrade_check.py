@@ -29,8 +29,8 @@ from penstock.stores.buffers.time_ordered import ChangeBufferBuilder, GraceBuffe
 from penstock.task.blueprint import Blueprint
 from penstock.task.result import TaskState
 from penstock.topology.compatibility import (
-    Application,
-    Changes,
+    ApplicationInfo,
+    CompatibilityReport,
     GroupInfo,
     StoreInfo,
     compare,
@@ -91,7 +91,9 @@ def adopt(
     return replace(records, tasks=tasks, application=encode_application(now))
 
 
-def application_of(topology: Topology, config: StreamsConfig, graph: ExecutionGraph) -> Application:
+def application_of(
+    topology: Topology, config: StreamsConfig, graph: ExecutionGraph
+) -> ApplicationInfo:
     """The description of a topology on a log."""
     groups = {}
     stores = {}
@@ -116,11 +118,11 @@ def application_of(topology: Topology, config: StreamsConfig, graph: ExecutionGr
                 None if duplicates else getattr(supplier, "window_size_ms", None), duplicates,
                 next(node for node, used in blueprint.connected.items() if store.name in used),
             )
-    return Application(groups, stores, tuple(sorted(graph.through_log)))
+    return ApplicationInfo(groups, stores, tuple(sorted(graph.through_log)))
 
 
 def carried_over(
-    records: TaskRecords, changes: Changes, graph: ExecutionGraph
+    records: TaskRecords, changes: CompatibilityReport, graph: ExecutionGraph
 ) -> dict[TaskId, TaskRecord]:
     """Task -> the record it goes on from; tasks that are new have none."""
     found = {}
@@ -160,7 +162,7 @@ def _united(records: list[TaskRecord]) -> TaskRecord:
     )
 
 
-def _comes_back(target: Log, before: Application, now: Application) -> Iterable[str]:
+def _comes_back(target: Log, before: ApplicationInfo, now: ApplicationInfo) -> Iterable[str]:
     """Stores that are new to the application, but whose changelogs hold rows."""
     there = {topic.name: topic.partitions for topic in target.topics()}
     for name in sorted(now.stores.keys() - before.stores.keys()):
@@ -177,7 +179,7 @@ def _comes_back(target: Log, before: Application, now: Application) -> Iterable[
 
 
 def _unread(
-    target: Log, config: StreamsConfig, before: Application, now: Application
+    target: Log, config: StreamsConfig, before: ApplicationInfo, now: ApplicationInfo
 ) -> Iterable[str]:
     """Records that the application has sent itself and that nobody would read any more."""
     there = {topic.name: topic.partitions for topic in target.topics()}

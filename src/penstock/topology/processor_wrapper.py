@@ -16,7 +16,7 @@ from penstock.processors.base import Forward, NodeContext, Operator
 from penstock.processors.stateless import Filter, FlatMapValues, MapValues, NullKeyFilter, Peek
 from penstock.processors.user import UserProcessor, brought_stores
 from penstock.record import FixedKeyRecord, Headers, Record
-from penstock.topology.deferred import Defaults, Deferred, resolved
+from penstock.topology.default_serdes import DefaultSerdes, Deferred, resolved
 from penstock.topology.nodes import ProcessorNode
 
 #: Kafka makes these of fixed-key processors.
@@ -79,7 +79,7 @@ class OperatorProcessor:
                 "Give it the context that the wrapper's own init() got, or an object that hands "
                 "on every attribute it does not have itself (__getattr__)."
             )
-        operator: Operator = resolved(supplier.operator, Defaults(node.config))
+        operator: Operator = resolved(supplier.operator, DefaultSerdes(node.config))
         shape: Any = FixedKeyRecord if supplier.fixed_key else Record
         send = context.forward
 

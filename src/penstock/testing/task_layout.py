@@ -17,7 +17,7 @@ from penstock.topology.topology import Topology
 
 
 @dataclass(frozen=True)
-class Place:
+class TaskSpec:
     """A task that is to run: what it is made of, and (source, queue, partition) it reads."""
 
     task_id: TaskId
@@ -26,10 +26,10 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Placement:
+class TaskLayout:
     """All tasks of a test, and how many partitions topics have."""
 
-    places: tuple[Place, ...]
+    places: tuple[TaskSpec, ...]
     #: Topics that are read, by their real names.
     partitions: Mapping[str, int]
     #: Partitions of a topic that is only written.
@@ -56,7 +56,7 @@ class Placement:
         return self.partitions.get(topic, self.otherwise)
 
 
-def one_task(topology: Topology, config: StreamsConfig) -> Placement:
+def one_task(topology: Topology, config: StreamsConfig) -> TaskLayout:
     """As under Kafka's test driver: one task holds everything, topics have one partition."""
     blueprint = Blueprint.of(topology, config)
     readers = {}
@@ -68,15 +68,15 @@ def one_task(topology: Topology, config: StreamsConfig) -> Placement:
         for topic in source.topics:
             readers[blueprint.topic(topic)] = source.name
     order = partition_order((queue, 0) for queue in readers)
-    place = Place(
+    place = TaskSpec(
         TaskId(0, 0), blueprint, tuple((readers[queue], queue, 0) for queue, _ in order)
     )
-    return Placement((place,), dict.fromkeys(readers, 1), patterns=tuple(patterns))
+    return TaskLayout((place,), dict.fromkeys(readers, 1), patterns=tuple(patterns))
 
 
 def task_for_each_partition(
     topology: Topology, config: StreamsConfig, partitions: int | Mapping[str, int]
-) -> Placement:
+) -> TaskLayout:
     """As on a cluster: a task for each sub-topology and partition (F9)."""
     if isinstance(partitions, int):
         external = _everywhere(topology, partitions)
@@ -105,11 +105,11 @@ def task_for_each_partition(
         }
         for number in range(tasks):
             order = partition_order((topic, number) for topic in readers if number < counts[topic])
-            places.append(Place(
+            places.append(TaskSpec(
                 TaskId(group, number), blueprint,
                 tuple((readers[topic], topic, number) for topic, _ in order),
             ))
-    return Placement(tuple(places), counts, otherwise)
+    return TaskLayout(tuple(places), counts, otherwise)
 
 
 def _everywhere(topology: Topology, count: int) -> dict[str, int]:

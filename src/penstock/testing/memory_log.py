@@ -13,7 +13,7 @@ from penstock.task.result import LoggedChange, Output, TaskResult
 Partition = tuple[str, int]
 
 
-class Arrival(NamedTuple):
+class InputRecord(NamedTuple):
     """A record that came to a topic which the topology reads."""
 
     queue: str
@@ -29,7 +29,7 @@ class MemoryLog:
     """
 
     def __init__(self) -> None:
-        self.arrivals: list[Arrival] = []
+        self.arrivals: list[InputRecord] = []
         #: Where each source partition is to be read on after a crash.
         self.offsets: dict[Partition, int] = {}
         #: (store, task's partition) -> its changelog.
@@ -46,7 +46,7 @@ class MemoryLog:
         offset = self._ends.get((queue, partition), 0)
         self._ends[queue, partition] = offset + 1
         record = RawRecord(topic, partition, offset, timestamp, *content)
-        self.arrivals.append(Arrival(queue, record))
+        self.arrivals.append(InputRecord(queue, record))
         return record
 
     def records(self, queue: str, partition: int) -> list[RawRecord]:

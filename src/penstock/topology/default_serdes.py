@@ -12,7 +12,7 @@ from penstock.serdes.builtin import Serde
 
 
 @dataclass(frozen=True)
-class Defaults:
+class DefaultSerdes:
     """The configuration's default serdes; asking for one that is not set is an error."""
 
     config: StreamsConfig
@@ -42,13 +42,13 @@ class Defaults:
 class Deferred:
     """An operator or a serde that is made when the task is put together."""
 
-    make: Callable[[Defaults], Any]
+    make: Callable[[DefaultSerdes], Any]
 
     def getter_supplier(self) -> Any:
         """Deferred operators are no tables."""
         raise TypeError("A deferred operator has no rows to read.")
 
 
-def resolved(thing: Any, defaults: Defaults) -> Any:
+def resolved(thing: Any, defaults: DefaultSerdes) -> Any:
     """The thing itself, or what a `Deferred` makes."""
     return thing.make(defaults) if isinstance(thing, Deferred) else thing

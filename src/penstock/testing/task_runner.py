@@ -16,15 +16,15 @@ from penstock.task.global_state import GlobalState
 from penstock.task.result import TaskResult, TaskState
 from penstock.task.runtime import Environment, thread_cache
 from penstock.task.task import Task
-from penstock.testing.log import Arrival, MemoryLog
-from penstock.testing.placement import Place, Placement
+from penstock.testing.memory_log import InputRecord, MemoryLog
+from penstock.testing.task_layout import TaskLayout, TaskSpec
 from penstock.topology.topology import Topology
 
 #: Fills a store of a task that is being put together.
-Refill = Callable[[Place, StorePlan, Any], None]
+Refill = Callable[[TaskSpec, StorePlan, Any], None]
 
 
-class Cluster:
+class TaskRunner:
     """The tasks of a topology over one log.
 
     What tasks have in memory is lost in a crash. What is committed is here: their `TaskState`, the
@@ -32,7 +32,7 @@ class Cluster:
     """
 
     def __init__(
-        self, topology: Topology, config: StreamsConfig, placement: Placement, now: int,
+        self, topology: Topology, config: StreamsConfig, placement: TaskLayout, now: int,
         *, commit_every_record: bool,
     ) -> None:
         self.log = MemoryLog()
@@ -71,9 +71,9 @@ class Cluster:
         """Take a record from outside and process all that follows from it."""
         queue = self.placement.queue_of(topic)
         record = self.log.append(queue or topic, topic, partition, timestamp, content)
-        self._take_in(Arrival(queue or topic, record), with_global=True)
+        self._take_in(InputRecord(queue or topic, record), with_global=True)
 
-    def _take_in(self, arrival: Arrival, *, with_global: bool) -> None:
+    def _take_in(self, arrival: InputRecord, *, with_global: bool) -> None:
         """Give a record to its task, run, and then to the global store that reads its topic."""
         queue, record = arrival
         reader = self.placement.readers.get((queue, record.partition))
@@ -154,7 +154,7 @@ class Cluster:
         for task in old.values():
             task.close()
 
-        def refill(place: Place, plan: StorePlan, store: Any) -> None:
+        def refill(place: TaskSpec, plan: StorePlan, store: Any) -> None:
             if (place.task_id, plan.name) not in self._rows:
                 self._restore(place, plan, store)
 
@@ -186,7 +186,7 @@ class Cluster:
             elif number >= seen and self._is_global(record.topic):
                 self._global.update(record)
 
-    def _waiting(self) -> list[Arrival]:
+    def _waiting(self) -> list[InputRecord]:
         """What came for a task and is not committed as read."""
         offsets, readers = self.log.offsets, self.placement.readers
         return [
@@ -195,7 +195,7 @@ class Cluster:
             and arrival.record.offset >= offsets.get(place, 0)
         ]
 
-    def _restore(self, place: Place, plan: StorePlan, store: Any) -> None:
+    def _restore(self, place: TaskSpec, plan: StorePlan, store: Any) -> None:
         """Fill a store from its changelog, or from the source topic that serves as one."""
         if not hasattr(store, "restore"):
             return
@@ -237,7 +237,7 @@ class Cluster:
         for place in self.placement.places:
             self.tasks[place.task_id] = self._start_task(place, refill)
 
-    def _start_task(self, place: Place, refill: Refill) -> Task:
+    def _start_task(self, place: TaskSpec, refill: Refill) -> Task:
         environment = Environment(
             partitions_of=self.placement.partitions_of,
             open_inner=partial(self._rows_of, place.task_id),
@@ -274,5 +274,5 @@ class Cluster:
         return self.global_state
 
 
-def _leave_as_it_is(place: Place, plan: StorePlan, store: Any) -> None:
+def _leave_as_it_is(place: TaskSpec, plan: StorePlan, store: Any) -> None:
     """A store that is new is empty."""
