@@ -173,7 +173,9 @@ class Streams:
                     f"{self.state.value}. Make a new Streams to start again.\n{self._life.story()}"
                 )
             assert self.config.log is not None
-            self._source = source = open_log(self.config.log, **self.config.log_options())
+            self._source = source = open_log(
+                self.config.log, connection=self.config.connection_settings()
+            )
             thread = StreamThread(
                 self.config, source, self._life, self._open_engine, self._hooks
             )

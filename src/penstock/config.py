@@ -204,10 +204,8 @@ class StreamsConfig:
             if name.startswith(prefix)
         }
 
-    def log_options(self) -> dict[str, Any]:
-        """What `open_log` is told beside the address: how to reach and to convince the brokers."""
-        if self.log is None or not self.log.startswith("kafka://"):
-            return {}
+    def connection_settings(self) -> dict[str, Any]:
+        """Return the settings of connections and security, for `open_log`."""
         return {
             name: value for name, value in self.extra.items() if name.startswith(_CONNECTION)
         }

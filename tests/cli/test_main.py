@@ -108,8 +108,8 @@ def test_a_file_that_is_no_log_is_an_error(penstock, path: Path) -> None:
 
 def test_a_log_that_is_neither_a_path_nor_a_cluster_is_an_error(penstock) -> None:
     ran = penstock("topics", "list", "--log", "kakfa://localhost:9092")
-    assert ran == (1, "", "penstock: error: No log can be at 'kakfa://localhost:9092'. It is a "
-                   "path, or kafka://HOST:PORT,HOST:PORT.\n")
+    assert ran == (1, "", "penstock: error: Invalid log address 'kakfa://localhost:9092'. "
+                   "An address is a path or kafka://HOST:PORT,HOST:PORT.\n")
 
 
 @pytest.mark.parametrize(("given", "meant"), [
@@ -124,7 +124,7 @@ def test_a_cluster_that_is_written_wrong_makes_no_file(
     for words in (("topics", "list"), ("topics", "create", "t"), ("produce", "t", "--create")):
         ran = penstock(*words, "--log", given)
         assert (ran.code, ran.out) == (1, "")
-        said = f"penstock: error: No log can be at '{given}'. Did you mean {meant}?"
+        said = f"penstock: error: Invalid log address '{given}'. Did you mean {meant}?"
         assert ran.err.startswith(said)
     with pytest.raises(ConfigException, match="Did you mean"):
         open_log(Path(given))

@@ -15,6 +15,7 @@ from penstock.engine.packaging.bundle import Bundle
 from penstock.engine.plan.planner import COMMIT_AGAIN_MS
 from penstock.engine.worker.outcome import decode_outcomes
 from penstock.log.embedded.log import EmbeddedLog
+from penstock.log.kafka.scheme import KAFKA
 
 CHANGELOG = "app-counts-changelog"
 
@@ -22,7 +23,7 @@ CHANGELOG = "app-counts-changelog"
 @pytest.fixture(autouse=True)
 def far_away(monkeypatch: pytest.MonkeyPatch) -> None:
     """The log is taken for one at the other end of a network."""
-    monkeypatch.setattr(EmbeddedLog, "is_remote", True)
+    monkeypatch.setattr(EmbeddedLog, "capabilities", KAFKA.capabilities)
 
 
 @pytest.fixture

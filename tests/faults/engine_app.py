@@ -225,7 +225,7 @@ def append(
     overtaken by one. There each run of rows of one topic is appended by itself, and is visible
     before the next one; `before_run` is told the topic of each.
     """
-    if not log.is_remote:
+    if not log.capabilities.is_remote:
         _append_at_once(log, rows)
         return
     for topic, run in itertools.groupby(rows, key=lambda row: row[0]):

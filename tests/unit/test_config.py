@@ -182,8 +182,9 @@ def test_the_properties_format_is_javas() -> None:
     }
 
 
-def test_what_every_client_of_a_broker_needs_is_handed_to_the_log() -> None:
+def test_connection_settings_are_those_that_every_client_needs() -> None:
     extra = {"security.protocol": "SASL_SSL", "sasl.username": "me", "batch.size": "1"}
     on_kafka = StreamsConfig(application_id="app", log="kafka://host:9092", extra=extra)
-    assert on_kafka.log_options() == {"security.protocol": "SASL_SSL", "sasl.username": "me"}
-    assert on_kafka.with_(log="file.db").log_options() == {}
+    assert on_kafka.connection_settings() == {
+        "security.protocol": "SASL_SSL", "sasl.username": "me",
+    }

@@ -8,10 +8,12 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from penstock.cli.errors import CommandFailed, UsageError
 from penstock.cli.parsing import LOG_CONFIG_VARIABLE, LOG_VARIABLE
-from penstock.log import Log, check_address, open_log
+from penstock.log import Log, open_log, scheme_of
+from penstock.log.scheme import SEPARATOR
 from penstock.properties import read_properties
 
 #: Seconds without an answer from a cluster after which people are told what is waited for.
@@ -23,8 +25,7 @@ def opened(args: argparse.Namespace, *, create: bool = False) -> Log:
     address: str = getattr(args, "log", "") or os.environ.get(LOG_VARIABLE, "")
     if not address:
         raise UsageError(f"No log was named. Give --log PATH or set {LOG_VARIABLE}.")
-    check_address(address)
-    if not create and "://" not in address and not os.path.exists(address):
+    if not create and not scheme_of(address).may_exist(address):
         raise CommandFailed(
             f"No log at '{address}'. 'penstock topics create' makes one with its first topic."
         )
@@ -36,11 +37,12 @@ def opened(args: argparse.Namespace, *, create: bool = False) -> Log:
 @contextmanager
 def telling_of_waits(address: str, *, quiet: bool = False) -> Iterator[None]:
     """Say what is waited for, if it takes long. Clusters only: a file answers at once."""
-    if quiet or "://" not in address:
+    scheme = scheme_of(address)
+    if quiet or not scheme.capabilities.is_remote:
         yield
         return
-    servers = address.partition("://")[2]
-    timer = threading.Timer(TOLD_AFTER_S, _tell, [f"Waiting for Kafka at {servers} ..."])
+    servers = address.partition(SEPARATOR)[2]
+    timer = threading.Timer(TOLD_AFTER_S, _tell, [f"Waiting for {scheme.title} at {servers} ..."])
     timer.daemon = True
     timer.start()
     try:
@@ -55,12 +57,12 @@ def _tell(text: str) -> None:
     sys.stderr.flush()
 
 
-def _options(args: argparse.Namespace, address: str) -> dict[str, str]:
+def _options(args: argparse.Namespace, address: str) -> dict[str, Any]:
     """How to reach and to convince the brokers of a cluster."""
     file: str = getattr(args, "log_config", "") or os.environ.get(LOG_CONFIG_VARIABLE, "")
     if not file:
         return {}
-    if "://" not in address:
+    if not scheme_of(address).capabilities.takes_connection_settings:
         raise UsageError(
             f"The log '{address}' is a file, which needs no settings to be reached. Leave out "
             f"--log-config and {LOG_CONFIG_VARIABLE}, or name a cluster: --log kafka://HOST:PORT."

@@ -33,6 +33,7 @@ from penstock.clients.setting_names import (
 )
 from penstock.errors import ConfigException
 from penstock.log import Log, open_log
+from penstock.log.registry import bootstrap_address
 
 _EMBEDDED = "embedded:"
 _LOG_OPTION = "log."
@@ -142,21 +143,22 @@ class Settings:
         text = servers if isinstance(servers, str) else ",".join(servers)
         if text.startswith(_EMBEDDED):
             return text.removeprefix(_EMBEDDED)
-        return text if text.startswith("kafka://") else f"kafka://{text}"
+        return bootstrap_address(text)
 
     def log_options(self) -> dict[str, Any]:
-        """What of the configuration is for the log; for Kafka also what concerns connections."""
-        options = {
+        """Return the options of the log: the settings `log.*`."""
+        return {
             name.removeprefix(_LOG_OPTION).replace(".", "_"): _parsed(value)
             for name, value in self._values.items()
             if name.startswith(_LOG_OPTION) and name not in WITHOUT_EFFECT
         }
-        if self.address().startswith("kafka://"):
-            options |= {
-                name: value for name, value in self._values.items()
-                if name.startswith(CONNECTION_PREFIX) or name in CONNECTION
-            }
-        return options
+
+    def connection_settings(self) -> dict[str, Any]:
+        """Return the settings of connections and security."""
+        return {
+            name: value for name, value in self._values.items()
+            if name.startswith(CONNECTION_PREFIX) or name in CONNECTION
+        }
 
     def open_log(self) -> Log:
         """The client's own log. A `Log` that was given is opened once more.
@@ -165,7 +167,9 @@ class Settings:
         """
         options = self.log_options()
         try:
-            return open_log(self.address(), **options)
+            return open_log(
+                self.address(), connection=self.connection_settings(), **options
+            )
         except TypeError as error:
             listed = ", ".join(f"'{_LOG_OPTION}{name}'" for name in options)
             raise ConfigException(f"The log does not take {listed}: {error}.") from error

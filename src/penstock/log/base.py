@@ -57,6 +57,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from penstock.log.scheme import LogCapabilities
 from penstock.log.types import (
     Append,
     AppendResult,
@@ -205,8 +206,8 @@ class Log(ABC):
     address: str
     #: Unique for each log, also for two logs that had the same address at different times.
     id: str
-    #: Whether the log is a remote service. Several processes then write faster than one.
-    is_remote: bool = False
+    #: Those of its scheme.
+    capabilities: LogCapabilities
 
     # Topics
 

@@ -36,17 +36,16 @@ def test_servers_are_a_kafka_cluster() -> None:
     assert settings.address() == "kafka://one:9092,two:9092"
 
 
-def test_what_concerns_connections_goes_to_the_log_of_a_cluster() -> None:
+def test_options_and_connection_settings_of_the_log_are_separated() -> None:
     config = {
         "bootstrap.servers": "one:9092", "security.protocol": "SASL_SSL", "sasl.password": "hush",
         "compression.type": "lz4", "log.timeout.ms": "500", "linger.ms": 7, "group.id": "g",
     }
-    assert Settings(config, "Producer").log_options() == {
+    settings = Settings(config, "Producer")
+    assert settings.log_options() == {"timeout_ms": 500}
+    assert settings.connection_settings() == {
         "security.protocol": "SASL_SSL", "sasl.password": "hush", "compression.type": "lz4",
-        "timeout_ms": 500,
     }
-    embedded = {**config, "log": "orders.db"}
-    assert Settings(embedded, "Producer").log_options() == {"timeout_ms": 500}
 
 
 def test_a_misspelled_setting_is_an_error_with_a_hint(path: Path) -> None:

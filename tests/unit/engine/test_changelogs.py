@@ -10,6 +10,7 @@ import pytest
 from penstock.engine.worker.changelogs import LogChangelogs
 from penstock.log import Columns, TopicPartition, open_log
 from penstock.log.embedded.log import EmbeddedLog
+from penstock.log.kafka.scheme import KAFKA
 from penstock.stores.replica.protocol import Overtaken
 
 HOUR_MS = 3_600_000
@@ -27,7 +28,7 @@ def test_rows_that_were_away_for_longer_than_tombstones_are_kept_are_read_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, int],
     hours: int | None, is_too_old: bool,
 ) -> None:
-    monkeypatch.setattr(EmbeddedLog, "is_remote", True)
+    monkeypatch.setattr(EmbeddedLog, "capabilities", KAFKA.capabilities)
     now = time.time_ns() // 1_000_000
     with open_log(tmp_path / "log.db") as log:
         log.create_topic("changes", 1, {"cleanup.policy": "compact", **settings})

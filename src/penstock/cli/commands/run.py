@@ -253,20 +253,19 @@ def _check_topics(
 ) -> None:
     """Make sure that the log is there, and every topic that the topology names."""
     from penstock.cli.log_option import telling_of_waits  # noqa: PLC0415
-    from penstock.log import check_address, open_log  # noqa: PLC0415
+    from penstock.log import open_log, scheme_of  # noqa: PLC0415
 
     assert config.log is not None
-    check_address(config.log)
-    is_file = "://" not in config.log
     create = args.create_topics is not None
-    if is_file and not create and not os.path.exists(config.log):
+    if not create and not scheme_of(config.log).may_exist(config.log):
         raise CommandFailed(
             f"No log at '{config.log}'. Make one with its topics:\n"
             + _creation(_named(topology), config.log)
         )
-    options = {"create": create} if is_file else config.log_options()
     with telling_of_waits(config.log, quiet=args.quiet):
-        opened = open_log(config.log, **options)
+        opened = open_log(
+            config.log, create=create, connection=config.connection_settings()
+        )
     with opened as log:
         missing = _missing(topology, log)
         if not missing:

@@ -259,7 +259,7 @@ def clean_topics(args: argparse.Namespace, terminal: Terminal) -> None:
     """Keep house, topic by topic."""
     reports: dict[str, CleanReport] = {}
     with opened(args) as log:
-        is_remote = log.is_remote
+        cleans_itself = log.capabilities.cleans_itself
         names = [log.topic(name).name for name in dict.fromkeys(args.topics)]
         names = names or [topic.name for topic in log.topics()]
         with terminal.progress("cleaning", len(names)) as bar:
@@ -270,7 +270,7 @@ def clean_topics(args: argparse.Namespace, terminal: Terminal) -> None:
         for name, report in reports.items():
             terminal.json({"name": name, **asdict(report)})
         return
-    if is_remote:
+    if cleans_itself:
         terminal.note("Kafka's brokers clean their topics by themselves.")
     columns = [column.name for column in fields(CleanReport)]
     terminal.table(

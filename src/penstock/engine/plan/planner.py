@@ -177,7 +177,7 @@ class Planner:
     def _is_commit_due(self, now: int) -> bool:
         """Whether offsets are to be committed again although nothing has happened: brokers forget
         those of an application that is idle for long."""
-        return self._log.is_remote and now - self._now >= COMMIT_AGAIN_MS
+        return self._log.capabilities.expires_offsets and now - self._now >= COMMIT_AGAIN_MS
 
     def _task_plan(self, task_id: TaskId, positions: Mapping[str, int]) -> TaskPlan:
         """A task as it was left, without what it is to do."""

@@ -34,6 +34,7 @@ from penstock.engine.spark.gateway import (
 )
 from penstock.engine.spark.java import check_java
 from penstock.errors import ConfigException, StreamsException
+from penstock.log import scheme_of
 
 log = logging.getLogger(__name__)
 
@@ -339,7 +340,9 @@ def own_settings(config: StreamsConfig, master: str | None) -> SparkConf:
 
 def check_log(config: StreamsConfig, master: str) -> None:
     """An embedded log is a file: workers of other machines cannot see it."""
-    if config.log is None or config.log.startswith("kafka://") or is_on_loopback(master):
+    if config.log is None or is_on_loopback(master):
+        return
+    if scheme_of(config.log).capabilities.is_remote:
         return
     raise ConfigException(
         f"The embedded log {config.log} cannot be used with the Spark master '{master}': it is a "

@@ -97,11 +97,11 @@ class Follower:
     # ---- the thread --------------------------------------------------------------------------
 
     def _run(self) -> None:
-        address, options = self._config.log, self._config.log_options()
+        address, connection = self._config.log, self._config.connection_settings()
         assert address is not None
         while not self._ended.is_set():
             try:
-                with open_log(address, **options) as self._log:
+                with open_log(address, connection=connection) as self._log:
                     self._follow_until_ended()
             except _Enough:
                 log.debug("What was read last is not written: this instance takes over, or ends.")

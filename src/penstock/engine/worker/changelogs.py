@@ -65,7 +65,7 @@ class LogChangelogs:
         """A broker does not tell up to where it has removed tombstones; but for how long it keeps
         them at least. Whoever was away for longer may have missed that rows were deleted."""
         away = wall_clock_ms() - since
-        if not self._log.is_remote or away < SURELY_KEPT_MS:
+        if self._log.capabilities.reports_tombstones or away < SURELY_KEPT_MS:
             return
         if away > _PART * int(self._log.topic(topic).setting("delete.retention.ms")):
             raise Overtaken(f"The rows of store '{store}' are too old to be brought up to date.")

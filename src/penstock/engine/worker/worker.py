@@ -46,16 +46,17 @@ class Worker:
     def __init__(self, bundle: Bundle, *, own_process: bool = True) -> None:
         """`own_process`: what is logged is the driver's to show, and old objects stay for good."""
         self.bundle = bundle
-        self.log: Log = open_log(bundle.log_address, **bundle.config.log_options())
+        self.log: Log = open_log(
+            bundle.log_address, connection=bundle.config.connection_settings()
+        )
+        is_remote = self.log.capabilities.is_remote
         #: Whether tasks publish their outputs at once: what is run again is published again.
         #: Changes of stores always wait for the commit. A worker that comes late, under a driver
         #: that has lost the lease, would put back what others have counted since.
-        self.publishes = (
-            self.log.is_remote and bundle.config.processing_guarantee == "at_least_once"
-        )
+        self.publishes = is_remote and bundle.config.processing_guarantee == "at_least_once"
         self.resources: dict[str, Any] = {}
         self.topics = SinkTopics(self.log, bundle.graph)
-        self.replicas = Replicas(self.log, bundle, keep_changes=self.log.is_remote)
+        self.replicas = Replicas(self.log, bundle, keep_changes=is_remote)
         self.global_tables = GlobalTables(self.log, bundle)
         self._blueprints: dict[int, Blueprint] = {}
         self._mapped = ResidentMemory()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from penstock.log.base import Log
 from penstock.log.embedded.appends import Appends
@@ -14,6 +16,7 @@ from penstock.log.embedded.members import Members
 from penstock.log.embedded.offsets import GroupOffsets
 from penstock.log.embedded.options import EmbeddedOptions
 from penstock.log.embedded.ranges import Ranges
+from penstock.log.embedded.scheme import EMBEDDED
 from penstock.log.embedded.topics import Topics
 
 #: How often the file is asked for a change: often at first, for who waits for an answer.
@@ -22,6 +25,8 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.0005, 0.01
 
 class EmbeddedLog(Topics, Appends, Ranges, GroupOffsets, Members, Leases, Cleaning, Log):
     """One SQLite file as a log."""
+
+    capabilities = EMBEDDED.capabilities
 
     def __init__(self, path: str, options: EmbeddedOptions | None = None) -> None:
         self.address = str(Path(path).absolute())
@@ -56,3 +61,8 @@ class EmbeddedLog(Topics, Appends, Ranges, GroupOffsets, Members, Leases, Cleani
 
     def __repr__(self) -> str:
         return f"EmbeddedLog('{self.address}')"
+
+
+def open_embedded(address: str, options: Mapping[str, Any]) -> EmbeddedLog:
+    """Open the file at a path. `options` are the fields of `EmbeddedOptions`."""
+    return EmbeddedLog(address, EmbeddedOptions(**options))

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from penstock.log.base import Log
 from penstock.log.kafka.appends import Appends
 from penstock.log.kafka.client.connection import Connection
-from penstock.log.kafka.client.settings import SCHEME, ClientSettings, KafkaOptions, servers_of
+from penstock.log.kafka.client.settings import ClientSettings, KafkaOptions, servers_of
 from penstock.log.kafka.leases import Leases
 from penstock.log.kafka.members import Members
 from penstock.log.kafka.offsets import GroupOffsets
+from penstock.log.kafka.scheme import KAFKA, PREFIX
 from penstock.log.kafka.topics import Topics
 from penstock.log.types import CleanReport
 
@@ -19,11 +20,11 @@ from penstock.log.types import CleanReport
 class KafkaLog(Topics, Appends, GroupOffsets, Members, Leases, Log):
     """A Kafka cluster as a log."""
 
-    is_remote = True
+    capabilities = KAFKA.capabilities
 
     def __init__(self, address: str, options: KafkaOptions | None = None) -> None:
         servers = servers_of(address)
-        self.address = f"{SCHEME}{servers}"
+        self.address = f"{PREFIX}{servers}"
         self._connection = Connection(ClientSettings(servers, options or KafkaOptions()))
         try:
             described: Any = self._connection.ask(
@@ -62,3 +63,8 @@ class KafkaLog(Topics, Appends, GroupOffsets, Members, Leases, Log):
 
     def __repr__(self) -> str:
         return f"KafkaLog('{self.address}')"
+
+
+def open_kafka(address: str, options: Mapping[str, Any]) -> KafkaLog:
+    """Connect to a cluster. `options` are those of `KafkaOptions` and librdkafka's settings."""
+    return KafkaLog(address, KafkaOptions.of(options))

@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.errors import ConfigException
-
-SCHEME = "kafka://"
+from penstock.log.kafka.scheme import PREFIX
 
 #: A fetch at the end of a partition answers after this time, and only then is the end known.
 FETCH_WAIT_MS = 10
@@ -92,7 +91,7 @@ def _milliseconds(name: str, given: Any) -> int:
 
 def servers_of(address: str) -> str:
     """The brokers that an address names."""
-    servers = address.removeprefix(SCHEME).strip("/ ")
+    servers = address.removeprefix(PREFIX).strip("/ ")
     if not servers:
         raise ConfigException(f"No broker in '{address}'. Write kafka://host:9092,host:9092.")
     return servers

@@ -1,0 +1,59 @@
+"""A kind of log: the form of its addresses, how to open it, and its capabilities."""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from penstock.extras import explain_missing_extra
+
+if TYPE_CHECKING:
+    from penstock.log.base import Log
+
+#: Separates the scheme of an address from the rest.
+SEPARATOR = "://"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LogCapabilities:
+    """The differences between logs that callers depend on."""
+
+    #: The log is a service. Processes on other hosts can open its address, several processes write
+    #: faster than one, and reading back costs a request.
+    is_remote: bool
+    #: The log uses the settings of connections and security (`open_log(connection=...)`).
+    takes_connection_settings: bool
+    #: The log deletes the committed offsets of a group that is idle for a long time.
+    expires_offsets: bool
+    #: The log reports removed tombstones (`PartitionOffsets.tombstones_removed_to`).
+    reports_tombstones: bool
+    #: The log applies retention and compaction itself; `Log.clean` does not.
+    cleans_itself: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LogScheme:
+    """One entry of the registry. Importing it must not import the packages that the log needs."""
+
+    #: The part of an address before `://`; empty for paths.
+    name: str
+    #: The name of this kind of log, for messages.
+    title: str
+    #: The form of an address, for messages.
+    address_form: str
+    #: "module:function"; imported by the first `open`. Called with the address and the options.
+    opener: str
+    capabilities: LogCapabilities
+    #: Returns whether a log may exist at an address, without a connection to it.
+    may_exist: Callable[[str], bool] = lambda address: True
+    #: Returns advice about an address that was probably meant for this scheme, otherwise None.
+    advise: Callable[[str], str | None] = lambda address: None
+
+    def open(self, address: str, options: Mapping[str, Any]) -> Log:
+        """Open a log. An unknown option raises `TypeError` or `ConfigException`."""
+        with explain_missing_extra():
+            opener = pkgutil.resolve_name(self.opener)
+        opened: Log = opener(address, options)
+        return opened
