@@ -173,13 +173,11 @@ class Streams:
                     f"{self.state.value}. Make a new Streams to start again.\n{self._life.story()}"
                 )
             assert self.config.log is not None
-            self._source = source = open_log(
-                self.config.log, connection=self.config.connection_settings()
-            )
-            thread = StreamThread(
+            connection = self.config.connection_settings()
+            self._source = source = open_log(self.config.log, connection=connection)
+            self._thread = thread = StreamThread(
                 self.config, source, self._life, self._open_engine, self._hooks
             )
-            self._thread = thread
             if self._paused:
                 thread.pause()
             self._life.to(State.REBALANCING)
