@@ -4,7 +4,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: install demo test check bench faults clean conformance-spark
+.PHONY: install demo test test-rest test-pure test-all check bench faults clean \
+	conformance conformance-spark
 
 install: .venv/installed
 
@@ -26,8 +27,23 @@ demo: install
 	$(BIN)/penstock broker fetch --streams
 	touch $@
 
+# Test tiers: every test is in `test`, in `test-rest`, or a soak test of `make faults`, see tests/conftest.py.
+PYTEST = $(BIN)/python -m pytest -n 2 --dist loadscope
+
+# Minutes: unit, property and house tests, a sample of the conformance cases, a smoke set on Spark
+# and on a Kafka broker.
 test: install .venv/kafka
-	$(BIN)/python -m pytest -n 2 --dist loadscope
+	$(PYTEST) -m "not full and not soak"
+
+# Everything else on Spark and Kafka, all conformance cases, all crash tests.
+test-rest: install .venv/kafka test-pure
+	$(PYTEST) -m "full and not soak"
+
+# Without the native core.
+test-pure: install
+	PENSTOCK_PURE_PYTHON=1 $(PYTEST) -m "not soak" tests/unit tests/conformance/test_conformance.py
+
+test-all: check test test-rest wheels
 
 check: install
 	$(BIN)/ruff check .
@@ -44,7 +60,11 @@ faults: install .venv/kafka
 	PYTHONPATH=tests $(BIN)/python -m faults.kafka_kills --kills 105 --report docs/faults-kafka.md
 	$(BIN)/python -m pytest -m soak
 
-# Every conformance case on the engine, one batch an event, with its tasks on Spark; takes an hour.
+# Every conformance case on the test driver.
+conformance: install
+	$(BIN)/python tests/conformance/run.py --verbose
+
+# Every conformance case on the engine with its tasks on Spark, one batch for each event; an hour.
 conformance-spark: install
 	$(BIN)/python tests/conformance/run.py --on spark --verbose
 

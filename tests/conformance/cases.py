@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,22 @@ KEPT = Path(__file__).resolve().parent / "cases"
 
 class BadCase(Exception):
     """The case itself is wrong: a word that is not in the vocabulary, a step that is not there."""
+
+
+def is_themed(path: Path) -> bool:
+    """Whether the cases of a file were written one by one for a theme. The cases of `own-*` and
+    `random-*` are generated."""
+    return not path.name.startswith(("own-", "random-"))
+
+
+def in_sample(case: Case, one_in: int) -> bool:
+    """Whether a case belongs to a fixed sample. The hash of its name decides."""
+    return zlib.crc32(case["name"].encode()) % one_in == 0
+
+
+def case_id(path: Path, case: Case) -> str:
+    """The id of a case in pytest. tests/conftest.py distributes cases by the part before ":"."""
+    return f"{path.name.removesuffix('.jsonl.gz')}:{case['name']}"
 
 
 def case_files(paths: Iterable[Path]) -> list[Path]:

@@ -11,10 +11,9 @@ be asked, and can be told to do what the engine does.
 from __future__ import annotations
 
 import json
-import random
 from typing import Any
 
-from conformance.cases import KEPT, Case, read_cases
+from conformance.cases import KEPT, Case, in_sample, read_cases
 from conformance.compare import EVERYTHING, first_difference, java_names
 from conformance.runner import Answer, Run
 from penstock import Topology
@@ -45,26 +44,25 @@ _KNOWN = {
 }
 
 
-#: Themes that every run of the tests has on the engine and on Spark.
-_THEMES = ("join-foreign-key", "suppress", "caching", "join-global", "processors")
-_ALSO = ("order-through-two-repartitions", "sink-topic-is-also-source")
-_RANDOM = 100
+#: Themes in which the engine differs most from the test driver.
+THEMES = ("join-foreign-key", "suppress", "caching", "join-global", "processors")
+#: Single cases that run on Spark even in `make test`.
+SMOKE = ("order-through-two-repartitions", "sink-topic-is-also-source")
+_SPARK_SAMPLE = 5
 
 
-def chosen() -> list[Case]:
-    """Those themes, and random cases with several sub-topologies; the same ones every time."""
-    themes = [case for theme in _THEMES for case in read_cases(KEPT / f"{theme}.jsonl.gz")]
-    spread = [
-        case for case in read_cases(KEPT / "random-plain.jsonl.gz")
-        if has_hops(case) and exemption(case) is None
-    ]
+def cases_for_spark() -> list[Case]:
+    """The themes, the smoke cases, and one in five generated cases with several sub-topologies."""
+    themes = [case for theme in THEMES for case in read_cases(KEPT / f"{theme}.jsonl.gz")]
     themes += [
         case for theme in ("topology", "stateless")
-        for case in read_cases(KEPT / f"{theme}.jsonl.gz") if case["name"] in _ALSO
+        for case in read_cases(KEPT / f"{theme}.jsonl.gz") if case["name"] in SMOKE
     ]
-    return [case for case in themes if exemption(case) is None] + random.Random(5).sample(
-        spread, _RANDOM
-    )
+    generated = [
+        case for case in read_cases(KEPT / "random-plain.jsonl.gz")
+        if in_sample(case, _SPARK_SAMPLE) and has_hops(case)
+    ]
+    return [case for case in themes + generated if exemption(case) is None]
 
 
 def exemption(case: Case) -> str | None:

@@ -70,6 +70,8 @@ def test_the_pytest_of_the_tour_passes(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.smoke
+@pytest.mark.slow
 def test_the_commands_of_the_tour_answer_what_it_says(tmp_path: Path) -> None:
     written(README, tmp_path)
     (block,) = CONSOLE.findall(README.read_text(encoding="utf-8"))

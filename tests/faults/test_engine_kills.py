@@ -15,6 +15,15 @@ from faults.engine_processes import STEPS
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
 
+@pytest.mark.smoke
+def test_driver_is_killed_in_its_commit(tmp_path: Path) -> None:
+    with Trial(tmp_path, seed=5, master=LOCAL) as trial:
+        trial.run_wave(Kill("driver", "in-commit"))
+        trial.verify()
+        assert trial.counts.kills.total() == 1
+
+
+@pytest.mark.smoke
 def test_a_driver_without_spark_is_killed_in_every_step(tmp_path: Path) -> None:
     with Trial(tmp_path, seed=3, master="inline") as trial:
         for step in STEPS:

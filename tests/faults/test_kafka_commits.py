@@ -105,10 +105,7 @@ def test_the_outcome_of_a_commit_is_looked_up(
     assert plain.committed("group") == {P0: (2, "")}
 
 
-@pytest.mark.parametrize("api", [
-    "TxnOffsetCommit", pytest.param("AddOffsetsToTxn", marks=pytest.mark.soak),
-    pytest.param("AddPartitionsToTxn", marks=pytest.mark.soak),
-])
+@pytest.mark.parametrize("api", ["TxnOffsetCommit", "AddOffsetsToTxn", "AddPartitionsToTxn"])
 def test_what_is_refused_before_the_commit_has_not_happened(
     log: Log, plain: Log, lease: Lease, proxy: Proxy, api: str
 ) -> None:

@@ -14,6 +14,14 @@ from faults.kafka_trial import Fault, KafkaTrial
 pytestmark = [pytest.mark.slow, pytest.mark.kafka]
 
 
+@pytest.mark.smoke
+def test_broker_is_killed_in_a_commit(tmp_path: Path) -> None:
+    with KafkaTrial(tmp_path, seed=3) as trial:
+        trial.suffer(Fault("broker", "in-commit"))
+        trial.verify()
+        assert trial.suffered.total() == 1
+
+
 def test_whatever_is_lost_in_the_commit_every_result_appears_once(tmp_path: Path) -> None:
     """In one trial: a broker of its own takes longer to start than most of them last."""
     faults = (

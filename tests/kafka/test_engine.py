@@ -61,7 +61,8 @@ def compare(log: Log, given: list[list[list[Row]]], directory: Path) -> None:
 @pytest.mark.parametrize(
     ("master", "guarantee"),
     [
-        ("inline", "exactly_once"), ("inline", "at_least_once"),
+        pytest.param("inline", "exactly_once", marks=pytest.mark.smoke),
+        ("inline", "at_least_once"),
         pytest.param(
             "local[2]", "exactly_once", marks=[pytest.mark.spark, pytest.mark.soak]
         ),

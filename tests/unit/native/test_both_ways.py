@@ -1,4 +1,7 @@
-"""With and without the native core the answers are the same."""
+"""The native core and the Python code give the same results.
+
+`make test-pure` runs the unit tests and the conformance cases without the native core.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,6 @@ import pytest
 from penstock import native
 
 HERE = Path(__file__).parent
-TESTS = HERE.parents[1]
 
 needs_core = pytest.mark.skipif(native.core is None, reason=f"penstock runs {native.in_use()}")
 
@@ -41,17 +43,3 @@ def test_every_scenario_has_the_same_answers_both_ways() -> None:
     differing = [pair for pair in zip(lines, fast.stdout.splitlines(), strict=True)
                  if pair[0] != pair[1]]
     assert differing[:3] == []
-
-
-@needs_core
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "tests",
-    [
-        "unit/stores", "unit/task", "unit/processors", "unit/joins",
-        "conformance/test_conformance.py",
-    ],
-)
-def test_the_tests_of_what_is_native_pass_without_it(tests: str) -> None:
-    ran = python("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", str(TESTS / tests))
-    assert ran.returncode == 0, ran.stdout[-3_000:]

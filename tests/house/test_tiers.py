@@ -1,0 +1,40 @@
+"""Every test belongs to exactly one tier of the Makefile."""
+
+from __future__ import annotations
+
+import itertools
+import re
+
+from house import tree
+
+TIERS = ("test", "test-rest", "faults")
+
+
+def recipe(target: str) -> str:
+    makefile = (tree.ROOT / "Makefile").read_text(encoding="utf-8")
+    found = re.search(rf"^{target}:.*\n((?:\t.*\n)+)", makefile, re.MULTILINE)
+    assert found is not None, f"The Makefile has no target '{target}'."
+    return found[1]
+
+
+def selection(target: str) -> str:
+    """The marker expression that a target passes to pytest: also an expression of Python."""
+    found = re.search(r"-m \"?((?:not |and |full|soak| )+)", recipe(target))
+    assert found is not None, f"'make {target}' selects no tests by their markers."
+    return found[1].strip()
+
+
+def test_the_selections_of_the_tiers_are_disjoint_and_complete() -> None:
+    selections = [selection(target) for target in TIERS]
+    for full, soak in itertools.product((False, True), repeat=2):
+        markers = {"full": full, "soak": soak}
+        chosen = [target for target, expression in zip(TIERS, selections, strict=True)
+                  if eval(expression, {}, markers)]
+        assert len(chosen) == 1, f"{markers}: {chosen}"
+
+
+def test_no_tier_leaves_out_a_folder() -> None:
+    """The targets pass no paths, so that pytest collects all of `testpaths`."""
+    for target in ("test", "test-rest"):
+        assert "tests/" not in recipe(target)
+    assert 'testpaths = ["tests"]' in (tree.ROOT / "pyproject.toml").read_text(encoding="utf-8")
