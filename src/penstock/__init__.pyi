@@ -27,9 +27,9 @@ from .engine.lifecycle import State as State
 from .engine.observe.metadata import TaskMetadata as TaskMetadata
 from .engine.observe.metadata import ThreadMetadata as ThreadMetadata
 from .engine.observe.metrics import MetricName as MetricName
-from .engine.observe.restores import StateRestoreListener as StateRestoreListener
-from .engine.standby.updates import StandbyUpdateListener as StandbyUpdateListener
-from .engine.standby.updates import SuspendReason as SuspendReason
+from .engine.observe.restore import StateRestoreListener as StateRestoreListener
+from .engine.standby.update_listener import StandbyUpdateListener as StandbyUpdateListener
+from .engine.standby.update_listener import SuspendReason as SuspendReason
 from .errors import ConfigException as ConfigException
 from .errors import InvalidStateStoreException as InvalidStateStoreException
 from .errors import ProcessingFailedException as ProcessingFailedException

@@ -21,23 +21,28 @@ from penstock.config import StreamsConfig
 from penstock.engine.exception_handler import UncaughtExceptionHandler
 from penstock.engine.lease import lease_timeout_ms
 from penstock.engine.lifecycle import LifeCycle, RefusedTransition, State, StateListener
-from penstock.engine.observe.metadata import TaskMetadata, ThreadMetadata, tasks_of, tasks_text
+from penstock.engine.observe.metadata import (
+    TaskMetadata,
+    ThreadMetadata,
+    describe_tasks,
+    format_tasks,
+)
 from penstock.engine.observe.metrics import MetricName, Metrics, Value
-from penstock.engine.observe.printing import Printer, to_standard_output
-from penstock.engine.observe.restores import (
-    Restores,
-    RestoreWatch,
+from penstock.engine.observe.printer import Printer, write_to_stdout
+from penstock.engine.observe.restore import (
+    RestoreMonitor,
+    RestoreNotifier,
     StateRestoreListener,
-    wanted_positions,
+    restore_targets,
 )
 from penstock.engine.standby.standby import Standby
-from penstock.engine.standby.updates import (
+from penstock.engine.standby.update_listener import (
     StandbyUpdateListener,
-    StandbyUpdates,
+    StandbyUpdateNotifier,
     SuspendReason,
 )
-from penstock.engine.standby.warmup import WarmUp
-from penstock.engine.stream_thread import Hooks, StreamThread, thread_name
+from penstock.engine.standby.warmup import WarmCompute
+from penstock.engine.stream_thread import StreamThread, ThreadCallbacks, thread_name
 from penstock.errors import ConfigException, StreamsException
 from penstock.log import open_log
 from penstock.log.base import Lease, Log
@@ -45,8 +50,9 @@ from penstock.stores.replica.generations import clean_up
 from penstock.topology.topology import Topology
 
 if TYPE_CHECKING:
+    from penstock.engine.compute import Compute, ComputeFactory
     from penstock.engine.layout.execution_graph import ExecutionGraph
-    from penstock.engine.loop import BatchReport, Compute, Engine, StartCompute
+    from penstock.engine.loop import BatchReport, Engine
     from penstock.engine.spark import SparkBackend, SparkCompute
 
 log = logging.getLogger(__name__)
@@ -71,10 +77,10 @@ class Streams:
     def __init__(
         self, topology: Topology, config: StreamsConfig | Mapping[str, Any], *,
         spark: Any = None, master: str | None = None,
-        compute: StartCompute | None = None,
+        compute: ComputeFactory | None = None,
         on_batch: Callable[[BatchReport], object] | None = None,
         on_standby: Callable[[str], object] = lambda holder: None,
-        out: Callable[[list[str]], object] = to_standard_output,
+        out: Callable[[list[str]], object] = write_to_stdout,
     ) -> None:
         if not isinstance(topology, Topology):
             raise TypeError(
@@ -98,14 +104,14 @@ class Streams:
         self._on_standby = on_standby
         self._life = LifeCycle(config.application_id)
         self._standby = Standby()
-        self._hooks = Hooks(
+        self._hooks = ThreadCallbacks(
             on_batch=self._batch_done, on_standby=self._stand_by, on_look=self._standby.check,
             on_end=self._end,
         )
         self._place: SparkBackend | None = None
         self._printer = Printer(out)
-        self._restores = Restores(StateRestoreListener())
-        self._watch: RestoreWatch | None = None
+        self._restores = RestoreNotifier(StateRestoreListener())
+        self._watch: RestoreMonitor | None = None
         self._thread: StreamThread | None = None
         self._source: Log | None = None
         self._paused = False
@@ -135,13 +141,13 @@ class Streams:
     def set_global_state_restore_listener(self, listener: StateRestoreListener) -> None:
         """Hears of every store that is filled from its changelog."""
         self._only_before_start("set_global_state_restore_listener")
-        self._restores = Restores(listener)
+        self._restores = RestoreNotifier(listener)
 
     def set_standby_update_listener(self, listener: StandbyUpdateListener) -> None:
         """Hears of every store that is kept up to date while this instance stands by, which it
         does for `num_standby_replicas` of at least 1."""
         self._only_before_start("set_standby_update_listener")
-        self._standby.updates = StandbyUpdates(listener)
+        self._standby.updates = StandbyUpdateNotifier(listener)
 
     def clean_up(self) -> None:
         """Remove the rows that this machine keeps of the application; they can be had again.
@@ -363,7 +369,7 @@ class Streams:
         thread, engine = self._thread, self._engine
         if thread is None:
             return frozenset()
-        tasks = () if engine is None else tasks_of(engine.graph, engine.planner)
+        tasks = () if engine is None else describe_tasks(engine.graph, engine.planner)
         state = "RUNNING" if engine is not None else "PARTITIONS_ASSIGNED"
         followed = self._standby.tasks
         return frozenset((ThreadMetadata(
@@ -380,7 +386,7 @@ class Streams:
             head += f", stands by for {self.waits_for}"
         parts = [head, str(self.topology.describe()).rstrip("\n")]
         if engine is not None:
-            parts += ["Tasks:", tasks_text(engine.graph, engine.planner)]
+            parts += ["Tasks:", format_tasks(engine.graph, engine.planner)]
         return "\n".join(parts)
 
     @property
@@ -402,9 +408,9 @@ class Streams:
         self._standby.stop_following(SuspendReason.PROMOTED)
         try:
             if self._place is not None and self._place.is_local:
-                self._watch = RestoreWatch(
+                self._watch = RestoreMonitor(
                     Path(self.config.state_dir) / self.config.application_id, self._restores,
-                    wanted_positions(source, engine.graph, engine.planner.offsets),
+                    restore_targets(source, engine.graph, engine.planner.offsets),
                 )
         except BaseException:
             engine.close()
@@ -456,22 +462,22 @@ class Streams:
     def _follow(self) -> None:
         self._standby.follow(self.topology, self.config, lambda: self._paused)
 
-    def _get_ready(self) -> WarmUp | None:
+    def _get_ready(self) -> WarmCompute | None:
         """Called in another thread than everything else here."""
-        from penstock.engine.layout.execution_graph import graph_of_log  # noqa: PLC0415  (brings pyarrow)
+        from penstock.engine.layout.execution_graph import build_graph_for_log  # noqa: PLC0415  (brings pyarrow)
 
         assert self._source is not None
         if self._open_place().is_local:
             self._follow()
         try:
-            graph = graph_of_log(self._source, self.topology, self.config)
+            graph = build_graph_for_log(self._source, self.topology, self.config)
         except StreamsException as early:
             log.debug("Workers cannot be made ready yet: %s", early)
             return None
         config = self.config
         compute = self._compute_in_spark(self.topology, config, graph, self._source)
         compute.warm_up()
-        return WarmUp(graph, config, compute)
+        return WarmCompute(graph, config, compute)
 
     def _end(self) -> None:
         self._stop_watch()

@@ -17,11 +17,11 @@ from penstock.cli.errors import CommandFailed
 from penstock.cli.main import parser
 from penstock.cli.terminal import Terminal
 from penstock.engine import reset
-from penstock.engine.layout.execution_graph import graph_of_log
+from penstock.engine.layout.execution_graph import build_graph_for_log
 from penstock.engine.layout.internal_topics import ensure_internal_topics
-from penstock.engine.layout.upgrade_check import adopt
+from penstock.engine.layout.upgrade_check import migrate_task_records
 from penstock.engine.plan.task_records import BATCH_KEY, BatchRecord, encode_batch
-from penstock.engine.reset import Target, carry_out, internal_topics_of, plan_reset
+from penstock.engine.reset import ResetTarget, apply_reset, find_internal_topics, plan_reset
 from penstock.errors import StreamsException
 from penstock.log import Columns, Log, TopicPartition, open_log
 from penstock.log.errors import Fenced
@@ -37,8 +37,8 @@ def start(log: Log) -> None:
     builder.stream("orders", key=TEXT, value=TEXT).group_by_key().count(store="counts")
     config = StreamsConfig(application_id="app")
     topology = builder.build()
-    shape = graph_of_log(log, topology, config)
-    adopt(log, None, topology, config, shape)
+    shape = build_graph_for_log(log, topology, config)
+    migrate_task_records(log, None, topology, config, shape)
     ensure_internal_topics(log, shape)
 
 
@@ -214,8 +214,8 @@ def test_topics_of_an_application_with_a_longer_name_are_left_alone() -> None:
         "app-tasks", "app-counts-changelog", "app-two-tasks", "app-two-counts-changelog",
         "app-two-x-repartition", "orders",
     ]
-    assert internal_topics_of(names, "app") == ["app-counts-changelog", "app-tasks"]
-    assert internal_topics_of(names, "app-two") == [
+    assert find_internal_topics(names, "app") == ["app-counts-changelog", "app-tasks"]
+    assert find_internal_topics(names, "app-two") == [
         "app-two-counts-changelog", "app-two-x-repartition", "app-two-tasks",
     ]
 
@@ -275,7 +275,7 @@ def test_a_reset_that_was_cut_short_is_finished_by_the_next_one(
         patched.setattr(log, "transaction", counted(log.transaction))
         patched.setattr(log, "delete_topic", counted(log.delete_topic))
         try:
-            carry_out(log, plan_reset(log, "app", Target()))
+            apply_reset(log, plan_reset(log, "app", ResetTarget()))
             was_cut = False
         except _Killed:
             was_cut = True
@@ -283,7 +283,7 @@ def test_a_reset_that_was_cut_short_is_finished_by_the_next_one(
     if 0 < steps < 4:
         with pytest.raises(StreamsException, match="was begun and not finished"):
             start(log)
-    carry_out(log, plan_reset(log, "app", Target()))
+    apply_reset(log, plan_reset(log, "app", ResetTarget()))
     assert topics(log) == ["orders"]
     assert committed(log) == {0: 0, 1: 0}
     start(log)

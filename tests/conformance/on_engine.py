@@ -19,9 +19,10 @@ from unittest import mock
 from conformance.cases import BadCase, Case
 from conformance.runner import Answer, Run
 from penstock import StreamsConfig, Topology
+from penstock.engine.compute import Compute, ComputeFactory
 from penstock.engine.inline import InlineCompute
 from penstock.engine.layout.execution_graph import ExecutionGraph
-from penstock.engine.loop import Compute, Engine, StartCompute
+from penstock.engine.loop import Engine
 from penstock.engine.packaging.bundle import Bundle
 from penstock.engine.plan.batch_plan import BatchPlan
 from penstock.engine.plan.planner import Planner
@@ -64,7 +65,7 @@ def _parent_directory() -> str | None:
     return None
 
 
-def run_on_engine(case: Case, start_compute: StartCompute = inline) -> Answer:
+def run_on_engine(case: Case, start_compute: ComputeFactory = inline) -> Answer:
     """Run a case. Whatever it raises is part of the answer."""
     answer = Answer({"output": {}, "internal_topics": {}})
     directory = Path(tempfile.mkdtemp(prefix="penstock-case-", dir=_parent_directory()))
@@ -83,7 +84,7 @@ class EngineRun(Run):
     """One run of one case on the engine."""
 
     def __init__(
-        self, case: Case, answer: Answer, directory: Path, start_compute: StartCompute
+        self, case: Case, answer: Answer, directory: Path, start_compute: ComputeFactory
     ) -> None:
         super().__init__(case, answer)
         self._directory = directory
@@ -124,7 +125,7 @@ class EngineDriver:
 
     def __init__(
         self, topology: Topology, config: StreamsConfig, topics: Iterable[str],
-        start_compute: StartCompute, *, initial_wall_clock: int,
+        start_compute: ComputeFactory, *, initial_wall_clock: int,
     ) -> None:
         self.now = initial_wall_clock
         self.printed_lines: list[tuple[str | None, str]] = []

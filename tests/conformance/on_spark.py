@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from penstock import StreamsConfig, Topology
+from penstock.engine.compute import Compute, ComputeFactory
 from penstock.engine.layout.execution_graph import ExecutionGraph
-from penstock.engine.loop import Compute, StartCompute
 from penstock.engine.spark import compute_in
 from penstock.engine.spark.backend import PARALLELISM, SparkBackend, spark_place
 from penstock.log import Log
 
 
-def in_place(place: SparkBackend) -> StartCompute:
+def in_place(place: SparkBackend) -> ComputeFactory:
     """Starts what computes. Topics of cases have one partition, so one lane does."""
 
     def start(
@@ -26,7 +26,7 @@ def in_place(place: SparkBackend) -> StartCompute:
 
 
 @contextmanager
-def started_spark() -> Iterator[StartCompute]:
+def started_spark() -> Iterator[ComputeFactory]:
     """A Spark of two cores, as long as it is needed."""
     place = spark_place(StreamsConfig(application_id="conformance"), master="local[2]")
     try:

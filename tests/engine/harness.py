@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from penstock import Serdes, StreamsBuilder, StreamsConfig, Topology
-from penstock.engine.commit import Committed, check_attempts, commit, failure_of
+from penstock.engine.commit import CommitResult, check_attempts, commit, failure_of
 from penstock.engine.inline import InlineCompute
-from penstock.engine.layout.execution_graph import graph_of_log
+from penstock.engine.layout.execution_graph import build_graph_for_log
 from penstock.engine.layout.internal_topics import ensure_internal_topics
 from penstock.engine.packaging.bundle import Bundle
 from penstock.engine.plan.batch_plan import BatchPlan
@@ -67,7 +67,7 @@ class Application:
         self.start()
 
     def start(self) -> None:
-        self.graph = graph_of_log(self.log, self.topology, self.config)
+        self.graph = build_graph_for_log(self.log, self.topology, self.config)
         ensure_internal_topics(self.log, self.graph)
         self.bundle = Bundle(
             self.topology, self.config, self.graph, self.log.address, **self._options
@@ -97,7 +97,7 @@ class Application:
     def plan(self) -> BatchPlan | None:
         return self.planner.next_plan(self.now, self.lease.epoch)
 
-    def run_batch(self) -> Committed | None:
+    def run_batch(self) -> CommitResult | None:
         plan = self.plan()
         if plan is None:
             return None

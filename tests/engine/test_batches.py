@@ -159,7 +159,7 @@ def test_a_task_ends_early_when_its_result_is_large_but_takes_what_others_sent(
         sender, receiver = first[TaskId(0, 0)], first[TaskId(1, 0)]
         assert 0 < sender.offsets["in", 0] < 3000
         assert sum(each.rows for each in receiver.consumed) == sender.offsets["in", 0]
-        assert receiver.record.direct_offsets == {
+        assert receiver.record.shuffled_offsets == {
             "app-moved-repartition": sender.offsets["in", 0]
         }
         assert app.run() > 1

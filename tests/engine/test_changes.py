@@ -12,7 +12,7 @@ import pytest
 from penstock import Materialized, Serdes, Stores, StreamsBuilder, StreamsConfig
 from penstock.engine.inline import start_inline
 from penstock.engine.loop import Engine
-from penstock.engine.reset import Target, carry_out, plan_reset
+from penstock.engine.reset import ResetTarget, apply_reset, plan_reset
 from penstock.errors import TopologyException
 from penstock.log import Columns, Log, open_log
 
@@ -140,7 +140,7 @@ def test_a_reset_application_counts_again_from_nothing(
 ) -> None:
     run(counts, words="aab")
     assert run(counts, words="b") == [("b", 2)]
-    carry_out(log, plan_reset(log, "app", Target()))
+    apply_reset(log, plan_reset(log, "app", ResetTarget()))
     if state == "deleted":
         shutil.rmtree(tmp_path / "state")
     # Rows of its former life are still on this host, at offsets that mean something else.

@@ -11,10 +11,10 @@ import pytest
 from engine.harness import Application
 from penstock import StreamsBuilder
 from penstock.engine.commit import (
-    AttemptsDisagree,
+    InconsistentAttempts,
     check_attempts,
     commit,
-    drop_aside,
+    drop_staged,
     failure_of,
 )
 from penstock.engine.packaging.failure import Failure
@@ -68,13 +68,13 @@ def test_outcomes_that_belong_together_are_taken() -> None:
 def test_outcomes_of_different_attempts_are_refused(
     outcomes: list[TaskOutcome], why: str
 ) -> None:
-    with pytest.raises(AttemptsDisagree, match=why):
+    with pytest.raises(InconsistentAttempts, match=why):
         check_attempts(PLAN, outcomes)
 
 
 def test_a_task_without_work_needs_no_outcome() -> None:
     check_attempts(plan_of(TaskPlan(TO)), [])
-    with pytest.raises(AttemptsDisagree):
+    with pytest.raises(InconsistentAttempts):
         check_attempts(plan_of(TaskPlan(TO, punctuate=True)), [])
 
 
@@ -102,7 +102,7 @@ def app(tmp_path: Path) -> Iterator[Application]:
         yield found
 
 
-def carry_out(app: Application, *outcomes: TaskOutcome) -> None:
+def apply_reset(app: Application, *outcomes: TaskOutcome) -> None:
     plan = BatchPlan(1, app.lease.epoch, 77, {})
     before = {("in", 0): 0, ("in", 1): 4}
     commit(app.log, app.lease, plan, outcomes, graph=app.graph, offsets=before)
@@ -110,7 +110,7 @@ def carry_out(app: Application, *outcomes: TaskOutcome) -> None:
 
 def test_outputs_changelogs_records_and_offsets_appear_together(app: Application) -> None:
     record = TaskRecord(1, 8, TaskState(5), {"counts": 1})
-    carry_out(app, TaskOutcome(
+    apply_reset(app, TaskOutcome(
         FROM, record, (Append("out", 1, records(b"o")),),
         (Append("app-counts-changelog", 0, records(b"c")),), {("in", 0): 3},
     ))
@@ -128,7 +128,7 @@ def test_outputs_changelogs_records_and_offsets_appear_together(app: Application
 def test_a_lease_that_has_moved_on_lets_nothing_happen(app: Application) -> None:
     app.log.take_lease("app", holder="another")
     with pytest.raises(Fenced):
-        carry_out(app, TaskOutcome(FROM, TaskRecord(1, 8), (Append("out", 1, records(b"o")),)))
+        apply_reset(app, TaskOutcome(FROM, TaskRecord(1, 8), (Append("out", 1, records(b"o")),)))
     assert app.rows("out") == []
     assert read_task_records(app.log, "app").batch is None
     assert app.log.committed("app") == {}
@@ -136,7 +136,7 @@ def test_a_lease_that_has_moved_on_lets_nothing_happen(app: Application) -> None
 
 def test_an_output_that_is_refused_lets_nothing_happen(app: Application) -> None:
     with pytest.raises(UnknownTopic):
-        carry_out(app, TaskOutcome(
+        apply_reset(app, TaskOutcome(
             FROM, TaskRecord(1, 8),
             (Append("out", 1, records(b"o")), Append("nowhere", 0, records(b"n"))),
         ))
@@ -146,7 +146,7 @@ def test_an_output_that_is_refused_lets_nothing_happen(app: Application) -> None
 def test_records_of_several_tasks_for_one_partition_keep_their_order(app: Application) -> None:
     (blob,) = app.log.stage_records(records(b"3"))
     headers = Headers((("h", b"1"),))
-    carry_out(
+    apply_reset(
         app,
         TaskOutcome(FROM, TaskRecord(1, 8), (
             Append("out", 0, records(b"1")), Append("out", 0, records(b"2", headers=headers)),
@@ -162,6 +162,6 @@ def test_records_of_several_tasks_for_one_partition_keep_their_order(app: Applic
 def test_what_was_put_aside_for_nothing_is_dropped(app: Application) -> None:
     (blob,) = app.log.stage_records(records(b"1"))
     outcome = TaskOutcome(FROM, TaskRecord(1, 8), (Append("out", 0, blob),))
-    drop_aside(app.log, [outcome])
+    drop_staged(app.log, [outcome])
     with pytest.raises(StagedRecordsGone):
-        carry_out(app, outcome)
+        apply_reset(app, outcome)

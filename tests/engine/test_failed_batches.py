@@ -11,7 +11,7 @@ import pytest
 
 from engine.harness import ONE_TO_ONE, Application, topology_of
 from penstock import Processor, Record
-from penstock.engine.commit import AttemptsDisagree, check_attempts, failure_of
+from penstock.engine.commit import InconsistentAttempts, check_attempts, failure_of
 from penstock.engine.worker.blocks import OUTCOME, ROWS
 from penstock.engine.worker.outcome import decode_outcomes
 from penstock.engine.worker.worker import ATTEMPT_BITS, Worker
@@ -129,7 +129,7 @@ def test_a_lane_that_was_run_again_alone_does_not_fit_the_others(tmp_path: Path)
             whole = [block for _, block in worker.run_lane(1, 0, plan, 4, first)]
         finally:
             worker.close()
-        with pytest.raises(AttemptsDisagree, match="different attempts"):
+        with pytest.raises(InconsistentAttempts, match="different attempts"):
             check_attempts(plan, decode_outcomes(mixed))
         check_attempts(plan, decode_outcomes(whole))
 

@@ -21,9 +21,9 @@ from penstock import (
     SuspendReason,
     Topology,
 )
-from penstock.engine.observe.restores import replica_positions
+from penstock.engine.observe.restore import replica_positions
 from penstock.engine.standby import follower as following
-from penstock.engine.standby.updates import StandbyUpdates
+from penstock.engine.standby.update_listener import StandbyUpdateNotifier
 from penstock.log import Columns, Log, TopicPartition
 from penstock.record import TaskId
 
@@ -151,7 +151,7 @@ def test_a_listener_that_fails_stops_nothing(caplog: pytest.LogCaptureFixture) -
         def on_update_start(self, *facts: Any) -> None:
             raise RuntimeError("no ears")
 
-    StandbyUpdates(Broken()).began(TopicPartition("t", 0), "rows", 0)
+    StandbyUpdateNotifier(Broken()).began(TopicPartition("t", 0), "rows", 0)
     assert "no ears" in caplog.text
 
 

@@ -10,12 +10,12 @@ import pytest
 from engine.living import PATIENCE_S, Made, send, until, word_count
 from engine.open_files import open_files
 from penstock import StateRestoreListener
-from penstock.engine.layout.execution_graph import graph_of_log
-from penstock.engine.observe.restores import (
-    Restores,
-    RestoreWatch,
+from penstock.engine.layout.execution_graph import build_graph_for_log
+from penstock.engine.observe.restore import (
+    RestoreMonitor,
+    RestoreNotifier,
     replica_positions,
-    wanted_positions,
+    restore_targets,
 )
 from penstock.engine.worker.outcome import Restored
 from penstock.log import Log, TopicPartition
@@ -48,7 +48,7 @@ def listener() -> LogCapture:
 
 
 def test_what_was_not_watched_is_told_when_it_is_over(listener: LogCapture) -> None:
-    restores = Restores(listener)
+    restores = RestoreNotifier(listener)
     restores.done([Restored("rows", *AT, 3, 10, 7), Restored("empty", *AT, 0, 0, 0)])
     assert listener.heard == [
         ("start", AT, "rows", 3, 10), ("batch", AT, "rows", 10, 7), ("end", AT, "rows", 7),
@@ -56,7 +56,7 @@ def test_what_was_not_watched_is_told_when_it_is_over(listener: LogCapture) -> N
 
 
 def test_what_was_watched_is_told_to_its_end(listener: LogCapture) -> None:
-    restores = Restores(listener)
+    restores = RestoreNotifier(listener)
     restores.began(AT, "rows", 0, 10)
     restores.moved(AT, "rows", 4)
     restores.moved(AT, "rows", 4)
@@ -70,7 +70,7 @@ def test_what_was_watched_is_told_to_its_end(listener: LogCapture) -> None:
 
 
 def test_a_restore_that_came_to_nothing_is_suspended(listener: LogCapture) -> None:
-    restores = Restores(listener)
+    restores = RestoreNotifier(listener)
     restores.began(AT, "rows", 0, 10)
     restores.moved(AT, "rows", 4)
     restores.given_up()
@@ -81,7 +81,7 @@ def test_a_restore_that_came_to_nothing_is_suspended(listener: LogCapture) -> No
 def test_what_an_earlier_run_of_the_batch_has_filled_is_ended_with_the_batch(
     listener: LogCapture
 ) -> None:
-    restores = Restores(listener)
+    restores = RestoreNotifier(listener)
     restores.began(AT, "rows", 2, 10)
     restores.began(AT, "all", 0, 4)
     restores.moved(AT, "rows", 4)
@@ -99,7 +99,7 @@ def test_a_listener_that_fails_stops_nothing(caplog: pytest.LogCaptureFixture) -
         def on_restore_start(self, *facts: Any) -> None:
             raise ValueError("oh")
 
-    Restores(Broken()).done([Restored("rows", *AT, 0, 1, 1)])
+    RestoreNotifier(Broken()).done([Restored("rows", *AT, 0, 1, 1)])
     assert "The restore listener failed" in caplog.text
 
 
@@ -112,11 +112,11 @@ def test_the_replicas_of_this_host_are_watched_while_they_are_filled(
     streams.clean_up()
     config = streams.config
     directory = Path(config.state_dir) / config.application_id
-    wanted = wanted_positions(log, graph_of_log(log, word_count(), config), {})
+    wanted = restore_targets(log, build_graph_for_log(log, word_count(), config), {})
     ends = {at: end for stores in wanted.values() for at, _, end in stores.values()}
     assert sum(ends.values()) == 500
-    restores = Restores(listener)
-    watch = RestoreWatch(directory, restores, wanted)
+    restores = RestoreNotifier(listener)
+    watch = RestoreMonitor(directory, restores, wanted)
     with made(word_count()) as again:
         again.run_until_caught_up(PATIENCE_S)
         until(lambda: sum(facts[-1] for facts in listener.heard if facts[0] == "batch") == 500)
@@ -127,7 +127,7 @@ def test_the_replicas_of_this_host_are_watched_while_they_are_filled(
             assert told[-1][:4] == ("batch", at, "counts", end)
         # Nothing has to be filled a second time, so there is nothing to watch.
         listener.heard.clear()
-        RestoreWatch(directory, restores, wanted).close()
+        RestoreMonitor(directory, restores, wanted).close()
     assert listener.heard == []
 
 
@@ -140,8 +140,8 @@ def test_rows_that_a_crash_of_the_host_may_have_lost_are_watched_when_they_are_f
     directory = Path(streams.config.state_dir) / streams.config.application_id
     for mark in directory.rglob("unsynced"):
         mark.write_text("another boot")
-    wanted = wanted_positions(log, graph_of_log(log, word_count(), streams.config), {})
-    watch = RestoreWatch(directory, Restores(listener), wanted)
+    wanted = restore_targets(log, build_graph_for_log(log, word_count(), streams.config), {})
+    watch = RestoreMonitor(directory, RestoreNotifier(listener), wanted)
     with made(word_count()) as again:
         again.run_until_caught_up(PATIENCE_S)
         until(lambda: sum(facts[-1] for facts in listener.heard if facts[0] == "batch") == 50)
@@ -156,12 +156,12 @@ def test_who_has_watched_has_no_files_open(made: Made, log: Log, listener: LogCa
     with made(word_count()) as streams:
         streams.run_until_caught_up(PATIENCE_S)
     directory = Path(streams.config.state_dir) / streams.config.application_id
-    wanted = wanted_positions(log, graph_of_log(log, word_count(), streams.config), {})
+    wanted = restore_targets(log, build_graph_for_log(log, word_count(), streams.config), {})
     # There is nothing to watch, but that had to be seen.
-    RestoreWatch(directory, Restores(listener), wanted).close()
+    RestoreMonitor(directory, RestoreNotifier(listener), wanted).close()
     assert open_files(directory) == []
     streams.clean_up()
-    watch = RestoreWatch(directory, Restores(listener), wanted)
+    watch = RestoreMonitor(directory, RestoreNotifier(listener), wanted)
     with made(word_count()) as again:
         again.run_until_caught_up(PATIENCE_S)
         until(lambda: sum(facts[-1] for facts in listener.heard if facts[0] == "batch") == 50)

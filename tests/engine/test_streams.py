@@ -32,7 +32,7 @@ from penstock import (
     StreamsConfig,
     StreamThreadExceptionResponse,
 )
-from penstock.engine.lease import this_instance
+from penstock.engine.lease import instance_name
 from penstock.engine.lifecycle import RefusedTransition
 from penstock.engine.stream_thread import ShutdownRequested
 from penstock.log import Log
@@ -335,7 +335,7 @@ def test_the_client_alone_ends_and_the_next_takes_over(made: Made, log: Log) -> 
     second = made(upper(), on_standby=lambda holder: standing_by.set())
     second.start()
     assert standing_by.wait(PATIENCE_S)
-    assert second.waits_for == this_instance(first.config)
+    assert second.waits_for == instance_name(first.config)
     send(log, "bad")
     with pytest.raises(ProcessingFailedException):
         first.wait(PATIENCE_S)

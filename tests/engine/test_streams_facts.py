@@ -13,7 +13,7 @@ import pytest
 from engine.living import PATIENCE_S, TEXT, Made, received, send, word_count
 from penstock import Printed, StateRestoreListener, StreamsBuilder, Topology, TopologyException
 from penstock.engine.lifecycle import RefusedTransition
-from penstock.engine.observe.printing import Printer, to_standard_output
+from penstock.engine.observe.printer import Printer, write_to_stdout
 from penstock.log import Log
 
 
@@ -92,7 +92,7 @@ def test_a_line_with_what_utf8_cannot_write_is_printed_with_an_escape(
 def test_what_standard_output_cannot_write_is_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
     written = BytesIO()
     monkeypatch.setattr(sys, "stdout", TextIOWrapper(written, encoding="ascii"))
-    to_standard_output(["plain", "caf\u00e9"])
+    write_to_stdout(["plain", "caf\u00e9"])
     assert written.getvalue() == b"plain\ncaf\\xe9\n"
 
 

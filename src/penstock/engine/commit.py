@@ -27,7 +27,7 @@ from penstock.log.types import Append, Columns, StagedRecords, TopicPartition
 from penstock.record import TaskId
 
 
-class AttemptsDisagree(StreamsException):
+class InconsistentAttempts(StreamsException):
     """Outcomes of one batch that do not belong together: the batch is to be run again.
 
     Spark may run a part of a job again when an executor was lost. A task that has already taken
@@ -36,7 +36,7 @@ class AttemptsDisagree(StreamsException):
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
+class CommitResult:
     """What is true since the commit."""
 
     batch: BatchRecord
@@ -63,23 +63,23 @@ def check_attempts(plan: BatchPlan, outcomes: Sequence[TaskOutcome]) -> None:
     by_task: dict[TaskId, TaskOutcome] = {}
     for outcome in outcomes:
         if outcome.record.batch != plan.number:
-            raise AttemptsDisagree(
+            raise InconsistentAttempts(
                 f"Task {outcome.task_id} answers for batch {outcome.record.batch}, not for batch "
                 f"{plan.number}."
             )
         if outcome.task_id in by_task:
-            raise AttemptsDisagree(f"Task {outcome.task_id} has two outcomes.")
+            raise InconsistentAttempts(f"Task {outcome.task_id} has two outcomes.")
         by_task[outcome.task_id] = outcome
     for task_id, task in plan.tasks.items():
         if (task.ranges or task.punctuate) and task_id not in by_task:
-            raise AttemptsDisagree(f"Task {task_id} has no outcome.")
+            raise InconsistentAttempts(f"Task {task_id} has no outcome.")
     sent = {
         (target, Consumed(outcome.task_id, outcome.record.attempt, topic, rows))
         for outcome in outcomes for target, topic, rows in outcome.sent
     }
     consumed = [(outcome.task_id, each) for outcome in outcomes for each in outcome.consumed]
     if sent != set(consumed) or len(sent) != len(consumed):
-        raise AttemptsDisagree(
+        raise InconsistentAttempts(
             f"Rows of batch {plan.number} were sent and consumed in different attempts. "
             f"Not consumed: {_shown(sent.difference(consumed))}. "
             f"Not sent: {_shown(set(consumed).difference(sent))}."
@@ -98,7 +98,7 @@ def _shown(rows: Iterable[tuple[TaskId, Consumed]]) -> str:
 def commit(
     log: Log, lease: Lease | None, plan: BatchPlan, outcomes: Sequence[TaskOutcome], *,
     graph: ExecutionGraph, offsets: Mapping[tuple[str, int], int],
-) -> Committed:
+) -> CommitResult:
     """Make a batch happen. `offsets`: where each source partition stood before it.
 
     In one transaction, which the log refuses if the lease has moved on:
@@ -136,7 +136,7 @@ def commit(
             {TopicPartition(*where): offset for where, offset in after.items()},
         )
         failpoint("in-commit")
-    return Committed(batch, {outcome.task_id: outcome.record for outcome in outcomes}, after)
+    return CommitResult(batch, {outcome.task_id: outcome.record for outcome in outcomes}, after)
 
 
 def _merged(appends: Iterable[Append]) -> list[Append]:
@@ -171,7 +171,7 @@ def _few(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
     return found
 
 
-def drop_aside(log: Log, outcomes: Iterable[TaskOutcome]) -> None:
+def drop_staged(log: Log, outcomes: Iterable[TaskOutcome]) -> None:
     """Remove what was put aside for outcomes that will not be committed."""
     blobs = [blob for outcome in outcomes for blob in outcome.blobs()]
     if blobs:

@@ -30,7 +30,7 @@ class Housekeeping:
         self._log = target
         self._graph = graph
         #: Topics that only this application reads: what it has committed may go (`purge`).
-        self._purged = frozenset(graph.through_log)
+        self._purged = frozenset(graph.repartition_topics)
         self._purge_every = purge_every_ms / 1000
         self._purge_at = time.monotonic() + self._purge_every
         self._clean_at = time.monotonic() + CLEAN_EVERY_SECONDS

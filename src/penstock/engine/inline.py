@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 
 from penstock.config import StreamsConfig
-from penstock.engine.cancelled import BatchCancelled
+from penstock.engine.compute import BatchCancelled
 from penstock.engine.layout.execution_graph import ExecutionGraph
 from penstock.engine.packaging.bundle import Bundle
 from penstock.engine.packaging.pack import pack

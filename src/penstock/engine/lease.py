@@ -52,16 +52,16 @@ def lease_timeout_ms(config: StreamsConfig) -> int:
     return DEFAULT_TIMEOUT_MS
 
 
-def this_instance(config: StreamsConfig) -> str:
+def instance_name(config: StreamsConfig) -> str:
     """What others are told of this process when it holds the lease."""
     who = f"{socket.gethostname()}, process {os.getpid()}"
     return f"{config.client_id} ({who})" if config.client_id else who
 
 
-def candidate_of(source: Log, config: StreamsConfig) -> Candidate:
+def create_candidate(source: Log, config: StreamsConfig) -> Candidate:
     """One who wants the lease of the application, in this process."""
     return source.candidate(
-        lease_name(config.application_id), holder=this_instance(config),
+        lease_name(config.application_id), holder=instance_name(config),
         timeout_ms=lease_timeout_ms(config),
     )
 

@@ -10,26 +10,25 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 from penstock.clock import wall_clock_ms
 from penstock.config import StreamsConfig
-from penstock.engine.cancelled import BatchCancelled
 from penstock.engine.commit import (
-    AttemptsDisagree,
-    Committed,
+    CommitResult,
+    InconsistentAttempts,
     check_attempts,
     commit,
-    drop_aside,
+    drop_staged,
     failure_of,
 )
+from penstock.engine.compute import BatchCancelled, ComputeFactory
 from penstock.engine.failpoints import failpoint
 from penstock.engine.housekeeping import Housekeeping
-from penstock.engine.layout.execution_graph import ExecutionGraph, graph_of_log
+from penstock.engine.layout.execution_graph import build_graph_for_log
 from penstock.engine.layout.internal_topics import ensure_internal_topics
-from penstock.engine.layout.upgrade_check import adopt
+from penstock.engine.layout.upgrade_check import migrate_task_records
 from penstock.engine.plan.batch_plan import BatchPlan
 from penstock.engine.plan.planner import Planner
 from penstock.engine.worker.outcome import Restored, TaskOutcome, decode_outcomes
@@ -50,26 +49,6 @@ log = logging.getLogger(__name__)
 
 #: How often a batch is run again because its tasks' attempts were mixed, before it is given up.
 MAX_RERUNS = 5
-
-
-class Compute(Protocol):
-    """Whoever runs the tasks of a batch: Spark, or a test in this process."""
-
-    def compute(self, plan: BatchPlan) -> list[bytes]:
-        """Run all tasks of the plan; answers their outcomes. Nothing outside has changed."""
-        ...
-
-    def cancel(self) -> None:
-        """Give up the running batch, and all that would come, soon; any thread may call it."""
-        ...
-
-    def close(self) -> None:
-        """No more batches."""
-        ...
-
-
-#: Starts what computes; told the application and where its log is.
-StartCompute = Callable[[Topology, StreamsConfig, ExecutionGraph, Log], Compute]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +85,7 @@ class Engine:
 
     def __init__(
         self, topology: Topology, config: StreamsConfig, target: Log, lease: Lease,
-        start_compute: StartCompute,
+        start_compute: ComputeFactory,
     ) -> None:
         self._topology = topology
         self._config = config
@@ -121,8 +100,10 @@ class Engine:
     def _open(self) -> None:
         """Make everything that follows from the execution graph, and from what is committed."""
         self._lease.settle()
-        self.graph = graph_of_log(self._log, self._topology, self._config)
-        records = adopt(self._log, self._lease, self._topology, self._config, self.graph)
+        self.graph = build_graph_for_log(self._log, self._topology, self._config)
+        records = migrate_task_records(
+            self._log, self._lease, self._topology, self._config, self.graph
+        )
         ensure_internal_topics(self._log, self.graph)
         self.planner = Planner(
             self._log, self.graph, self._config, self._topology, now_ms=wall_clock_ms(),
@@ -171,7 +152,7 @@ class Engine:
             raise
         except LogError:
             with contextlib.suppress(LogError):
-                drop_aside(self._log, outcomes)
+                drop_staged(self._log, outcomes)
             raise
         failpoint("after-commit")
         ended = time.perf_counter()
@@ -194,20 +175,20 @@ class Engine:
                     raise failure
                 check_attempts(plan, outcomes)
                 return outcomes
-            except AttemptsDisagree as error:
+            except InconsistentAttempts as error:
                 log.warning("Batch %d is run again: %s", plan.number, error)
-                drop_aside(self._log, outcomes)
+                drop_staged(self._log, outcomes)
             except TaskMigratedException as error:
-                drop_aside(self._log, outcomes)
+                drop_staged(self._log, outcomes)
                 plan = self._restoring(plan, outcomes, error)
             except OffsetOutOfRange as error:
-                drop_aside(self._log, outcomes)
+                drop_staged(self._log, outcomes)
                 if error.offset >= error.start:
                     raise
                 # The next plan knows what is to be done about it.
                 raise LogBusy(f"Retention was faster than batch {plan.number}. {error}") from error
             except BaseException:
-                drop_aside(self._log, outcomes)
+                drop_staged(self._log, outcomes)
                 raise
         raise StreamsException(
             f"Batch {plan.number} was run {MAX_RERUNS} times, and each time parts of it were lost "
@@ -228,10 +209,10 @@ class Engine:
         """
         self._lease.renew()
         failed = {outcome.task_id for outcome in outcomes if outcome.failure is not None}
-        if failed & plan.restore_anew:
+        if failed & plan.discard_replicas:
             raise error
         log.warning("Tasks %s are restored: %s", ", ".join(map(str, sorted(failed))), error)
-        return replace(plan, restore_anew=plan.restore_anew | failed)
+        return replace(plan, discard_replicas=plan.discard_replicas | failed)
 
     def _run_again(
         self, plan: BatchPlan, outcomes: list[TaskOutcome], refused: InvalidRecord
@@ -242,7 +223,7 @@ class Engine:
         batch began. Its settings, or the clock, may have moved on since; then the handler is asked
         now. What is refused twice is a failure.
         """
-        drop_aside(self._log, outcomes)
+        drop_staged(self._log, outcomes)
         if self._refused == plan.number:
             raise refused
         self._refused = plan.number
@@ -250,7 +231,7 @@ class Engine:
         return self.run_batch()
 
     def _advance(
-        self, plan: BatchPlan, committed: Committed, outcomes: list[TaskOutcome], seconds: float
+        self, plan: BatchPlan, committed: CommitResult, outcomes: list[TaskOutcome], seconds: float
     ) -> None:
         self.planner.advance(
             plan, committed.offsets, committed.records, seconds=seconds,
@@ -277,7 +258,7 @@ class Engine:
     def ends(self) -> dict[TopicPartition, int] | None:
         """Where the input ended when the last batch was planned; None if the application feeds
         itself through the log, so that more comes after that."""
-        return None if self.graph.through_log else self.planner.ends()
+        return None if self.graph.repartition_topics else self.planner.ends()
 
     def is_behind(self, ends: Mapping[TopicPartition, int]) -> bool:
         """Whether some input before these offsets is not processed yet."""

@@ -27,12 +27,12 @@ PATIENCE_MS = DEFAULT_TIMEOUT_MS + 1_000
 _HOLDER = "penstock reset"
 
 
-class StillRunning(StreamsException):
+class ApplicationRunning(StreamsException):
     """The application would go on as if nothing had happened."""
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ResetTarget:
     """Where the input is to be read from. Offsets outside of a partition become its start or end.
 
     `number`: an offset, a difference, or epoch milliseconds. `offsets`: "file" only.
@@ -76,7 +76,7 @@ class ResetPlan:
 
 
 def plan_reset(
-    log: Log, application_id: str, target: Target, *, input_topics: Collection[str] = (),
+    log: Log, application_id: str, target: ResetTarget, *, input_topics: Collection[str] = (),
     state_dir: Path | None = None,
 ) -> ResetPlan:
     """What a reset would do. Without `input_topics`: all that the application has read."""
@@ -88,7 +88,7 @@ def plan_reset(
         at: offset.offset for at, offset in log.committed(application_id).items()
         if at.topic in known
     }
-    internal = internal_topics_of(known, application_id)
+    internal = find_internal_topics(known, application_id)
     described = _described_inputs(log, application_id)
     if not (committed or internal or input_topics or target.offsets):
         raise _unknown(known, application_id)
@@ -113,7 +113,7 @@ def plan_reset(
     )
 
 
-def carry_out(log: Log, plan: ResetPlan, *, force: bool = False) -> None:
+def apply_reset(log: Log, plan: ResetPlan, *, force: bool = False) -> None:
     """Do it; refused while an instance runs, unless it is to be thrown out.
 
     1. Take the lease: nobody else runs, or is refused from then on.
@@ -166,26 +166,28 @@ def _take_lease(log: Log, application_id: str, force: bool) -> Lease:
     if force:
         return log.take_lease(lease_name(application_id), holder=_HOLDER)
     try:
-        return lease_of_stopped(log, application_id)
-    except StillRunning as running:
-        raise StillRunning(f"{running} Stop it first, or give --force to throw it out.") from None
+        return acquire_lease_if_stopped(log, application_id)
+    except ApplicationRunning as running:
+        raise ApplicationRunning(
+            f"{running} Stop it first, or give --force to throw it out."
+        ) from None
 
 
-def lease_of_stopped(log: Log, application_id: str) -> Lease:
+def acquire_lease_if_stopped(log: Log, application_id: str) -> Lease:
     """The lease of an application that does not run, so that it does not start meanwhile."""
     name = lease_name(application_id)
     candidate = log.candidate(name, holder=_HOLDER, timeout_ms=DEFAULT_TIMEOUT_MS)
     deadline = time.monotonic() + PATIENCE_MS / 1000
     while (lease := candidate.try_acquire()) is None:
         if time.monotonic() >= deadline:
-            raise StillRunning(
+            raise ApplicationRunning(
                 f"Application '{application_id}' is running: an instance holds its lease."
             )
         time.sleep(0.1)
     return lease
 
 
-def internal_topics_of(topics: Iterable[str], application_id: str) -> list[str]:
+def find_internal_topics(topics: Iterable[str], application_id: str) -> list[str]:
     """Those of the topics that the application has made for itself; task records last.
 
     Topics of another application whose id begins with this one are not among them.

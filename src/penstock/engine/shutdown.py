@@ -22,7 +22,7 @@ class ShutdownRequest(msgspec.Struct, frozen=True):
     format_version: int = 1
 
 
-def ask_all_to_end(log: Log, application_id: str, request: ShutdownRequest) -> None:
+def request_shutdown(log: Log, application_id: str, request: ShutdownRequest) -> None:
     """Tell every instance that listens by now."""
     log.append(
         tasks_topic(application_id), 0, Columns([KEY], [msgspec.json.encode(request)])

@@ -26,13 +26,13 @@ from penstock.engine.exception_handler import (
 )
 from penstock.engine.lease import (
     HeldLease,
-    candidate_of,
+    create_candidate,
+    instance_name,
     lease_timeout_ms,
     take_lease,
-    this_instance,
 )
 from penstock.engine.lifecycle import LifeCycle, State
-from penstock.engine.shutdown import ShutdownRequest, ShutdownWatch, ask_all_to_end
+from penstock.engine.shutdown import ShutdownRequest, ShutdownWatch, request_shutdown
 from penstock.errors import StreamsException
 from penstock.log.base import Candidate, Lease, Log
 from penstock.log.errors import Fenced, LogBusy, LogError, LogUnavailable, OutcomeUnknown
@@ -54,7 +54,7 @@ def thread_name(config: StreamsConfig, number: int = 1) -> str:
     return f"{config.client_id or config.application_id}-StreamThread-{number}"
 
 
-class Runner(Protocol):
+class BatchRunner(Protocol):
     """What the thread needs of an `Engine`."""
 
     def run_batch(self) -> BatchReport | None:
@@ -96,7 +96,7 @@ class ShutdownRequested(StreamsException):
 
 
 @dataclass(slots=True)
-class Hooks:
+class ThreadCallbacks:
     """What others want to hear of the thread; set before it starts."""
 
     uncaught: UncaughtExceptionHandler = shut_down_client
@@ -110,7 +110,7 @@ class Hooks:
 
 
 @dataclass(slots=True)
-class _Goal:
+class _CatchUpWaiter:
     """Somebody waits until all that was there at a moment is processed."""
 
     #: The round that was under way at that moment: it may have looked at the log before.
@@ -128,7 +128,7 @@ class StreamThread:
 
     def __init__(
         self, config: StreamsConfig, source: Log, life: LifeCycle,
-        open_engine: Callable[[Log, Lease], Runner], hooks: Hooks,
+        open_engine: Callable[[Log, Lease], BatchRunner], hooks: ThreadCallbacks,
     ) -> None:
         self.name = thread_name(config)
         #: What ended the instance, if it did not end well.
@@ -136,7 +136,7 @@ class StreamThread:
         #: How often the handler wanted to begin anew.
         self.replaced = 0
         #: The engine while this instance runs the application, None while it does not.
-        self.engine: Runner | None = None
+        self.engine: BatchRunner | None = None
         #: Who runs the application instead; None if nobody does, or this instance.
         self.waits_for: str | None = None
         #: Set by `end`.
@@ -155,7 +155,7 @@ class StreamThread:
         self._stirred = threading.Event()
         #: How many times the engine was asked for a batch.
         self._rounds = 0
-        self._goals: list[_Goal] = []
+        self._goals: list[_CatchUpWaiter] = []
         self._progress = threading.Condition()
         #: Since when the log is away; None: it was there when it was last asked.
         self._away_since: float | None = None
@@ -228,7 +228,7 @@ class StreamThread:
         """Wait until all that is in the source topics now has been processed; False if it never
         was. The end of the thread ends the waiting, too."""
         with self._progress:
-            goal = _Goal(self._rounds)
+            goal = _CatchUpWaiter(self._rounds)
             self._goals.append(goal)
             self._stir()
             self._progress.wait_for(
@@ -258,7 +258,7 @@ class StreamThread:
                 self._progress.notify_all()
 
     def _want_and_lead(self) -> None:
-        candidate = candidate_of(self._log, self._config)
+        candidate = create_candidate(self._log, self._config)
         while not self._ended.is_set():
             self._life.try_to(State.REBALANCING)
             held = self._take_lease(candidate)
@@ -396,7 +396,7 @@ class StreamThread:
             self.engine = None
             engine.close()
 
-    def _tell_progress(self, engine: Runner, *, is_idle: bool) -> None:
+    def _tell_progress(self, engine: BatchRunner, *, is_idle: bool) -> None:
         """A round is over; those who wait may have got what they wait for."""
         with self._progress:
             for goal in self._goals:
@@ -410,7 +410,7 @@ class StreamThread:
                     goal.is_reached = True
             self._progress.notify_all()
 
-    def _rest(self, engine: Runner, seconds: float) -> None:
+    def _rest(self, engine: BatchRunner, seconds: float) -> None:
         """Let the commit interval pass, if one was chosen: then a batch holds more."""
         interval_ms = self._config.commit_interval_ms
         if interval_ms and not self._ended.is_set():
@@ -418,7 +418,7 @@ class StreamThread:
             self._stirred.wait(engine.due_within(left))
             self._stirred.clear()
 
-    def _run_batch(self, engine: Runner) -> BatchReport | None:
+    def _run_batch(self, engine: BatchRunner) -> BatchReport | None:
         """A batch; tried again while others keep the log busy, for `task.timeout.ms`."""
         with self._progress:
             self._rounds += 1
@@ -446,10 +446,10 @@ class StreamThread:
         )
         if response is StreamThreadExceptionResponse.SHUTDOWN_APPLICATION:
             request = ShutdownRequest(
-                this_instance(self._config), f"{type(error).__name__}: {error}"
+                instance_name(self._config), f"{type(error).__name__}: {error}"
             )
             try:
-                ask_all_to_end(self._log, self._config.application_id, request)
+                request_shutdown(self._log, self._config.application_id, request)
             except LogError as trouble:
                 log.error("The other instances could not be asked to end: %s", trouble)
         return response

@@ -15,7 +15,7 @@ import pytest
 
 from engine.harness import config_of
 from penstock import StreamsBuilder, Topology, TopologyException
-from penstock.engine.layout.execution_graph import graph_of_log
+from penstock.engine.layout.execution_graph import build_graph_for_log
 from penstock.engine.packaging.bundle import Bundle
 from penstock.engine.packaging.pack import pack
 from penstock.engine.packaging.pickling import travels_by_value
@@ -27,7 +27,7 @@ def bundle_of(topology: Topology, folder: Path, **settings: Any) -> Bundle:
         for topic in ("in", "out"):
             log.create_topic(topic)
         config = config_of(**settings)
-        return Bundle(topology, config, graph_of_log(log, topology, config), log.address, 1)
+        return Bundle(topology, config, build_graph_for_log(log, topology, config), log.address, 1)
 
 
 def mapped(function: Any) -> Topology:

@@ -22,7 +22,7 @@ from penstock import (
     TimeWindows,
     Topology,
 )
-from penstock.engine.layout.execution_graph import ExecutionGraph, build_graph, closing_edges
+from penstock.engine.layout.execution_graph import ExecutionGraph, build_graph, cycle_edges
 from penstock.engine.layout.internal_topics import is_internal
 from penstock.errors import MissingSourceTopicException
 from penstock.record import TaskId
@@ -44,14 +44,14 @@ def test_a_repartition_topic_is_carried_to_the_next_stage(built: Built) -> None:
         CONFIG, {"words": 3},
     )
     assert [each.stage for each in graph.subtopologies.values()] == [0, 1]
-    assert graph.direct == {"app-counts-repartition": 1}
+    assert graph.shuffled == {"app-counts-repartition": 1}
     assert graph.writers == {"app-counts-repartition": {0}}
-    assert graph.through_log == {}
+    assert graph.repartition_topics == {}
     assert graph.subtopologies[1].reads == (
         ("counts-repartition-source", "app-counts-repartition"),
     )
-    assert graph.subtopologies[1].direct == {"app-counts-repartition"}
-    assert graph.subtopologies[1].restored == {"counts": "app-counts-changelog"}
+    assert graph.subtopologies[1].shuffled == {"app-counts-repartition"}
+    assert graph.subtopologies[1].restore_topics == {"counts": "app-counts-changelog"}
     assert graph.stages == (
         tuple(TaskId(0, n) for n in range(3)), tuple(TaskId(1, n) for n in range(3)),
     )
@@ -66,7 +66,7 @@ def test_the_stage_is_the_longest_way_from_a_source(built: Built) -> None:
 
     graph = build_graph(built(say), CONFIG, {"a": 2, "c": 2, "d": 2})
     stages = {
-        topic: graph.subtopologies[reader].stage for topic, reader in graph.direct.items()
+        topic: graph.subtopologies[reader].stage for topic, reader in graph.shuffled.items()
     }
     assert stages == {
         "app-x-repartition": 1, "app-y-repartition": 2, "app-z-repartition": 2,
@@ -74,7 +74,7 @@ def test_the_stage_is_the_longest_way_from_a_source(built: Built) -> None:
     assert sorted(graph.source_topics) == ["a", "c", "d"]
     (start,) = graph.writers["app-x-repartition"]
     assert graph.downstream([start]) == {
-        graph.direct["app-x-repartition"], graph.direct["app-y-repartition"],
+        graph.shuffled["app-x-repartition"], graph.shuffled["app-y-repartition"],
     }
 
 
@@ -85,12 +85,12 @@ def test_the_answers_of_a_foreign_key_join_go_through_the_log(built: Built) -> N
         left.join(right, lambda value: value, lambda a, b: a + b).to_stream().to("out")
 
     graph = build_graph(built(say), CONFIG, {"left": 2, "right": 3})
-    (answers,) = graph.through_log
+    (answers,) = graph.repartition_topics
     assert "-SUBSCRIPTION-RESPONSE-" in answers
-    assert list(graph.direct.values()) == [1]
+    assert list(graph.shuffled.values()) == [1]
     assert graph.subtopologies[0].stage == 0
     assert graph.subtopologies[1].stage == 1
-    assert graph.through_log[answers] == {
+    assert graph.repartition_topics[answers] == {
         "cleanup.policy": "delete", "retention.ms": "-1", "segment.bytes": "52428800",
         "message.timestamp.type": "CreateTime",
     }
@@ -102,8 +102,8 @@ def test_a_repartition_into_the_same_sub_topology_goes_through_the_log(built: Bu
         stream.merge(stream.repartition(name="again")).to("out")
 
     graph = build_graph(built(say), CONFIG, {"a": 2})
-    assert list(graph.through_log) == ["app-again-repartition"]
-    assert graph.direct == {}
+    assert list(graph.repartition_topics) == ["app-again-repartition"]
+    assert graph.shuffled == {}
     assert graph.partitions["app-again-repartition"] == 2
 
 
@@ -195,12 +195,12 @@ def test_without_the_closing_edges_there_is_no_circle(seed: int) -> None:
     edges = {
         (chance.randrange(size), chance.randrange(size)) for _ in range(chance.randint(0, 16))
     }
-    closing = closing_edges(edges)
+    closing = cycle_edges(edges)
     assert closing <= edges
     assert not any(_leads_back(edges - closing, node) for node in range(size))
     # None of them is there for nothing.
     assert all(_leads_back(edges, writer) for writer, _ in closing)
-    assert closing == closing_edges(sorted(edges, key=lambda edge: chance.random()))
+    assert closing == cycle_edges(sorted(edges, key=lambda edge: chance.random()))
 
 
 def _leads_back(edges: set[tuple[int, int]], start: int) -> bool:
@@ -257,7 +257,7 @@ def test_in_every_conformance_case_rows_go_to_later_stages_only() -> None:
         _check(case, topology, graph)
         _check_tasks(case, graph, topology, config, external)
         seen += 1
-        circles += bool(graph.through_log)
+        circles += bool(graph.repartition_topics)
     assert seen > 3_000
     assert circles > 300
 
@@ -265,16 +265,16 @@ def test_in_every_conformance_case_rows_go_to_later_stages_only() -> None:
 def _check(case: Case, topology: Topology, graph: ExecutionGraph) -> None:
     application = graph.application_id
     internal = {f"{application}-{name}" for name in topology.internal_topics}
-    assert graph.direct.keys() | graph.through_log.keys() == internal, case["id"]
-    assert graph.direct.keys().isdisjoint(graph.through_log), case["id"]
-    for topic, reader in graph.direct.items():
+    assert graph.shuffled.keys() | graph.repartition_topics.keys() == internal, case["id"]
+    assert graph.shuffled.keys().isdisjoint(graph.repartition_topics), case["id"]
+    for topic, reader in graph.shuffled.items():
         stage = graph.subtopologies[reader].stage
         assert all(graph.subtopologies[each].stage < stage for each in graph.writers[topic])
-        assert topic in graph.subtopologies[reader].direct
+        assert topic in graph.subtopologies[reader].shuffled
         assert graph.subtopologies[reader].tasks == graph.partitions[topic]
     for each in graph.subtopologies.values():
         above = [
-            graph.subtopologies[writer].stage for topic in each.direct
+            graph.subtopologies[writer].stage for topic in each.shuffled
             for writer in graph.writers[topic]
         ]
         assert each.stage == 1 + max(above, default=-1), case["id"]

@@ -9,7 +9,7 @@ import pytest
 from penstock import Serdes, StreamsBuilder, StreamsConfig, TimeWindows
 from penstock.engine import housekeeping
 from penstock.engine.housekeeping import Housekeeping
-from penstock.engine.layout.execution_graph import ExecutionGraph, graph_of_log
+from penstock.engine.layout.execution_graph import ExecutionGraph, build_graph_for_log
 from penstock.engine.layout.internal_topics import ensure_internal_topics
 from penstock.engine.plan.task_records import TaskRecord
 from penstock.log import Columns, Log, TopicPartition
@@ -32,7 +32,7 @@ def graph(log: Log) -> ExecutionGraph:
     config = StreamsConfig(
         application_id="app", windowstore_changelog_additional_retention_ms=0
     )
-    graph = graph_of_log(log, builder.build(), config)
+    graph = build_graph_for_log(log, builder.build(), config)
     ensure_internal_topics(log, graph)
     for topic in ("app-windows-changelog", "app-again-repartition"):
         log.append(topic, 0, Columns([b"x", b"y"], [b"v", b"v"], [1_000, 500_000]))

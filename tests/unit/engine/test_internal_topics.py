@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from penstock import Materialized, Serdes, StreamsBuilder, StreamsConfig, TimeWindows, Topology
-from penstock.engine.layout.execution_graph import ExecutionGraph, graph_of_log
+from penstock.engine.layout.execution_graph import ExecutionGraph, build_graph_for_log
 from penstock.engine.layout.internal_topics import ensure_internal_topics, expired_changelogs
 from penstock.engine.plan.task_records import TaskRecord
 from penstock.errors import MisconfiguredInternalTopicException
@@ -34,7 +34,7 @@ def say(b: StreamsBuilder) -> None:
 @pytest.fixture
 def graph(log: Log, built: Built) -> ExecutionGraph:
     log.create_topic("a", 2)
-    return graph_of_log(log, built(say), CONFIG)
+    return build_graph_for_log(log, built(say), CONFIG)
 
 
 def test_topics_that_are_not_there_are_made_once(log: Log, graph: ExecutionGraph) -> None:
@@ -79,7 +79,7 @@ def test_the_changelog_of_windows_is_cut_by_the_time_of_its_store(log: Log, buil
     config = StreamsConfig(
         application_id="app", windowstore_changelog_additional_retention_ms=5_000
     )
-    graph = graph_of_log(log, built(say), config)
+    graph = build_graph_for_log(log, built(say), config)
     # Ten seconds of retention, a segment of a minute, and what is added.
     assert graph.window_retention_ms == {"app-windows-changelog": 75_000}
     ensure_internal_topics(log, graph)
@@ -112,6 +112,6 @@ def test_a_retention_that_the_user_gave_is_the_users(log: Log, built: Built) -> 
         )
 
     log.create_topic("a", 1)
-    graph = graph_of_log(log, built(given), CONFIG)
+    graph = build_graph_for_log(log, built(given), CONFIG)
     assert graph.window_retention_ms == {}
     assert graph.changelogs["app-windows-changelog"][1]["retention.ms"] == "1234"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from penstock import AutoOffsetReset, Serdes, StreamsBuilder, StreamsConfig, Topology
-from penstock.engine.layout.execution_graph import graph_of_log
+from penstock.engine.layout.execution_graph import build_graph_for_log
 from penstock.engine.layout.internal_topics import ensure_internal_topics
 from penstock.engine.plan.batch_plan import BatchPlan, Range
 from penstock.engine.plan.planner import Planner
@@ -67,7 +67,7 @@ class Run:
 
     def __init__(self, log: Log, topology: Topology, how: StreamsConfig, now: int = 1_000) -> None:
         self.log = log
-        self.graph = graph_of_log(log, topology, how)
+        self.graph = build_graph_for_log(log, topology, how)
         ensure_internal_topics(log, self.graph)
         self.planner = Planner(log, self.graph, how, topology, now_ms=now)
 
@@ -443,7 +443,7 @@ def test_new_topics_of_a_pattern_are_found_in_time(log: Log, built: Built) -> No
     assert not run.planner.shape_changed
     run.plan(now=2_000)
     assert run.planner.shape_changed
-    assert sorted(graph_of_log(log, topology, config()).source_topics) == ["in-1", "in-2"]
+    assert sorted(build_graph_for_log(log, topology, config()).source_topics) == ["in-1", "in-2"]
 
 
 def test_a_topic_of_a_pattern_may_go(log: Log, built: Built) -> None:
@@ -454,7 +454,7 @@ def test_a_topic_of_a_pattern_may_go(log: Log, built: Built) -> None:
     log.delete_topic("in-2")
     assert run.planner.next_plan(1_000, 1) is None
     assert run.planner.shape_changed
-    assert sorted(graph_of_log(log, topology, config()).source_topics) == ["in-1"]
+    assert sorted(build_graph_for_log(log, topology, config()).source_topics) == ["in-1"]
 
 
 def test_a_topic_that_does_not_matter_changes_nothing(log: Log) -> None:

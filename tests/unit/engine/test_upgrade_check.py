@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from penstock import Materialized, Serdes, StreamsBuilder, StreamsConfig, TimeWindows, Topology
-from penstock.engine.layout.execution_graph import graph_of_log
+from penstock.engine.layout.execution_graph import build_graph_for_log
 from penstock.engine.layout.internal_topics import ensure_internal_topics
-from penstock.engine.layout.upgrade_check import adopt, application_of
+from penstock.engine.layout.upgrade_check import describe_application, migrate_task_records
 from penstock.engine.plan.task_records import (
     BATCH_KEY,
     RESET_KEY,
@@ -59,8 +59,8 @@ def copies(b: StreamsBuilder) -> None:
 
 def start(log: Log, *said: Say) -> TaskRecords:
     made = topology(*said)
-    graph = graph_of_log(log, made, CONFIG)
-    records = adopt(log, None, made, CONFIG, graph)
+    graph = build_graph_for_log(log, made, CONFIG)
+    records = migrate_task_records(log, None, made, CONFIG, graph)
     ensure_internal_topics(log, graph)
     return records
 
@@ -193,7 +193,8 @@ def test_before_the_first_batch_anything_may_change(log: Log) -> None:
     start(log, counts)
     log.add_partitions("a", 3)
     made = topology(counts)
-    assert adopt(log, None, made, CONFIG, graph_of_log(log, made, CONFIG)).tasks == {}
+    graph = build_graph_for_log(log, made, CONFIG)
+    assert migrate_task_records(log, None, made, CONFIG, graph).tasks == {}
 
 
 def test_records_that_the_application_sent_itself_are_not_forgotten(log: Log) -> None:
@@ -232,7 +233,7 @@ def test_one_who_has_lost_the_lease_writes_nothing(log: Log) -> None:
     log.take_lease("app")
     made = topology(counts)
     with pytest.raises(Fenced):
-        adopt(log, lease, made, CONFIG, graph_of_log(log, made, CONFIG))
+        migrate_task_records(log, lease, made, CONFIG, build_graph_for_log(log, made, CONFIG))
     assert read_task_records(log, "app").application is None
 
 
@@ -244,7 +245,7 @@ def test_the_description_says_what_stores_are_without_their_serdes(log: Log) -> 
         stream.group_by_key().count(store=Materialized("unlogged", logging=False))
 
     made = topology(all_kinds)
-    found = application_of(made, CONFIG, graph_of_log(log, made, CONFIG)).stores
+    found = describe_application(made, CONFIG, build_graph_for_log(log, made, CONFIG)).stores
     assert {
         name: (facts.kind, facts.partitions, facts.restored_from, facts.window_size_ms)
         for name, facts in found.items()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from penstock import ConfigException, StreamsConfig
-from penstock.engine.standby.warmup import WarmedUp, WarmUp
+from penstock.engine.standby.warmup import WarmCompute, WarmUp
 
 CONFIG = StreamsConfig(application_id="app")
 
@@ -22,18 +22,18 @@ class Computing:
         self.closed += 1
 
 
-def ready_for(graph: str, compute: Any) -> WarmedUp:
-    return WarmedUp(lambda: WarmUp(graph, CONFIG, compute))  # type: ignore[arg-type]
+def ready_for(graph: str, compute: Any) -> WarmUp:
+    return WarmUp(lambda: WarmCompute(graph, CONFIG, compute))  # type: ignore[arg-type]
 
 
 def test_what_is_ready_is_waited_for_and_taken_once() -> None:
     compute, go_on = Computing(), threading.Event()
 
-    def get_ready() -> WarmUp:
+    def get_ready() -> WarmCompute:
         assert go_on.wait(60)
-        return WarmUp("graph", CONFIG, compute)  # type: ignore[arg-type]
+        return WarmCompute("graph", CONFIG, compute)  # type: ignore[arg-type]
 
-    readiness = WarmedUp(get_ready)
+    readiness = WarmUp(get_ready)
     threading.Timer(0.01, go_on.set).start()
     assert readiness.take("graph", CONFIG) is compute  # type: ignore[arg-type,comparison-overlap]
     assert readiness.take("graph", CONFIG) is None  # type: ignore[arg-type]
@@ -64,7 +64,7 @@ def failing(error: Exception) -> Any:
 
 
 def test_a_setting_that_is_wrong_is_told_before_the_instance_is_needed() -> None:
-    readiness = WarmedUp(failing(ConfigException("no Java")))
+    readiness = WarmUp(failing(ConfigException("no Java")))
     readiness.close()
     with pytest.raises(ConfigException, match="no Java"):
         readiness.check()
@@ -74,7 +74,7 @@ def test_other_trouble_waits_until_the_instance_takes_over(
     caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING, "penstock")
-    readiness = WarmedUp(failing(OSError("no room")))
+    readiness = WarmUp(failing(OSError("no room")))
     assert readiness.take("graph", CONFIG) is None  # type: ignore[arg-type]
     readiness.check()
     assert "not ready to take over yet: no room" in caplog.text

@@ -19,7 +19,7 @@ from penstock.cli.parsing import (
 )
 from penstock.cli.terminal import Terminal
 from penstock.engine.layout.internal_topics import tasks_topic
-from penstock.engine.reset import lease_of_stopped
+from penstock.engine.reset import acquire_lease_if_stopped
 from penstock.log import Log, PartitionOffsets, TopicPartition
 from penstock.log.errors import GroupNotEmpty, UnknownPartition
 from penstock.log.types import GroupDescription
@@ -217,7 +217,7 @@ def _commit(log: Log, group: str, offsets: dict[TopicPartition, int]) -> None:
     if tasks_topic(group) not in {topic.name for topic in log.topics()}:
         log.commit_offsets(group, offsets)
         return
-    lease = lease_of_stopped(log, group)
+    lease = acquire_lease_if_stopped(log, group)
     try:
         with log.transaction(lease) as transaction:
             transaction.commit_offsets(group, offsets)

@@ -16,7 +16,7 @@ from penstock.log import Log, TopicPartition
 from penstock.log.errors import GroupNotEmpty
 
 if TYPE_CHECKING:
-    from penstock.engine.reset import ResetPlan, Target
+    from penstock.engine.reset import ResetPlan, ResetTarget
 
 
 def add(commands: Commands) -> None:
@@ -101,10 +101,10 @@ def reset(args: argparse.Namespace, terminal: Terminal) -> None:
 
 
 def _carry_out(log: Log, plan: ResetPlan, *, force: bool) -> None:
-    from penstock.engine.reset import carry_out  # noqa: PLC0415
+    from penstock.engine.reset import apply_reset  # noqa: PLC0415
 
     try:
-        carry_out(log, plan, force=force)
+        apply_reset(log, plan, force=force)
     except GroupNotEmpty as error:
         raise CommandFailed(
             f"Application '{plan.application_id}' is running. {error} Or give --force to throw "
@@ -136,22 +136,22 @@ def _show_json(plan: ResetPlan, terminal: Terminal, *, executed: bool) -> None:
         terminal.json({"kind": "directory", "deleted": str(plan.state), "executed": executed})
 
 
-def _target(args: argparse.Namespace) -> Target:
-    from penstock.engine.reset import Target  # noqa: PLC0415
+def _target(args: argparse.Namespace) -> ResetTarget:
+    from penstock.engine.reset import ResetTarget  # noqa: PLC0415
 
     if args.to_latest:
-        return Target("latest")
+        return ResetTarget("latest")
     if args.to_offset is not None:
-        return Target("offset", args.to_offset)
+        return ResetTarget("offset", args.to_offset)
     if args.to_datetime is not None:
-        return Target("time", args.to_datetime)
+        return ResetTarget("time", args.to_datetime)
     if args.by_duration is not None:
-        return Target("time", args.by_duration)
+        return ResetTarget("time", args.by_duration)
     if args.shift_by is not None:
-        return Target("shift", args.shift_by)
+        return ResetTarget("shift", args.shift_by)
     if args.from_file is not None:
-        return Target("file", offsets=_read_offsets(Path(args.from_file)))
-    return Target()
+        return ResetTarget("file", offsets=_read_offsets(Path(args.from_file)))
+    return ResetTarget()
 
 
 def _read_offsets(path: Path) -> dict[TopicPartition, int]:
@@ -176,7 +176,7 @@ def _topics(text: str) -> list[str]:
 
 def _ago(text: str) -> int:
     """A duration as the point in time that long ago."""
-    from penstock.engine.plan.offset_reset import iso_duration_ms  # noqa: PLC0415
+    from penstock.engine.plan.start_offsets import iso_duration_ms  # noqa: PLC0415
 
     milliseconds = iso_duration_ms(text)
     if milliseconds is not None:

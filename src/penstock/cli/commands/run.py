@@ -216,7 +216,7 @@ def _summary(live: StatusLine, config: StreamsConfig) -> str:
 
 def _restores(live: StatusLine) -> Any:
     """Shows restores in the line."""
-    from penstock.engine.observe.restores import StateRestoreListener  # noqa: PLC0415
+    from penstock.engine.observe.restore import StateRestoreListener  # noqa: PLC0415
 
     class Restores(StateRestoreListener):
         """Adds up what every store has read."""

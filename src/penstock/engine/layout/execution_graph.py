@@ -51,11 +51,11 @@ class SubTopology:
     #: task that does not read all of them has an order of its own, see `ExecutionGraph.queues`.
     reads: tuple[tuple[str, str], ...]
     #: Those of the topics whose records come from tasks of earlier stages of the same batch.
-    direct: frozenset[str]
+    shuffled: frozenset[str]
     #: Store -> the topic that it is restored from: its changelog (then it is in
     #: `ExecutionGraph.changelogs`), or the source topic that serves as one. Unlogged stores are
     #: not included.
-    restored: Mapping[str, str] = field(default_factory=dict)
+    restore_topics: Mapping[str, str] = field(default_factory=dict)
     #: Differs when rows of its stores, as a replica keeps them, would be read differently.
     layout: str = ""
 
@@ -69,9 +69,9 @@ class ExecutionGraph:
     #: The partitions of every topic that is read or written by name, internal ones too.
     partitions: Mapping[str, int]
     #: Repartition topics that the shuffle carries -> the sub-topology that reads them.
-    direct: Mapping[str, int]
+    shuffled: Mapping[str, int]
     #: Internal topics that exist in the log (circles) -> their settings.
-    through_log: Mapping[str, Mapping[str, str]]
+    repartition_topics: Mapping[str, Mapping[str, str]]
     #: Changelog topic -> (partitions, settings).
     changelogs: Mapping[str, tuple[int, Mapping[str, str]]]
     #: Topics that global tables are fed from.
@@ -112,15 +112,15 @@ class ExecutionGraph:
         )
         return tuple((sources[topic], topic) for topic, _ in order)
 
-    def log_queues(self, task_id: TaskId) -> tuple[str, ...]:
+    def log_topics(self, task_id: TaskId) -> tuple[str, ...]:
         """The topics that a task reads from the log, in the order of its queues."""
-        return tuple(topic for _, topic in self.queues(task_id) if topic not in self.direct)
+        return tuple(topic for _, topic in self.queues(task_id) if topic not in self.shuffled)
 
-    def restored_from(self, task_id: TaskId) -> dict[str, TopicPartition]:
+    def restore_partitions(self, task_id: TaskId) -> dict[str, TopicPartition]:
         """Store -> the partition that a task restores it from."""
         return {
             store: TopicPartition(topic, task_id.partition)
-            for store, topic in self.subtopologies[task_id.subtopology].restored.items()
+            for store, topic in self.subtopologies[task_id.subtopology].restore_topics.items()
         }
 
     @property
@@ -128,7 +128,7 @@ class ExecutionGraph:
         """Every topic that tasks read from the log -> its partitions."""
         return {
             topic: self.partitions[topic] for each in self.subtopologies.values()
-            for _, topic in each.reads if topic not in self.direct
+            for _, topic in each.reads if topic not in self.shuffled
         }
 
     def downstream(self, subtopologies: Iterable[int]) -> set[int]:
@@ -137,7 +137,7 @@ class ExecutionGraph:
         waiting = set(subtopologies)
         while waiting:
             below = {
-                reader for topic, reader in self.direct.items()
+                reader for topic, reader in self.shuffled.items()
                 if not waiting.isdisjoint(self.writers[topic])
             }
             waiting = below - found
@@ -145,7 +145,7 @@ class ExecutionGraph:
         return found
 
 
-def graph_of_log(log: Log, topology: Topology, config: StreamsConfig) -> ExecutionGraph:
+def build_graph_for_log(log: Log, topology: Topology, config: StreamsConfig) -> ExecutionGraph:
     """The graph with the topics that the log has now."""
     return build_graph(
         topology, config, {topic.name: topic.partitions for topic in log.topics()}
@@ -238,7 +238,7 @@ def _direct(
         topic for topic in internal
         if topic in readers and topic in writers and topic not in needed
     ]
-    closing = closing_edges(_edges(possible, writers, readers))
+    closing = cycle_edges(_edges(possible, writers, readers))
     return [
         topic for topic in possible
         if closing.isdisjoint((writer, readers[topic]) for writer in writers[topic])
@@ -251,7 +251,7 @@ def _edges(
     return {(writer, readers[topic]) for topic in topics for writer in writers[topic]}
 
 
-def closing_edges(edges: Iterable[Edge]) -> set[Edge]:
+def cycle_edges(edges: Iterable[Edge]) -> set[Edge]:
     """The edges without which there is no circle.
 
     Found by a walk, depth first and always by the smaller number first: an edge that leads back
@@ -282,11 +282,11 @@ def closing_edges(edges: Iterable[Edge]) -> set[Edge]:
 
 
 def _stages(
-    direct: Iterable[str], writers: Mapping[str, frozenset[int]], readers: Mapping[str, int],
+    shuffled: Iterable[str], writers: Mapping[str, frozenset[int]], readers: Mapping[str, int],
     subtopologies: Iterable[int],
 ) -> dict[int, int]:
     above: dict[int, set[int]] = {number: set() for number in subtopologies}
-    for writer, reader in _edges(direct, writers, readers):
+    for writer, reader in _edges(shuffled, writers, readers):
         above[reader].add(writer)
     stages: dict[int, int] = {}
     for number in TopologicalSorter(above).static_order():
@@ -296,7 +296,7 @@ def _stages(
 
 def _subtopologies(
     topology: Topology, config: StreamsConfig, plan: PartitionPlan, stages: Mapping[int, int],
-    direct: frozenset[str],
+    shuffled: frozenset[str],
 ) -> dict[int, SubTopology]:
     found = {}
     for number, sources in plan.sources.items():
@@ -312,7 +312,7 @@ def _subtopologies(
         found[number] = SubTopology(
             number, stages[number], plan.tasks[number],
             tuple((reading[topic], topic) for topic, _ in order),
-            direct.intersection(reading), restored,
+            shuffled.intersection(reading), restored,
             _layout(config, (store.spec for store in blueprint.stores), restored),
         )
     return found

@@ -110,7 +110,10 @@ def ensure_internal_topics(log: Log, graph: ExecutionGraph) -> list[str]:
     """
     return _ensure(log, graph.application_id, {
         tasks_topic(graph.application_id): _TASKS,
-        **{topic: (graph.partitions[topic], how) for topic, how in graph.through_log.items()},
+        **{
+            topic: (graph.partitions[topic], how)
+            for topic, how in graph.repartition_topics.items()
+        },
         **graph.changelogs,
     })
 
@@ -169,7 +172,7 @@ def expired_changelogs(
     """
     cuts = {}
     for task_id, record in records.items():
-        for store, topic in graph.subtopologies[task_id.subtopology].restored.items():
+        for store, topic in graph.subtopologies[task_id.subtopology].restore_topics.items():
             retention_ms = graph.window_retention_ms.get(topic)
             observed = record.state.store_clocks.get(store, {}).get("stream_time", -1)
             if retention_ms is None or observed <= retention_ms:

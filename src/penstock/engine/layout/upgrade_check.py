@@ -45,7 +45,7 @@ log = logging.getLogger(__name__)
 _BUFFERS = {ChangeBufferBuilder: "suppress_buffer", GraceBufferBuilder: "join_buffer"}
 
 
-def adopt(
+def migrate_task_records(
     target: Log, lease: Lease | None, topology: Topology, config: StreamsConfig,
     graph: ExecutionGraph,
 ) -> TaskRecords:
@@ -63,7 +63,7 @@ def adopt(
             "what it has kept is deleted, some is not. Finish it with 'penstock reset "
             f"{config.application_id}'."
         )
-    now = application_of(topology, config, graph)
+    now = describe_application(topology, config, graph)
     if records.application is None or records.batch is None:
         # Nothing was ever committed under the old description, or an application of Kafka Streams
         # itself has left its changelogs and offsets here: they are taken as they are.
@@ -91,7 +91,7 @@ def adopt(
     return replace(records, tasks=tasks, application=encode_application(now))
 
 
-def application_of(
+def describe_application(
     topology: Topology, config: StreamsConfig, graph: ExecutionGraph
 ) -> ApplicationInfo:
     """The description of a topology on a log."""
@@ -113,12 +113,12 @@ def application_of(
             duplicates = getattr(supplier, "retain_duplicates", False)
             stores[store.name] = StoreInfo(
                 getattr(builder, "kind", _BUFFERS.get(type(builder), "custom")), each.tasks,
-                each.restored.get(store.name),
+                each.restore_topics.get(store.name),
                 # Rows that are single records mean the same in windows of any size.
                 None if duplicates else getattr(supplier, "window_size_ms", None), duplicates,
                 next(node for node, used in blueprint.connected.items() if store.name in used),
             )
-    return ApplicationInfo(groups, stores, tuple(sorted(graph.through_log)))
+    return ApplicationInfo(groups, stores, tuple(sorted(graph.repartition_topics)))
 
 
 def carried_over(
@@ -157,7 +157,7 @@ def _united(records: list[TaskRecord]) -> TaskRecord:
             max(state.null_keys_sent for state in states),
         ),
         {name: at for record in records for name, at in record.positions.items()},
-        {name: at for record in records for name, at in record.direct_offsets.items()},
+        {name: at for record in records for name, at in record.shuffled_offsets.items()},
         min(due, default=None),
     )
 

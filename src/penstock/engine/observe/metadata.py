@@ -43,12 +43,12 @@ class ThreadMetadata:
         return hash(self.thread_name)
 
 
-def tasks_of(graph: ExecutionGraph, planner: Planner) -> list[TaskMetadata]:
+def describe_tasks(graph: ExecutionGraph, planner: Planner) -> list[TaskMetadata]:
     """All tasks, by sub-topology and partition."""
     offsets, lag = planner.offsets, planner.lag()
     found = []
     for task_id in graph.tasks:
-        reads = [TopicPartition(topic, task_id.partition) for topic in graph.log_queues(task_id)]
+        reads = [TopicPartition(topic, task_id.partition) for topic in graph.log_topics(task_id)]
         found.append(TaskMetadata(
             task_id, frozenset(reads),
             {at: offsets[at] for at in reads if at in offsets},
@@ -57,25 +57,25 @@ def tasks_of(graph: ExecutionGraph, planner: Planner) -> list[TaskMetadata]:
     return found
 
 
-def tasks_text(graph: ExecutionGraph, planner: Planner) -> str:
+def format_tasks(graph: ExecutionGraph, planner: Planner) -> str:
     """The tasks for people: what each reads, and where its stores stand."""
     return "\n".join(_lines(graph, planner))
 
 
 def _lines(graph: ExecutionGraph, planner: Planner) -> Iterator[str]:
     records = dict(planner.records)
-    for task in tasks_of(graph, planner):
+    for task in describe_tasks(graph, planner):
         task_id = task.task_id
         part = graph.subtopologies[task_id.subtopology]
         yield f"  Task {task_id} (stage {part.stage})"
         for _, topic in graph.queues(task_id):
             at = TopicPartition(topic, task_id.partition)
-            if topic in part.direct:
+            if topic in part.shuffled:
                 yield f"    reads {topic} [{at.partition}], from other tasks"
                 continue
             offset = task.committed_offsets.get(at)
             behind = task.end_offsets.get(at, offset or 0) - (offset or 0)
             yield f"    reads {topic} [{at.partition}] at {offset}, {behind} to go"
         positions = records[task_id].positions if task_id in records else {}
-        for store, topic in part.restored.items():
+        for store, topic in part.restore_topics.items():
             yield f"    keeps {store}, {topic} [{task_id.partition}] at {positions.get(store, 0)}"

@@ -7,9 +7,13 @@ the same plan answers the same, wherever it runs.
 
 from __future__ import annotations
 
+import base64
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
+
+import msgspec
 
 from penstock.record import TaskId
 from penstock.task.result import TaskState
@@ -29,7 +33,7 @@ class Range(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class PrefetchedRecords:
     """The records of a range, for a task that need not read them."""
 
     offsets: list[int]
@@ -52,14 +56,14 @@ class TaskPlan:
     positions: Mapping[str, int] = field(default_factory=dict)
     #: Topic that the shuffle carries -> how many of its records the task has taken so far; they
     #: are numbered on from there.
-    direct_offsets: Mapping[str, int] = field(default_factory=dict)
+    shuffled_offsets: Mapping[str, int] = field(default_factory=dict)
     #: The batch and attempt that last changed the task: what a replica kept aside of it counts.
     last_batch: int = 0
     last_attempt: int = 0
     #: A wall-clock punctuation is due, so the task runs even without input.
     punctuate: bool = False
     #: For each range its records, if there are few and the driver has them; else nothing.
-    given: tuple[Given | None, ...] = ()
+    prefetched: tuple[PrefetchedRecords | None, ...] = ()
     #: What the ranges may hold together; those that hold more are cut. None: there is no limit.
     max_bytes: int | None = None
 
@@ -78,7 +82,37 @@ class BatchPlan:
     #: (global topic, partition) -> the offset that the batch sees of it.
     global_positions: Mapping[tuple[str, int], int] = field(default_factory=dict)
     #: Tasks whose replicas are not to be trusted: restored into a new directory.
-    restore_anew: frozenset[TaskId] = frozenset()
+    discard_replicas: frozenset[TaskId] = frozenset()
     #: Differs before and after a reset of the application: what a host has kept of an earlier life
     #: stands at offsets that mean something else.
-    life: str = ""
+    incarnation: str = ""
+
+
+# ---- encoding --------------------------------------------------------------------------------
+
+#: Smaller plans are not worth the time to compress them.
+_COMPRESSION_THRESHOLD_BYTES = 16 * 1024
+_PLAIN, _COMPRESSED = "p", "z"
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(BatchPlan).decode
+
+
+def encode_plan(plan: BatchPlan) -> str:
+    """Encode a plan as ASCII, so that it fits into a Java property.
+
+    The format has no version: a plan never outlives its batch.
+    """
+    data = _encode(plan)
+    form = _PLAIN
+    if len(data) >= _COMPRESSION_THRESHOLD_BYTES:
+        data, form = zlib.compress(data, 1), _COMPRESSED
+    return form + base64.b64encode(data).decode("ascii")
+
+
+def decode_plan(text: str) -> BatchPlan:
+    """Decode a plan that `encode_plan` has encoded."""
+    data = base64.b64decode(text[1:])
+    if text[0] == _COMPRESSED:
+        data = zlib.decompress(data)
+    return _decode(data)

@@ -9,9 +9,9 @@ from dataclasses import replace
 from penstock.config import StreamsConfig
 from penstock.engine.layout.execution_graph import ExecutionGraph
 from penstock.engine.layout.internal_topics import tasks_topic
-from penstock.engine.plan.batch_plan import BatchPlan, Given, Range, TaskPlan
+from penstock.engine.plan.batch_plan import BatchPlan, PrefetchedRecords, Range, TaskPlan
 from penstock.engine.plan.batch_size import BatchLimits, BatchSize
-from penstock.engine.plan.offset_reset import OffsetReset
+from penstock.engine.plan.start_offsets import StartOffsets
 from penstock.engine.plan.task_idle import TaskIdle
 from penstock.engine.plan.task_records import TaskRecord, TaskRecords, read_task_records
 from penstock.engine.plan.topic_changes import TopicChanges
@@ -65,18 +65,18 @@ class Planner:
         self._records: dict[TaskId, TaskRecord] = {
             task_id: records.tasks[task_id] for task_id in graph.tasks if task_id in records.tasks
         }
-        self._starting = OffsetReset(log, topology, config, graph)
+        self._starting = StartOffsets(log, topology, config, graph)
         #: Every source partition -> where it is read on.
         self._offsets = self._starting.offsets(records.batch, max(now_ms, self._now))
         self._size = BatchSize(BatchLimits.of(config))
         #: Partitions whose ranges were longer than what their tasks came to -> a better length.
         self._caps: dict[TopicPartition, int] = {}
         self._idling = TaskIdle(config.max_task_idle_ms)
-        self._queues = {task_id: graph.log_queues(task_id) for task_id in graph.tasks}
+        self._queues = {task_id: graph.log_topics(task_id) for task_id in graph.tasks}
         self._is_first = True
         self._lag: dict[TopicPartition, int] = {}
         # The topic is made anew with every life of the application.
-        self._life = log.topic(tasks_topic(config.application_id)).id
+        self._incarnation = log.topic(tasks_topic(config.application_id)).id
         self._topics = TopicChanges(log, topology, config, graph, now_ms)
 
     # ---- reading -----------------------------------------------------------------------------
@@ -144,10 +144,10 @@ class Planner:
             due.update(self._queues)
         if not ranges and not due and not self._is_commit_due(now):
             return None
-        failpoint = self._graph.downstream(task_id.subtopology for task_id in {*ranges, *due})
+        downstream = self._graph.downstream(task_id.subtopology for task_id in {*ranges, *due})
         planned = [
             task_id for task_id in self._queues
-            if task_id in ranges or task_id in due or task_id.subtopology in failpoint
+            if task_id in ranges or task_id in due or task_id.subtopology in downstream
         ]
         positions = self._positions(planned)
         given = self._given(ranges)
@@ -158,11 +158,11 @@ class Planner:
                 task_id: replace(
                     self._task_plan(task_id, positions[task_id]),
                     ranges=ranges.get(task_id, ()), punctuate=task_id in due,
-                    given=given.get(task_id, ()), max_bytes=max_bytes.get(task_id),
+                    prefetched=given.get(task_id, ()), max_bytes=max_bytes.get(task_id),
                 )
                 for task_id in planned
             },
-            self._global_positions(), life=self._life,
+            self._global_positions(), incarnation=self._incarnation,
         )
 
     def _max_bytes(self, ranges: Mapping[TaskId, tuple[Range, ...]]) -> dict[TaskId, int]:
@@ -185,13 +185,13 @@ class Planner:
         if record is None:
             return TaskPlan(task_id, positions=positions)
         return TaskPlan(
-            task_id, (), record.state, positions, dict(record.direct_offsets), record.batch,
+            task_id, (), record.state, positions, dict(record.shuffled_offsets), record.batch,
             record.attempt,
         )
 
     def _given(
         self, ranges: Mapping[TaskId, tuple[Range, ...]]
-    ) -> dict[TaskId, tuple[Given | None, ...]]:
+    ) -> dict[TaskId, tuple[PrefetchedRecords | None, ...]]:
         """Records that travel with the plan, where the log has them at hand and they are few."""
         wanted = {
             TopicPartition(each.topic, each.partition): (each.start, each.end)
@@ -279,12 +279,12 @@ class Planner:
         changelogs = self._graph.changelogs
         ends = self._log.offsets(
             TopicPartition(topic, task_id.partition) for task_id in planned
-            for topic in self._graph.subtopologies[task_id.subtopology].restored.values()
+            for topic in self._graph.subtopologies[task_id.subtopology].restore_topics.values()
             if topic in changelogs
         )
         found: dict[TaskId, dict[str, int]] = {}
         for task_id in planned:
-            restored = self._graph.subtopologies[task_id.subtopology].restored
+            restored = self._graph.subtopologies[task_id.subtopology].restore_topics
             positions = found.setdefault(task_id, {})
             for store, topic in restored.items():
                 at = TopicPartition(topic, task_id.partition)
@@ -353,9 +353,9 @@ class Planner:
             self._size.observe_bytes(topic, count, size)
 
 
-def _as_given(batch: LogBatch) -> Given:
+def _as_given(batch: LogBatch) -> PrefetchedRecords:
     rows = batch.rows()
     headers = None if rows.headers is None else [list(pairs) for pairs in rows.headers]
-    return Given(
+    return PrefetchedRecords(
         list(rows.offsets), list(rows.timestamps), list(rows.keys), list(rows.values), headers
     )

@@ -43,7 +43,7 @@ class TaskRecord:
     #: them from the log itself.
     positions: Mapping[str, int] = field(default_factory=dict)
     #: Topic that the shuffle carries -> how many of its records the task has taken so far.
-    direct_offsets: Mapping[str, int] = field(default_factory=dict)
+    shuffled_offsets: Mapping[str, int] = field(default_factory=dict)
     #: Epoch milliseconds; None: nothing is scheduled.
     next_wall_punctuation: int | None = None
     format_version: int = FORMAT_VERSION
@@ -136,7 +136,7 @@ def encode_task(record: TaskRecord) -> bytes:
             state.clocks, state.store_clocks, _schedules(state.stream_schedules),
             _schedules(state.wall_schedules), state.null_keys_sent,
         ),
-        dict(record.positions), dict(record.direct_offsets), record.next_wall_punctuation,
+        dict(record.positions), dict(record.shuffled_offsets), record.next_wall_punctuation,
     ))
 
 

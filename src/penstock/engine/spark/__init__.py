@@ -31,7 +31,7 @@ def start_spark(
     topology: Topology, config: StreamsConfig, graph: ExecutionGraph, source: Log, *,
     spark: Any = None, master: str | None = None,
 ) -> SparkCompute:
-    """What computes the batches of an application on Spark; a `StartCompute` of the loop."""
+    """What computes the batches of an application on Spark; a `ComputeFactory` of the loop."""
     place = spark_place(config, spark=spark, master=master)
     try:
         return compute_in(place, topology, config, graph, source, on_close=place.close)

@@ -16,7 +16,7 @@ from py4j.protocol import (  # type: ignore[import-untyped]
     Py4JNetworkError,
 )
 
-from penstock.engine.cancelled import BatchCancelled
+from penstock.engine.compute import BatchCancelled
 from penstock.errors import ConfigException, StreamsException
 
 log = logging.getLogger(__name__)

@@ -24,8 +24,7 @@ from pyspark.serializers import NoOpSerializer
 from pyspark.util import _load_from_socket
 
 from penstock.engine.packaging.bundle import Bundle
-from penstock.engine.plan.batch_plan import BatchPlan
-from penstock.engine.plan.codec import encode_plan
+from penstock.engine.plan.batch_plan import BatchPlan, encode_plan
 from penstock.engine.spark.backend import SparkBackend, worker_environment
 from penstock.engine.spark.errors import Reruns
 from penstock.engine.spark.keepalive import Keepalive, nothing

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from pyspark import TaskContext
 
-from penstock.engine.plan.codec import decode_plan
+from penstock.engine.plan.batch_plan import decode_plan
 
 if TYPE_CHECKING:
     from pyspark import Broadcast

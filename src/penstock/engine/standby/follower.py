@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from penstock.config import StreamsConfig
-from penstock.engine.layout.execution_graph import ExecutionGraph, graph_of_log
+from penstock.engine.layout.execution_graph import ExecutionGraph, build_graph_for_log
 from penstock.engine.layout.internal_topics import tasks_topic
-from penstock.engine.standby.updates import StandbyUpdates, SuspendReason
+from penstock.engine.standby.update_listener import StandbyUpdateNotifier, SuspendReason
 from penstock.engine.worker.changelogs import LogChangelogs
 from penstock.engine.worker.task_stores import rows_identity
 from penstock.errors import StreamsException
@@ -59,7 +59,7 @@ class Follower:
     """Follows the changelogs of an application, in a thread of its own, until it is closed."""
 
     def __init__(
-        self, topology: Topology, config: StreamsConfig, updates: StandbyUpdates,
+        self, topology: Topology, config: StreamsConfig, updates: StandbyUpdateNotifier,
         is_paused: Callable[[], bool] = lambda: False,
     ) -> None:
         self._topology = topology
@@ -83,7 +83,7 @@ class Follower:
             return {}
         return {
             task_id: frozenset(
-                TopicPartition(topic, task_id.partition) for topic in graph.log_queues(task_id)
+                TopicPartition(topic, task_id.partition) for topic in graph.log_topics(task_id)
             )
             for task_id in tuple(self._tasks)
         }
@@ -139,7 +139,7 @@ class Follower:
         if time.monotonic() < self._shape_at + SHAPE_EVERY_S:
             return False
         self._shape_at = time.monotonic()
-        return graph_of_log(self._log, self._topology, self._config) != self._graph
+        return build_graph_for_log(self._log, self._topology, self._config) != self._graph
 
     def _targets(self) -> dict[TopicPartition, int]:
         """Partition -> how far it counts: changelogs to their ends, of which only what is committed
@@ -178,7 +178,7 @@ class Follower:
     # ---- replicas ----------------------------------------------------------------------------
 
     def _open(self, life: str) -> None:
-        self._graph = graph = graph_of_log(self._log, self._topology, self._config)
+        self._graph = graph = build_graph_for_log(self._log, self._topology, self._config)
         self._shape_at = time.monotonic()
         directory = Path(self._config.state_dir).absolute() / self._config.application_id
         for task_id in graph.tasks:
@@ -191,7 +191,7 @@ class Follower:
                 replica = TaskReplica.open(
                     directory / str(task_id), rows_identity(self._log, graph, task_id, life), stores
                 )
-                restored = graph.restored_from(task_id)
+                restored = graph.restore_partitions(task_id)
                 self._tasks[task_id] = _Followed(
                     replica, {store.name: restored[store.name] for store in stores}
                 )

@@ -6,19 +6,19 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from penstock.config import StreamsConfig
-from penstock.engine.standby.updates import (
+from penstock.engine.standby.update_listener import (
     StandbyUpdateListener,
-    StandbyUpdates,
+    StandbyUpdateNotifier,
     SuspendReason,
 )
-from penstock.engine.standby.warmup import WarmedUp, WarmUp
+from penstock.engine.standby.warmup import WarmCompute, WarmUp
 from penstock.log.types import TopicPartition
 from penstock.record import TaskId
 from penstock.topology.topology import Topology
 
 if TYPE_CHECKING:
+    from penstock.engine.compute import Compute
     from penstock.engine.layout.execution_graph import ExecutionGraph
-    from penstock.engine.loop import Compute
     from penstock.engine.standby.follower import Follower
 
 
@@ -27,15 +27,15 @@ class Standby:
 
     def __init__(self) -> None:
         #: Who hears of rows; set before the start.
-        self.updates = StandbyUpdates(StandbyUpdateListener())
-        self._readiness: WarmedUp | None = None
+        self.updates = StandbyUpdateNotifier(StandbyUpdateListener())
+        self._readiness: WarmUp | None = None
         self._follower: Follower | None = None
 
-    def get_ready(self, how: Callable[[], WarmUp | None]) -> None:
+    def get_ready(self, how: Callable[[], WarmCompute | None]) -> None:
         """Have something that computes, unless it is there or on its way; `how` is called in a
         thread of its own."""
         if self._readiness is None:
-            self._readiness = WarmedUp(how)
+            self._readiness = WarmUp(how)
 
     def follow(
         self, topology: Topology, config: StreamsConfig, is_paused: Callable[[], bool]

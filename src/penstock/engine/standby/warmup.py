@@ -16,13 +16,13 @@ from penstock.config import StreamsConfig
 from penstock.errors import ConfigException
 
 if TYPE_CHECKING:
+    from penstock.engine.compute import Compute
     from penstock.engine.layout.execution_graph import ExecutionGraph
-    from penstock.engine.loop import Compute
 
 log = logging.getLogger(__name__)
 
 
-class WarmUp(NamedTuple):
+class WarmCompute(NamedTuple):
     """Something that computes, and for what."""
 
     graph: ExecutionGraph
@@ -30,13 +30,13 @@ class WarmUp(NamedTuple):
     compute: Compute
 
 
-class WarmedUp:
+class WarmUp:
     """Gets ready once; whoever takes over asks for what it was made for."""
 
-    def __init__(self, get_ready: Callable[[], WarmUp | None]) -> None:
+    def __init__(self, get_ready: Callable[[], WarmCompute | None]) -> None:
         """`get_ready` answers None if it is too early: a topic is missing, say."""
         self._get_ready = get_ready
-        self._ready: WarmUp | None = None
+        self._ready: WarmCompute | None = None
         #: A setting with which this instance could never run.
         self._wrong: ConfigException | None = None
         self._thread = threading.Thread(target=self._run, name="penstock-readiness", daemon=True)

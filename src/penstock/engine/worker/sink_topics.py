@@ -40,7 +40,7 @@ class SinkTopics:
 
     def limits_of(self, topic: str) -> RecordLimits | None:
         """Which records a topic takes; the shuffle takes all."""
-        if topic in self._graph.direct:
+        if topic in self._graph.shuffled:
             return None
         found = self._find(topic)
         return None if found is None else found[1]

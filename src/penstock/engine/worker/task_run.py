@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyarrow as pa
 
 from penstock.engine.packaging.failure import Failure
-from penstock.engine.plan.batch_plan import BatchPlan, Given, Range, TaskPlan
+from penstock.engine.plan.batch_plan import BatchPlan, PrefetchedRecords, Range, TaskPlan
 from penstock.engine.plan.task_records import TaskRecord
 from penstock.engine.worker.blocks import Block, direct_ranges, encode_block
 from penstock.engine.worker.changelog_cache import ChangelogCache
@@ -53,7 +53,7 @@ class TaskRun:
         self._task_id = self._task_plan.task_id
         self._blocks = blocks
         #: Store -> the topic it can be restored from.
-        self._restored = self._bundle.graph.subtopologies[self._task_id.subtopology].restored
+        self._restored = self._bundle.graph.subtopologies[self._task_id.subtopology].restore_topics
         #: Topic -> (records, their bytes).
         self._bytes: dict[str, tuple[int, int]] = {}
         #: The plan's ranges as far as they were read.
@@ -80,7 +80,7 @@ class TaskRun:
                 for source, topic in self._bundle.graph.queues(task_id):
                     task.subscribe(source, topic, task_id.partition)
                 ranges = self._read()
-                ranges |= direct_ranges(task_id, self._blocks, self._task_plan.direct_offsets)
+                ranges |= direct_ranges(task_id, self._blocks, self._task_plan.shuffled_offsets)
                 result = task.run(ranges)
                 if result.failure is None:
                     stores.put_aside(task.runtime.stores, self._plan.number, self._attempt)
@@ -119,7 +119,7 @@ class TaskRun:
         }
         record = TaskRecord(
             self._plan.number, self._attempt, result.state, self._positions(changed, offsets),
-            {**plan.direct_offsets, **direct}, result.next_wall_punctuation,
+            {**plan.shuffled_offsets, **direct}, result.next_wall_punctuation,
         )
         return TaskOutcome(
             self._task_id, record, tuple(outputs), tuple(changes), offsets, tuple(sent),
@@ -134,7 +134,7 @@ class TaskRun:
         self, result: TaskResult
     ) -> tuple[list[Append], list[tuple[TaskId, bytes]], list[Sent]]:
         """Records for the log, and for other tasks of the batch."""
-        direct = self._bundle.graph.direct
+        direct = self._bundle.graph.shuffled
         appends: list[Append] = []
         blocks: list[tuple[TaskId, bytes]] = []
         sent: list[Sent] = []
@@ -184,7 +184,7 @@ class TaskRun:
         """The records of all ranges."""
         found = {}
         plan = self._task_plan
-        all_given = plan.given or (None,) * len(plan.ranges)
+        all_given = plan.prefetched or (None,) * len(plan.ranges)
         offsets = max(1, sum(each.end - each.start for each in plan.ranges))
         self._ranges = []
         for wanted, given in zip(plan.ranges, all_given, strict=True):
@@ -204,7 +204,7 @@ class TaskRun:
             self._ranges.append(taken)
         return found
 
-    def _taken_over(self, wanted: Range, given: Given) -> RecordRange:
+    def _taken_over(self, wanted: Range, given: PrefetchedRecords) -> RecordRange:
         """Records that came with the plan."""
         size = sum(len(part) for column in (given.keys, given.values) for part in column if part)
         count, before = self._bytes.get(wanted.topic, (0, 0))

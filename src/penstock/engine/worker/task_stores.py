@@ -74,16 +74,16 @@ class Replicas:
             yield TaskStores(None, ())
             return
         task_id = plan.task_id
-        replica = self._replica(task_id, blueprint, batch.life)
-        topics = self._graph.restored_from(task_id)
+        replica = self._replica(task_id, blueprint, batch.incarnation)
+        topics = self._graph.restore_partitions(task_id)
         wanted = Wanted(
             plan.positions, batch.epoch, plan.state.store_clocks,
             (plan.last_batch, plan.last_attempt),
-            batch.number if task_id in batch.restore_anew else None,
+            batch.number if task_id in batch.discard_replicas else None,
         )
         own: ChangelogCache | None = None
         if self._keep_changes:
-            identity = rows_identity(self._log, self._graph, task_id, batch.life)
+            identity = rows_identity(self._log, self._graph, task_id, batch.incarnation)
             own = ChangelogCache(replica.directory, identity)
         filled = replica.catch_up(
             wanted,

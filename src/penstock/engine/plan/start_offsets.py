@@ -29,7 +29,7 @@ _ISO_DURATION = re.compile(
 )
 
 
-class OffsetReset:
+class StartOffsets:
     """Knows the reset policy of every source topic of an application."""
 
     def __init__(
@@ -45,7 +45,7 @@ class OffsetReset:
             for each in graph.subtopologies.values() for source, topic in each.reads
         }
         # What the application sends itself is never to be skipped.
-        for topic in graph.through_log:
+        for topic in graph.repartition_topics:
             self._policies[topic] = AutoOffsetReset.earliest()
 
     def offsets(self, batch: BatchRecord | None, now: int) -> dict[TopicPartition, int]:

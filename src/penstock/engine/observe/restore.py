@@ -1,7 +1,7 @@
 """Stores that are filled from their changelogs, and who wants to hear of it.
 
 Stores are filled by workers, before the first batch of an instance. What was filled they tell with
-the outcome of the batch; until then `RestoreWatch` looks at the replicas of this host as they grow.
+the outcome of the batch; until then `RestoreMonitor` looks at the replicas of this host.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class _Progress:
     told: int = 0
 
 
-class Restores:
+class RestoreNotifier:
     """Tells a listener of every restore: once of its beginning, and once of its end.
 
     The end is told when the batch is over, with what the worker has counted; what `moved` says
@@ -130,19 +130,19 @@ class Restores:
             log.exception("The restore listener failed; the application goes on.")
 
 
-class RestoreWatch:
+class RestoreMonitor:
     """Looks at the replicas of this host while the first batch fills them."""
 
     def __init__(
-        self, directory: Path, restores: Restores,
+        self, directory: Path, restores: RestoreNotifier,
         wanted: Mapping[TaskId, _Places],
     ) -> None:
-        """`wanted`: by task, as of `wanted_positions`."""
+        """`wanted`: by task, as of `restore_targets`."""
         self._restores = restores
         self._ended = threading.Event()
-        self._wanted: list[tuple[ReplicaLook, _Places]] = []
+        self._wanted: list[tuple[ReplicaProbe, _Places]] = []
         for task_id, stores in wanted.items():
-            look = ReplicaLook(directory / str(task_id))
+            look = ReplicaProbe(directory / str(task_id))
             empty = _empty(look.positions(), stores)
             if empty:
                 self._wanted.append((look, empty))
@@ -181,7 +181,7 @@ def _empty(positions: Mapping[str, int], stores: _Places) -> _Places:
     }
 
 
-class ReplicaLook:
+class ReplicaProbe:
     """Looks at the replica of one task again and again; has its files open in between.
 
     To open them anew for every look would mean to wait for whoever writes, every time.
@@ -216,15 +216,15 @@ class ReplicaLook:
 
 def replica_positions(directory: Path) -> dict[str, int]:
     """Where the stores of a task stand on this host, by one look."""
-    with closing(ReplicaLook(directory)) as look:
+    with closing(ReplicaProbe(directory)) as look:
         return look.positions()
 
 
-def wanted_positions(
+def restore_targets(
     source: Log, graph: ExecutionGraph, offsets: Mapping[TopicPartition, int]
 ) -> dict[TaskId, dict[str, tuple[TopicPartition, int, int]]]:
-    """What `RestoreWatch` takes, as it stands between two batches."""
-    places = {task_id: graph.restored_from(task_id) for task_id in graph.tasks}
+    """What `RestoreMonitor` takes, as it stands between two batches."""
+    places = {task_id: graph.restore_partitions(task_id) for task_id in graph.tasks}
     bounds = source.offsets({at for stores in places.values() for at in stores.values()})
     return {
         task_id: {

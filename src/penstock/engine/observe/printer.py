@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from penstock.topology.topology import Topology
 
 
-def to_standard_output(lines: list[str]) -> None:
+def write_to_stdout(lines: list[str]) -> None:
     """Print the lines, so that a pipe gets them at once."""
     text = "".join(f"{line}\n" for line in lines)
     try:
@@ -30,7 +30,7 @@ def to_standard_output(lines: list[str]) -> None:
 class Printer:
     """Shows what committed batches printed. A file begins anew with each instance, as in Kafka."""
 
-    def __init__(self, out: Callable[[list[str]], object] = to_standard_output) -> None:
+    def __init__(self, out: Callable[[list[str]], object] = write_to_stdout) -> None:
         self._out = out
         #: By their names as outcomes write them, which are not always those in the file system.
         self._files: dict[str, TextIO] = {}

@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.plan.batch_plan import BatchPlan, Range, TaskPlan
-from penstock.engine.plan.codec import decode_plan, encode_plan
+from penstock.engine.plan.batch_plan import BatchPlan, Range, TaskPlan, decode_plan, encode_plan
 from penstock.record import TaskId
 from penstock.task.punctuation import ScheduleState
 from penstock.task.result import TaskState

@@ -53,7 +53,7 @@ class _Followed:
     end: int
 
 
-class StandbyUpdates:
+class StandbyUpdateNotifier:
     """Tells a listener of every store that is followed: once of its beginning and of its end."""
 
     def __init__(self, listener: StandbyUpdateListener) -> None:
