@@ -35,12 +35,9 @@ from penstock.engine.observe.restore import (
     StateRestoreListener,
     restore_targets,
 )
+from penstock.engine.standby import update_listener
 from penstock.engine.standby.standby import Standby
-from penstock.engine.standby.update_listener import (
-    StandbyUpdateListener,
-    StandbyUpdateNotifier,
-    SuspendReason,
-)
+from penstock.engine.standby.update_listener import StandbyUpdateListener, SuspendReason
 from penstock.engine.standby.warmup import WarmCompute
 from penstock.engine.stream_thread import StreamThread, ThreadCallbacks, thread_name
 from penstock.errors import ConfigException, StreamsException
@@ -121,8 +118,6 @@ class Streams:
         self._starting = threading.RLock()
         self._opening = threading.Lock()
 
-    # ---- before the start --------------------------------------------------------------------
-
     def set_state_listener(self, listener: StateListener | None) -> None:
         """Called with the new state and the old one, at every change."""
         self._only_before_start("set_state_listener")
@@ -147,7 +142,7 @@ class Streams:
         """Hears of every store that is kept up to date while this instance stands by, which it
         does for `num_standby_replicas` of at least 1."""
         self._only_before_start("set_standby_update_listener")
-        self._standby.updates = StandbyUpdateNotifier(listener)
+        self._standby.updates = update_listener.StandbyUpdateNotifier(listener)
 
     def clean_up(self) -> None:
         """Remove the rows that this machine keeps of the application; they can be had again.
@@ -167,8 +162,6 @@ class Streams:
                 f"{what}() must be called before start(). Application "
                 f"'{self.config.application_id}' is {self.state.value}.\n{self._life.story()}"
             )
-
-    # ---- the life ----------------------------------------------------------------------------
 
     def start(self) -> None:
         """Begin to run, or to stand by; returns at once. An instance starts once."""
@@ -331,8 +324,6 @@ class Streams:
         if failure is not None:
             raise failure
 
-    # ---- what it is doing --------------------------------------------------------------------
-
     @property
     def state(self) -> State:
         """Where the instance is in its life."""
@@ -392,8 +383,6 @@ class Streams:
     @property
     def _engine(self) -> Engine | None:
         return None if self._thread is None else cast("Engine | None", self._thread.engine)
-
-    # ---- for the thread ----------------------------------------------------------------------
 
     def _open_engine(self, source: Log, lease: Lease) -> Engine:
         from penstock.engine.loop import Engine  # noqa: PLC0415  (brings pyarrow)
