@@ -48,6 +48,7 @@ test-all: check test test-rest wheels
 check: install
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 bench: install
 	$(BIN)/python bench/run.py
