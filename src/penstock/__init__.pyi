@@ -82,12 +82,12 @@ from .stores.api.dsl_suppliers import DslSessionParams as DslSessionParams
 from .stores.api.dsl_suppliers import DslStoreFormat as DslStoreFormat
 from .stores.api.dsl_suppliers import DslStoreSuppliers as DslStoreSuppliers
 from .stores.api.dsl_suppliers import DslWindowParams as DslWindowParams
-from .stores.api.iterators import StoreIterator as StoreIterator
+from .stores.api.results import AggregationWithHeaders as AggregationWithHeaders
+from .stores.api.results import StoreIterator as StoreIterator
+from .stores.api.results import ValueTimestampHeaders as ValueTimestampHeaders
+from .stores.api.results import VersionedRecord as VersionedRecord
 from .stores.api.store import StateStore as StateStore
 from .stores.api.stores import Stores as Stores
-from .stores.api.values import AggregationWithHeaders as AggregationWithHeaders
-from .stores.api.values import ValueTimestampHeaders as ValueTimestampHeaders
-from .stores.api.values import VersionedRecord as VersionedRecord
 from .stores.typed.key_value import KeyValueStore as KeyValueStore
 from .stores.typed.key_value import TimestampedKeyValueStore as TimestampedKeyValueStore
 from .stores.typed.key_value import (

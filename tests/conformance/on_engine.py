@@ -231,7 +231,7 @@ class EngineDriver:
             blueprint = Blueprint.of(self._topology, self._config, [task_id.subtopology])
             rows = self._open.enter_context(replicas.open(task_plan, blueprint, plan))
             environment = Environment(
-                open_inner=rows.open_inner, now=plan.now, state_dir=self._config.state_dir
+                open_bytes=rows.open_bytes, now=plan.now, state_dir=self._config.state_dir
             )
             task = Task(blueprint, task_id, environment, task_plan.state)
             self._open.callback(task.close)

@@ -11,23 +11,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.stores.bytes.lmdb import Environment
+from penstock.stores.bytes.lmdb.environment import LmdbEnvironment
 from penstock.stores.bytes.overlay import Overlay
-from penstock.stores.bytes.store import BytesStore, SortedMemory, successor
+from penstock.stores.bytes.store import BytesStore, InMemoryBytesStore, successor
 
 SIZES = (0, 1, 508, 509, 510, 511, 512, 5000)
 
 
 @contextmanager
 def in_memory(where: Path) -> Iterator[BytesStore]:
-    yield SortedMemory()
+    yield InMemoryBytesStore()
 
 
 @contextmanager
 def on_disk(where: Path) -> Iterator[BytesStore]:
-    environment = Environment.open(where, create=True)
+    environment = LmdbEnvironment.open(where, create=True)
     with environment.writing(["rows"]) as transaction:
-        yield transaction.writable("rows")
+        yield transaction.open_writable("rows")
     environment.close()
 
 
@@ -139,7 +139,7 @@ def test_an_overlay_is_a_dictionary_with_order(
     batches: list[list[tuple[bytes, bytes | None]]], pending: list[tuple[bytes, bytes | None]],
     low: bytes | None, high: bytes | None, reverse: bool,
 ) -> None:
-    overlay = Overlay(SortedMemory())
+    overlay = Overlay(InMemoryBytesStore())
     model: dict[bytes, bytes] = {}
 
     def write(batch: list[tuple[bytes, bytes | None]]) -> None:
@@ -163,7 +163,7 @@ def test_an_overlay_is_a_dictionary_with_order(
 
 
 def test_an_overlay_that_does_not_advance_leaves_nothing() -> None:
-    inner = SortedMemory()
+    inner = InMemoryBytesStore()
     inner.write([(b"a", b"1")])
     overlay = Overlay(inner)
     overlay.put(b"a", None)
@@ -173,7 +173,7 @@ def test_an_overlay_that_does_not_advance_leaves_nothing() -> None:
 
 
 def test_a_scan_of_an_overlay_shows_what_was_there_when_it_began() -> None:
-    overlay = Overlay(SortedMemory())
+    overlay = Overlay(InMemoryBytesStore())
     overlay.put(b"a", b"1")
     overlay.put(b"b", b"2")
     scan = overlay.scan(None, None)
@@ -183,7 +183,7 @@ def test_a_scan_of_an_overlay_shows_what_was_there_when_it_began() -> None:
 
 
 def test_expired_rows_go_when_the_overlay_advances() -> None:
-    inner = SortedMemory()
+    inner = InMemoryBytesStore()
     inner.write([(b"a", b"1"), (b"c", b"3")])
     overlay = Overlay(inner)
     overlay.put(b"aa", b"x")

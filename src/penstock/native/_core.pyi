@@ -27,7 +27,7 @@ _LoadRow = Callable[[bytes], tuple[Any, int] | None]
 # Physical key, typed key, value, timestamp.
 _SaveRow = Callable[[bytes, Any, Any, int], None]
 # Physical key, new and old stored value, and the entry.
-_RowListener = Callable[[bytes, bytes | None, bytes | None, twins.Entry], None]
+_RowListener = Callable[[bytes, bytes | None, bytes | None, twins.CacheEntry], None]
 # Key, new and old value, timestamp, headers.
 _ChangeListener = Callable[[Any, Any, Any, int, Headers], None]
 # Store, key, value, timestamp, headers.
@@ -37,7 +37,7 @@ class Core(Protocol):
     SOURCES: str
     PENDING: Any
     UNKNOWN: Any
-    Entry: type[twins.Entry]
+    CacheEntry: type[twins.CacheEntry]
     CacheBudget: type[twins.CacheBudget]
     CacheEntries: type[twins.CacheEntries]
 
@@ -58,7 +58,7 @@ class Core(Protocol):
 
     # flush.c
     def stored_rows(
-        self, cache: twins.CacheEntries, entries: list[twins.Entry], /
+        self, cache: twins.CacheEntries, entries: list[twins.CacheEntry], /
     ) -> tuple[list[bytes], list[bytes]] | None: ...
     def write_rows(
         self, writes: dict[bytes, bytes | None], unsorted: list[bytes], rows: list[bytes],
@@ -69,7 +69,7 @@ class Core(Protocol):
         self, store: str, rows: list[bytes], values: list[bytes], cut: int, headers: Headers, /
     ) -> list[_Change]: ...
     def tell_changes(
-        self, entries: list[twins.Entry], current: Current, hear: _RowListener, /
+        self, entries: list[twins.CacheEntry], current: Current, hear: _RowListener, /
     ) -> None: ...
     def row_listener(
         self, listener: _ChangeListener, read_key: _Read, careful_key: _Read,

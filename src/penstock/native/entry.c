@@ -40,7 +40,7 @@ static PyMemberDef entry_members[] = {
 
 PyTypeObject EntryType = {
     PyVarObject_HEAD_INIT(NULL, 0)
-    .tp_name = "penstock.native._core.Entry",
+    .tp_name = "penstock.native._core.CacheEntry",
     .tp_doc = "One cached row.",
     .tp_basicsize = sizeof(Entry),
     .tp_flags = Py_TPFLAGS_DEFAULT,

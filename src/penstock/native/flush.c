@@ -1,5 +1,5 @@
 /* What leaves the cache: rows written below in one go, their changelog records, and who hears of
- * them (stores/cache/cached_rows.py, overlay.py, changelog.py, key_value.py, window.py). */
+ * them (stores/cache/cache_layer.py, overlay.py, changelog.py, key_value.py, window.py). */
 #include "core.h"
 
 /* stored_rows(cache, entries): the names and the stored values; None if one is a deletion. */
@@ -312,7 +312,7 @@ is_tuple_type(PyObject *type)
 }
 
 /* row_listener(listener, read_key, careful_key, split, Windowed, Window, size_ms). For a
- * key-value store the size is -1; else rows are as `KeyFirst` has them. */
+ * key-value store the size is -1; else rows are as `KeyFirstSchema` has them. */
 PyObject *
 make_row_listener(PyObject *module, PyObject *args)
 {

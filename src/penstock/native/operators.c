@@ -82,7 +82,7 @@ make_keyed_fold(PyObject *module, PyObject *args)
 enum { DROP, OBSERVED, WRITE_KEY, ROW_OF, FOLD_ROW, WINDOW_OBJECTS };
 enum { SIZE, ADVANCE, GRACE, INTERVAL, CLOCK_TIME };
 
-/* The physical key of a window, as `KeyFirst` has it; with care if the key needs it. */
+/* The physical key of a window, as `KeyFirstSchema` has it; with care if the key needs it. */
 static PyObject *
 window_row(Step *step, PyObject *raw, PyObject *key, int64_t start)
 {
@@ -132,7 +132,7 @@ observe(Step *step, PyObject *timestamp, int64_t time, int64_t *stream_time)
 }
 
 /* window_fold(drop, clock, (write_key, row_of, fold_row), (size, advance, grace, interval)):
- * WindowAggregate of `TimeWindows` over a cache, where windows are as `KeyFirst` has them. */
+ * WindowAggregate of `TimeWindows` over a cache, where windows are as `KeyFirstSchema` has them. */
 static PyObject *
 window_fold(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names)
 {

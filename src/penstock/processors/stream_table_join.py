@@ -15,7 +15,7 @@ from penstock.native import core
 from penstock.processors.base import Forward, NodeContext, ValueGetter, ValueGetterSupplier
 from penstock.processors.joiner import Joiner, oriented
 from penstock.record import Headers, RecordContext
-from penstock.stores.buffers.time_ordered import GraceBuffer
+from penstock.stores.buffers.join_grace import JoinGraceBuffer
 
 _NULL = "null join key or value in a stream-table join"
 
@@ -27,7 +27,7 @@ _Join = Callable[[Any, Any, Any, int, Headers], None]
 class StreamTableJoin:
     """Joins a stream's records with the rows of the same key.
 
-    `grace_ms` and `buffer` (the name of a `GraceBuffer`) are given together or not at all.
+    `grace_ms` and `buffer` (the name of a `JoinGraceBuffer`) are given together or not at all.
     """
 
     table: ValueGetterSupplier
@@ -90,7 +90,7 @@ class StreamTableJoin:
         return process
 
     def _attach_buffered(self, node: NodeContext, join: _Join, name: str) -> Forward:
-        buffer: GraceBuffer = node.store(name)
+        buffer: JoinGraceBuffer = node.store(name)
         put, evict = buffer.put, buffer.evict
         current, drop, count, left = node.current, node.drop, node.count, self.left
 

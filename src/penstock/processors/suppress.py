@@ -8,7 +8,7 @@ from typing import Any
 from penstock.errors import StreamsException
 from penstock.processors.base import Forward, NodeContext, ValueGetter, ValueGetterSupplier
 from penstock.record import Change, Headers, RecordContext
-from penstock.stores.buffers.time_ordered import ChangeBuffer
+from penstock.stores.buffers.suppress import SuppressBuffer
 
 #: Kafka's "no limit", also in messages.
 NO_LIMIT = 2**63 - 1
@@ -33,7 +33,7 @@ class Suppress:
 
     def attach(self, node: NodeContext, forward: Forward) -> Forward:
         """The function that processes an update in this task."""
-        buffer: ChangeBuffer = node.store(self.buffer)
+        buffer: SuppressBuffer = node.store(self.buffer)
         put, evict_until, evict_over = buffer.put, buffer.evict_until, buffer.evict_over
         current, count, name = node.current, node.count, node.name
         wait, final, emit_early = self.wait_ms, self.until_window_closes, self.emit_early
@@ -97,7 +97,7 @@ class _SuppressedGetter:
 
     __slots__ = ("_parent", "_prior", "is_versioned")
 
-    def __init__(self, buffer: ChangeBuffer, parent: ValueGetter) -> None:
+    def __init__(self, buffer: SuppressBuffer, parent: ValueGetter) -> None:
         self.is_versioned = False
         self._prior = buffer.prior_value
         self._parent = parent.get

@@ -18,7 +18,12 @@ from penstock.stores.api.dsl_suppliers import (
     DslStoreSuppliers,
     DslWindowParams,
 )
-from penstock.stores.api.iterators import StoreIterator
+from penstock.stores.api.results import (
+    AggregationWithHeaders,
+    StoreIterator,
+    ValueTimestampHeaders,
+    VersionedRecord,
+)
 from penstock.stores.api.store import StateStore, StoreContext
 from penstock.stores.api.stores import Stores
 from penstock.stores.api.suppliers import (
@@ -26,11 +31,6 @@ from penstock.stores.api.suppliers import (
     SessionSupplier,
     VersionedSupplier,
     WindowSupplier,
-)
-from penstock.stores.api.values import (
-    AggregationWithHeaders,
-    ValueTimestampHeaders,
-    VersionedRecord,
 )
 from penstock.stores.cache.record_cache import RecordCache
 from penstock.stores.typed.key_value import (

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsException
 from penstock.record import NO_HEADERS, Rows, TaskId
-from penstock.stores.bytes.store import OpenInner, memory
+from penstock.stores.bytes.store import OpenBytesStore, open_in_memory
 from penstock.stores.cache.record_cache import RecordCache
 from penstock.task.assembly import assemble
 from penstock.task.blueprint import Blueprint
@@ -33,7 +33,7 @@ class GlobalState:
 
     def __init__(
         self, topology: Topology, config: StreamsConfig, cache: RecordCache | None = None,
-        open_inner: OpenInner = memory,
+        open_bytes: OpenBytesStore = open_in_memory,
     ) -> None:
         groups = [group.id for group in topology.groups() if group.is_global]
         blueprint = Blueprint.of(topology, config, groups)
@@ -42,7 +42,7 @@ class GlobalState:
         for name, store in topology.global_stores.items():
             builder = store.store.resolve(config).with_logging_disabled()
             keeps_rows = getattr(builder, "keeps_rows", False)
-            runtime.stores[name] = builder.build(open_inner) if keeps_rows else builder.build()
+            runtime.stores[name] = builder.build(open_bytes) if keeps_rows else builder.build()
             runtime.stores[name].init(runtime)
         self.stores = runtime.stores
         collector = Collector(runtime.current, runtime.environment.partitions_of)

@@ -6,37 +6,37 @@ from functools import partial
 from typing import Any
 
 from penstock.record import TaskId
-from penstock.stores.bytes.store import OpenInner
+from penstock.stores.bytes.store import OpenBytesStore
 from penstock.stores.cache.record_cache import RecordCache
-from penstock.stores.replica.protocol import FollowedStore
+from penstock.stores.replica.protocol import ReplicaStore
 from penstock.task.blueprint import Blueprint, StorePlan
 from penstock.task.result import TaskState
 from penstock.task.runtime import Environment, Runtime
 
 
-def followed_stores(blueprint: Blueprint, task_id: TaskId) -> tuple[FollowedStore, ...]:
+def replica_stores(blueprint: Blueprint, task_id: TaskId) -> tuple[ReplicaStore, ...]:
     """All stores of a task, in the order of the blueprint."""
     return tuple(_followed(blueprint, task_id, plan) for plan in blueprint.stores)
 
 
-def _followed(blueprint: Blueprint, task_id: TaskId, plan: StorePlan) -> FollowedStore:
+def _followed(blueprint: Blueprint, task_id: TaskId, plan: StorePlan) -> ReplicaStore:
     builder: Any = plan.spec.resolve(blueprint.config)
     keeps_rows = getattr(builder, "keeps_rows", False)
     is_lru = getattr(getattr(builder, "supplier", None), "max_entries", None) is not None
-    return FollowedStore(
+    return ReplicaStore(
         plan.name, plan.restored_from is not None,
         partial(_build, blueprint, task_id, plan) if keeps_rows else None,
-        is_told_by_changelog=not is_lru,
+        restores_from_changelog=not is_lru,
     )
 
 
 def _build(
-    blueprint: Blueprint, task_id: TaskId, plan: StorePlan, open_inner: OpenInner
+    blueprint: Blueprint, task_id: TaskId, plan: StorePlan, open_bytes: OpenBytesStore
 ) -> Any:
     """The store over given rows, open, in a task that logs nothing."""
     environment = Environment(cache=RecordCache(0))
     runtime = Runtime(blueprint.config, task_id, environment, TaskState(), {})
     builder: Any = plan.spec.resolve(blueprint.config)
-    store = builder.build(open_inner)
+    store = builder.build(open_bytes)
     store.init(runtime)
     return store

@@ -10,7 +10,7 @@ from penstock.config import StreamsConfig
 from penstock.processors.api import PunctuationType
 from penstock.processors.base import Clock, Tally
 from penstock.record import Current, Headers, TaskId
-from penstock.stores.bytes.store import OpenInner, memory
+from penstock.stores.bytes.store import OpenBytesStore, open_in_memory
 from penstock.stores.cache.record_cache import RecordCache
 from penstock.task.punctuation import Schedule, Schedules
 from penstock.task.record_limits import RecordLimits, no_limits
@@ -40,7 +40,7 @@ class Environment:
     #: Which records a topic takes; None: all.
     limits_of: Callable[[str], RecordLimits | None] = no_limits
     #: Where the rows of a store rest.
-    open_inner: OpenInner = memory
+    open_bytes: OpenBytesStore = open_in_memory
     global_stores: dict[str, Any] = field(default_factory=dict)
     #: Things that live as long as the worker.
     resources: dict[str, Any] = field(default_factory=dict)

@@ -16,7 +16,7 @@ from penstock.errors import (
     StreamsException,
 )
 from penstock.record import NO_HEADERS, RecordContext, Rows, TaskId
-from penstock.stores.buffers.time_ordered import ChangeBuffer, GraceBuffer
+from penstock.stores.buffers.buffer import Buffer
 from penstock.task.assembly import assemble
 from penstock.task.blueprint import Blueprint
 from penstock.task.collector import Collector
@@ -77,7 +77,7 @@ class Task:
             if plan.changelog is None and builder.logging_enabled:
                 builder = builder.with_logging_disabled()
             store = (
-                builder.build(runtime.environment.open_inner)
+                builder.build(runtime.environment.open_bytes)
                 if getattr(builder, "keeps_rows", False) else builder.build()
             )
             runtime.stores[plan.name] = store
@@ -369,7 +369,7 @@ class Task:
         """
         first: StreamsException | None = None
         stores = self.runtime.stores.values()
-        for store in sorted(stores, key=lambda each: isinstance(each, ChangeBuffer | GraceBuffer)):
+        for store in sorted(stores, key=lambda each: isinstance(each, Buffer)):
             try:
                 store.commit()
             except Exception as error:

@@ -10,7 +10,7 @@ from typing import Any
 from penstock.errors import InvalidStateStorePartitionException
 from penstock.partitioning import partition_of
 from penstock.record import ValueAndTimestamp
-from penstock.stores.api.iterators import StoreIterator
+from penstock.stores.api.results import StoreIterator
 from penstock.stores.typed.key_value import (
     KeyValueStore,
     TimestampedKeyValueStore,

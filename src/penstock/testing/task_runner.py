@@ -9,7 +9,7 @@ from typing import Any
 
 from penstock.config import StreamsConfig
 from penstock.record import Headers, TaskId
-from penstock.stores.bytes.store import BytesStore, SortedMemory
+from penstock.stores.bytes.store import BytesStore, InMemoryBytesStore
 from penstock.stores.cache.record_cache import RecordCache
 from penstock.task.blueprint import StorePlan
 from penstock.task.global_state import GlobalState
@@ -240,7 +240,7 @@ class TaskRunner:
     def _start_task(self, place: TaskSpec, refill: Refill) -> Task:
         environment = Environment(
             partitions_of=self.placement.partitions_of,
-            open_inner=partial(self._rows_of, place.task_id),
+            open_bytes=partial(self._rows_of, place.task_id),
             global_stores=self.global_state.stores if self.global_state else {},
             resources=self._resources, now=self.now, cache=self._shared_cache,
         )
@@ -256,7 +256,7 @@ class TaskRunner:
 
     def _rows_of(self, task_id: TaskId, name: str) -> BytesStore:
         """The same rows for every task that is put together in this place."""
-        return self._rows.setdefault((task_id, name), SortedMemory())
+        return self._rows.setdefault((task_id, name), InMemoryBytesStore())
 
     def _start_global(self) -> None:
         if self._topology.global_stores:

@@ -29,7 +29,8 @@ from penstock.stores.api.suppliers import (
     VersionedSupplier,
     WindowSupplier,
 )
-from penstock.stores.buffers.time_ordered import ChangeBufferBuilder, GraceBufferBuilder
+from penstock.stores.buffers.join_grace import JoinGraceBufferBuilder
+from penstock.stores.buffers.suppress import SuppressBufferBuilder
 from penstock.topology.default_serdes import DefaultSerdes
 from penstock.windows import (
     EmitStrategy,
@@ -405,7 +406,7 @@ class SubscriptionSpec:
 class BufferSpec:
     """The buffer of `suppress` or of a stream-table join with grace."""
 
-    builder: ChangeBufferBuilder | GraceBufferBuilder
+    builder: SuppressBufferBuilder | JoinGraceBufferBuilder
     history_retention_ms: int | None = None
 
     @classmethod
@@ -414,12 +415,12 @@ class BufferSpec:
         log_config: Mapping[str, str],
     ) -> BufferSpec:
         """Holds changes of a table."""
-        return cls(ChangeBufferBuilder(name, key, value, logging, dict(log_config)))
+        return cls(SuppressBufferBuilder(name, key, value, logging, dict(log_config)))
 
     @classmethod
     def for_join(cls, step: str, key: AnySerde, value: AnySerde, grace_ms: int) -> BufferSpec:
         """Holds records of a stream."""
-        return cls(GraceBufferBuilder(f"{step}-Buffer", grace_ms, key, value))
+        return cls(JoinGraceBufferBuilder(f"{step}-Buffer", grace_ms, key, value))
 
     @property
     def name(self) -> str:

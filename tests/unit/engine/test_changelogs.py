@@ -11,7 +11,7 @@ from penstock.engine.worker.changelogs import LogChangelogs
 from penstock.log import Columns, TopicPartition, open_log
 from penstock.log.embedded.log import EmbeddedLog
 from penstock.log.kafka.scheme import KAFKA
-from penstock.stores.replica.protocol import Overtaken
+from penstock.stores.replica.protocol import ChangelogTruncated
 
 HOUR_MS = 3_600_000
 
@@ -36,7 +36,7 @@ def test_rows_that_were_away_for_longer_than_tombstones_are_kept_are_read_anew(
         changelogs = LogChangelogs(log, {"s": TopicPartition("changes", 0)})
         reading = changelogs.read("s", 1, 2, None if hours is None else now - hours * HOUR_MS)
         if is_too_old:
-            with pytest.raises(Overtaken):
+            with pytest.raises(ChangelogTruncated):
                 list(reading)
         else:
             (batch,) = reading

@@ -8,7 +8,7 @@ from tests.unit.joins.fakes import FakeNode, FakeStoreContext, Sink, Table
 from penstock.processors.stream_table_join import StreamGlobalTableJoin, StreamTableJoin
 from penstock.record import NO_HEADERS, Headers
 from penstock.serdes.builtin import Serdes
-from penstock.stores.buffers.time_ordered import GraceBuffer, GraceBufferBuilder
+from penstock.stores.buffers.join_grace import JoinGraceBuffer, JoinGraceBufferBuilder
 
 
 def pair(left: Any, right: Any) -> str:
@@ -50,7 +50,7 @@ def test_global_table_is_read_by_the_selected_key():
 
 
 def buffered(left: bool = False, grace: int = 10) -> tuple[Any, Sink, FakeNode, FakeStoreContext]:
-    buffer = GraceBufferBuilder("B", grace, Serdes.string(), Serdes.string()).build()
+    buffer = JoinGraceBufferBuilder("B", grace, Serdes.string(), Serdes.string()).build()
     context = FakeStoreContext()
     buffer.init(context)
     node, out = FakeNode(B=buffer), Sink()
@@ -99,8 +99,8 @@ def test_a_grace_buffer_is_restored_from_its_changelog():
     for value, ts in (("a", 15), ("b", 15), ("c", 25)):
         node.at(ts)
         process("k", value, ts, NO_HEADERS)
-    first: GraceBuffer = node.stores["B"]
-    again = GraceBufferBuilder("B", 10, Serdes.string(), Serdes.string()).build()
+    first: JoinGraceBuffer = node.stores["B"]
+    again = JoinGraceBufferBuilder("B", 10, Serdes.string(), Serdes.string()).build()
     again.init(FakeStoreContext())
     for record in context.log:
         again.restore(*record)

@@ -9,8 +9,13 @@ from penstock.errors import ConfigException, ProcessorStateException, StreamsExc
 from penstock.processors.suppress import NO_LIMIT, Suppress, SuppressedRows
 from penstock.record import NO_HEADERS, Change, Headers, RecordContext
 from penstock.serdes.builtin import Serdes, WindowedSerdes
-from penstock.stores.buffers.codec import Buffered, context_size, decode_buffered, encode_buffered
-from penstock.stores.buffers.time_ordered import ChangeBuffer, ChangeBufferBuilder
+from penstock.stores.buffers.codec import (
+    BufferValue,
+    context_size,
+    decode_buffer_value,
+    encode_buffer_value,
+)
+from penstock.stores.buffers.suppress import SuppressBuffer, SuppressBufferBuilder
 from penstock.windows import Window, Windowed
 
 STRING = Serdes.string()
@@ -20,7 +25,7 @@ class Suppressing:
     """A suppress node with its buffer; remembers what each key's value is, as a table does."""
 
     def __init__(self, key_serde: Any = STRING, **options: Any) -> None:
-        self.buffer = ChangeBufferBuilder("B", key_serde, STRING).build()
+        self.buffer = SuppressBufferBuilder("B", key_serde, STRING).build()
         self.context = FakeStoreContext()
         self.buffer.init(self.context)
         self.node, self.out = FakeNode("SUPPRESS", B=self.buffer), Sink()
@@ -149,9 +154,10 @@ def test_the_changelog_has_each_key_once_a_commit_and_restores_the_buffer():
     assert [(key, value is None) for key, value, _, _ in table.context.log] == [
         (b"a", True), (b"b", False), (b"c", False),
     ]
-    again = ChangeBufferBuilder("B", STRING, STRING).build()
+    again = SuppressBufferBuilder("B", STRING, STRING).build()
     again.init(FakeStoreContext())
-    again.restore(b"a", encode_buffered(Buffered(None, None, b"1", _context()), 1), 0, _v(b"\x03"))
+    value = BufferValue(None, None, b"1", _context())
+    again.restore(b"a", encode_buffer_value(value, 1), 0, _v(b"\x03"))
     for record in table.context.log:
         again.restore(*record)
     assert (again.num_records, again.size_bytes) == (2, table.buffer.size_bytes)
@@ -162,7 +168,7 @@ def test_the_changelog_has_each_key_once_a_commit_and_restores_the_buffer():
 
 
 def test_without_logging_nothing_is_logged():
-    buffer = ChangeBufferBuilder("B", STRING, STRING, logging_enabled=False).build()
+    buffer = SuppressBufferBuilder("B", STRING, STRING, logging_enabled=False).build()
     context = FakeStoreContext()
     buffer.init(context)
     buffer.put(1, "a", Change("1", None), _context())
@@ -171,7 +177,7 @@ def test_without_logging_nothing_is_logged():
 
 
 def test_an_unknown_format_cannot_be_restored():
-    buffer = ChangeBufferBuilder("B", STRING, STRING).build()
+    buffer = SuppressBufferBuilder("B", STRING, STRING).build()
     buffer.init(FakeStoreContext())
     with pytest.raises(ProcessorStateException, match="Cannot restore"):
         buffer.restore(b"a", b"", 0, _v(b"\x01"))
@@ -179,7 +185,7 @@ def test_an_unknown_format_cannot_be_restored():
 
 def test_a_buffer_without_serdes_says_what_to_do():
     with pytest.raises(ConfigException, match="default_value_serde"):
-        ChangeBufferBuilder("B", STRING).build().init(FakeStoreContext())
+        SuppressBufferBuilder("B", STRING).build().init(FakeStoreContext())
 
 
 # Written by Kafka Streams 4.3.0 itself.
@@ -187,7 +193,7 @@ def test_a_buffer_without_serdes_says_what_to_do():
     ("buffered", "size", "expected"),
     [
         (
-            Buffered(
+            BufferValue(
                 b"p", b"p", b"new",
                 RecordContext("topic", 7, 6, 5, Headers((("h\u00e9", b"\x09"), ("n", None)))),
             ),
@@ -196,7 +202,7 @@ def test_a_buffer_without_serdes_says_what_to_do():
             "0109000000016effffffff0000000170fffffffe000000036e6577000000000000002a",
         ),
         (
-            Buffered(None, b"old", None, RecordContext("topic", 7, 6, 5, NO_HEADERS)),
+            BufferValue(None, b"old", None, RecordContext("topic", 7, 6, 5, NO_HEADERS)),
             28 - 3,
             "0000000000000005000000000000000600000005746f7069630000000700000000ffffffff000000036f6c"
             "64ffffffff000000000000002a",
@@ -204,8 +210,8 @@ def test_a_buffer_without_serdes_says_what_to_do():
     ],
 )
 def test_buffered_records_on_the_wire(buffered, size, expected):
-    assert encode_buffered(buffered, 42).hex() == expected
-    assert decode_buffered(bytes.fromhex(expected)) == (buffered, 42)
+    assert encode_buffer_value(buffered, 42).hex() == expected
+    assert decode_buffer_value(bytes.fromhex(expected)) == (buffered, 42)
     assert context_size(buffered.context) == size
 
 
@@ -217,7 +223,7 @@ def _v(version: bytes) -> Headers:
     return Headers((("v", version),))
 
 
-def _drain(buffer: ChangeBuffer) -> list[Any]:
+def _drain(buffer: SuppressBuffer) -> list[Any]:
     seen: list[Any] = []
     buffer.evict_until(
         10**6, lambda key, change, context: seen.append((key, change, context.timestamp))

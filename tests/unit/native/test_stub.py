@@ -24,7 +24,7 @@ BODY = next(
 )
 FUNCTIONS = {node.name: node for node in BODY if isinstance(node, ast.FunctionDef)}
 OTHERS = {ast.unparse(node.target) for node in BODY if isinstance(node, ast.AnnAssign)}
-CLASSES = ("Entry", "CacheBudget", "CacheEntries")
+CLASSES = ("CacheEntry", "CacheBudget", "CacheEntries")
 
 
 def test_stub_names_all_that_the_extension_has() -> None:

@@ -15,9 +15,9 @@ from penstock.engine.failpoints import failpoint
 from penstock.engine.worker.changelogs import LogChangelogs
 from penstock.log import TopicPartition, open_log
 from penstock.record import TaskId
-from penstock.stores.bytes.store import OpenInner
+from penstock.stores.bytes.store import OpenBytesStore
 from penstock.stores.replica import task_replica as replica_module
-from penstock.stores.replica.protocol import FollowedStore, Wanted
+from penstock.stores.replica.protocol import ReplicaStore, ReplicaTarget
 from penstock.stores.replica.task_replica import TaskReplica
 from penstock.task.result import TaskState
 from penstock.task.runtime import Environment, Runtime
@@ -26,17 +26,17 @@ STRING = Serdes.string()
 TOPIC = "changelog"
 
 
-def build(open_inner: OpenInner) -> Any:
+def build(open_bytes: OpenBytesStore) -> Any:
     store = Stores.timestamped_key_value_store_builder(
         Stores.persistent_timestamped_key_value_store("s"), STRING, STRING
-    ).build(open_inner)
+    ).build(open_bytes)
     config = StreamsConfig(application_id="app")
     store.init(Runtime(config, TaskId(0, 0), Environment(), TaskState(), {}))
     return store
 
 
 def replica_in(directory: Path, log_id: str) -> TaskReplica:
-    return TaskReplica.open(directory, log_id, (FollowedStore("s", True, build),))
+    return TaskReplica.open(directory, log_id, (ReplicaStore("s", True, build),))
 
 
 def main(log_file: str, directory: str, target: str, chunk: str) -> None:
@@ -44,9 +44,9 @@ def main(log_file: str, directory: str, target: str, chunk: str) -> None:
     with open_log(log_file) as log:
         replica = replica_in(Path(directory), log.id)
         topics = {"s": TopicPartition(TOPIC, 0)}
-        replica.catch_up(Wanted({"s": int(target)}), LogChangelogs(log, topics), failpoint)
-        with replica.snapshot(Wanted({"s": int(target)})) as snapshot:
-            print(snapshot.inner("s").count())
+        replica.catch_up(ReplicaTarget({"s": int(target)}), LogChangelogs(log, topics), failpoint)
+        with replica.snapshot(ReplicaTarget({"s": int(target)})) as snapshot:
+            print(snapshot.open_bytes("s").count())
         replica.close()
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from penstock import Serdes, Stores
 from penstock.record import NO_HEADERS, Headers, Rows
-from penstock.stores.bytes.store import OpenInner
-from penstock.stores.replica.protocol import FollowedStore, Oldest, Overtaken
+from penstock.stores.bytes.store import OpenBytesStore
+from penstock.stores.replica.protocol import ChangelogStart, ChangelogTruncated, ReplicaStore
 from penstock.stores.replica.task_replica import TaskReplica
 
 STRING = Serdes.string()
@@ -46,19 +46,19 @@ KINDS: dict[str, Callable[[], Any]] = {
 }
 
 
-def builder_of(kind: str, new_context: Callable[[], Any]) -> Callable[[OpenInner], Any]:
+def builder_of(kind: str, new_context: Callable[[], Any]) -> Callable[[OpenBytesStore], Any]:
     """Makes stores of a kind, open."""
 
-    def build(open_inner: OpenInner) -> Any:
-        store = KINDS[kind]().build(open_inner)
+    def build(open_bytes: OpenBytesStore) -> Any:
+        store = KINDS[kind]().build(open_bytes)
         store.init(new_context())
         return store
 
     return build
 
 
-def followed(kind: str, new_context: Callable[[], Any], *, logged: bool = True) -> FollowedStore:
-    return FollowedStore("s", logged, builder_of(kind, new_context))
+def followed(kind: str, new_context: Callable[[], Any], *, logged: bool = True) -> ReplicaStore:
+    return ReplicaStore("s", logged, builder_of(kind, new_context))
 
 
 @dataclass
@@ -112,19 +112,19 @@ class MemoryChangelogs:
         if tombstones:
             self.removed[store] = self.ends[store]
 
-    def oldest(self, store: str) -> Oldest:
-        return Oldest(self.starts.get(store, 0), self.removed.get(store, 0))
+    def start(self, store: str) -> ChangelogStart:
+        return ChangelogStart(self.starts.get(store, 0), self.removed.get(store, 0))
 
     def read(
         self, store: str, start: int, end: int, since: int | None = None
     ) -> Iterator[Batch]:
         self.reads.append((store, start))
         if since is not None and since < self.forgotten:
-            raise Overtaken
+            raise ChangelogTruncated
         while start < end:
             self.between()
             if start < self.starts.get(store, 0):
-                raise Overtaken
+                raise ChangelogTruncated
             found = [
                 (offset, change) for offset, change in self.records.get(store, ())
                 if start <= offset < end
@@ -147,7 +147,7 @@ class Place:
         self._new_context = new_context
         self._open: list[TaskReplica] = []
 
-    def open(self, *stores: FollowedStore, log_id: str = "log") -> TaskReplica:
+    def open(self, *stores: ReplicaStore, log_id: str = "log") -> TaskReplica:
         stores = stores or (followed("timestamped", self._new_context),)
         self._open.append(TaskReplica.open(self.directory, log_id, stores))
         return self._open[-1]
@@ -159,4 +159,4 @@ class Place:
 
 def rows_of(replica: TaskReplica, name: str = "s") -> dict[bytes, bytes]:
     with replica.snapshot() as snapshot:
-        return dict(snapshot.inner(name).scan(None, None))
+        return dict(snapshot.open_bytes(name).scan(None, None))

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from penstock import Serdes
 from penstock.errors import TaskCorruptedException
 from penstock.record import NO_HEADERS, Headers
-from penstock.stores.bytes.store import BytesStore, SortedMemory
+from penstock.stores.bytes.store import BytesStore, InMemoryBytesStore
 from penstock.stores.replica import generations as replica_files
 from penstock.stores.replica import task_replica as replica_module
 from penstock.stores.replica.generations import clean_up
-from penstock.stores.replica.protocol import Filled, ReplicaAhead, Wanted
+from penstock.stores.replica.protocol import ReplicaAhead, ReplicaTarget, StoreRestore
 from penstock.stores.replica.task_replica import TaskReplica
 from unit.stores.changelogs import (
     KINDS,
@@ -72,7 +72,7 @@ def test_rows_are_the_same_however_the_changelog_is_cut(
 
     opened: dict[str, BytesStore] = {}
     expected = builder_of(kind, FakeContext)(
-        lambda name: opened.setdefault(name, SortedMemory())
+        lambda name: opened.setdefault(name, InMemoryBytesStore())
     )
     for change in changes:
         expected.restore(*change)
@@ -81,7 +81,7 @@ def test_rows_are_the_same_however_the_changelog_is_cut(
     directory = tmp_path_factory.mktemp("replica")
     replica = TaskReplica.open(directory, "log", (followed(kind, FakeContext),))
     for cut in cuts:
-        replica.catch_up(Wanted({"s": cut}), changelogs)
+        replica.catch_up(ReplicaTarget({"s": cut}), changelogs)
     wanted = {name: dict(rows.scan(None, None)) for name, rows in opened.items()}
     assert rows_of(replica) == wanted["s"]
     if "s.index" in wanted:
@@ -89,7 +89,7 @@ def test_rows_are_the_same_however_the_changelog_is_cut(
         index = rows_of(replica, "s.index")
         assert index.items() <= wanted["s.index"].items()
         assert len(index) >= len(wanted["s"])
-    assert replica._home.state().clocks["s"] == expected.clocks()
+    assert replica._environment.state().clocks["s"] == expected.clocks()
     replica.close()
     shutil.rmtree(directory)
 
@@ -110,9 +110,9 @@ def test_a_restore_is_cut_into_chunks_and_goes_on_after_an_interruption(
 
     replica = place.open()
     with pytest.raises(RuntimeError, match="boom"):
-        replica.catch_up(Wanted({"s": end}), changelogs, fail_at_the_third)
+        replica.catch_up(ReplicaTarget({"s": end}), changelogs, fail_at_the_third)
     assert replica.positions() == {"s": 42}
-    assert replica.catch_up(Wanted({"s": end}), changelogs) == []
+    assert replica.catch_up(ReplicaTarget({"s": end}), changelogs) == []
     assert changelogs.reads[3:] == [("s", 42), ("s", 63), ("s", 84)]
     assert values_of(replica) == {f"k{n % 70}": f"v{n}" for n in range(100)}
     assert steps[:4] == ["restoring", "applying", "restoring", "applying"]
@@ -123,9 +123,9 @@ def test_it_tells_what_was_filled_from_nothing(place: Place, changelogs: MemoryC
     for n in range(5):
         changelogs.put("s", f"k{n}", "v")
     replica = place.open()
-    assert replica.catch_up(Wanted({"s": 5}), changelogs) == [Filled("s", 2, 5, 3)]
+    assert replica.catch_up(ReplicaTarget({"s": 5}), changelogs) == [StoreRestore("s", 2, 5, 3)]
     changelogs.put("s", "k", "v")
-    assert replica.catch_up(Wanted({"s": 6}), changelogs) == []
+    assert replica.catch_up(ReplicaTarget({"s": 6}), changelogs) == []
 
 
 def test_rows_that_are_too_old_for_the_changelog_are_filled_anew(
@@ -135,17 +135,17 @@ def test_rows_that_are_too_old_for_the_changelog_are_filled_anew(
     changelogs.put("s", "a", "1")
     changelogs.put("s", "b", "1")
     replica = place.open()
-    replica.catch_up(Wanted({"s": 2}), changelogs)
+    replica.catch_up(ReplicaTarget({"s": 2}), changelogs)
     changelogs.put("s", "a", None)
     changelogs.put("s", "b", "2")
     changelogs.compact("s", tombstones=True)
     changelogs.removed.clear()
     changelogs.forgotten = time.time_ns() // 1_000_000 + 1
-    assert replica.catch_up(Wanted({"s": 4}), changelogs) == [Filled("s", 0, 4, 1)]
+    assert replica.catch_up(ReplicaTarget({"s": 4}), changelogs) == [StoreRestore("s", 0, 4, 1)]
     assert values_of(replica) == {"b": "2"}
     changelogs.forgotten = 0
     changelogs.put("s", "b", "3")
-    assert replica.catch_up(Wanted({"s": 5}), changelogs) == []
+    assert replica.catch_up(ReplicaTarget({"s": 5}), changelogs) == []
     assert values_of(replica) == {"b": "3"}
 
 
@@ -153,16 +153,16 @@ def test_only_what_is_committed_is_read(place: Place, changelogs: MemoryChangelo
     changelogs.put("s", "a", "1")
     changelogs.put("s", "a", "2")
     replica = place.open()
-    replica.catch_up(Wanted({"s": 1}), changelogs)
+    replica.catch_up(ReplicaTarget({"s": 1}), changelogs)
     assert values_of(replica) == {"a": "1"}
 
 
 def test_a_store_that_no_plan_names_is_empty(place: Place, changelogs: MemoryChangelogs) -> None:
     replica = place.open()
-    replica.catch_up(Wanted({}), changelogs)
-    with replica.snapshot(Wanted({})) as snapshot:
-        assert list(snapshot.inner("s").scan(None, None)) == []
-        assert list(snapshot.inner("unknown").scan(None, None)) == []
+    replica.catch_up(ReplicaTarget({}), changelogs)
+    with replica.snapshot(ReplicaTarget({})) as snapshot:
+        assert list(snapshot.open_bytes("s").scan(None, None)) == []
+        assert list(snapshot.open_bytes("unknown").scan(None, None)) == []
 
 
 # ---- snapshots -------------------------------------------------------------------------------
@@ -172,10 +172,10 @@ def test_a_snapshot_stands_still_while_the_replica_moves_on(
     place: Place, changelogs: MemoryChangelogs
 ) -> None:
     replica, other = place.open(), place.open()
-    replica.catch_up(Wanted({"s": changelogs.put("s", "a", "1")}), changelogs)
-    with replica.snapshot(Wanted({"s": 1})) as snapshot:
-        other.catch_up(Wanted({"s": changelogs.put("s", "a", "2")}), changelogs)
-        assert snapshot.inner("s").get(b"a") == pack(">q", 0) + b"1"
+    replica.catch_up(ReplicaTarget({"s": changelogs.put("s", "a", "1")}), changelogs)
+    with replica.snapshot(ReplicaTarget({"s": 1})) as snapshot:
+        other.catch_up(ReplicaTarget({"s": changelogs.put("s", "a", "2")}), changelogs)
+        assert snapshot.open_bytes("s").get(b"a") == pack(">q", 0) + b"1"
     assert values_of(replica) == {"a": "2"}
 
 
@@ -183,11 +183,11 @@ def test_a_snapshot_is_only_given_where_it_is_wanted(
     place: Place, changelogs: MemoryChangelogs
 ) -> None:
     replica = place.open()
-    replica.catch_up(Wanted({"s": changelogs.put("s", "a", "1")}), changelogs)
-    with pytest.raises(TaskCorruptedException, match="does not stand where"):
-        replica.snapshot(Wanted({"s": 2}))
+    replica.catch_up(ReplicaTarget({"s": changelogs.put("s", "a", "1")}), changelogs)
+    with pytest.raises(TaskCorruptedException, match="is not at the positions"):
+        replica.snapshot(ReplicaTarget({"s": 2}))
     with pytest.raises(ReplicaAhead, match="offset 1 of store 's', beyond 0"):
-        replica.snapshot(Wanted({"s": 0}))
+        replica.snapshot(ReplicaTarget({"s": 0}))
 
 
 # ---- zombies ---------------------------------------------------------------------------------
@@ -199,20 +199,20 @@ def test_a_task_that_is_behind_its_replica_is_a_zombie(
     replica = place.open()
     changelogs.put("s", "a", "1")
     changelogs.put("s", "a", "2")
-    replica.catch_up(Wanted({"s": 2}), changelogs)
+    replica.catch_up(ReplicaTarget({"s": 2}), changelogs)
     with pytest.raises(ReplicaAhead, match="beyond 1"):
-        replica.catch_up(Wanted({"s": 1}), changelogs)
+        replica.catch_up(ReplicaTarget({"s": 1}), changelogs)
 
 
 def test_so_is_one_of_an_older_epoch(place: Place, changelogs: MemoryChangelogs) -> None:
     replica = place.open()
     changelogs.put("s", "a", "1")
     changelogs.put("s", "a", "2")
-    replica.catch_up(Wanted({"s": 1}, epoch=5), changelogs)
+    replica.catch_up(ReplicaTarget({"s": 1}, epoch=5), changelogs)
     with pytest.raises(ReplicaAhead, match="epoch 5, not 4"):
-        replica.catch_up(Wanted({"s": 2}, epoch=4), changelogs)
-    replica.catch_up(Wanted({"s": 2}), changelogs)
-    assert replica._home.state().epoch == 5
+        replica.catch_up(ReplicaTarget({"s": 2}, epoch=4), changelogs)
+    replica.catch_up(ReplicaTarget({"s": 2}), changelogs)
+    assert replica._environment.state().epoch == 5
 
 
 # ---- what the log has forgotten --------------------------------------------------------------
@@ -224,11 +224,11 @@ def test_a_replica_that_may_have_missed_a_tombstone_starts_again(
     replica = place.open()
     changelogs.put("s", "a", "1")
     changelogs.put("s", "b", "1")
-    replica.catch_up(Wanted({"s": 2}), changelogs)
+    replica.catch_up(ReplicaTarget({"s": 2}), changelogs)
     changelogs.put("s", "a", None)
     changelogs.put("s", "c", "1")
     changelogs.compact("s", tombstones=True)
-    assert replica.catch_up(Wanted({"s": 4}), changelogs) == [Filled("s", 0, 4, 2)]
+    assert replica.catch_up(ReplicaTarget({"s": 4}), changelogs) == [StoreRestore("s", 0, 4, 2)]
     assert values_of(replica) == {"b": "1", "c": "1"}
 
 
@@ -238,10 +238,10 @@ def test_a_tombstone_may_have_been_all_that_was_left_to_read(
     replica = place.open()
     changelogs.put("s", "a", "1")
     changelogs.put("s", "b", "1")
-    replica.catch_up(Wanted({"s": 2}), changelogs)
+    replica.catch_up(ReplicaTarget({"s": 2}), changelogs)
     changelogs.put("s", "a", None)
     changelogs.compact("s", tombstones=True)
-    replica.catch_up(Wanted({"s": 3}), changelogs)
+    replica.catch_up(ReplicaTarget({"s": 3}), changelogs)
     assert values_of(replica) == {"b": "1"}
 
 
@@ -254,7 +254,7 @@ def test_tombstones_that_were_gone_before_the_restore_are_not_missed(
         changelogs.put("s", f"k{n}", None if n % 2 else "w")
     changelogs.compact("s", tombstones=True)
     replica = place.open()
-    assert replica.catch_up(Wanted({"s": 80}), changelogs) == [Filled("s", 0, 80, 20)]
+    assert replica.catch_up(ReplicaTarget({"s": 80}), changelogs) == [StoreRestore("s", 0, 80, 20)]
     assert changelogs.reads == [("s", 0), ("s", 54)]
     assert values_of(replica) == {f"k{n}": "w" for n in range(0, 40, 2)}
 
@@ -274,7 +274,7 @@ def test_a_restore_that_compaction_overtakes_starts_again(
 
     changelogs.between = compact_in_the_middle
     replica = place.open()
-    replica.catch_up(Wanted({"s": 60}), changelogs)
+    replica.catch_up(ReplicaTarget({"s": 60}), changelogs)
     assert values_of(replica) == {f"k{n}": "w" for n in range(10, 30)}
 
 
@@ -284,9 +284,9 @@ def test_a_replica_that_retention_has_overtaken_starts_again(
     replica = place.open()
     for n in range(10):
         changelogs.put("s", f"k{n}", "v")
-    replica.catch_up(Wanted({"s": 2}), changelogs)
+    replica.catch_up(ReplicaTarget({"s": 2}), changelogs)
     changelogs.starts["s"] = 5
-    assert replica.catch_up(Wanted({"s": 10}), changelogs) == [Filled("s", 5, 10, 5)]
+    assert replica.catch_up(ReplicaTarget({"s": 10}), changelogs) == [StoreRestore("s", 5, 10, 5)]
     assert sorted(values_of(replica)) == [f"k{n}" for n in range(5, 10)]
 
 
@@ -299,7 +299,7 @@ def generation(place: Place) -> str:
 
 def test_rows_of_another_log_are_not_used(place: Place, changelogs: MemoryChangelogs) -> None:
     replica = place.open()
-    replica.catch_up(Wanted({"s": changelogs.put("s", "a", "1")}), changelogs)
+    replica.catch_up(ReplicaTarget({"s": changelogs.put("s", "a", "1")}), changelogs)
     before = generation(place)
     other = place.open(log_id="another")
     assert other.positions() == {}
@@ -311,7 +311,7 @@ def test_writes_that_a_crash_of_the_host_may_have_lost_are_not_trusted(
     place: Place, changelogs: MemoryChangelogs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     replica = place.open()
-    replica.catch_up(Wanted({"s": changelogs.put("s", "a", "1")}), changelogs)
+    replica.catch_up(ReplicaTarget({"s": changelogs.put("s", "a", "1")}), changelogs)
     replica.close()
     assert place.open().positions() == {"s": 1}
     monkeypatch.setattr(replica_files, "boot_id", lambda: "another boot")
@@ -323,7 +323,7 @@ def test_what_another_part_of_the_process_has_closed_is_opened_again(
 ) -> None:
     mine, theirs = place.open(), place.open()
     end = changelogs.put("s", "a", "1")
-    mine.catch_up(Wanted({"s": end}), changelogs)
+    mine.catch_up(ReplicaTarget({"s": end}), changelogs)
     theirs.close()
     assert mine.positions() == {"s": end}
 
@@ -332,13 +332,13 @@ def test_settled_rows_are_good_after_a_reboot(
     place: Place, changelogs: MemoryChangelogs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     replica = place.open()
-    replica.catch_up(Wanted({"s": changelogs.put("s", "a", "1")}), changelogs)
-    replica.settle()
+    replica.catch_up(ReplicaTarget({"s": changelogs.put("s", "a", "1")}), changelogs)
+    replica.sync()
     replica.close()
     monkeypatch.setattr(replica_files, "boot_id", lambda: "another boot")
     again = place.open()
     assert values_of(again) == {"a": "1"}
-    again.catch_up(Wanted({"s": changelogs.put("s", "b", "1")}), changelogs)
+    again.catch_up(ReplicaTarget({"s": changelogs.put("s", "b", "1")}), changelogs)
     again.close()
     monkeypatch.setattr(replica_files, "boot_id", lambda: "a third boot")
     assert place.open().positions() == {}
@@ -350,7 +350,7 @@ def test_damage_is_mended_by_restoring(
 ) -> None:
     replica = place.open()
     end = changelogs.put("s", "a", "1")
-    replica.catch_up(Wanted({"s": end}), changelogs)
+    replica.catch_up(ReplicaTarget({"s": end}), changelogs)
     replica.close()
     match victim:
         case "data.mdb":
@@ -362,7 +362,7 @@ def test_damage_is_mended_by_restoring(
         case _:
             shutil.rmtree(place.directory.parent)
     again = place.open()
-    again.catch_up(Wanted({"s": end}), changelogs)
+    again.catch_up(ReplicaTarget({"s": end}), changelogs)
     assert values_of(again) == {"a": "1"}
 
 
@@ -371,10 +371,10 @@ def test_deleted_files_are_noticed_by_those_who_have_them_open(
 ) -> None:
     replica = place.open()
     end = changelogs.put("s", "a", "1")
-    replica.catch_up(Wanted({"s": end}), changelogs)
+    replica.catch_up(ReplicaTarget({"s": end}), changelogs)
     clean_up(place.directory.parent.parent, "app")
     assert not place.directory.exists()
-    assert replica.catch_up(Wanted({"s": end}), changelogs) == [Filled("s", 0, 1, 1)]
+    assert replica.catch_up(ReplicaTarget({"s": end}), changelogs) == [StoreRestore("s", 0, 1, 1)]
     assert values_of(replica) == {"a": "1"}
 
 
@@ -383,9 +383,9 @@ def test_an_order_to_begin_anew_is_carried_out_once(
 ) -> None:
     replica, other = place.open(), place.open()
     end = changelogs.put("s", "a", "1")
-    replica.catch_up(Wanted({"s": end}), changelogs)
-    order = Wanted({"s": end}, anew=7)
-    assert replica.catch_up(order, changelogs) == [Filled("s", 0, 1, 1)]
+    replica.catch_up(ReplicaTarget({"s": end}), changelogs)
+    order = ReplicaTarget({"s": end}, rebuild_batch=7)
+    assert replica.catch_up(order, changelogs) == [StoreRestore("s", 0, 1, 1)]
     made = generation(place)
     assert other.catch_up(order, changelogs) == []
     assert generation(place) == made
@@ -397,8 +397,8 @@ def test_readers_of_an_old_generation_keep_it_and_then_find_the_new_one(
 ) -> None:
     replica, other = place.open(), place.open()
     end = changelogs.put("s", "a", "1")
-    replica.catch_up(Wanted({"s": end}), changelogs)
+    replica.catch_up(ReplicaTarget({"s": end}), changelogs)
     with other.snapshot() as snapshot:
-        replica.catch_up(Wanted({"s": end}, anew=1), changelogs)
-        assert snapshot.inner("s").get(b"a") == pack(">q", 0) + b"1"
+        replica.catch_up(ReplicaTarget({"s": end}, rebuild_batch=1), changelogs)
+        assert snapshot.open_bytes("s").get(b"a") == pack(">q", 0) + b"1"
     assert values_of(other) == {"a": "1"}

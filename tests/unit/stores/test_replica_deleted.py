@@ -12,10 +12,9 @@ from typing import Any
 import lmdb
 import pytest
 
-from penstock.stores.replica.directory import MOST_DELETIONS, ReplicaDeleted
+from penstock.stores.replica.files import MAX_DELETIONS, ReplicaDeleted, RunFiles
 from penstock.stores.replica.generations import clean_up
-from penstock.stores.replica.protocol import Filled, Wanted
-from penstock.stores.replica.run_files import RunFiles
+from penstock.stores.replica.protocol import ReplicaTarget, StoreRestore
 from penstock.stores.replica.task_replica import TaskReplica
 from unit.stores.changelogs import MemoryChangelogs, Place, rows_of
 
@@ -37,14 +36,14 @@ class Deleting:
         return self._function(*arguments, **options)
 
 
-def caught_up(replica: TaskReplica, changelogs: MemoryChangelogs) -> list[Filled]:
-    return replica.catch_up(Wanted({"s": changelogs.put("s", "a", "1")}), changelogs)
+def caught_up(replica: TaskReplica, changelogs: MemoryChangelogs) -> list[StoreRestore]:
+    return replica.catch_up(ReplicaTarget({"s": changelogs.put("s", "a", "1")}), changelogs)
 
 
 def test_while_changelogs_are_read(place: Place, changelogs: MemoryChangelogs) -> None:
     replica = place.open()
     changelogs.between = Deleting(place, 3, lambda: None)
-    assert caught_up(replica, changelogs) == [Filled("s", 0, 1, 1)]
+    assert caught_up(replica, changelogs) == [StoreRestore("s", 0, 1, 1)]
     assert rows_of(replica) == ROW
 
 
@@ -77,26 +76,26 @@ def test_what_was_caught_up_can_be_read_though_its_files_are_gone(
     replica = place.open()
     caught_up(replica, changelogs)
     shutil.rmtree(place.directory)
-    with replica.snapshot(Wanted({"s": 1})) as snapshot:
-        assert dict(snapshot.inner("s").scan(None, None)) == ROW
+    with replica.snapshot(ReplicaTarget({"s": 1})) as snapshot:
+        assert dict(snapshot.open_bytes("s").scan(None, None)) == ROW
     # But nobody goes on with it.
-    assert replica.catch_up(Wanted({"s": 1}), changelogs) == [Filled("s", 0, 1, 1)]
+    assert replica.catch_up(ReplicaTarget({"s": 1}), changelogs) == [StoreRestore("s", 0, 1, 1)]
 
 
 def test_who_deletes_without_end_is_told(place: Place, changelogs: MemoryChangelogs) -> None:
     replica = place.open()
-    changelogs.between = deleting = Deleting(place, MOST_DELETIONS + 10, lambda: None)
+    changelogs.between = deleting = Deleting(place, MAX_DELETIONS + 10, lambda: None)
     with pytest.raises(ReplicaDeleted, match="was deleted"):
         caught_up(replica, changelogs)
     assert deleting.left == 9
     deleting.left = 0
-    replica.catch_up(Wanted({"s": 1}), changelogs)
+    replica.catch_up(ReplicaTarget({"s": 1}), changelogs)
     assert rows_of(replica) == ROW
 
 
 def test_the_files_of_a_run_are_written_to_a_directory_that_was_deleted(tmp_path: Path) -> None:
     files = RunFiles(tmp_path / "app" / "0_1", "aside")
-    files.sweep(lambda batch: True)
+    files.delete_batches(lambda batch: True)
     files.write((3, 1), b"rows")
     assert files.read((3, 1)) == b"rows"
 

@@ -13,7 +13,7 @@ import pytest
 from penstock import Processor, Record, Serdes, Stores, StreamsBuilder, StreamsConfig
 from penstock.engine.worker.changelogs import LogChangelogs
 from penstock.log import Columns, Log, TopicPartition, open_log
-from penstock.stores.bytes.lmdb import EnvironmentClosed
+from penstock.stores.bytes.lmdb.environment import EnvironmentClosed
 from penstock.stores.replica import global_replica as module
 from penstock.stores.replica.global_replica import GlobalReplica
 from penstock.stores.replica.protocol import ReplicaAhead
@@ -80,8 +80,8 @@ class Host:
         self.log.close()
 
 
-def _made(topology: Any, open_inner: Any) -> GlobalState:
-    return GlobalState(topology, CONFIG, None, open_inner)
+def _made(topology: Any, open_bytes: Any) -> GlobalState:
+    return GlobalState(topology, CONFIG, None, open_bytes)
 
 
 @pytest.fixture
@@ -187,13 +187,13 @@ def test_files_that_were_let_go_are_opened_again(host: Host) -> None:
     host.put("names", 0, a="1")
     replica = host.open()
     host.stores(replica)
-    opened = replica._home.guarded(lambda name, environment: environment)
-    replica.let_go()
+    opened = replica._environment.run(lambda name, environment: environment)
+    replica.close_files()
     with pytest.raises(EnvironmentClosed), opened.reading():
         pass
     assert names(host.stores(replica)) == {"a": "1"}
     host.put("names", 0, a="2")
-    replica.let_go()
+    replica.close_files()
     assert names(host.stores(replica)) == {"a": "2"}
 
 

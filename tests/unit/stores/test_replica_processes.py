@@ -13,7 +13,7 @@ import pytest
 
 from penstock.engine.worker.changelogs import LogChangelogs
 from penstock.log import Columns, Log, TopicPartition, open_log
-from penstock.stores.replica.protocol import Wanted
+from penstock.stores.replica.protocol import ReplicaTarget
 from unit.stores import catching_up
 from unit.stores.catching_up import TOPIC, replica_in
 
@@ -66,8 +66,8 @@ def finished(process: subprocess.Popen[str]) -> tuple[int, str, str]:
 
 def rows_in(log: Log, directory: Path) -> dict[bytes, bytes]:
     replica = replica_in(directory, log.id)
-    with replica.snapshot(Wanted({"s": RECORDS})) as snapshot:
-        rows = dict(snapshot.inner("s").scan(None, None))
+    with replica.snapshot(ReplicaTarget({"s": RECORDS})) as snapshot:
+        rows = dict(snapshot.open_bytes("s").scan(None, None))
     replica.close()
     return rows
 
@@ -92,7 +92,7 @@ def test_a_process_that_is_killed_while_it_writes_has_written_whole_chunks(
     position = replica.positions().get("s", 0)
     assert position == (count - 1) * CHUNK
     topics = LogChangelogs(log, {"s": TopicPartition(TOPIC, 0)})
-    replica.catch_up(Wanted({"s": RECORDS}), topics)
+    replica.catch_up(ReplicaTarget({"s": RECORDS}), topics)
     replica.close()
     assert rows_in(log, directory) == expected()
 

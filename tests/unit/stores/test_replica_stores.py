@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from penstock import Serdes, Stores
 from penstock.record import NO_HEADERS, Change, Headers, RecordContext
-from penstock.stores.buffers.time_ordered import ChangeBufferBuilder, GraceBufferBuilder
-from penstock.stores.bytes.store import BytesStore, SortedMemory, memory
-from penstock.stores.replica.protocol import FollowedStore, Wanted
+from penstock.stores.buffers.join_grace import JoinGraceBufferBuilder
+from penstock.stores.buffers.suppress import SuppressBufferBuilder
+from penstock.stores.bytes.store import BytesStore, InMemoryBytesStore, open_in_memory
+from penstock.stores.replica.protocol import ReplicaStore, ReplicaTarget
 from penstock.stores.replica.task_replica import TaskReplica
 from unit.stores.changelogs import MemoryChangelogs, Place, followed, rows_of
 
@@ -38,24 +39,24 @@ def test_a_store_without_rows_is_filled_with_the_last_record_of_each_key(
         "s", (b"b", b"1", 5, NO_HEADERS), (b"a", b"2", 6, headers), (b"c", b"3", 7, NO_HEADERS),
         (b"b", b"4", 8, NO_HEADERS), (b"c", None, 9, NO_HEADERS),
     )
-    replica = place.open(FollowedStore("s", True, None))
-    replica.catch_up(Wanted({"s": 3}), changelogs)
-    replica.catch_up(Wanted({"s": 5}), changelogs)
+    replica = place.open(ReplicaStore("s", True, None))
+    replica.catch_up(ReplicaTarget({"s": 3}), changelogs)
+    replica.catch_up(ReplicaTarget({"s": 5}), changelogs)
     store = Recorder()
     with replica.snapshot() as snapshot:
-        snapshot.fill({"s": store})
+        snapshot.restore_custom_stores({"s": store})
     assert store.restored == [(b"a", b"2", 6, headers), (b"b", b"4", 8, NO_HEADERS)]
 
 
-def lru(new_context: Callable[[], Any]) -> FollowedStore:
-    def build(open_inner: Callable[[str], BytesStore]) -> Any:
+def lru(new_context: Callable[[], Any]) -> ReplicaStore:
+    def build(open_bytes: Callable[[str], BytesStore]) -> Any:
         store = Stores.timestamped_key_value_store_builder(
             Stores.lru_map("s", 2), STRING, STRING
-        ).build(open_inner)
+        ).build(open_bytes)
         store.init(new_context())
         return store
 
-    return FollowedStore("s", True, build)
+    return ReplicaStore("s", True, build)
 
 
 def test_the_order_of_use_decides_what_an_lru_store_holds(
@@ -69,10 +70,10 @@ def test_the_order_of_use_decides_what_an_lru_store_holds(
     def batch(*work: tuple[str, str]) -> list[str]:
         nonlocal clocks
         end = changelogs.ends.get("s", 0)
-        wanted = Wanted({"s": end}, clocks={"s": clocks} if end else {})
+        wanted = ReplicaTarget({"s": end}, clocks={"s": clocks} if end else {})
         replica.catch_up(wanted, changelogs)
         with replica.snapshot(wanted) as snapshot:
-            task = store.build(snapshot.inner)  # type: ignore[misc]
+            task = store.build(snapshot.open_bytes)  # type: ignore[misc]
             if end:
                 task.set_clocks(clocks)
             for action, key in work:
@@ -92,7 +93,7 @@ def test_the_order_of_use_decides_what_an_lru_store_holds(
     assert batch() == ["b", "c"]
     assert sorted(rows_of(replica)) == [b"b", b"c"]
     elsewhere = TaskReplica.open(place.directory.with_name("elsewhere"), "log", (store,))
-    elsewhere.catch_up(Wanted({"s": 3}, clocks={"s": clocks}), changelogs)
+    elsewhere.catch_up(ReplicaTarget({"s": 3}, clocks={"s": clocks}), changelogs)
     assert sorted(rows_of(elsewhere)) == [b"b", b"c"]
     elsewhere.close()
 
@@ -102,8 +103,8 @@ def test_the_order_of_use_decides_what_an_lru_store_holds(
 
 def buffer_of(kind: str) -> Any:
     if kind == "suppress":
-        return ChangeBufferBuilder("s", STRING, STRING)
-    return GraceBufferBuilder("s", 5, STRING, STRING)
+        return SuppressBufferBuilder("s", STRING, STRING)
+    return JoinGraceBufferBuilder("s", 5, STRING, STRING)
 
 
 class Buffering:
@@ -114,8 +115,8 @@ class Buffering:
         self.context = context
         self.sent: list[Any] = []
 
-    def build(self, open_inner: Callable[[str], BytesStore]) -> Any:
-        buffer = buffer_of(self.kind).build(open_inner)
+    def build(self, open_bytes: Callable[[str], BytesStore]) -> Any:
+        buffer = buffer_of(self.kind).build(open_bytes)
         buffer.init(self.context)
         return buffer
 
@@ -149,18 +150,18 @@ def test_a_buffer_sends_the_same_whether_or_not_it_is_put_together_anew_for_each
     from unit.stores.conftest import FakeContext
 
     lasting = Buffering(kind, FakeContext())
-    buffer = lasting.build(memory)
+    buffer = lasting.build(open_in_memory)
     for batch in batches:
         lasting.work(buffer, batch)
     short = Buffering(kind, FakeContext())
     directory = tmp_path_factory.mktemp("replica")
-    replica = TaskReplica.open(directory, "log", (FollowedStore("s", True, short.build),))
+    replica = TaskReplica.open(directory, "log", (ReplicaStore("s", True, short.build),))
     changelogs, clocks, held = MemoryChangelogs(), None, (0, 0)
     for batch in batches:
-        wanted = Wanted({"s": changelogs.ends.get("s", 0)})
+        wanted = ReplicaTarget({"s": changelogs.ends.get("s", 0)})
         replica.catch_up(wanted, changelogs)
         with replica.snapshot(wanted) as snapshot:
-            again = short.build(snapshot.inner)
+            again = short.build(snapshot.open_bytes)
             again.set_clocks(clocks or {})
             short.work(again, batch)
             clocks = again.clocks()
@@ -172,7 +173,7 @@ def test_a_buffer_sends_the_same_whether_or_not_it_is_put_together_anew_for_each
     replica.close()
 
 
-class CountingRows(SortedMemory):
+class CountingRows(InMemoryBytesStore):
     """Counts how often it is asked."""
 
     __slots__ = ("asked",)
@@ -188,11 +189,11 @@ def test_a_batch_reads_only_those_entries_of_a_buffer_that_it_meets(
 ) -> None:
     opened: dict[str, CountingRows] = {}
 
-    def open_inner(name: str) -> BytesStore:
+    def open_bytes(name: str) -> BytesStore:
         return opened.setdefault(name, CountingRows())
 
     buffering = Buffering(kind, new_context())
-    first = buffering.build(open_inner)
+    first = buffering.build(open_bytes)
     for number in range(1000):
         record = RecordContext("t", 0, 0, 100 + number, NO_HEADERS)
         if kind == "suppress":
@@ -202,7 +203,7 @@ def test_a_batch_reads_only_those_entries_of_a_buffer_that_it_meets(
     first.advance()
     for rows in opened.values():
         rows.asked = 0
-    second = buffering.build(open_inner)
+    second = buffering.build(open_bytes)
     if kind == "suppress":
         second.evict_until(102, buffering.emit)
     else:
@@ -216,24 +217,24 @@ def test_a_batch_reads_only_those_entries_of_a_buffer_that_it_meets(
 def test_an_unlogged_buffer_goes_on_on_its_host(
     place: Place, new_context: Callable[[], Any]
 ) -> None:
-    def build(open_inner: Callable[[str], BytesStore]) -> Any:
-        buffer = ChangeBufferBuilder("s", STRING, STRING, logging_enabled=False).build(open_inner)
+    def build(open_bytes: Callable[[str], BytesStore]) -> Any:
+        buffer = SuppressBufferBuilder("s", STRING, STRING, logging_enabled=False).build(open_bytes)
         buffer.init(new_context())
         return buffer
 
-    replica = place.open(FollowedStore("s", False, build))
+    replica = place.open(ReplicaStore("s", False, build))
     last = (0, 0)
     for number in range(1, 4):
-        wanted = Wanted({}, last=last)
+        wanted = ReplicaTarget({}, last_run=last)
         replica.catch_up(wanted, MemoryChangelogs())
         with replica.snapshot(wanted) as snapshot:
-            buffer = build(snapshot.inner)
+            buffer = build(snapshot.open_bytes)
             assert buffer.num_records == number - 1
             record = RecordContext("t", 0, 0, number, NO_HEADERS)
             buffer.put(number, f"k{number}", Change("v", None), record)
             buffer.commit()
             last = (number, 7)
-            snapshot.put_aside(last, {"s": buffer})
+            snapshot.stage_writes(last, {"s": buffer})
 
 
 # ---- stores without a changelog --------------------------------------------------------------
@@ -242,7 +243,7 @@ def test_an_unlogged_buffer_goes_on_on_its_host(
 class Unlogged:
     """Runs batches of a task whose store has no changelog."""
 
-    def __init__(self, replica: TaskReplica, store: FollowedStore) -> None:
+    def __init__(self, replica: TaskReplica, store: ReplicaStore) -> None:
         assert store.build is not None
         self.replica, self.build = replica, store.build
 
@@ -250,14 +251,14 @@ class Unlogged:
         self, number: int, attempt: int, last: tuple[int, int], **rows: str | None
     ) -> dict[str, str]:
         """What the store held before the batch."""
-        wanted = Wanted({}, last=last)
+        wanted = ReplicaTarget({}, last_run=last)
         self.replica.catch_up(wanted, MemoryChangelogs())
         with self.replica.snapshot(wanted) as snapshot:
-            task = self.build(snapshot.inner)
+            task = self.build(snapshot.open_bytes)
             held = {key: value.value for key, value in task.all()}
             for key, value in rows.items():
                 task.save(key, value, 0)
-            snapshot.put_aside((number, attempt), {"s": task})
+            snapshot.stage_writes((number, attempt), {"s": task})
             return held
 
 
@@ -288,5 +289,5 @@ def test_what_was_put_aside_counts_only_on_top_of_what_it_was_put_aside_from(
     unlogged.run(1, 10, (0, 0), a="1")
     unlogged.run(2, 20, (1, 10), b="2")
     # The rows are lost, and with them what batch 2 had been written over.
-    unlogged.replica._home.begin_anew(3)
+    unlogged.replica._environment.rebuild(3)
     assert unlogged.run(3, 30, (2, 20)) == {}

@@ -20,7 +20,7 @@ from penstock import (
 )
 from penstock.errors import NotSentException, ProcessingFailedException, StreamsException
 from penstock.record import TaskId
-from penstock.stores.bytes.store import BytesStore, memory
+from penstock.stores.bytes.store import BytesStore, open_in_memory
 from penstock.task.blueprint import Blueprint
 from penstock.task.queue import RecordRange
 from penstock.task.record_limits import RecordLimits
@@ -114,11 +114,11 @@ def test_where_a_batch_is_cut_changes_nothing() -> None:
     kept: dict[str, BytesStore] = {}
 
     def reopen(name: str) -> BytesStore:
-        return kept.setdefault(name, memory(name))
+        return kept.setdefault(name, open_in_memory(name))
 
     state, seen = None, []
     for number, row in enumerate([("x", 1), ("y", 2), ("z", 3)]):
-        task = task_of(topology, state, open_inner=reopen)
+        task = task_of(topology, state, open_bytes=reopen)
         result = task.run({("a", 0): records(row, first=number)})
         task.advance()
         state = result.state

@@ -25,7 +25,8 @@ from penstock.errors import StreamsException, TopologyException
 from penstock.log.base import Lease, Log
 from penstock.log.types import Columns, TopicPartition
 from penstock.record import TaskId
-from penstock.stores.buffers.time_ordered import ChangeBufferBuilder, GraceBufferBuilder
+from penstock.stores.buffers.join_grace import JoinGraceBufferBuilder
+from penstock.stores.buffers.suppress import SuppressBufferBuilder
 from penstock.task.blueprint import Blueprint
 from penstock.task.result import TaskState
 from penstock.topology.compatibility import (
@@ -42,7 +43,7 @@ from penstock.topology.topology import Topology
 
 log = logging.getLogger(__name__)
 
-_BUFFERS = {ChangeBufferBuilder: "suppress_buffer", GraceBufferBuilder: "join_buffer"}
+_BUFFERS = {SuppressBufferBuilder: "suppress_buffer", JoinGraceBufferBuilder: "join_buffer"}
 
 
 def migrate_task_records(

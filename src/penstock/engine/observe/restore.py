@@ -18,9 +18,9 @@ from penstock.errors import StreamsException
 from penstock.log.base import Log
 from penstock.log.types import TopicPartition
 from penstock.record import TaskId
-from penstock.stores.bytes.lmdb import MAP_SIZE, Environment
+from penstock.stores.bytes.lmdb.environment import MAP_SIZE, LmdbEnvironment
 from penstock.stores.replica.generations import Generations
-from penstock.stores.replica.state import META, known_state
+from penstock.stores.replica.state import META, require_state
 
 if TYPE_CHECKING:
     from penstock.engine.layout.execution_graph import ExecutionGraph
@@ -190,7 +190,7 @@ class ReplicaProbe:
     def __init__(self, directory: Path) -> None:
         self._generations = Generations(directory)
         #: The generation that was looked at last.
-        self._open: tuple[str, Environment] | None = None
+        self._open: tuple[str, LmdbEnvironment] | None = None
 
     def positions(self) -> dict[str, int]:
         """Where the stores stand; empty if nothing is there, or nothing that anybody would use."""
@@ -203,7 +203,7 @@ class ReplicaProbe:
             if self._open is None:
                 self._open = (name, self._generations.open(name, MAP_SIZE))
             with self._open[1].reading([META]) as transaction:
-                return known_state(transaction).positions
+                return require_state(transaction).positions
         except (OSError, StreamsException):
             return {}
 

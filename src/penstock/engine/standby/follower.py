@@ -27,10 +27,10 @@ from penstock.log.base import Log
 from penstock.log.errors import LogError, UnknownTopic
 from penstock.log.types import TopicPartition
 from penstock.record import TaskId
-from penstock.stores.replica.protocol import ChangelogBatch, ReplicaAhead, Wanted
+from penstock.stores.replica.protocol import ChangelogBatch, ReplicaAhead, ReplicaTarget
 from penstock.stores.replica.task_replica import TaskReplica
 from penstock.task.blueprint import Blueprint
-from penstock.task.replica_stores import followed_stores
+from penstock.task.replica_stores import replica_stores
 from penstock.topology.topology import Topology
 
 log = logging.getLogger(__name__)
@@ -161,7 +161,7 @@ class Follower:
             self._updates.began(at, store, before.get(store, 0))
         changelogs = _Counting(LogChangelogs(self._log, task.places))
         try:
-            task.replica.catch_up(Wanted(wanted), changelogs, self._check_ended)
+            task.replica.catch_up(ReplicaTarget(wanted), changelogs, self._check_ended)
         except ReplicaAhead:
             # Workers of this very host have gone on meanwhile.
             return
@@ -184,8 +184,8 @@ class Follower:
         for task_id in graph.tasks:
             blueprint = Blueprint.of(self._topology, self._config, [task_id.subtopology])
             stores = tuple(
-                store for store in followed_stores(blueprint, task_id)
-                if store.logged and store.is_told_by_changelog
+                store for store in replica_stores(blueprint, task_id)
+                if store.logged and store.restores_from_changelog
             )
             if stores:
                 replica = TaskReplica.open(
@@ -209,7 +209,7 @@ class _Counting:
 
     def __init__(self, changelogs: LogChangelogs) -> None:
         self._changelogs = changelogs
-        self.oldest = changelogs.oldest
+        self.start = changelogs.start
         self.records: Counter[str] = Counter()
 
     def read(

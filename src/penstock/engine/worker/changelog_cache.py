@@ -18,8 +18,8 @@ import pyarrow as pa
 
 from penstock.log.types import as_header_pairs
 from penstock.record import Headers, Rows
+from penstock.stores.replica.files import RunFiles, RunId
 from penstock.stores.replica.generations import boot_id
-from penstock.stores.replica.run_files import Run, RunFiles
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +71,7 @@ class ChangelogCache:
         self._identity = identity
 
     def keep(
-        self, run: Run, positions: Mapping[str, int],
+        self, run: RunId, positions: Mapping[str, int],
         changes: Iterable[tuple[str, pa.RecordBatch]],
     ) -> None:
         """Leave what a run has changed. `positions`: where the changelogs ended before it."""
@@ -81,18 +81,18 @@ class ChangelogCache:
         try:
             # Of this batch another attempt may have left some. Higher numbers are of an earlier
             # life of the application.
-            self._files.sweep(lambda batch: batch != run[0])
+            self._files.delete_batches(lambda batch: batch != run[0])
             if stores:
                 kept = _Changes(self._identity, boot_id(), stores)
                 self._files.write(run, msgspec.msgpack.encode(kept))
             else:
                 # A file of that name would be another's.
-                self._files.remove(run)
+                self._files.delete(run)
         except OSError as error:
             # They will have to be read from the log.
             log.warning("The changes of a batch are not kept on this host: %s", error)
 
-    def of(self, run: Run) -> dict[str, tuple[int, pa.RecordBatch]]:
+    def of(self, run: RunId) -> dict[str, tuple[int, pa.RecordBatch]]:
         """Store -> where its changelog ended before the run, and what the run wrote there."""
         try:
             kept = msgspec.msgpack.decode(self._files.read(run), type=_Changes)

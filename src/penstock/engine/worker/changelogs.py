@@ -11,7 +11,7 @@ from penstock.engine.worker.changelog_cache import KeptBatch
 from penstock.log.base import Log
 from penstock.log.errors import OffsetOutOfRange
 from penstock.log.types import TopicPartition
-from penstock.stores.replica.protocol import ChangelogBatch, Oldest, Overtaken
+from penstock.stores.replica.protocol import ChangelogBatch, ChangelogStart, ChangelogTruncated
 
 #: Store -> where its changelog ended before the task's last run, and what that run wrote there.
 LastChanges = Mapping[str, tuple[int, pa.RecordBatch]]
@@ -36,11 +36,11 @@ class LogChangelogs:
         self._find_last = find_last
         self._last: LastChanges | None = None
 
-    def oldest(self, store: str) -> Oldest:
+    def start(self, store: str) -> ChangelogStart:
         """How the changelog stands right now."""
         topic = self._topics[store]
         offsets = self._log.offsets([topic])[topic]
-        return Oldest(offsets.start, offsets.tombstones_removed_to)
+        return ChangelogStart(offsets.start, offsets.tombstones_removed_to)
 
     def read(
         self, store: str, start: int, end: int, since: int | None = None
@@ -59,7 +59,9 @@ class LogChangelogs:
         except OffsetOutOfRange as error:
             if error.offset >= error.start:
                 raise
-            raise Overtaken(f"The changelog of store '{store}' begins later: {error}") from error
+            raise ChangelogTruncated(
+                f"The changelog of store '{store}' begins later: {error}"
+            ) from error
 
     def _check_tombstones(self, topic: str, store: str, since: int) -> None:
         """A broker does not tell up to where it has removed tombstones; but for how long it keeps
@@ -68,4 +70,6 @@ class LogChangelogs:
         if self._log.capabilities.reports_tombstones or away < SURELY_KEPT_MS:
             return
         if away > _PART * int(self._log.topic(topic).setting("delete.retention.ms")):
-            raise Overtaken(f"The rows of store '{store}' are too old to be brought up to date.")
+            raise ChangelogTruncated(
+                f"The rows of store '{store}' are too old to be brought up to date."
+            )

@@ -11,7 +11,7 @@ from penstock.engine.plan.batch_plan import BatchPlan
 from penstock.engine.worker.changelogs import LogChangelogs
 from penstock.log.base import Log
 from penstock.log.types import TopicPartition
-from penstock.stores.bytes.store import OpenInner
+from penstock.stores.bytes.store import OpenBytesStore
 from penstock.stores.replica.global_replica import GlobalReplica
 from penstock.task.global_state import GlobalState
 
@@ -72,7 +72,7 @@ class GlobalTables:
         """Close the files, until a batch asks for them."""
         self.release()
         if self._replica is not None:
-            self._replica.let_go()
+            self._replica.close_files()
 
     def close(self) -> None:
         """Let go of everything."""
@@ -82,5 +82,5 @@ class GlobalTables:
         self._stores = {}
 
 
-def _state(bundle: Bundle, open_inner: OpenInner) -> GlobalState:
-    return GlobalState(bundle.topology, bundle.config, open_inner=open_inner)
+def _state(bundle: Bundle, open_bytes: OpenBytesStore) -> GlobalState:
+    return GlobalState(bundle.topology, bundle.config, open_bytes=open_bytes)

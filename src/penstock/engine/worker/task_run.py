@@ -68,7 +68,7 @@ class TaskRun:
         blueprint = worker.blueprint(task_id.subtopology)
         with worker.replicas.open(self._task_plan, blueprint, self._plan) as stores:
             environment = Environment(
-                worker.topics.partitions_of, worker.topics.limits_of, stores.open_inner,
+                worker.topics.partitions_of, worker.topics.limits_of, stores.open_bytes,
                 worker.global_tables.stores(self._plan), worker.resources,
                 self._plan.now, self._own_files(),
                 max_result_bytes=self._bundle.max_result_bytes,

@@ -16,12 +16,12 @@ from penstock.engine.worker.changelogs import LogChangelogs
 from penstock.engine.worker.outcome import Restored
 from penstock.log.base import Log
 from penstock.record import TaskId
-from penstock.stores.bytes.store import BytesStore, memory
-from penstock.stores.replica.protocol import Wanted
+from penstock.stores.bytes.store import BytesStore, open_in_memory
+from penstock.stores.replica.protocol import ReplicaTarget
 from penstock.stores.replica.snapshot import Snapshot
 from penstock.stores.replica.task_replica import TaskReplica
 from penstock.task.blueprint import Blueprint
-from penstock.task.replica_stores import followed_stores
+from penstock.task.replica_stores import replica_stores
 
 
 class TaskStores:
@@ -37,19 +37,19 @@ class TaskStores:
         self.own_changes = own_changes
         self._snapshot = snapshot
 
-    def open_inner(self, name: str) -> BytesStore:
+    def open_bytes(self, name: str) -> BytesStore:
         """The rows of that name."""
-        return memory(name) if self._snapshot is None else self._snapshot.inner(name)
+        return open_in_memory(name) if self._snapshot is None else self._snapshot.open_bytes(name)
 
     def fill(self, stores: Mapping[str, Any]) -> None:
         """Give stores that keep no rows of their own what they held; called before their use."""
         if self._snapshot is not None:
-            self._snapshot.fill(stores)
+            self._snapshot.restore_custom_stores(stores)
 
     def put_aside(self, stores: Mapping[str, Any], batch: int, attempt: int) -> None:
         """Keep the writes of stores that are not logged until it is known whether they count."""
         if self._snapshot is not None:
-            self._snapshot.put_aside((batch, attempt), stores)
+            self._snapshot.stage_writes((batch, attempt), stores)
 
 
 class Replicas:
@@ -76,7 +76,7 @@ class Replicas:
         task_id = plan.task_id
         replica = self._replica(task_id, blueprint, batch.incarnation)
         topics = self._graph.restore_partitions(task_id)
-        wanted = Wanted(
+        wanted = ReplicaTarget(
             plan.positions, batch.epoch, plan.state.store_clocks,
             (plan.last_batch, plan.last_attempt),
             batch.number if task_id in batch.discard_replicas else None,
@@ -87,7 +87,9 @@ class Replicas:
             own = ChangelogCache(replica.directory, identity)
         filled = replica.catch_up(
             wanted,
-            LogChangelogs(self._log, topics, dict if own is None else partial(own.of, wanted.last)),
+            LogChangelogs(
+                self._log, topics, dict if own is None else partial(own.of, wanted.last_run)
+            ),
             partial(failpoint, stage=self._stage_of(task_id)),
         )
         restored = tuple(
@@ -105,7 +107,7 @@ class Replicas:
                 return opened[1]
             opened[1].close()
         replica = TaskReplica.open(
-            self._directory / str(task_id), identity, followed_stores(blueprint, task_id)
+            self._directory / str(task_id), identity, replica_stores(blueprint, task_id)
         )
         self._open[task_id] = (identity, replica)
         return replica

@@ -15,7 +15,7 @@ from penstock.stores.api.suppliers import (
     VersionedSupplier,
     WindowSupplier,
 )
-from penstock.stores.bytes.store import OpenInner, memory
+from penstock.stores.bytes.store import OpenBytesStore, open_in_memory
 from penstock.stores.typed.key_value import (
     KeyValueStore,
     TimestampedKeyValueStore,
@@ -131,8 +131,8 @@ class StoreBuilder:
             return self.supplier.history_retention_ms
         raise ValueError(f"Store '{self.name}' is no versioned store: no history.")
 
-    def build(self, open_inner: OpenInner = memory) -> Any:
-        """A new store, not open yet, whose rows rest where `open_inner` puts them."""
+    def build(self, open_bytes: OpenBytesStore = open_in_memory) -> Any:
+        """A new store, not open yet, whose rows rest where `open_bytes` puts them."""
         if self.factory is not None:
             return self.factory()
         supplier = self.supplier
@@ -142,6 +142,6 @@ class StoreBuilder:
         elif isinstance(supplier, SessionSupplier):
             caching = caching and not supplier.time_ordered
         options = StoreOptions(
-            self.key_serde, self.value_serde, caching, self.logging_enabled, open_inner
+            self.key_serde, self.value_serde, caching, self.logging_enabled, open_bytes
         )
         return _KINDS[self.kind][0](supplier, options)

@@ -8,7 +8,13 @@ from typing import Protocol
 
 from penstock.stores.api.stores import Stores, session_supplier, window_supplier
 from penstock.stores.api.suppliers import KeyValueSupplier, SessionSupplier, WindowSupplier
-from penstock.stores.bytes.value_formats import HEADERS, PLAIN, SESSION_HEADERS, TIMESTAMPED, Format
+from penstock.stores.bytes.value_formats import (
+    HEADERS,
+    PLAIN,
+    SESSION_HEADERS,
+    TIMESTAMPED,
+    ValueFormat,
+)
 
 
 class DslStoreFormat(Enum):
@@ -19,7 +25,7 @@ class DslStoreFormat(Enum):
     HEADERS = "HEADERS"
 
 
-_FORMATS: dict[DslStoreFormat, Format] = {
+_FORMATS: dict[DslStoreFormat, ValueFormat] = {
     DslStoreFormat.PLAIN: PLAIN,
     DslStoreFormat.TIMESTAMPED: TIMESTAMPED,
     DslStoreFormat.HEADERS: HEADERS,

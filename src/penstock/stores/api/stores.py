@@ -14,7 +14,13 @@ from penstock.stores.api.suppliers import (
     VersionedSupplier,
     WindowSupplier,
 )
-from penstock.stores.bytes.value_formats import HEADERS, PLAIN, SESSION_HEADERS, TIMESTAMPED, Format
+from penstock.stores.bytes.value_formats import (
+    HEADERS,
+    PLAIN,
+    SESSION_HEADERS,
+    TIMESTAMPED,
+    ValueFormat,
+)
 from penstock.windows import to_ms
 
 Duration = timedelta | int
@@ -181,7 +187,7 @@ class Stores:
 
 def window_supplier(
     name: str, retention: Duration, window_size: Duration, retain_duplicates: bool = False, *,
-    value_format: Format = PLAIN, time_ordered: bool = False, indexed: bool = False,
+    value_format: ValueFormat = PLAIN, time_ordered: bool = False, indexed: bool = False,
 ) -> WindowSupplier:
     """A window store on disk; in order of time, with or without an index, for emit on close."""
     retention_ms, size_ms = _window_times(name, retention, window_size)
@@ -193,7 +199,7 @@ def window_supplier(
 
 
 def session_supplier(
-    name: str, retention: Duration, *, value_format: Format = PLAIN, time_ordered: bool = False
+    name: str, retention: Duration, *, value_format: ValueFormat = PLAIN, time_ordered: bool = False
 ) -> SessionSupplier:
     """A session store on disk; in order of time, with an index, for emit on close."""
     retention_ms = _not_negative(retention, "retentionPeriod")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from penstock.stores.bytes.value_formats import PLAIN, Format
+from penstock.stores.bytes.value_formats import PLAIN, ValueFormat
 
 MIN_SEGMENT_MS = 60_000
 
@@ -15,7 +15,7 @@ class KeyValueSupplier:
 
     name: str
     persistent: bool
-    format: Format = PLAIN
+    format: ValueFormat = PLAIN
     #: Not None: only this many of the most recently used keys are kept.
     max_entries: int | None = None
 
@@ -73,7 +73,7 @@ class WindowSupplier:
     window_size_ms: int
     retain_duplicates: bool = False
     segment_interval_ms: int = 1
-    format: Format = PLAIN
+    format: ValueFormat = PLAIN
     time_ordered: bool = False
     indexed: bool = False
 
@@ -101,7 +101,7 @@ class SessionSupplier:
     persistent: bool
     retention_ms: int
     segment_interval_ms: int = 1
-    format: Format = PLAIN
+    format: ValueFormat = PLAIN
     time_ordered: bool = False
 
     @property

@@ -1,49 +1,52 @@
-"""What the buffers of suppress and of joins with grace have in common."""
+"""The base class of buffers, and the order in which buffered keys leave."""
 
 from __future__ import annotations
 
 import heapq
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import ConfigException
-from penstock.record import NO_HEADERS, Headers
+from penstock.record import NO_HEADERS, Headers, RecordContext
 from penstock.record import Rows as Records
-from penstock.stores.bytes.store import BytesStore, OpenInner, memory
+from penstock.stores.bytes.store import BytesStore, OpenBytesStore, open_in_memory
 
 if TYPE_CHECKING:
     from penstock.serdes.base import Serde
     from penstock.stores.api.store import StoreContext
 
+#: Receives a record that leaves a buffer: key, value (or change), context of the buffered record.
+Emit = Callable[[Any, Any, RecordContext], None]
+
 
 class Buffer(ABC):
-    """A store without a cache, which cannot be queried: a name, serdes, the way to the changelog.
+    """A changelogged store that has no cache and cannot be queried.
 
-    What it holds lies over committed rows: a batch reads those it needs, and `advance` writes what
-    has changed.
+    Changes of a batch are kept in memory over the committed rows. A batch reads only the committed
+    rows that it needs; `advance` writes the changes to them.
     """
 
     persistent = False
 
     def __init__(
         self, name: str, key_serde: Serde[Any] | None, value_serde: Serde[Any] | None,
-        *, logging: bool = True, open_inner: OpenInner = memory,
+        *, logging: bool = True, open_bytes: OpenBytesStore = open_in_memory,
     ) -> None:
         self.name = name
         self._key_serde = key_serde
         self._value_serde = value_serde
         self._logging = logging
-        self._open_inner = open_inner
+        self._open_bytes = open_bytes
         self._open = False
 
     @property
     def is_open(self) -> bool:
-        """True between init and close."""
+        """True between `init` and `close`."""
         return self._open
 
     def init(self, context: StoreContext) -> None:
-        """Open the store in a task; called once, before anything else."""
+        """Open the store in a task. Called once, before any other method."""
         topic = context.changelog_topic(self.name)
         key = self._key_serde or context.default_key_serde
         value = self._value_serde or context.default_value_serde
@@ -51,7 +54,7 @@ class Buffer(ABC):
             missing = "key" if key is None else "value"
             raise ConfigException(
                 f"Failed to initialize {missing} serdes for store {self.name}. "
-                f"No {missing} serde was given and there is no default one. "
+                f"The store has no {missing} serde and no default is configured. "
                 f"Give the operator a serde, or set default_{missing}_serde in StreamsConfig."
             )
         key, value = key.for_topic(topic, True), value.for_topic(topic, False)
@@ -64,19 +67,19 @@ class Buffer(ABC):
 
     @abstractmethod
     def _open_rows(self) -> None:
-        """Open what is committed."""
+        """Open the committed rows."""
 
     def _log(self, key: bytes, value: bytes | None, headers: Headers) -> None:
-        # Kafka leaves the time to the producer's clock; here the record being processed gives it,
-        # so that a batch that is run again writes the same.
+        # Kafka leaves the timestamp to the producer's clock. The timestamp of the current record
+        # makes a batch that runs again write the same changelog records.
         self._log_change(self.name, key, value, max(0, self._current.timestamp), headers)
 
     @abstractmethod
     def restore(self, key: bytes, value: bytes | None, timestamp: int, headers: Headers) -> None:
-        """Take one record of the changelog; nothing is logged."""
+        """Apply one changelog record without logging it."""
 
     def restore_all(self, records: Records) -> None:
-        """Take many records of the changelog."""
+        """Apply many changelog records."""
         headers = records.headers or [NO_HEADERS] * len(records)
         for key, value, timestamp, pairs in zip(
             records.keys, records.values, records.timestamps, headers, strict=True
@@ -84,29 +87,29 @@ class Buffer(ABC):
             if key is not None:
                 self.restore(key, value, timestamp, pairs)
 
-    def go_on_restoring(
+    def resume_restore(
         self, restored: Mapping[str, int], committed: Mapping[str, int] | None
     ) -> None:
-        """Take more records into rows that others were restored into."""
+        """Continue a restore whose earlier records are in the rows already."""
         self.set_clocks(restored)
 
     def restored_clocks(self) -> dict[str, int]:
-        """What the rows do not tell about the records that were restored into them."""
+        """State of the restore that the rows do not hold; the argument of `resume_restore`."""
         return self.clocks()
 
     def clocks(self) -> dict[str, int]:
-        """The entries tell all times."""
+        """State that the rows do not hold. Empty unless a subclass has some."""
         return {}
 
     def set_clocks(self, clocks: Mapping[str, int]) -> None:  # noqa: B027
-        """There are none."""
+        """Set the state that `clocks` returned in an earlier batch."""
 
 
 class OrderedKeys:
-    """Keys from the smallest on: those of committed rows, and those that were added.
+    """Keys in ascending order: the keys of committed rows merged with added keys.
 
-    The rows are read one by one, as far as they are needed, and not again after they were changed:
-    whoever takes the first key has to see whether it still counts. A key may come twice.
+    Rows are read lazily, one by one, and later changes to them are not seen. The caller must check
+    that the first key is still valid. A key can occur twice.
     """
 
     __slots__ = ("_added", "_committed", "_rows", "head")
@@ -115,7 +118,7 @@ class OrderedKeys:
         self._rows: Iterator[tuple[bytes, bytes]] = rows.scan(start, None)
         self._added: list[bytes] = []
         self._committed = self._next_row()
-        #: The first key, None if there is none.
+        #: The first key; None if there is none.
         self.head: bytes | None = self._committed
 
     def add(self, key: bytes) -> None:
@@ -125,7 +128,7 @@ class OrderedKeys:
             self.head = key
 
     def drop_first(self) -> None:
-        """Take the first key away."""
+        """Remove the first key."""
         added = self._added
         if added and added[0] == self.head:
             heapq.heappop(added)

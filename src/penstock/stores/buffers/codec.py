@@ -1,8 +1,8 @@
-"""The bytes of a buffered record in a changelog, as Kafka Streams writes them (version 3).
+"""BufferValue records as bytes: Kafka Streams' changelog format, version 3.
 
-Record context (timestamp, offset, topic, partition, headers), prior value, old value, new value,
-buffer time. Sizes are 4-byte integers; -1 stands for null, and -2 for an old value equal to the
-prior one.
+Fields in order: record context (timestamp, offset, topic, partition, headers), prior value, old
+value, new value, buffer time. Sizes are 4-byte integers; -1 means null, and -2 means an old value
+equal to the prior value.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _SAME_AS_PRIOR = -2
 _SAME = _INT.pack(_SAME_AS_PRIOR)
 
 
-class Buffered(NamedTuple):
-    """A record in a buffer: serialized values, and the record's context.
+class BufferValue(NamedTuple):
+    """A buffered record: serialized values and the context of the record.
 
-    `prior` is the value from before the key came into the buffer, `old` and `new` are the last
-    update's. Buffers that hold plain values use `new` only.
+    `prior` is the value of the key before it entered the buffer. `old` and `new` belong to the last
+    update. Buffers of plain values use only `new`.
     """
 
     prior: bytes | None
@@ -38,22 +38,22 @@ class Buffered(NamedTuple):
 
 
 def context_size(context: RecordContext) -> int:
-    """What a record's context weighs in a buffer's limit: characters of names, bytes of values."""
+    """The size of a record context as Kafka counts it for the buffer limit."""
     topic, _, _, _, headers, _, _ = context
-    size = 20 if topic is None else 20 + _characters(topic)
+    size = 20 if topic is None else 20 + _utf16_length(topic)
     for name, value in headers:
-        size += _characters(name) + (0 if value is None else len(value))
+        size += _utf16_length(name) + (0 if value is None else len(value))
     return size
 
 
-def _characters(text: str) -> int:
-    """Java's count: two for a character outside the basic plane."""
+def _utf16_length(text: str) -> int:
+    """The length of a string in Java: characters outside the basic plane count twice."""
     return len(text) if text.isascii() else len(text.encode("utf-16-le")) // 2
 
 
-def encode_buffered(buffered: Buffered, time: int) -> bytes:
-    """The value of a changelog record."""
-    prior, old, new, context = buffered
+def encode_buffer_value(value: BufferValue, time: int) -> bytes:
+    """Encode the value of a changelog record."""
+    prior, old, new, context = value
     return b"".join((
         _encode_context(context),
         _sized(prior),
@@ -63,8 +63,8 @@ def encode_buffered(buffered: Buffered, time: int) -> bytes:
     ))
 
 
-def decode_buffered(raw: bytes) -> tuple[Buffered, int]:
-    """What `encode_buffered` made; the time as well."""
+def decode_buffer_value(raw: bytes) -> tuple[BufferValue, int]:
+    """Decode the value of a changelog record into the buffered record and its buffer time."""
     context, at = _decode_context(raw)
     prior, at = _read_sized(raw, at)
     if _INT.unpack_from(raw, at)[0] == _SAME_AS_PRIOR:
@@ -72,14 +72,14 @@ def decode_buffered(raw: bytes) -> tuple[Buffered, int]:
     else:
         old, at = _read_sized(raw, at)
     new, at = _read_sized(raw, at)
-    return Buffered(prior, old, new, context), _LONG.unpack_from(raw, at)[0]
+    return BufferValue(prior, old, new, context), _LONG.unpack_from(raw, at)[0]
 
 
 def _encode_context(context: RecordContext) -> bytes:
     headers = context.headers
     parts = [
         _TWO_LONGS.pack(context.timestamp, context.offset),
-        # Kafka cannot log a record without a topic (one made by a punctuation); a null size can.
+        # A punctuation creates records without a topic. Kafka cannot log them; a null size can.
         _sized(None if context.topic is None else context.topic.encode()),
         _TWO_INTS.pack(context.partition, len(headers)),
     ]

@@ -33,7 +33,7 @@ _long_at = _LONG.unpack_from
 Ranges = list[tuple[bytes | None, bytes | None]]
 
 
-class Span(NamedTuple):
+class WindowRange(NamedTuple):
     """A question to a window or session store; all bounds are included, None is open.
 
     The time of a row is the start of its window, or the end of its session.
@@ -81,7 +81,7 @@ class KeySchema(Protocol):
         """A key below which all rows are older than that time (a multiple of the interval)."""
         ...
 
-    def ranges(self, span: Span, oldest: int, newest: int) -> Ranges:
+    def ranges(self, span: WindowRange, oldest: int, newest: int) -> Ranges:
         """Where the rows of a span may be, given the oldest and newest time that rows have."""
         ...
 
@@ -94,7 +94,7 @@ class KeySchema(Protocol):
         ...
 
 
-def selector(layout: KeySchema, span: Span) -> Callable[[bytes], bool]:
+def selector(layout: KeySchema, span: WindowRange) -> Callable[[bytes], bool]:
     """Whether a physical key belongs to a span."""
     key_from, key_to, time_from, time_to, latest_start, _ = span
     decode = layout.decode
@@ -111,7 +111,7 @@ def selector(layout: KeySchema, span: Span) -> Callable[[bytes], bool]:
     return belongs
 
 
-class KeyFirst:
+class KeyFirstSchema:
     """Segment by segment, in a segment by key and then time: RocksDB's order."""
 
     __slots__ = ("_tail", "_tail_size", "cache_bytes", "changelog_cut", "interval_ms", "time_at")
@@ -147,7 +147,7 @@ class KeyFirst:
         """The first key of the segment of that time."""
         return _pack_long(time // self.interval_ms)
 
-    def ranges(self, span: Span, oldest: int, newest: int) -> Ranges:
+    def ranges(self, span: WindowRange, oldest: int, newest: int) -> Ranges:
         """One range for each segment, narrow if a single key is asked for."""
         first = max(span.time_from, oldest, 0) // self.interval_ms
         last = min(span.time_to, newest) // self.interval_ms
@@ -175,7 +175,7 @@ class KeyFirst:
         return _pack_long(time // self.interval_ms) + key
 
 
-class _TimeFirst:
+class _TimeFirstSchema:
     """What all layouts share that begin with the time of the row."""
 
     __slots__ = ()
@@ -192,7 +192,7 @@ class _TimeFirst:
         """The time itself."""
         return _pack_long(time)
 
-    def ranges(self, span: Span, oldest: int, newest: int) -> Ranges:
+    def ranges(self, span: WindowRange, oldest: int, newest: int) -> Ranges:
         """The times asked for; keys have to be picked out."""
         low = max(span.time_from, oldest, 0)
         if low > span.time_to:
@@ -201,7 +201,7 @@ class _TimeFirst:
         return [(_pack_long(low), high)]
 
 
-class TimeFirstWindow(_TimeFirst):
+class TimeFirstWindowSchema(_TimeFirstSchema):
     """By time, then key; with a sequence number if rows may repeat."""
 
     __slots__ = ("_sequenced", "cache_bytes")
@@ -234,7 +234,7 @@ class TimeFirstWindow(_TimeFirst):
         return row + key[-4:] if self._sequenced else row
 
 
-class TimeFirstSession(_TimeFirst):
+class TimeFirstSessionSchema(_TimeFirstSchema):
     """By end, then start, then key."""
 
     __slots__ = ("cache_bytes",)
@@ -260,7 +260,7 @@ class TimeFirstSession(_TimeFirst):
         return key[-16:] + key[:-16]
 
 
-class MemorySession(_TimeFirst):
+class InMemorySessionSchema(_TimeFirstSchema):
     """By end, then key, then start from the largest down: the order of Kafka's nested maps.
 
     The key is escaped, so that it sorts as a whole before the start has a say.
@@ -294,7 +294,7 @@ class MemorySession(_TimeFirst):
 
 def rows_from_changelog(layout: KeySchema, keys: list[bytes]) -> list[bytes]:
     """The physical keys of many changelog records."""
-    if core is not None and isinstance(layout, KeyFirst):
+    if core is not None and isinstance(layout, KeyFirstSchema):
         rows: list[bytes] = core.segmented_rows(keys, layout.time_at, layout.interval_ms)
         return rows
     return list(map(layout.from_changelog, keys))

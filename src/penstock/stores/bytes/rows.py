@@ -13,7 +13,13 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from penstock.native import core
-from penstock.stores.bytes.key_schema import KeyFirst, KeySchema, Ranges, Span, selector
+from penstock.stores.bytes.key_schema import (
+    KeyFirstSchema,
+    KeySchema,
+    Ranges,
+    WindowRange,
+    selector,
+)
 from penstock.stores.bytes.overlay import Overlay
 from penstock.stores.bytes.value_formats import Convert
 
@@ -48,7 +54,7 @@ class Rows(Protocol):
         ...
 
     def scan(self, span: Any, reverse: bool) -> Iterator[Row]:
-        """The rows of a `KeyRange` or `Span`, in their order."""
+        """The rows of a `KeyRange` or `WindowRange`, in their order."""
         ...
 
 
@@ -199,7 +205,7 @@ class Retention:
     retain_duplicates: bool = False
 
 
-class TimedRows:
+class WindowedRows:
     """Windows or sessions, with the stream time this store has observed (-1: none).
 
     With an index (rows by key first, beside rows by time first) questions about keys are answered
@@ -212,7 +218,7 @@ class TimedRows:
     def __init__(
         self, layout: KeySchema, overlay: Overlay, retention: Retention, *,
         drop: Callable[[str], None], convert: tuple[Convert, Convert] | None = None,
-        index: tuple[KeyFirst, Overlay] | None = None,
+        index: tuple[KeyFirstSchema, Overlay] | None = None,
     ) -> None:
         self.layout = layout
         self.overlay = overlay
@@ -308,7 +314,7 @@ class TimedRows:
         if self._retention.interval_ms is None or self._is_live(row):
             self._write(row, None)
 
-    def scan(self, span: Span, reverse: bool) -> Iterator[Row]:
+    def scan(self, span: WindowRange, reverse: bool) -> Iterator[Row]:
         """The rows of a span that are not past retention."""
         retention = self._retention
         live = self.stream_time - retention.retention_ms + retention.edge
@@ -390,7 +396,7 @@ class TimedRows:
         self.stream_time = max(self.stream_time, clocks.get("stream_time", -1))
         self._expire()
 
-    def _by_key(self, span: Span) -> bool:
+    def _by_key(self, span: WindowRange) -> bool:
         """Whether the index answers; in memory, several keys come by time all the same."""
         if self._retention.interval_ms is None:
             return span.one_key
@@ -437,14 +443,14 @@ class TimedRows:
             entry = layout.encode(*self.layout.decode(row))
             overlay.put(entry, None if value is None else b"")
 
-    def _scan_index(self, span: Span, reverse: bool) -> Iterator[Row]:
+    def _scan_index(self, span: WindowRange, reverse: bool) -> Iterator[Row]:
         assert self._index is not None
         layout, overlay = self._index
         ranges = layout.ranges(span, span.time_from, self.stream_time)
         entries = _selected(layout, overlay, span, ranges, reverse)
         return self._converted(self._behind(layout, entries))
 
-    def _behind(self, index: KeyFirst, entries: Iterator[Row]) -> Iterator[Row]:
+    def _behind(self, index: KeyFirstSchema, entries: Iterator[Row]) -> Iterator[Row]:
         get = self.overlay.get
         encode = self.layout.encode
         for entry, _ in entries:
@@ -459,7 +465,7 @@ class TimedRows:
 
 
 def _selected(
-    layout: KeySchema, overlay: Overlay, span: Span, ranges: Ranges, reverse: bool
+    layout: KeySchema, overlay: Overlay, span: WindowRange, ranges: Ranges, reverse: bool
 ) -> Iterator[Row]:
     """The rows of an overlay in some ranges that belong to a span."""
     if reverse:

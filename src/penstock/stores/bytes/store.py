@@ -47,7 +47,7 @@ class BytesStore(Protocol):
 
 
 #: Opens the rows of that name. A store has one, and a second for its index if it keeps one.
-OpenInner = Callable[[str], BytesStore]
+OpenBytesStore = Callable[[str], BytesStore]
 
 
 def successor(prefix: bytes) -> bytes | None:
@@ -56,7 +56,7 @@ def successor(prefix: bytes) -> bytes | None:
     return stem[:-1] + bytes((stem[-1] + 1,)) if stem else None
 
 
-class SortedMemory:
+class InMemoryBytesStore:
     """Rows in memory.
 
     `_rows` is the truth. Every key of it is in exactly one of `_sorted` and `_unsorted`: new keys
@@ -153,6 +153,6 @@ class SortedMemory:
             end = keys[-1]
 
 
-def memory(name: str) -> BytesStore:
+def open_in_memory(name: str) -> BytesStore:
     """Rows in memory, new for every store."""
-    return SortedMemory()
+    return InMemoryBytesStore()

@@ -28,7 +28,7 @@ LogParts = tuple[bytes | None, int, Headers]
 
 
 @dataclass(frozen=True, slots=True)
-class Format:
+class ValueFormat:
     """One byte form of a value."""
 
     name: str
@@ -158,10 +158,10 @@ def _session_headers_from_log(value: bytes, timestamp: int, headers: Headers) ->
     return write_headers(headers) + value
 
 
-PLAIN = Format("plain", _plain_to_log, _plain_from_log)
-TIMESTAMPED = Format("timestamped", _timestamped_to_log, _timestamped_from_log)
-HEADERS = Format("headers", _headers_to_log, _headers_from_log)
-SESSION_HEADERS = Format(
+PLAIN = ValueFormat("plain", _plain_to_log, _plain_from_log)
+TIMESTAMPED = ValueFormat("timestamped", _timestamped_to_log, _timestamped_from_log)
+HEADERS = ValueFormat("headers", _headers_to_log, _headers_from_log)
+SESSION_HEADERS = ValueFormat(
     "session_headers", _session_headers_to_log, _session_headers_from_log
 )
 
@@ -203,7 +203,7 @@ _ADAPTERS: dict[tuple[str, str], tuple[Convert, Convert]] = {
 }
 
 
-def adapter(wanted: Format, kept: Format) -> tuple[Convert, Convert] | None:
+def adapter(wanted: ValueFormat, kept: ValueFormat) -> tuple[Convert, Convert] | None:
     """(down, up) between what a store is asked for and the poorer form it keeps; None if equal.
 
     A store that keeps no timestamps answers -1.

@@ -130,7 +130,7 @@ class VersionedRows:
         """Go on from an observed stream time."""
         self._observe(clocks.get("stream_time", -1))
 
-    def go_on_restoring(self, clocks: Mapping[str, int]) -> None:
+    def resume_restore(self, clocks: Mapping[str, int]) -> None:
         """The stream time that the changelog had shown when its last record was restored."""
         self._restored_time = max(self._restored_time, clocks.get("stream_time", -1))
         self._observe(self._restored_time)

@@ -33,7 +33,7 @@ PENDING: Any = _Pending()
 UNKNOWN: Any = _Pending()
 
 
-class Entry:
+class CacheEntry:
     """One cached row.
 
     A dirty one was written and the store below has not seen it; it remembers the record that wrote
@@ -66,7 +66,7 @@ class Entry:
 _long_at = Struct(">q").unpack_from
 
 #: Takes what a store's cache lets go, in order.
-FlushEntries = Callable[[list[Entry]], None]
+FlushEntries = Callable[[list[CacheEntry]], None]
 
 
 class CacheBudget:
@@ -95,7 +95,7 @@ class CacheEntries:
         self._flush = flush
         #: The size of an entry without its key, value, topic and headers.
         self._fixed_bytes = key_bytes + _ENTRY_BYTES + _CONTEXT_BYTES
-        self.entries: dict[bytes, Entry] = {}
+        self.entries: dict[bytes, CacheEntry] = {}
         self.size = 0
         #: Where physical keys have their time; the smallest and the largest one, -1 for none.
         self._time_at = time_at
@@ -103,8 +103,8 @@ class CacheEntries:
         self.newest = -1
         #: Serializes (timestamp, typed value); for stores that leave values pending.
         self._encode: Callable[[int, Any], bytes] | None = None
-        self._written: list[Entry] = []
-        self.used: deque[Entry] = deque()
+        self._written: list[CacheEntry] = []
+        self.used: deque[CacheEntry] = deque()
         self._used_limit = _MANY_USES
         #: The keys in order, from the first scan on; new ones wait in `unsorted` for the next.
         self.ordered: Any = None
@@ -117,23 +117,23 @@ class CacheEntries:
         """All keys."""
         return list(self.entries)
 
-    def find(self, key: bytes) -> Entry | None:
+    def find(self, key: bytes) -> CacheEntry | None:
         """The entry of a key; it does not count as used."""
         return self.entries.get(key)
 
-    def get(self, key: bytes) -> Entry | None:
+    def get(self, key: bytes) -> CacheEntry | None:
         """The entry of a key, which thereby is the most recently used."""
         entry = self.entries.get(key)
         if entry is not None:
             self.use(entry)
         return entry
 
-    def use(self, entry: Entry) -> None:
+    def use(self, entry: CacheEntry) -> None:
         """Note that an entry was used."""
         entry.uses += 1
         self.used.append(entry)
 
-    def stored(self, entry: Entry) -> bytes | None:
+    def stored(self, entry: CacheEntry) -> bytes | None:
         """The stored value of an entry."""
         if entry.value is PENDING:
             assert self._encode is not None
@@ -146,7 +146,7 @@ class CacheEntries:
 
     def keep(self, key: bytes, value: bytes) -> None:
         """Add a copy of what the store below has, then make room."""
-        entry = self.entries[key] = Entry()
+        entry = self.entries[key] = CacheEntry()
         entry.name = key
         entry.value = value
         entry.size = self._fixed_bytes + len(key) + len(value)
@@ -181,7 +181,7 @@ class CacheEntries:
                 entry.size = 0
             elif self.ordered is not None:
                 self.unsorted.add(key)
-            entry = self.entries[key] = Entry()
+            entry = self.entries[key] = CacheEntry()
             entry.name = key
             entry.uses = entry.writes = 1
         else:
@@ -201,7 +201,7 @@ class CacheEntries:
         self._written.append(entry)
         self._grow(growth)
 
-    def rewrite(self, entry: Entry, current: Current, growth: int) -> None:
+    def rewrite(self, entry: CacheEntry, current: Current, growth: int) -> None:
         """A dirty entry was changed in place by the current record, then make room."""
         entry.at = current.at
         entry.sent = current.sent
@@ -260,7 +260,7 @@ class CacheEntries:
 
     def _shorten_used(self) -> None:
         """Leave every entry in the list once, where it stands last."""
-        shorter: deque[Entry] = deque()
+        shorter: deque[CacheEntry] = deque()
         for entry in reversed(self.used):
             if entry.uses:
                 entry.uses = 0
@@ -282,11 +282,11 @@ class CacheEntries:
         if entry.writes:
             self._flush_dirty(entry)
 
-    def _flush_dirty(self, evicted: Entry | None) -> None:
+    def _flush_dirty(self, evicted: CacheEntry | None) -> None:
         """Hand changes down in the order of their last write; an evicted one goes first."""
         written, self._written = self._written, []
         changes = [] if evicted is None else [evicted]
-        deleted: list[Entry] = []
+        deleted: list[CacheEntry] = []
         # None is dirty any more before anyone hears of them: a listener may write here again.
         for entry in written:
             entry.writes -= 1
@@ -300,7 +300,7 @@ class CacheEntries:
             if now is not None:
                 self._remove(now)
 
-    def _remove(self, entry: Entry) -> None:
+    def _remove(self, entry: CacheEntry) -> None:
         del self.entries[entry.name]
         self.size -= entry.size
         entry.size = 0

@@ -22,14 +22,14 @@ if TYPE_CHECKING or core is None:
         UNKNOWN,
         CacheBudget,
         CacheEntries,
-        Entry,
+        CacheEntry,
         FlushEntries,
     )
 else:
-    PENDING, UNKNOWN, Entry = core.PENDING, core.UNKNOWN, core.Entry
+    PENDING, UNKNOWN, CacheEntry = core.PENDING, core.UNKNOWN, core.CacheEntry
     CacheBudget, CacheEntries = core.CacheBudget, core.CacheEntries
 
-__all__ = ["PENDING", "UNKNOWN", "Entry", "RecordCache", "StoreCache"]
+__all__ = ["PENDING", "UNKNOWN", "CacheEntry", "RecordCache", "StoreCache"]
 
 
 class RecordCache(CacheBudget):

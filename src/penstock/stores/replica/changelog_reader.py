@@ -1,4 +1,4 @@
-"""Reading changelogs in pieces, without missing what the log has forgotten meanwhile."""
+"""Reads changelogs in chunks, and detects records that the log has removed in the meantime."""
 
 from __future__ import annotations
 
@@ -7,91 +7,114 @@ from typing import NamedTuple
 
 from penstock.clock import wall_clock_ms
 from penstock.record import Rows
-from penstock.stores.replica.protocol import Changelogs, Overtaken
+from penstock.stores.replica.protocol import Changelogs, ChangelogTruncated
 from penstock.stores.replica.state import ReplicaState
 
 
-class Stand(NamedTuple):
-    """Where a store stands before it is read on."""
+class ReadPosition(NamedTuple):
+    """The position of a store before the next read."""
 
-    #: None: it holds nothing.
-    position: int | None
-    emptied: int
+    #: None if the store holds no rows.
+    offset: int | None
+    #: `tombstones_removed_to` of the last complete restore.
+    tombstones_removed_to: int
     read_at: int
 
     @classmethod
-    def of(cls, state: ReplicaState, name: str) -> Stand:
-        """A store in a replica."""
+    def of(cls, state: ReplicaState, store: str) -> ReadPosition:
+        """The position of a store in a replica."""
         return cls(
-            state.positions.get(name), state.emptied.get(name, 0), state.read_at.get(name, 0)
+            state.positions.get(store), state.tombstones_removed_to.get(store, 0),
+            state.read_at.get(store, 0),
         )
 
 
+class ChunkLimit(NamedTuple):
+    """How much to read before it is applied. A read ends with the batch that reaches a limit."""
+
+    records: int
+    bytes: int
+
+    @property
+    def is_reached(self) -> bool:
+        """Whether nothing more fits."""
+        return self.records <= 0 or self.bytes <= 0
+
+    def after(self, chunk: ChangelogChunk) -> ChunkLimit:
+        """The limit that is left after a chunk."""
+        return ChunkLimit(self.records - chunk.count, self.bytes - chunk.bytes)
+
+
 @dataclass(slots=True)
-class Piece:
-    """Records of one changelog that were read and are to be applied."""
+class ChangelogChunk:
+    """Records of one changelog that were read but not applied yet."""
 
     name: str
-    #: The position that the rows had when it was read; None: they had none.
-    seen: int | None
+    #: The position of the store when the chunk was read; None if it held no rows.
+    position: int | None
     start: int
     end: int
-    #: Not None: the rows are to be emptied first; `tombstones_removed_to` of that moment.
-    emptied: int | None
-    #: When it was read, in epoch milliseconds.
+    #: Not None for the first chunk of a complete restore: the store is emptied before the chunk is
+    #: applied, and this is `tombstones_removed_to` at the time of the read.
+    restore_from: int | None
+    #: When the chunk was read, in epoch milliseconds.
     read_at: int
     records: list[Rows] = field(default_factory=list)
     count: int = 0
     bytes: int = 0
 
 
-def read_piece(
-    name: str, changelogs: Changelogs, stand: Stand, target: int, room: tuple[int, int],
-) -> Piece:
-    """What comes next for a store."""
-    seen = position = stand.position
-    emptied = stand.emptied
-    fresh: int | None = None
+def read_chunk(
+    name: str, changelogs: Changelogs, position: ReadPosition, target: int, limit: ChunkLimit
+) -> ChangelogChunk:
+    """Read the next records of a store, up to the offset `target`.
+
+    If the log has removed records that the store has not read, the restore starts from the
+    beginning of the changelog.
+    """
+    offset = position.offset
+    removed_to = position.tombstones_removed_to
+    restore_from: int | None = None
     now = wall_clock_ms()
     while True:
-        if position is None:
-            oldest = changelogs.oldest(name)
-            position, fresh = min(oldest.start, target), oldest.tombstones_removed_to
-            emptied = fresh
-        piece = Piece(name, seen, position, position, fresh, now)
-        since = stand.read_at if fresh is None else None
+        if offset is None:
+            start = changelogs.start(name)
+            offset = min(start.offset, target)
+            restore_from = removed_to = start.tombstones_removed_to
+        chunk = ChangelogChunk(name, position.offset, offset, offset, restore_from, now)
+        since = position.read_at if restore_from is None else None
         try:
-            _read_into(piece, changelogs, (emptied, since), target, room)
-        except Overtaken:
-            # What was missed can only be found by reading everything again.
-            position = None
+            _read_into(chunk, changelogs, (removed_to, since), target, limit)
+        except ChangelogTruncated:
+            # Only a complete restore finds what was missed.
+            offset = None
         else:
-            return piece
+            return chunk
 
 
 def _read_into(
-    piece: Piece, changelogs: Changelogs, stand: tuple[int, int | None], target: int,
-    room: tuple[int, int],
+    chunk: ChangelogChunk, changelogs: Changelogs, reader: tuple[int, int | None], target: int,
+    limit: ChunkLimit,
 ) -> None:
-    name = piece.name
-    emptied, since = stand
-    if piece.end < target:
-        for batch in changelogs.read(name, piece.start, target, since):
-            if batch.tombstones_removed_to > max(piece.end, emptied):
-                raise Overtaken
+    name = chunk.name
+    removed_to, since = reader
+    if chunk.end < target:
+        for batch in changelogs.read(name, chunk.start, target, since):
+            if batch.tombstones_removed_to > max(chunk.end, removed_to):
+                raise ChangelogTruncated
             rows = batch.rows()
-            piece.records.append(rows)
-            piece.end = batch.next_offset
-            piece.count += len(rows)
-            piece.bytes += _size(rows)
-            if piece.count >= room[0] or piece.bytes >= room[1]:
+            chunk.records.append(rows)
+            chunk.end = batch.next_offset
+            chunk.count += len(rows)
+            chunk.bytes += _size(rows)
+            if chunk.count >= limit.records or chunk.bytes >= limit.bytes:
                 return
-        # What is left of the range holds no records; they may have been tombstones.
-        if piece.end < target and changelogs.oldest(name).tombstones_removed_to > max(
-            piece.end, emptied
+        # The rest of the range holds no records. Removed tombstones may have been there.
+        if chunk.end < target and changelogs.start(name).tombstones_removed_to > max(
+            chunk.end, removed_to
         ):
-            raise Overtaken
-        piece.end = target
+            raise ChangelogTruncated
+        chunk.end = target
 
 
 def _size(rows: Rows) -> int:

@@ -1,16 +1,16 @@
-"""The directory of a replica: which generation of files is the current one.
+"""The generations of files in the directory of a replica.
 
     <state_dir>/<application>/<sub-topology>_<partition>/
-        current             the name of the current generation, replaced atomically
-        lock                held while the current generation is chosen
+        current             the name of the current generation; replaced atomically
+        lock                held while the current generation is replaced
         g<hex>/             a generation: one LMDB environment, and
-            unsynced        since when (boot of the host) there are writes that need not be on disk
-        g<hex>.<hex>.deleted/       what is left of a generation while it is deleted
-        aside-<batch>-<attempt>     see `replica_aside`
+            unsynced        exists while commits may not be on disk; holds the boot id of the host
+        g<hex>.<hex>.deleted/       a generation that is being deleted
+        aside-<batch>-<attempt>     staged writes; see `staged`
         changes-<batch>-<attempt>   see `penstock.engine.worker.changelog_cache`
 
-The name of a generation is never used twice, so whoever has an old one open keeps a consistent
-view of it and finds the new one by reading `current`.
+The name of a generation is never reused. A process that has an old generation open keeps a
+consistent view of it, and finds the new one by reading `current`.
 """
 
 from __future__ import annotations
@@ -23,15 +23,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from penstock.stores.bytes.lmdb import Environment
-from penstock.stores.replica.directory import ReplicaDeleted, remove, remove_leavings, within
+from penstock.stores.bytes.lmdb.environment import LmdbEnvironment
+from penstock.stores.replica.files import (
+    ReplicaDeleted,
+    delete,
+    delete_leftovers,
+    retry_in_directory,
+)
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 @functools.cache
 def boot_id() -> str:
-    """Differs whenever the host was started anew; empty if the host does not tell."""
+    """An id that changes with every boot of the host; empty if the host does not provide one."""
     try:
         return _BOOT_ID.read_text(encoding="ascii").strip()
     except OSError:
@@ -46,41 +51,41 @@ class Generations:
         self._pointer = directory / "current"
 
     def current(self) -> str | None:
-        """The name of the current generation, None if there is none."""
+        """The name of the current generation; None if there is none."""
         try:
             name = self._pointer.read_text(encoding="ascii")
         except (OSError, UnicodeDecodeError):
             return None
         return name if name.startswith("g") and name.isalnum() else None
 
-    def open(self, name: str, map_size: int) -> Environment:
-        """The environment of a generation; `FileNotFoundError` if it is gone."""
-        return Environment.open(self.directory / name, map_size=map_size)
+    def open(self, name: str, map_size: int) -> LmdbEnvironment:
+        """Open the environment of a generation; `FileNotFoundError` if it does not exist."""
+        return LmdbEnvironment.open(self.directory / name, map_size=map_size)
 
-    def renew(self, seen: str | None) -> str:
-        """Make a new, empty generation the current one, unless another took the place of `seen`.
+    def replace(self, stale: str | None) -> str:
+        """Replace the generation `stale` by a new, empty one and return the current name.
 
-        Answers the current one. The files of all others are removed.
+        Does nothing if another process has replaced it already. Deletes all other generations.
         """
-        return within(self.directory, functools.partial(self._renew, seen))
+        return retry_in_directory(self.directory, functools.partial(self._replace, stale))
 
-    def _renew(self, seen: str | None) -> str:
+    def _replace(self, stale: str | None) -> str:
         with self._locked():
             current = self.current()
-            if current is not None and current != seen and self._is_there(current):
+            if current is not None and current != stale and self._exists(current):
                 return current
             name = f"g{uuid.uuid4().hex}"
-            Environment.open(self.directory / name, create=True).close()
+            LmdbEnvironment.open(self.directory / name, create=True).close()
             draft = self.directory / f"{name}.pointer"
             draft.write_text(name, encoding="ascii")
             os.replace(draft, self._pointer)
             for path in self.directory.iterdir():
                 if path.name != name and path.name.startswith("g"):
-                    remove(path)
+                    delete(path)
             return name
 
     def is_sound(self, name: str) -> bool:
-        """False if the host was started anew while there were writes that need not be on disk."""
+        """Whether all commits survived; False if the host rebooted before they were synced."""
         try:
             since = (self.directory / name / "unsynced").read_text(encoding="ascii")
         except FileNotFoundError:
@@ -90,9 +95,10 @@ class Generations:
         return since == boot_id()
 
     def mark_unsynced(self, name: str) -> None:
-        """To be called inside of every transaction that writes: the disk lags behind from there.
+        """Record that commits may not be on disk. Called inside every write transaction.
 
-        `ReplicaDeleted` if the generation is gone: whoever has it open could go on with it.
+        Raises `ReplicaDeleted` if the generation was deleted: a process that has it open would not
+        notice otherwise.
         """
         path = self.directory / name / "unsynced"
         if path.exists():
@@ -106,10 +112,13 @@ class Generations:
             raise ReplicaDeleted(f"The replica in '{path.parent}' was deleted.") from error
 
     def mark_synced(self, name: str) -> None:
-        """To be called inside of a transaction that writes nothing, after everything was synced."""
+        """Record that all commits are on disk.
+
+        Called after a sync, inside a write transaction that writes nothing.
+        """
         (self.directory / name / "unsynced").unlink(missing_ok=True)
 
-    def _is_there(self, name: str) -> bool:
+    def _exists(self, name: str) -> bool:
         return (self.directory / name / "data.mdb").exists()
 
     @contextmanager
@@ -120,6 +129,6 @@ class Generations:
 
 
 def clean_up(state_dir: Path, application: str) -> None:
-    """Delete all replicas of an application on this host; they are restored when needed."""
-    remove(state_dir / application)
-    remove_leavings(state_dir / application)
+    """Delete all replicas of an application on this host. They are restored when needed."""
+    delete(state_dir / application)
+    delete_leftovers(state_dir / application)

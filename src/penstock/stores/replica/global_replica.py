@@ -1,48 +1,56 @@
-"""Global tables on this host: the rows of all global stores at known offsets of their topics.
+"""The rows of all global stores on this host, at known offsets of their topics.
 
-One replica holds them all, shared by the processes of the host. It keeps what `replica` promises,
-with one difference: the stores are fed through processors, several partitions may feed one store,
-so they can only be emptied together.
+One replica holds all global stores; the processes of the host share it. The invariants of
+`task_replica` hold, with one difference: processors write to the stores, and several partitions may
+feed one store, so all stores are emptied together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 from penstock.record import Rows
-from penstock.stores.bytes.lmdb import MAP_SIZE, Environment, Transaction
-from penstock.stores.bytes.store import BytesStore, OpenInner, SortedMemory
-from penstock.stores.replica.changelog_reader import Piece, Stand, read_piece
-from penstock.stores.replica.home import ReplicaHome, zombie
-from penstock.stores.replica.protocol import Changelogs, Reached, unheard
-from penstock.stores.replica.state import ReplicaState, known_state, write_state
+from penstock.stores.bytes.lmdb.environment import MAP_SIZE, LmdbEnvironment, LmdbTransaction
+from penstock.stores.bytes.store import BytesStore, InMemoryBytesStore, OpenBytesStore
+from penstock.stores.replica.changelog_reader import (
+    ChangelogChunk,
+    ChunkLimit,
+    ReadPosition,
+    read_chunk,
+)
+from penstock.stores.replica.databases import rows_database
+from penstock.stores.replica.environment import ReplicaEnvironment, replica_ahead
+from penstock.stores.replica.protocol import Changelogs, StepListener, ignore_step
+from penstock.stores.replica.state import ReplicaState, require_state, write_state
 
 CHUNK_RECORDS = 50_000
 CHUNK_BYTES = 32 << 20
 
 
-class FedStores(Protocol):
-    """Global stores and what feeds them (`task.global_state.GlobalState`)."""
+class GlobalStores(Protocol):
+    """Global stores and the processors that feed them (`task.global_state.GlobalState`)."""
 
     stores: dict[str, Any]
 
     def update_all(self, rows: Rows) -> None:
-        """Take many records of one partition."""
+        """Process many records of one partition."""
         ...
 
     def commit(self) -> None:
-        """Make what was written part of the stores."""
+        """Write all changes to the stores."""
         ...
 
     def clocks(self) -> dict[str, dict[str, int]]:
-        """What the stores remember besides their rows."""
+        """State of the stores that the rows do not hold."""
         ...
 
     def set_clocks(self, clocks: Mapping[str, Mapping[str, int]]) -> None:
-        """Go on from what `clocks` gave."""
+        """Set the state that `clocks` returned."""
         ...
 
     def close(self) -> None:
@@ -50,179 +58,179 @@ class FedStores(Protocol):
         ...
 
 
-class _MovingRows:
-    """Rows of whatever snapshot is the current one; satisfies `BytesStore` for reading."""
+class _SnapshotRows:
+    """A `BytesStore` that delegates to the current snapshot."""
 
     def __init__(self) -> None:
-        self.now: BytesStore = SortedMemory()
+        self.current: BytesStore = InMemoryBytesStore()
 
     def get(self, key: bytes) -> bytes | None:
-        return self.now.get(key)
+        return self.current.get(key)
 
     def scan(
         self, start: bytes | None, end: bytes | None, reverse: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
-        return self.now.scan(start, end, reverse)
+        return self.current.scan(start, end, reverse)
 
     def write(self, changes: Iterable[tuple[bytes, bytes | None]]) -> None:
-        self.now.write(changes)
+        self.current.write(changes)
 
     def drop_below(self, key: bytes) -> None:
-        self.now.drop_below(key)
+        self.current.drop_below(key)
 
     def count(self) -> int:
-        return self.now.count()
+        return self.current.count()
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Nothing to close: the snapshot belongs to the replica."""
+
+
+@dataclass(frozen=True, slots=True)
+class _GlobalCatchUp:
+    """One call of `GlobalReplica.stores_at`."""
+
+    offsets: Mapping[str, int]
+    topics: Changelogs
+    epoch: int | None
+    on_step: StepListener
 
 
 class GlobalReplica:
     """The global stores of an application, as one process uses them.
 
-    `stores_at` is asked before every batch; what it gives may be read until `release` is called or
-    it is asked again. Partitions are named `<topic>-<partition>`.
+    `stores_at` is called before every batch. The stores that it returns may be read until `release`
+    or the next call. Partitions are named `<topic>-<partition>`.
     """
 
     def __init__(
-        self, directory: Path, log_id: str, make: Callable[[OpenInner], FedStores],
+        self, directory: Path, log_id: str, make: Callable[[OpenBytesStore], GlobalStores],
         *, map_size: int = MAP_SIZE,
     ) -> None:
         self._make = make
-        self._moving: dict[str, _MovingRows] = {}
-        #: For reading: its stores lie over the current snapshot. Made anew when that has moved.
-        self._fed = make(self._moving_rows)
-        self._at: dict[str, int] = {}
-        self._databases = [_database(name) for name in self._moving]
-        self._home = ReplicaHome(directory, log_id, self._databases, map_size)
+        self._snapshot_rows: dict[str, _SnapshotRows] = {}
+        #: The stores to read, over the current snapshot. Created again when positions change.
+        self._global_stores = make(self._open_snapshot_rows)
+        self._positions: dict[str, int] = {}
+        self._databases = [rows_database(name) for name in self._snapshot_rows]
+        self._environment = ReplicaEnvironment(directory, log_id, self._databases, map_size)
         self._snapshot = ExitStack()
 
     def stores_at(
-        self, positions: Mapping[str, int], topics: Changelogs, epoch: int | None = None,
-        failpoint: Reached = unheard,
+        self, offsets: Mapping[str, int], topics: Changelogs, epoch: int | None = None,
+        on_step: StepListener = ignore_step,
     ) -> dict[str, Any]:
-        """The stores as of these offsets, to be read only. `epoch`: as in `Wanted`."""
+        """The stores at these offsets, for reading only. `epoch`: see `ReplicaTarget`."""
         self.release()
-
-        def catch_up_and_open(name: str, environment: Environment) -> bool:
-            while not self._step((name, environment), positions, topics, epoch, failpoint):
-                pass
-            return self._open(environment, positions)
-
-        while not self._home.guarded(catch_up_and_open):
+        work = _GlobalCatchUp(offsets, topics, epoch, on_step)
+        while not self._environment.run(partial(self._catch_up_and_open, work)):
             pass
-        return self._fed.stores
+        return self._global_stores.stores
 
     def release(self) -> None:
-        """Let go of the snapshot."""
+        """Close the snapshot."""
         self._snapshot.close()
-        for rows in self._moving.values():
-            rows.now = SortedMemory()
+        for rows in self._snapshot_rows.values():
+            rows.current = InMemoryBytesStore()
 
-    def let_go(self) -> None:
-        """Let go of the files, too; they are opened again when stores are asked for."""
+    def close_files(self) -> None:
+        """Close the snapshot and the files. The next `stores_at` opens them again."""
         self.release()
-        self._home.close()
+        self._environment.close()
 
     def close(self) -> None:
-        """Let go of everything."""
-        self.let_go()
-        self._fed.close()
+        """Close the files and the stores."""
+        self.close_files()
+        self._global_stores.close()
 
-    def _moving_rows(self, name: str) -> BytesStore:
-        return self._moving.setdefault(name, _MovingRows())
+    def _open_snapshot_rows(self, name: str) -> BytesStore:
+        return self._snapshot_rows.setdefault(name, _SnapshotRows())
 
-    def _open(self, environment: Environment, positions: Mapping[str, int]) -> bool:
-        """Take a snapshot; False if the stores have moved meanwhile."""
+    def _catch_up_and_open(
+        self, work: _GlobalCatchUp, generation: str, environment: LmdbEnvironment
+    ) -> bool:
+        while not self._step(work, generation, environment):
+            pass
+        return self._open(environment, work.offsets)
+
+    def _open(self, environment: LmdbEnvironment, offsets: Mapping[str, int]) -> bool:
+        """Open a snapshot; False if the positions have changed since the last step."""
         with ExitStack() as stack:
             transaction = stack.enter_context(environment.reading())
-            state = known_state(transaction)
-            if any(state.positions.get(name) != at for name, at in positions.items()):
+            state = require_state(transaction)
+            if any(state.positions.get(name) != offset for name, offset in offsets.items()):
                 return False
-            for name, rows in self._moving.items():
-                rows.now = transaction.rows(_database(name)) or SortedMemory()
-            if state.positions != self._at:
-                self._fed.close()
-                self._fed = self._make(self._moving_rows)
-                self._fed.set_clocks(state.clocks)
-                self._at = state.positions
+            for name, rows in self._snapshot_rows.items():
+                rows.current = transaction.open(rows_database(name)) or InMemoryBytesStore()
+            if state.positions != self._positions:
+                self._global_stores.close()
+                self._global_stores = self._make(self._open_snapshot_rows)
+                self._global_stores.set_clocks(state.clocks)
+                self._positions = state.positions
             self._snapshot = stack.pop_all()
         return True
 
-    def _step(
-        self, place: tuple[str, Environment], positions: Mapping[str, int], topics: Changelogs,
-        epoch: int | None, failpoint: Reached,
-    ) -> bool:
-        """Read and apply a chunk; True when everything is where it is wanted."""
-        generation, environment = place
+    def _step(self, work: _GlobalCatchUp, generation: str, environment: LmdbEnvironment) -> bool:
+        """Read and apply one chunk of each partition; True when all are at their offsets."""
         with environment.reading() as transaction:
-            state = known_state(transaction)
-        self._refuse_ahead(state, positions, epoch)
-        chunk: list[Piece] = []
-        room, room_bytes = CHUNK_RECORDS, CHUNK_BYTES
-        for name, target in positions.items():
-            position = state.positions.get(name)
-            if position != target and room > 0 and room_bytes > 0:
-                piece = read_piece(
-                    name, topics, Stand.of(state, name), target, (room, room_bytes)
-                )
-                chunk.append(piece)
-                room, room_bytes = room - piece.count, room_bytes - piece.bytes
-        if not chunk:
+            state = require_state(transaction)
+        self._refuse_ahead(state, work)
+        chunks: list[ChangelogChunk] = []
+        limit = ChunkLimit(CHUNK_RECORDS, CHUNK_BYTES)
+        for name, offset in work.offsets.items():
+            if state.positions.get(name) != offset and not limit.is_reached:
+                chunk = read_chunk(name, work.topics, ReadPosition.of(state, name), offset, limit)
+                chunks.append(chunk)
+                limit = limit.after(chunk)
+        if not chunks:
             return True
 
-        def work(transaction: Transaction) -> None:
-            self._apply(transaction, chunk, positions, epoch, failpoint)
+        def apply(transaction: LmdbTransaction) -> None:
+            self._apply(transaction, chunks, work)
 
-        self._home.write(generation, environment, work)
+        self._environment.write(generation, environment, apply)
         return False
 
     def _apply(
-        self, transaction: Transaction, chunk: list[Piece], positions: Mapping[str, int],
-        epoch: int | None, failpoint: Reached,
+        self, transaction: LmdbTransaction, chunks: list[ChangelogChunk], work: _GlobalCatchUp
     ) -> None:
-        state = known_state(transaction)
-        self._refuse_ahead(state, positions, epoch)
-        if any(state.positions.get(piece.name) != piece.seen for piece in chunk):
+        state = require_state(transaction)
+        self._refuse_ahead(state, work)
+        if any(state.positions.get(chunk.name) != chunk.position for chunk in chunks):
             return
-        failpoint("applying")
-        if epoch is not None:
-            state.epoch = epoch
-        if any(piece.seen is not None and piece.emptied is not None for piece in chunk):
+        work.on_step("applying")
+        if work.epoch is not None:
+            state.epoch = work.epoch
+        if any(chunk.position is not None and chunk.restore_from is not None for chunk in chunks):
             # Records of a partition were missed, so all partitions are read again.
             for database in self._databases:
-                transaction.writable(database).empty()
-            state.positions, state.emptied, state.clocks = {}, {}, {}
+                transaction.open_writable(database).clear()
+            state.positions, state.tombstones_removed_to, state.clocks = {}, {}, {}
         else:
-            self._feed(transaction, state, chunk)
+            self._feed(transaction, state, chunks)
         write_state(transaction, state)
 
-    def _feed(self, transaction: Transaction, state: ReplicaState, chunk: list[Piece]) -> None:
-        fed = self._make(lambda name: transaction.writable(_database(name)))
-        fed.set_clocks(state.clocks)
-        for piece in chunk:
-            for rows in piece.records:
-                fed.update_all(rows)
-            state.positions[piece.name] = piece.end
-            state.read_at[piece.name] = piece.read_at
-            if piece.emptied is not None:
-                state.emptied[piece.name] = piece.emptied
-        fed.commit()
-        state.clocks = fed.clocks()
-        fed.close()
-
-    def _refuse_ahead(
-        self, state: ReplicaState, positions: Mapping[str, int], epoch: int | None
+    def _feed(
+        self, transaction: LmdbTransaction, state: ReplicaState, chunks: list[ChangelogChunk]
     ) -> None:
-        if epoch is not None and state.epoch > epoch:
-            raise zombie(f"written under epoch {state.epoch}, not {epoch}", self._home.directory)
-        for name, target in positions.items():
-            if state.positions.get(name, 0) > target:
-                raise zombie(
-                    f"at offset {state.positions[name]} of '{name}', beyond {target}",
-                    self._home.directory,
+        stores = self._make(lambda name: transaction.open_writable(rows_database(name)))
+        stores.set_clocks(state.clocks)
+        for chunk in chunks:
+            for rows in chunk.records:
+                stores.update_all(rows)
+            state.positions[chunk.name] = chunk.end
+            state.read_at[chunk.name] = chunk.read_at
+            if chunk.restore_from is not None:
+                state.tombstones_removed_to[chunk.name] = chunk.restore_from
+        stores.commit()
+        state.clocks = stores.clocks()
+        stores.close()
+
+    def _refuse_ahead(self, state: ReplicaState, work: _GlobalCatchUp) -> None:
+        directory = self._environment.directory
+        if work.epoch is not None and state.epoch > work.epoch:
+            raise replica_ahead(f"written under epoch {state.epoch}, not {work.epoch}", directory)
+        for name, offset in work.offsets.items():
+            if state.positions.get(name, 0) > offset:
+                raise replica_ahead(
+                    f"at offset {state.positions[name]} of '{name}', beyond {offset}", directory
                 )
-
-
-def _database(name: str) -> str:
-    return f"rows/{name}"

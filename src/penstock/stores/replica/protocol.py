@@ -1,4 +1,4 @@
-"""What a replica is told and asked: stores, changelogs, positions. Plain data, no LMDB."""
+"""The data that callers and replicas exchange: stores, changelogs, positions. No LMDB."""
 
 from __future__ import annotations
 
@@ -8,52 +8,52 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from penstock.errors import TaskMigratedException
 from penstock.record import Rows
-from penstock.stores.bytes.store import OpenInner
+from penstock.stores.bytes.store import OpenBytesStore
 
 
 @dataclass(frozen=True, slots=True)
-class FollowedStore:
-    """A store of a task, as a replica sees it."""
+class ReplicaStore:
+    """A store of a task, as its replica sees it."""
 
     name: str
-    #: Whether it has a changelog, or a source topic that serves as one.
+    #: Whether the store has a changelog, or a source topic that serves as one.
     logged: bool
-    #: Makes the store, open, over given rows; it logs nothing. None: it keeps no rows of its own,
-    #: so the replica keeps its changelog records, the last one for each key.
-    build: Callable[[OpenInner], Any] | None
-    #: Whether the changelog tells all there is to know of the rows, up to any offset; an LRU map
-    #: wants to know in which order they were used, too, and that only a commit tells.
-    is_told_by_changelog: bool = True
+    #: Builds the opened store over given rows, with logging off. None for a store that manages its
+    #: own state: the replica then keeps the last changelog record of each key.
+    build: Callable[[OpenBytesStore], Any] | None
+    #: Whether the changelog alone determines the rows. False for an LRU map, whose order of use is
+    #: known only to the commit.
+    restores_from_changelog: bool = True
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """Where a replica has to stand for a task to run: what the plan says."""
+class ReplicaTarget:
+    """The position that a replica must have before the task can run. Taken from the plan."""
 
-    #: Store -> the changelog offset up to which its rows are wanted; every logged store.
-    targets: Mapping[str, int]
-    #: The lease's: rows that were written under a later one make the task a zombie. None: whoever
-    #: wants it only follows what is committed, and holds no lease.
+    #: Store -> changelog offset (exclusive), for every logged store.
+    offsets: Mapping[str, int]
+    #: The epoch of the lease. Rows written under a later epoch make the task a zombie. None for a
+    #: standby, which follows committed changelogs without a lease.
     epoch: int | None = None
-    #: Store -> its clocks at the commit that the targets belong to.
+    #: Store -> its clocks at the commit that the offsets belong to.
     clocks: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     #: The batch and attempt that last changed the task.
-    last: tuple[int, int] = (0, 0)
-    #: Not None: the number of the batch that ordered a new directory.
-    anew: int | None = None
+    last_run: tuple[int, int] = (0, 0)
+    #: The number of the batch that ordered a rebuild of the replica, if one did.
+    rebuild_batch: int | None = None
 
 
 class ChangelogBatch(Protocol):
-    """Consecutive records of a changelog; a `LogBatch` is one."""
+    """Consecutive records of a changelog. `LogBatch` satisfies it."""
 
     @property
     def next_offset(self) -> int:
-        """Where to read on after it."""
+        """The offset at which the next batch starts."""
         ...
 
     @property
     def tombstones_removed_to(self) -> int:
-        """As it was when the batch was read; see the contract of the log."""
+        """The value at the time of the read; see the contract of the log."""
         ...
 
     def __len__(self) -> int: ...
@@ -63,42 +63,42 @@ class ChangelogBatch(Protocol):
         ...
 
 
-class Oldest(NamedTuple):
-    """Where a changelog begins, and up to where tombstones may be missing in it."""
+class ChangelogStart(NamedTuple):
+    """The first offset of a changelog, and the offset below which tombstones may be missing."""
 
-    start: int
+    offset: int
     tombstones_removed_to: int = 0
 
 
 class Changelogs(Protocol):
-    """The changelogs of a task's stores, by store."""
+    """The changelogs of a task's stores, by store name."""
 
-    def oldest(self, store: str) -> Oldest:
-        """How the changelog stands right now."""
+    def start(self, store: str) -> ChangelogStart:
+        """The current start of the changelog."""
         ...
 
     def read(
         self, store: str, start: int, end: int, since: int | None = None
     ) -> Iterator[ChangelogBatch]:
-        """All records from `start` up to, without, `end`.
+        """Read the records from `start` (inclusive) to `end` (exclusive).
 
-        `since`: when the reader came to `start`, in epoch milliseconds; None if it has nothing yet.
-        Raises `Overtaken`, at once or in a step, if there are no records from `start` any more, or
-        if some of them may have been removed that the reader needs.
+        `since` is the time at which the reader reached `start`, in epoch milliseconds; None if the
+        reader holds no rows yet. Raises `ChangelogTruncated`, at once or while iterating, if the
+        log has removed records from `start` on that the reader needs.
         """
         ...
 
 
-class Overtaken(Exception):
-    """The log has removed what would have been read next."""
+class ChangelogTruncated(Exception):
+    """The log has removed records that the reader still needs."""
 
 
 class ReplicaAhead(TaskMigratedException):
-    """The replica holds more than the plan knows of: another driver has gone on."""
+    """The replica is ahead of the plan: another driver has continued the application."""
 
 
-class Filled(NamedTuple):
-    """A store that was filled from nothing: offsets from `start` to `end`."""
+class StoreRestore(NamedTuple):
+    """The complete restore of a store: `records` records from offset `start` to `end`."""
 
     store: str
     start: int
@@ -106,10 +106,10 @@ class Filled(NamedTuple):
     records: int
 
 
-#: Hears where a replica stands: "restoring" before each part of a store that is filled from
-#: nothing is read, "applying" inside every transaction that writes.
-Reached = Callable[[Literal["restoring", "applying"]], None]
+#: Called at each step of catching up: "restoring" before each chunk of a complete restore is read,
+#: "applying" inside each write transaction. It may raise to stop the replica.
+StepListener = Callable[[Literal["restoring", "applying"]], None]
 
 
-def unheard(step: str) -> None:
-    """Nobody wants to know."""
+def ignore_step(step: str) -> None:
+    """A `StepListener` that does nothing."""

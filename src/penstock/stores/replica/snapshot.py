@@ -1,4 +1,4 @@
-"""A replica as it was at one moment: what a batch reads."""
+"""A replica at one moment, as a batch reads it."""
 
 from __future__ import annotations
 
@@ -8,24 +8,29 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from penstock.stores.bytes.lmdb import LmdbRows, Transaction
-from penstock.stores.bytes.raw_rows import fill
-from penstock.stores.bytes.store import BytesStore, SortedMemory
-from penstock.stores.replica.protocol import FollowedStore
-from penstock.stores.replica.run_files import Run
-from penstock.stores.replica.staged import CapturingRows, Staged, StagedRows, put_aside
+from penstock.stores.bytes.lmdb.environment import LmdbTransaction
+from penstock.stores.bytes.store import BytesStore, InMemoryBytesStore
+from penstock.stores.replica.databases import changelog_database, restore_from_rows, rows_database
+from penstock.stores.replica.files import RunId
+from penstock.stores.replica.protocol import ReplicaStore
+from penstock.stores.replica.staged import (
+    StagedChanges,
+    StagedWrites,
+    StagingBytesStore,
+    write_staged,
+)
 from penstock.stores.replica.state import ReplicaState
 
 
 class Snapshot:
-    """What a replica held at one moment: what the stores of a task lie over during a batch.
+    """The rows of a replica at one moment. The stores of a task read them during a batch.
 
-    Holds one of LMDB's reader slots until it is closed; rows and scans cannot be used after that.
+    Holds a reader slot of LMDB until it is closed. Rows and scans cannot be used after that.
     """
 
     def __init__(
-        self, directory: Path, stores: Iterable[tuple[FollowedStore, list[str]]],
-        transaction: Transaction, state: ReplicaState, stack: ExitStack,
+        self, directory: Path, stores: Iterable[tuple[ReplicaStore, list[str]]],
+        transaction: LmdbTransaction, state: ReplicaState, stack: ExitStack,
     ) -> None:
         self.state = state
         self._directory = directory
@@ -33,36 +38,36 @@ class Snapshot:
         self._transaction = transaction
         self._stack = stack
         self._unlogged = {
-            inner for store, names in stores if not store.logged for inner in names
+            name for store, names in stores if not store.logged for name in names
         }
-        self._captured: dict[str, StagedRows] = {}
+        self._staged: dict[str, StagedChanges] = {}
 
-    def inner(self, name: str) -> BytesStore:
-        """The rows of that name, as a store's `open_inner`; a name that is not known has none."""
+    def open_bytes(self, name: str) -> BytesStore:
+        """The rows of a bytes store; an `OpenBytesStore`. An unknown name has no rows."""
+        database = rows_database(name)
         if name in self._unlogged:
-            rows = self._transaction.rows_of_kind(CapturingRows, rows_database(name))
-            if rows is not None:
-                self._captured[rows_database(name)] = rows.hold().captured
-                return rows
-        found: LmdbRows | None = self._transaction.rows(rows_database(name))
-        return SortedMemory() if found is None else found
+            staging = self._transaction.open_as(StagingBytesStore, database)
+            if staging is not None:
+                self._staged[database] = staging.start().staged
+                return staging
+        return self._transaction.open(database) or InMemoryBytesStore()
 
-    def fill(self, stores: Mapping[str, Any]) -> None:
-        """Give stores that keep no rows the records that they would be restored from.
+    def restore_custom_stores(self, stores: Mapping[str, Any]) -> None:
+        """Restore the stores that manage their own state from their changelog records.
 
-        To be called once, when the stores of a task are open.
+        Called once, when the stores of a task are open.
         """
         for store in self._stores:
             if store.build is None and hasattr(stores[store.name], "restore"):
-                rows = self._transaction.rows(raw_database(store.name))
+                rows = self._transaction.open(changelog_database(store.name))
                 if rows is not None:
-                    fill(stores[store.name], rows)
+                    restore_from_rows(stores[store.name], rows)
 
-    def put_aside(self, run: Run, stores: Mapping[str, Any]) -> None:
-        """Keep what a finished batch wrote to stores that have no changelog.
+    def stage_writes(self, run: RunId, stores: Mapping[str, Any]) -> None:
+        """Stage the writes of a finished batch to stores without a changelog.
 
-        To be called after the task's commit, and before its result is handed over. Does nothing
-        if all stores have one.
+        Called after the commit of the task, before its result is handed over. Does nothing if all
+        stores have a changelog.
         """
         unlogged = [store for store in self._stores if not store.logged]
         if not unlogged:
@@ -70,7 +75,7 @@ class Snapshot:
         for store in unlogged:
             if store.build is not None:
                 stores[store.name].advance()
-        put_aside(self._directory, run, Staged(self.state.aside, self._captured))
+        write_staged(self._directory, run, StagedWrites(self.state.staged_run, self._staged))
 
     def close(self) -> None:
         """Release the reader slot."""
@@ -84,26 +89,3 @@ class Snapshot:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
-
-
-def inner_names(store: FollowedStore) -> list[str]:
-    """Under which names a store opens its rows."""
-    names: list[str] = []
-
-    def note(name: str) -> BytesStore:
-        names.append(name)
-        return SortedMemory()
-
-    if store.build is not None:
-        store.build(note).close()
-    return names
-
-
-def rows_database(inner: str) -> str:
-    """Where rows rest that a store opens under that name."""
-    return f"rows/{inner}"
-
-
-def raw_database(store: str) -> str:
-    """Where the changelog records of a store rest that keeps no rows."""
-    return f"raw/{store}"

@@ -1,9 +1,10 @@
-"""Rows of stores without a changelog, from the end of a batch to its commit and a little beyond.
+"""Staged writes: the writes of a batch to stores without a changelog.
 
-Nothing in the log tells what such a store holds, so the host that ran a batch keeps its writes in
-a file beside the replica. If the batch is committed, the plan of the next one names it (batch and
-attempt), and the writes go into the replica; if not, nobody names it and it is removed. A host that
-does not have the file, or whose replica is not at the batch before, starts with empty stores.
+The log does not hold the rows of these stores. The host that runs a batch therefore keeps its
+writes in a file beside the replica. If the batch is committed, the plan of the next batch names its
+run (batch and attempt), and the writes are applied to the replica. Otherwise no plan names the run,
+and the file is deleted. A host that does not have the file, or whose replica is not at the run
+before, starts with empty stores.
 """
 
 from __future__ import annotations
@@ -13,61 +14,61 @@ from pathlib import Path
 
 import msgspec
 
-from penstock.stores.bytes.lmdb import LmdbRows
-from penstock.stores.replica.run_files import Run, RunFiles
+from penstock.stores.bytes.lmdb.rows import LmdbBytesStore
+from penstock.stores.replica.files import RunFiles, RunId
 
 
-class StagedRows(msgspec.Struct):
-    """What is to be done with one database: rows below the floor go, then the changes."""
+class StagedChanges(msgspec.Struct):
+    """The changes to one database: delete the rows below `floor`, then apply `changes`."""
 
     floor: bytes
     changes: list[tuple[bytes, bytes | None]]
 
 
-class Staged(msgspec.Struct):
+class StagedWrites(msgspec.Struct):
     """The writes of one run of a task."""
 
-    #: The run that the task went on from.
-    parent: Run
-    #: Database -> what is to be done with it.
-    databases: dict[str, StagedRows]
+    #: The run whose rows the task started from.
+    parent: RunId
+    #: Database -> its changes.
+    databases: dict[str, StagedChanges]
 
 
-class CapturingRows(LmdbRows):
-    """Rows of an unlogged store in a snapshot: what is written goes to be put aside."""
+class StagingBytesStore(LmdbBytesStore):
+    """The rows of an unlogged store in a snapshot. Collects writes instead of applying them."""
 
-    __slots__ = ("captured",)
+    __slots__ = ("staged",)
 
-    def hold(self) -> CapturingRows:
-        """Begin with nothing."""
-        self.captured = StagedRows(b"", [])
+    def start(self) -> StagingBytesStore:
+        """Start to collect writes."""
+        self.staged = StagedChanges(b"", [])
         return self
 
     def write(self, changes: Iterable[tuple[bytes, bytes | None]]) -> None:
-        """Remember changes."""
-        self.captured.changes += changes
+        """Collect changes."""
+        self.staged.changes += changes
 
     def drop_below(self, key: bytes) -> None:
-        """Remember the floor."""
-        self.captured.floor = max(self.captured.floor, key)
+        """Collect the floor."""
+        self.staged.floor = max(self.staged.floor, key)
 
 
-def put_aside(directory: Path, run: Run, aside: Staged) -> None:
+def write_staged(directory: Path, run: RunId, writes: StagedWrites) -> None:
     """Write the file of a run."""
-    _files(directory).write(run, msgspec.msgpack.encode(aside))
+    _files(directory).write(run, msgspec.msgpack.encode(writes))
 
 
-def take_aside(directory: Path, run: Run) -> Staged | None:
-    """What a run put aside on this host; None if it did not, or it cannot be read."""
+def read_staged(directory: Path, run: RunId) -> StagedWrites | None:
+    """Read the file of a run; None if this host does not have it or cannot read it."""
     try:
-        return msgspec.msgpack.decode(_files(directory).read(run), type=Staged)
+        return msgspec.msgpack.decode(_files(directory).read(run), type=StagedWrites)
     except (OSError, msgspec.DecodeError):
         return None
 
 
-def sweep_aside(directory: Path, run: Run) -> None:
-    """Remove what runs up to and with this one put aside."""
-    _files(directory).sweep(lambda batch: batch <= run[0])
+def delete_staged(directory: Path, run: RunId) -> None:
+    """Delete the files of all runs up to and including this one."""
+    _files(directory).delete_batches(lambda batch: batch <= run[0])
 
 
 def _files(directory: Path) -> RunFiles:

@@ -1,42 +1,47 @@
-"""Where a replica stands: kept in it, and changed in the same transactions as its rows."""
+"""The state record of a replica. It changes in the same transactions as the rows."""
 
 from __future__ import annotations
 
 import msgspec
 
 from penstock.errors import TaskCorruptedException
-from penstock.stores.bytes.lmdb import Transaction
+from penstock.stores.bytes.lmdb.environment import LmdbTransaction
 
-#: Grows when the rows or this record are kept in another way; other formats are restored anew.
+#: Increases when the format of the rows or of this record changes. Other formats are rebuilt.
 FORMAT = 1
 META = "meta"
 _KEY = b"state"
 
+#: The names that the stored record has.
+_STORED_NAMES = {
+    "tombstones_removed_to": "emptied", "staged_run": "aside", "rebuild_batch": "anew",
+}
 
-class ReplicaState(msgspec.Struct):
-    """The record itself."""
+
+class ReplicaState(msgspec.Struct, rename=_STORED_NAMES):
+    """The state of a replica. The mappings have the store name as key."""
 
     format: int
     log_id: str
-    #: The largest epoch of a plan that wrote.
+    #: The largest epoch of a plan that wrote to the replica.
     epoch: int = 0
-    #: Store -> offset: the rows are those of the changelog up to there.
+    #: The changelog offset that the rows have reached.
     positions: dict[str, int] = msgspec.field(default_factory=dict)
-    #: Store -> `tombstones_removed_to` when the store was last filled from nothing.
-    emptied: dict[str, int] = msgspec.field(default_factory=dict)
-    #: Store -> what its rows do not tell about the changelog up to the position.
+    #: `tombstones_removed_to` of the changelog when the store was last restored completely.
+    tombstones_removed_to: dict[str, int] = msgspec.field(default_factory=dict)
+    #: State of the restore up to the position that the rows do not hold.
     clocks: dict[str, dict[str, int]] = msgspec.field(default_factory=dict)
-    #: Store -> when what it holds was read, in epoch milliseconds.
+    #: When the last records were read, in epoch milliseconds.
     read_at: dict[str, int] = msgspec.field(default_factory=dict)
-    #: The batch and attempt whose rows of unlogged stores are in.
-    aside: tuple[int, int] = (0, 0)
-    #: The batch that ordered this directory, if one did.
-    anew: int = -1
+    #: The batch and attempt whose staged writes to unlogged stores are applied.
+    staged_run: tuple[int, int] = (0, 0)
+    #: The last batch that ordered a rebuild of this replica; -1 if none did.
+    rebuild_batch: int = -1
 
 
-def read_state(transaction: Transaction) -> ReplicaState | None:
-    """The record as a transaction sees it; None in a new directory."""
-    rows = transaction.rows(META)
+def read_state(transaction: LmdbTransaction) -> ReplicaState | None:
+    """Read the record; None in a new environment."""
+    rows = transaction.open(META)
     data = None if rows is None else rows.get(_KEY)
     if data is None:
         return None
@@ -46,14 +51,14 @@ def read_state(transaction: Transaction) -> ReplicaState | None:
         raise TaskCorruptedException(f"The state of a replica cannot be read: {error}") from error
 
 
-def known_state(transaction: Transaction) -> ReplicaState:
-    """The record of a directory that is in use."""
+def require_state(transaction: LmdbTransaction) -> ReplicaState:
+    """Read the record of an environment that is in use; fails if it is missing."""
     state = read_state(transaction)
     if state is None:
         raise TaskCorruptedException("The state of a replica is missing.")
     return state
 
 
-def write_state(transaction: Transaction, state: ReplicaState) -> None:
-    """Put the record, with everything else that the transaction writes."""
-    transaction.writable(META).write([(_KEY, msgspec.json.encode(state))])
+def write_state(transaction: LmdbTransaction, state: ReplicaState) -> None:
+    """Write the record as part of a transaction."""
+    transaction.open_writable(META).write([(_KEY, msgspec.json.encode(state))])

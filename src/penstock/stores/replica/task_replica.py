@@ -1,277 +1,292 @@
 """The rows of a task's stores on this host, at known positions of their changelogs.
 
-A replica is never the truth: what it holds was read from changelogs, and it can be deleted at any
-time. It is shared by all processes of the host. What holds at every moment:
+A replica is a cache of the changelogs: it can be deleted at any time. All processes of the host
+share it. Invariants:
 
-- The rows of a store are exactly those that its changelog gives up to `positions[store]`. Rows,
-  positions, clocks and epoch change in one transaction.
-- Positions only grow, and only from the one that the writer had read on from. Of two processes that
-  catch up at once one writes; the other finds the position moved and goes on from there.
-- A batch reads a snapshot that stands where its plan says. What it writes never comes here: it
-  comes back through the changelog, or this host's copy of that, once it is committed.
-- What cannot be trusted (another log, another format, a damaged file, writes that a crash of the
-  host may have lost, an order in a plan) is not mended: a new generation of files takes its place.
+- The rows of a store are exactly the rows that its changelog defines up to `positions[store]`.
+  Rows, positions, clocks and epoch change in one transaction.
+- Positions only grow, and a writer continues only from the position that it has read. If two
+  processes catch up at the same time, one writes; the other finds a new position and continues
+  from there.
+- A batch reads a snapshot at the positions of its plan. The writes of a batch reach the replica
+  only through the changelog, or through this host's copy of it, after the commit.
+- A replica that cannot be trusted (another log, another format, a corrupt file, commits lost in a
+  crash of the host, an order of a plan) is not repaired: a new generation of files replaces it.
 """
 
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
 from penstock.errors import TaskCorruptedException
-from penstock.stores.bytes.lmdb import MAP_SIZE, Environment, Transaction
-from penstock.stores.bytes.raw_rows import raw_changes
-from penstock.stores.replica.changelog_reader import Piece, Stand, read_piece
-from penstock.stores.replica.home import ReplicaHome, zombie
-from penstock.stores.replica.protocol import (
-    Changelogs,
-    Filled,
-    FollowedStore,
-    Reached,
-    Wanted,
-    unheard,
+from penstock.stores.bytes.lmdb.environment import MAP_SIZE, LmdbEnvironment, LmdbTransaction
+from penstock.stores.replica.changelog_reader import (
+    ChangelogChunk,
+    ChunkLimit,
+    ReadPosition,
+    read_chunk,
 )
-from penstock.stores.replica.run_files import Run
-from penstock.stores.replica.snapshot import (
-    Snapshot,
-    inner_names,
-    raw_database,
+from penstock.stores.replica.databases import (
+    bytes_store_names,
+    changelog_database,
+    changelog_rows,
     rows_database,
 )
-from penstock.stores.replica.staged import sweep_aside, take_aside
-from penstock.stores.replica.state import ReplicaState, known_state, write_state
+from penstock.stores.replica.environment import ReplicaEnvironment, replica_ahead
+from penstock.stores.replica.files import RunId
+from penstock.stores.replica.protocol import (
+    Changelogs,
+    ReplicaStore,
+    ReplicaTarget,
+    StepListener,
+    StoreRestore,
+    ignore_step,
+)
+from penstock.stores.replica.snapshot import Snapshot
+from penstock.stores.replica.staged import delete_staged, read_staged
+from penstock.stores.replica.state import ReplicaState, require_state, write_state
 
-#: What is read before it is written: the memory that catching up takes.
+#: How much is read before it is written. Limits the memory that catching up needs.
 CHUNK_RECORDS = 100_000
 CHUNK_BYTES = 32 << 20
 
 
+@dataclass(frozen=True, slots=True)
+class _TaskCatchUp:
+    """One call of `TaskReplica.catch_up`."""
+
+    target: ReplicaTarget
+    changelogs: Changelogs
+    on_step: StepListener
+    #: Store -> its complete restore, if it needed one.
+    restores: dict[str, StoreRestore] = field(default_factory=dict)
+
+    def count(self, chunk: ChangelogChunk) -> None:
+        """Add an applied chunk to the restore of its store."""
+        name = chunk.name
+        if chunk.restore_from is not None:
+            self.restores[name] = StoreRestore(name, chunk.start, chunk.end, chunk.count)
+        elif name in self.restores:
+            before = self.restores[name]
+            self.restores[name] = before._replace(
+                end=chunk.end, records=before.records + chunk.count
+            )
+
+
 class TaskReplica:
-    """The replica of one task, as one process uses it. Cheap to keep; `open` is the way to one."""
+    """The replica of one task, as one process uses it. `open` creates it."""
 
     def __init__(
-        self, directory: Path, log_id: str, stores: tuple[FollowedStore, ...],
+        self, directory: Path, log_id: str, stores: tuple[ReplicaStore, ...],
         map_size: int = MAP_SIZE,
     ) -> None:
         self.directory = directory
         self._stores = {store.name: store for store in stores}
-        self._inner = {store.name: inner_names(store) for store in stores}
+        self._bytes_stores = {store.name: bytes_store_names(store) for store in stores}
         databases = [name for store in stores for name in self._databases_of(store)]
-        self._home = ReplicaHome(directory, log_id, databases, map_size)
+        self._environment = ReplicaEnvironment(directory, log_id, databases, map_size)
 
     @classmethod
     def open(
-        cls, directory: Path, log_id: str, stores: tuple[FollowedStore, ...],
+        cls, directory: Path, log_id: str, stores: tuple[ReplicaStore, ...],
         *, map_size: int = MAP_SIZE,
     ) -> TaskReplica:
-        """The replica in a directory, which is made if need be."""
+        """Open the replica in a directory. Creates the directory if necessary."""
         replica = cls(directory, log_id, stores, map_size)
-        replica._home.state()
+        replica._environment.state()
         return replica
 
     # ---- catching up -------------------------------------------------------------------------
 
     def positions(self) -> dict[str, int]:
-        """Where the stores stand; those that were never filled are not in it."""
-        return dict(self._home.state().positions)
+        """The changelog offset of each store. A store that was never restored is missing."""
+        return dict(self._environment.state().positions)
 
     def catch_up(
-        self, wanted: Wanted, changelogs: Changelogs, failpoint: Reached = unheard
-    ) -> list[Filled]:
-        """Bring all stores to where they are wanted; tells which were filled from nothing."""
-        if wanted.anew is not None:
-            self._home.begin_anew(wanted.anew)
-        wanted = self._complete(wanted)
-        filled: dict[str, Filled] = {}
-        while not self._home.guarded(partial(self._step, wanted, changelogs, failpoint, filled)):
+        self, target: ReplicaTarget, changelogs: Changelogs, on_step: StepListener = ignore_step
+    ) -> list[StoreRestore]:
+        """Bring all stores to the target. Returns the stores that were restored completely."""
+        if target.rebuild_batch is not None:
+            self._environment.rebuild(target.rebuild_batch)
+        work = _TaskCatchUp(self._complete(target), changelogs, on_step)
+        while not self._environment.run(partial(self._step, work)):
             pass
-        return list(filled.values())
+        return list(work.restores.values())
 
-    def _step(
-        self, wanted: Wanted, changelogs: Changelogs, failpoint: Reached,
-        filled: dict[str, Filled], name: str, environment: Environment,
-    ) -> bool:
-        """Read and apply a chunk; True when everything is where it is wanted."""
+    def _step(self, work: _TaskCatchUp, generation: str, environment: LmdbEnvironment) -> bool:
+        """Read and apply one chunk of each store; True when all stores are at the target."""
+        target = work.target
         with environment.reading() as transaction:
-            state = known_state(transaction)
-        _refuse_ahead(state, wanted, self.directory)
-        chunk = self._read_chunk(state, wanted, changelogs, filled, failpoint)
-        if not chunk and not self._lacks_aside(state, wanted):
+            state = require_state(transaction)
+        _refuse_ahead(state, target, self.directory)
+        chunks = self._read_chunks(state, work)
+        if not chunks and not self._lacks_staged(state, target):
             return True
 
-        def work(transaction: Transaction) -> bool:
-            return self._apply(transaction, chunk, wanted, failpoint)
+        def apply(transaction: LmdbTransaction) -> bool:
+            return self._apply(transaction, chunks, work)
 
-        if self._home.write(name, environment, work):
-            for piece in chunk:
-                _count(filled, piece)
-            if self._lacks_aside(state, wanted):
-                sweep_aside(self.directory, wanted.last)
+        if self._environment.write(generation, environment, apply):
+            for chunk in chunks:
+                work.count(chunk)
+            if self._lacks_staged(state, target):
+                delete_staged(self.directory, target.last_run)
         return False
 
-    def _read_chunk(
-        self, state: ReplicaState, wanted: Wanted, changelogs: Changelogs,
-        filled: dict[str, Filled], failpoint: Reached,
-    ) -> list[Piece]:
-        chunk: list[Piece] = []
-        room, room_bytes = CHUNK_RECORDS, CHUNK_BYTES
-        for name, target in wanted.targets.items():
+    def _read_chunks(self, state: ReplicaState, work: _TaskCatchUp) -> list[ChangelogChunk]:
+        chunks: list[ChangelogChunk] = []
+        limit = ChunkLimit(CHUNK_RECORDS, CHUNK_BYTES)
+        for name, offset in work.target.offsets.items():
             position = state.positions.get(name)
-            if position == target or room <= 0 or room_bytes <= 0:
+            if position == offset or limit.is_reached:
                 continue
-            if position is None or name in filled:
-                failpoint("restoring")
-            piece = read_piece(
-                name, changelogs, Stand.of(state, name), target, (room, room_bytes)
-            )
-            chunk.append(piece)
-            room -= piece.count
-            room_bytes -= piece.bytes
-        return chunk
+            if position is None or name in work.restores:
+                work.on_step("restoring")
+            chunk = read_chunk(name, work.changelogs, ReadPosition.of(state, name), offset, limit)
+            chunks.append(chunk)
+            limit = limit.after(chunk)
+        return chunks
 
     def _apply(
-        self, transaction: Transaction, chunk: list[Piece], wanted: Wanted, failpoint: Reached
+        self, transaction: LmdbTransaction, chunks: list[ChangelogChunk], work: _TaskCatchUp
     ) -> bool:
-        """Write a chunk, unless another process was faster."""
-        state = known_state(transaction)
-        _refuse_ahead(state, wanted, self.directory)
-        if any(state.positions.get(piece.name) != piece.seen for piece in chunk):
+        """Write the chunks; False if another process has moved the positions."""
+        target = work.target
+        state = require_state(transaction)
+        _refuse_ahead(state, target, self.directory)
+        if any(state.positions.get(chunk.name) != chunk.position for chunk in chunks):
             return False
-        failpoint("applying")
-        for piece in chunk:
-            self._apply_piece(transaction, state, piece, wanted)
-        if self._lacks_aside(state, wanted):
-            self._apply_aside(transaction, state, wanted.last)
-        if wanted.epoch is not None:
-            state.epoch = wanted.epoch
+        work.on_step("applying")
+        for chunk in chunks:
+            self._apply_chunk(transaction, state, chunk, target)
+        if self._lacks_staged(state, target):
+            self._apply_staged(transaction, state, target.last_run)
+        if target.epoch is not None:
+            state.epoch = target.epoch
         write_state(transaction, state)
         return True
 
-    def _apply_piece(
-        self, transaction: Transaction, state: ReplicaState, piece: Piece, wanted: Wanted
+    def _apply_chunk(
+        self, transaction: LmdbTransaction, state: ReplicaState, chunk: ChangelogChunk,
+        target: ReplicaTarget,
     ) -> None:
-        name, store = piece.name, self._stores[piece.name]
-        if piece.emptied is not None:
+        name, store = chunk.name, self._stores[chunk.name]
+        if chunk.restore_from is not None:
             for database in self._databases_of(store):
-                transaction.writable(database).empty()
-            state.emptied[name] = piece.emptied
+                transaction.open_writable(database).clear()
+            state.tombstones_removed_to[name] = chunk.restore_from
             state.clocks.pop(name, None)
         if store.build is None:
-            rows = transaction.writable(raw_database(name))
-            for records in piece.records:
-                rows.write(raw_changes(records))
+            rows = transaction.open_writable(changelog_database(name))
+            for records in chunk.records:
+                rows.write(changelog_rows(records))
         else:
-            built = store.build(lambda inner: transaction.writable(rows_database(inner)))
-            built.go_on_restoring(state.clocks.get(name, {}), wanted.clocks.get(name))
-            for records in piece.records:
+            built = store.build(lambda each: transaction.open_writable(rows_database(each)))
+            built.resume_restore(state.clocks.get(name, {}), target.clocks.get(name))
+            for records in chunk.records:
                 built.restore_all(records)
             built.advance()
             state.clocks[name] = built.restored_clocks()
             built.close()
-        state.positions[name] = piece.end
-        state.read_at[name] = piece.read_at
+        state.positions[name] = chunk.end
+        state.read_at[name] = chunk.read_at
 
     # ---- stores without a changelog ----------------------------------------------------------
 
-    def _lacks_aside(self, state: ReplicaState, wanted: Wanted) -> bool:
+    def _lacks_staged(self, state: ReplicaState, target: ReplicaTarget) -> bool:
         unlogged = any(not store.logged for store in self._stores.values())
-        return unlogged and tuple(state.aside) != wanted.last
+        return unlogged and tuple(state.staged_run) != target.last_run
 
-    def _apply_aside(self, transaction: Transaction, state: ReplicaState, last: Run) -> None:
-        aside = take_aside(self.directory, last)
-        if aside is not None and tuple(aside.parent) != tuple(state.aside):
-            aside = None
+    def _apply_staged(
+        self, transaction: LmdbTransaction, state: ReplicaState, last_run: RunId
+    ) -> None:
+        writes = read_staged(self.directory, last_run)
+        if writes is not None and tuple(writes.parent) != tuple(state.staged_run):
+            writes = None
         for store in self._stores.values():
             for database in () if store.logged else self._databases_of(store):
-                rows = transaction.writable(database)
-                changes = None if aside is None else aside.databases.get(database)
-                if changes is None:
-                    rows.empty()
+                rows = transaction.open_writable(database)
+                staged = None if writes is None else writes.databases.get(database)
+                if staged is None:
+                    rows.clear()
                 else:
-                    rows.drop_below(changes.floor)
-                    rows.write(changes.changes)
-        state.aside = last
+                    rows.drop_below(staged.floor)
+                    rows.write(staged.changes)
+        state.staged_run = last_run
 
     # ---- reading -----------------------------------------------------------------------------
 
-    def snapshot(self, wanted: Wanted | None = None) -> Snapshot:
-        """The rows as they are; if something is wanted, they must stand exactly there.
+    def snapshot(self, target: ReplicaTarget | None = None) -> Snapshot:
+        """Open a snapshot of the rows. With a target, the rows must be exactly at the target.
 
-        What was just caught up is given even if its files have been deleted since.
+        With a target, the rows of the last `catch_up` are used even if their files were deleted.
         """
-        if wanted is None:
-            return self._home.guarded(lambda name, environment: self._snapshot(environment))
-        snapshot = self._home.as_it_was(self._snapshot)
+        if target is None:
+            return self._environment.run(lambda name, environment: self._snapshot(environment))
+        snapshot = self._environment.run_on_last(self._snapshot)
         try:
-            self._check(snapshot, self._complete(wanted))
+            self._check(snapshot, self._complete(target))
         except BaseException:
             snapshot.close()
             raise
         return snapshot
 
-    def _snapshot(self, environment: Environment) -> Snapshot:
-        stores = [(store, self._inner[name]) for name, store in self._stores.items()]
+    def _snapshot(self, environment: LmdbEnvironment) -> Snapshot:
+        stores = [(store, self._bytes_stores[name]) for name, store in self._stores.items()]
         stack = ExitStack()
         transaction = stack.enter_context(environment.reading())
         try:
-            state = known_state(transaction)
+            state = require_state(transaction)
         except BaseException:
             stack.close()
             raise
         return Snapshot(self.directory, stores, transaction, state, stack)
 
-    def _check(self, snapshot: Snapshot, wanted: Wanted) -> None:
-        _refuse_ahead(snapshot.state, wanted, self.directory)
+    def _check(self, snapshot: Snapshot, target: ReplicaTarget) -> None:
+        _refuse_ahead(snapshot.state, target, self.directory)
         lagging = [
-            name for name, target in wanted.targets.items()
-            if snapshot.state.positions.get(name) != target
+            name for name, offset in target.offsets.items()
+            if snapshot.state.positions.get(name) != offset
         ]
-        if lagging or self._lacks_aside(snapshot.state, wanted):
-            # The files were replaced since they were caught up.
+        if lagging or self._lacks_staged(snapshot.state, target):
+            # Another process has replaced the files since `catch_up`.
             raise TaskCorruptedException(
-                f"The replica in '{self.directory}' does not stand where it is wanted. "
+                f"The replica in '{self.directory}' is not at the positions of the plan. "
                 f"Stores: {', '.join(lagging)}. Catch up again, then run the task."
             )
 
-    # ---- life --------------------------------------------------------------------------------
+    # ---- closing -----------------------------------------------------------------------------
 
-    def settle(self) -> None:
-        """Bring the rows to the disk, so that they are good after the host was started anew."""
-        self._home.settle()
+    def sync(self) -> None:
+        """Sync the rows to disk, so that they are valid after a reboot of the host."""
+        self._environment.sync()
 
     def close(self) -> None:
-        """Let go of the files, as soon as no snapshot of this process is open."""
-        self._home.close()
+        """Close the files once this process has no open snapshot."""
+        self._environment.close()
 
-    def _complete(self, wanted: Wanted) -> Wanted:
-        """With a target for every logged store: one that is not named has nothing to read yet."""
-        return replace(wanted, targets={
-            name: wanted.targets.get(name, 0)
+    def _complete(self, target: ReplicaTarget) -> ReplicaTarget:
+        """Add offset 0 for every logged store that the target does not name."""
+        return replace(target, offsets={
+            name: target.offsets.get(name, 0)
             for name, store in self._stores.items() if store.logged
         })
 
-    def _databases_of(self, store: FollowedStore) -> list[str]:
+    def _databases_of(self, store: ReplicaStore) -> list[str]:
         if store.build is None:
-            return [raw_database(store.name)]
-        return [rows_database(inner) for inner in self._inner[store.name]]
+            return [changelog_database(store.name)]
+        return [rows_database(name) for name in self._bytes_stores[store.name]]
 
 
-def _count(filled: dict[str, Filled], piece: Piece) -> None:
-    """Add a piece to what is told of stores that were filled from nothing."""
-    name = piece.name
-    if piece.emptied is not None:
-        filled[name] = Filled(name, piece.start, piece.end, piece.count)
-    elif name in filled:
-        before = filled[name]
-        filled[name] = before._replace(end=piece.end, records=before.records + piece.count)
-
-
-def _refuse_ahead(state: ReplicaState, wanted: Wanted, directory: Path) -> None:
-    if wanted.epoch is not None and state.epoch > wanted.epoch:
-        raise zombie(f"written under epoch {state.epoch}, not {wanted.epoch}", directory)
-    for name, target in wanted.targets.items():
+def _refuse_ahead(state: ReplicaState, target: ReplicaTarget, directory: Path) -> None:
+    if target.epoch is not None and state.epoch > target.epoch:
+        raise replica_ahead(f"written under epoch {state.epoch}, not {target.epoch}", directory)
+    for name, offset in target.offsets.items():
         position = state.positions.get(name)
-        if position is not None and position > target:
-            raise zombie(f"at offset {position} of store '{name}', beyond {target}", directory)
+        if position is not None and position > offset:
+            raise replica_ahead(
+                f"at offset {position} of store '{name}', beyond {offset}", directory
+            )

@@ -8,18 +8,17 @@ from typing import Any, Generic, TypeVar
 from penstock.native import core
 from penstock.record import ValueAndTimestamp
 from penstock.serdes.builtin import Serde
-from penstock.stores.api.iterators import StoreIterator
+from penstock.stores.api.results import StoreIterator, ValueTimestampHeaders
 from penstock.stores.api.store import FlushListener, StoreContext
 from penstock.stores.api.suppliers import KeyValueSupplier
-from penstock.stores.api.values import ValueTimestampHeaders
 from penstock.stores.bytes.overlay import Overlay
 from penstock.stores.bytes.rows import KeyRange, KeyValueRows, LruRows
 from penstock.stores.bytes.store import successor
-from penstock.stores.bytes.value_formats import PLAIN, Format, adapter
-from penstock.stores.cache.cached_rows import RowListener
-from penstock.stores.cache.record_cache import UNKNOWN, Entry
+from penstock.stores.bytes.value_formats import PLAIN, ValueFormat, adapter
+from penstock.stores.cache.cache_layer import RowListener
+from penstock.stores.cache.record_cache import UNKNOWN, CacheEntry
+from penstock.stores.typed.row_access import header_rows, timestamped_rows
 from penstock.stores.typed.store import StoreOptions, TypedStore
-from penstock.stores.typed.timestamped import header_rows, timestamped_rows
 from penstock.stores.typed.value_codecs import HeaderedValues, PlainView, TimestampedValues
 
 K = TypeVar("K")
@@ -32,7 +31,7 @@ class KeyValueStore(TypedStore, Generic[K, V]):
     `V` is what this kind of store takes and gives; subclasses wrap values in something.
     """
 
-    _format: Format = PLAIN
+    _format: ValueFormat = PLAIN
 
     def __init__(self, supplier: KeyValueSupplier, options: StoreOptions) -> None:
         super().__init__(supplier.name, supplier.persistent, options)
@@ -42,7 +41,7 @@ class KeyValueStore(TypedStore, Generic[K, V]):
         """Open the store in a task."""
         self._init_serdes(context)
         supplier = self._supplier
-        overlay = Overlay(self._options.open_inner(self.name))
+        overlay = Overlay(self._options.open_bytes(self.name))
         wanted = self._format
         convert = adapter(wanted, supplier.format) if supplier.persistent else None
         kept: KeyValueRows
@@ -176,7 +175,7 @@ class KeyValueStore(TypedStore, Generic[K, V]):
             )
             return native
 
-        def hear(row: bytes, new: bytes | None, old: bytes | None, entry: Entry) -> None:
+        def hear(row: bytes, new: bytes | None, old: bytes | None, entry: CacheEntry) -> None:
             if entry.typed is UNKNOWN:
                 value, timestamp = (None, None) if new is None else split(new)
             else:

@@ -5,30 +5,29 @@ from __future__ import annotations
 from typing import Any, Generic, TypeVar
 
 from penstock.record import as_headers
-from penstock.stores.api.iterators import StoreIterator
+from penstock.stores.api.results import AggregationWithHeaders, StoreIterator
 from penstock.stores.api.store import FlushListener, StoreContext
 from penstock.stores.api.suppliers import SessionSupplier
-from penstock.stores.api.values import AggregationWithHeaders
 from penstock.stores.bytes.key_schema import (
     MAX_TIME,
-    KeyFirst,
+    InMemorySessionSchema,
+    KeyFirstSchema,
     KeySchema,
-    MemorySession,
-    Span,
-    TimeFirstSession,
+    TimeFirstSessionSchema,
+    WindowRange,
 )
 from penstock.stores.bytes.overlay import Overlay
-from penstock.stores.bytes.rows import Retention, TimedRows
+from penstock.stores.bytes.rows import Retention, WindowedRows
 from penstock.stores.bytes.value_formats import (
     PLAIN,
     SESSION_HEADERS,
-    Format,
+    ValueFormat,
     adapter,
     read_headers,
     write_headers,
 )
-from penstock.stores.cache.cached_rows import RowListener
-from penstock.stores.cache.record_cache import Entry
+from penstock.stores.cache.cache_layer import RowListener
+from penstock.stores.cache.record_cache import CacheEntry
 from penstock.stores.typed.store import StoreOptions, TypedStore, null_key
 from penstock.windows import Window, Windowed, instant_ms
 
@@ -45,7 +44,7 @@ class SessionStore(TypedStore, Generic[K, V]):
 
     #: Whether headers are kept beside the aggregates.
     has_headers = False
-    _format: Format = PLAIN
+    _format: ValueFormat = PLAIN
 
     def __init__(self, supplier: SessionSupplier, options: StoreOptions) -> None:
         super().__init__(supplier.name, supplier.persistent, options)
@@ -60,13 +59,13 @@ class SessionStore(TypedStore, Generic[K, V]):
         wanted = self._format
         convert = adapter(wanted, supplier.format) if supplier.persistent else None
         interval = supplier.segment_interval_ms
-        open_inner = self._options.open_inner
+        open_bytes = self._options.open_bytes
         index = None
         if supplier.time_ordered:
-            by_key = KeyFirst(interval, sessions=True)
-            index = (by_key, Overlay(open_inner(f"{self.name}.index")))
-        kept = TimedRows(
-            self._layout, Overlay(open_inner(self.name)),
+            by_key = KeyFirstSchema(interval, sessions=True)
+            index = (by_key, Overlay(open_bytes(f"{self.name}.index")))
+        kept = WindowedRows(
+            self._layout, Overlay(open_bytes(self.name)),
             Retention(supplier.retention_ms, interval if supplier.persistent else None),
             drop=context.drop, convert=convert, index=index,
         )
@@ -131,13 +130,13 @@ class SessionStore(TypedStore, Generic[K, V]):
         key, (start, end) = session
         return self._layout.encode(self._key(key), end, start)
 
-    def _key_span(self, keys: tuple[K, K | None]) -> Span | None:
+    def _key_span(self, keys: tuple[K, K | None]) -> WindowRange | None:
         if keys[1] is None:
             key = self._key(keys[0])
-            return Span(key, key, 0, MAX_TIME)
+            return WindowRange(key, key, 0, MAX_TIME)
         return self._span((*keys, 0, MAX_TIME))
 
-    def _span(self, question: tuple[Any, ...]) -> Span | None:
+    def _span(self, question: tuple[Any, ...]) -> WindowRange | None:
         """The question as bytes; None if nothing can answer it."""
         if len(question) == 3:
             key = self._key(question[0])
@@ -153,7 +152,7 @@ class SessionStore(TypedStore, Generic[K, V]):
                 f"A session store is asked with one or two keys, an earliest end and a latest "
                 f"start, not with {len(question)} arguments."
             )
-        return Span(*keys, instant_ms(question[-2]), MAX_TIME, instant_ms(question[-1]))
+        return WindowRange(*keys, instant_ms(question[-2]), MAX_TIME, instant_ms(question[-1]))
 
     def _find_by_end(self, earliest: Any, latest: Any) -> StoreIterator[Windowed[K], V]:
         supplier = self._supplier
@@ -162,12 +161,12 @@ class SessionStore(TypedStore, Generic[K, V]):
                 f"Session store '{self.name}' does not find sessions by time alone. "
                 "Stores in memory without a cache, and those for emit on close, do."
             )
-        span = Span(
+        span = WindowRange(
             None, None, instant_ms(earliest), instant_ms(latest), clipped=not supplier.time_ordered
         )
         return self._find(span, False)
 
-    def _find(self, span: Span | None, reverse: bool) -> StoreIterator[Windowed[K], V]:
+    def _find(self, span: WindowRange | None, reverse: bool) -> StoreIterator[Windowed[K], V]:
         if span is None:
             return StoreIterator(iter(()))
         rows = self._rows.scan(span, reverse)
@@ -183,7 +182,7 @@ class SessionStore(TypedStore, Generic[K, V]):
     ) -> RowListener:
         windowed, value_of = self._windowed_key, self._plain_value
 
-        def hear(row: bytes, new: bytes | None, old: bytes | None, entry: Entry) -> None:
+        def hear(row: bytes, new: bytes | None, old: bytes | None, entry: CacheEntry) -> None:
             listener(
                 windowed(row), None if new is None else value_of(new),
                 None if old is None else value_of(old), entry.timestamp, entry.headers,
@@ -194,10 +193,10 @@ class SessionStore(TypedStore, Generic[K, V]):
 
 def _layout(supplier: SessionSupplier) -> KeySchema:
     if not supplier.persistent:
-        return MemorySession()
+        return InMemorySessionSchema()
     if supplier.time_ordered:
-        return TimeFirstSession()
-    return KeyFirst(supplier.segment_interval_ms, sessions=True)
+        return TimeFirstSessionSchema()
+    return KeyFirstSchema(supplier.segment_interval_ms, sessions=True)
 
 
 class SessionStoreWithHeaders(SessionStore[K, AggregationWithHeaders[V]]):

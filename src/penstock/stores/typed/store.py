@@ -11,13 +11,13 @@ from penstock.record import Headers
 from penstock.record import Rows as Records
 from penstock.serdes.builtin import Serde
 from penstock.stores.api.store import FlushListener, StoreContext
+from penstock.stores.bytes.changelog_layer import ChangelogLayer
 from penstock.stores.bytes.key_schema import KeySchema, rows_from_changelog
-from penstock.stores.bytes.logged_rows import LoggedRows
-from penstock.stores.bytes.rows import KeyValueRows, LruRows, Rows, TimedRows
-from penstock.stores.bytes.store import OpenInner
-from penstock.stores.bytes.value_formats import Format
-from penstock.stores.cache.cached_rows import CachedRows, RowListener
-from penstock.stores.typed.timestamped import Serdes
+from penstock.stores.bytes.rows import KeyValueRows, LruRows, Rows, WindowedRows
+from penstock.stores.bytes.store import OpenBytesStore
+from penstock.stores.bytes.value_formats import ValueFormat
+from penstock.stores.cache.cache_layer import CacheLayer, RowListener
+from penstock.stores.typed.row_access import Serdes
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class StoreOptions:
     value_serde: Serde[Any] | None
     caching: bool
     logging: bool
-    open_inner: OpenInner = field(compare=False)
+    open_bytes: OpenBytesStore = field(compare=False)
 
 
 class TypedStore:
@@ -45,10 +45,10 @@ class TypedStore:
         self.name = name
         self.persistent = persistent
         self._options = options
-        self._kept: KeyValueRows | TimedRows | None = None
-        self._kept_format: Format | None = None
+        self._kept: KeyValueRows | WindowedRows | None = None
+        self._kept_format: ValueFormat | None = None
         self._rows: Any = _Closed(name, "is not open yet")
-        self._cached: CachedRows | None = None
+        self._cached: CacheLayer | None = None
         self._serialize_key: Callable[[Any], bytes] = self._refuse
         self._deserialize_key: Callable[[bytes], Any] = self._refuse
         self._serialize_value: Callable[[Any], bytes] = self._refuse
@@ -87,7 +87,7 @@ class TypedStore:
         if kept is None or kept_format is None:
             self._refuse(key)
         stored = None if value is None else kept_format.from_log(value, timestamp, headers)
-        row = kept.layout.from_changelog(key) if isinstance(kept, TimedRows) else key
+        row = kept.layout.from_changelog(key) if isinstance(kept, WindowedRows) else key
         kept.restore(row, stored)
 
     def restore_all(self, records: Records) -> None:
@@ -100,11 +100,11 @@ class TypedStore:
         if None in keys:
             stored = [value for key, value in zip(keys, stored, strict=True) if key is not None]
         present = [key for key in keys if key is not None]
-        if isinstance(kept, TimedRows):
+        if isinstance(kept, WindowedRows):
             present = rows_from_changelog(kept.layout, present)
         kept.restore_all(present, stored)
 
-    def go_on_restoring(
+    def resume_restore(
         self, restored: Mapping[str, int], committed: Mapping[str, int] | None
     ) -> None:
         """Take more records into rows that others were restored into.
@@ -160,20 +160,21 @@ class TypedStore:
     # ------------------------------------------------------------------ for the stores themselves
 
     def _open(
-        self, context: StoreContext, kept: KeyValueRows | TimedRows, formats: tuple[Format, Format]
+        self, context: StoreContext, kept: KeyValueRows | WindowedRows,
+        formats: tuple[ValueFormat, ValueFormat],
     ) -> None:
         """Put the layers on the rows. `formats`: of what goes through them, and of what is kept."""
         options = self._options
-        layout: KeySchema | None = kept.layout if isinstance(kept, TimedRows) else None
+        layout: KeySchema | None = kept.layout if isinstance(kept, WindowedRows) else None
         rows: Rows = kept
         if options.logging:
-            logged = LoggedRows(kept, self.name, context, formats[0], layout)
+            logged = ChangelogLayer(kept, self.name, context, formats[0], layout)
             # Only a plain LRU store logs what it lets go: a timestamped one hides it from the log.
             if isinstance(kept, LruRows) and formats[0].name == "plain":
                 logged.watch_evictions(kept)
             rows = logged
         if options.caching and context.cache.max_bytes > 0:
-            self._cached = CachedRows(rows, context.cache, context.current, layout)
+            self._cached = CacheLayer(rows, context.cache, context.current, layout)
             rows = self._cached
         self._kept = kept
         self._kept_format = formats[1]

@@ -8,16 +8,16 @@ from struct import Struct
 from typing import Any, Generic, TypeVar
 
 from penstock.record import ValueAndTimestamp, as_headers
-from penstock.stores.api.values import ValueTimestampHeaders
+from penstock.stores.api.results import ValueTimestampHeaders
 from penstock.stores.bytes.value_formats import (
     HEADERS,
     TIMESTAMPED,
-    Format,
+    ValueFormat,
     read_headers,
     write_headers,
 )
+from penstock.stores.typed.row_access import FoldRow, LoadRow, SaveRow, folding
 from penstock.stores.typed.store import TypedStore
-from penstock.stores.typed.timestamped import FoldRow, LoadRow, SaveRow, folding
 
 V = TypeVar("V")
 
@@ -29,7 +29,7 @@ _long_at = _LONG.unpack_from
 class TimestampedValues(TypedStore, Generic[V]):
     """A value behind the time of the record that wrote it."""
 
-    _format: Format = TIMESTAMPED
+    _format: ValueFormat = TIMESTAMPED
 
     load_row: LoadRow
     save_row: SaveRow
@@ -60,7 +60,7 @@ class TimestampedValues(TypedStore, Generic[V]):
 class HeaderedValues(TypedStore, Generic[V]):
     """A value behind the headers and the time of the record that wrote it."""
 
-    _format: Format = HEADERS
+    _format: ValueFormat = HEADERS
 
     load_row: LoadRow
     save_row: SaveRow

@@ -8,9 +8,9 @@ from typing import Any, Generic, TypeVar
 
 from penstock.record import NO_HEADERS, Headers
 from penstock.record import Rows as Records
+from penstock.stores.api.results import VersionedRecord
 from penstock.stores.api.store import FlushListener, StoreContext
 from penstock.stores.api.suppliers import VersionedSupplier
-from penstock.stores.api.values import VersionedRecord
 from penstock.stores.bytes.key_schema import MAX_TIME
 from penstock.stores.bytes.overlay import Overlay
 from penstock.stores.bytes.versioned_rows import PUT_LATEST, PUT_REFUSED, Version, VersionedRows
@@ -46,7 +46,7 @@ class VersionedKeyValueStore(TypedStore, Generic[K, V]):
         self._init_serdes(context)
         supplier = self._supplier
         self._versions = VersionedRows(
-            Overlay(self._options.open_inner(self.name)), supplier.history_retention_ms,
+            Overlay(self._options.open_bytes(self.name)), supplier.history_retention_ms,
             supplier.segment_interval_ms, context.drop,
         )
         self._rows = self._versions
@@ -124,12 +124,12 @@ class VersionedKeyValueStore(TypedStore, Generic[K, V]):
             if key is not None:
                 restore(key, value, time, NO_HEADERS)
 
-    def go_on_restoring(
+    def resume_restore(
         self, restored: Mapping[str, int], committed: Mapping[str, int] | None
     ) -> None:
         """Take more records; what the store had reached in the end says nothing about them."""
         if self._versions is not None:
-            self._versions.go_on_restoring(restored)
+            self._versions.resume_restore(restored)
 
     def advance(self) -> None:
         """The writes are committed."""

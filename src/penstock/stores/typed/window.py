@@ -10,18 +10,23 @@ from typing import Any, Generic, TypeVar
 from penstock.native import core
 from penstock.record import Headers, ValueAndTimestamp
 from penstock.record import Rows as Records
-from penstock.stores.api.iterators import StoreIterator
+from penstock.stores.api.results import StoreIterator, ValueTimestampHeaders
 from penstock.stores.api.store import FlushListener, StoreContext
 from penstock.stores.api.suppliers import MIN_SEGMENT_MS, WindowSupplier
-from penstock.stores.api.values import ValueTimestampHeaders
-from penstock.stores.bytes.key_schema import MAX_TIME, KeyFirst, KeySchema, Span, TimeFirstWindow
+from penstock.stores.bytes.key_schema import (
+    MAX_TIME,
+    KeyFirstSchema,
+    KeySchema,
+    TimeFirstWindowSchema,
+    WindowRange,
+)
 from penstock.stores.bytes.overlay import Overlay
-from penstock.stores.bytes.rows import Retention, TimedRows
-from penstock.stores.bytes.value_formats import PLAIN, Format, adapter
-from penstock.stores.cache.cached_rows import RowListener
-from penstock.stores.cache.record_cache import UNKNOWN, Entry
+from penstock.stores.bytes.rows import Retention, WindowedRows
+from penstock.stores.bytes.value_formats import PLAIN, ValueFormat, adapter
+from penstock.stores.cache.cache_layer import RowListener
+from penstock.stores.cache.record_cache import UNKNOWN, CacheEntry
+from penstock.stores.typed.row_access import header_rows, timestamped_rows
 from penstock.stores.typed.store import StoreOptions, TypedStore
-from penstock.stores.typed.timestamped import header_rows, timestamped_rows
 from penstock.stores.typed.value_codecs import HeaderedValues, PlainView, TimestampedValues
 from penstock.windows import Window, Windowed, instant_ms
 
@@ -44,7 +49,7 @@ class WindowStore(TypedStore, Generic[K, V]):
     batch (`clocks`), so a row never takes the place of an earlier one.
     """
 
-    _format: Format = PLAIN
+    _format: ValueFormat = PLAIN
 
     def __init__(self, supplier: WindowSupplier, options: StoreOptions) -> None:
         super().__init__(supplier.name, supplier.persistent, options)
@@ -68,13 +73,13 @@ class WindowStore(TypedStore, Generic[K, V]):
             edge=0 if supplier.time_ordered else 1,
             retain_duplicates=supplier.retain_duplicates,
         )
-        open_inner = self._options.open_inner
+        open_bytes = self._options.open_bytes
         index = None
         if supplier.indexed or not supplier.persistent:
-            by_key = KeyFirst(max(supplier.retention_ms // 2, MIN_SEGMENT_MS), sessions=False)
-            index = (by_key, Overlay(open_inner(f"{self.name}.index")))
-        kept = TimedRows(
-            self._layout, Overlay(open_inner(self.name)), retention,
+            by_key = KeyFirstSchema(max(supplier.retention_ms // 2, MIN_SEGMENT_MS), sessions=False)
+            index = (by_key, Overlay(open_bytes(f"{self.name}.index")))
+        kept = WindowedRows(
+            self._layout, Overlay(open_bytes(self.name)), retention,
             drop=context.drop, convert=convert, index=index,
         )
         self._open(context, kept, (wanted, wanted if convert is None else supplier.format))
@@ -105,23 +110,23 @@ class WindowStore(TypedStore, Generic[K, V]):
         self, start_from: Instant, start_to: Instant
     ) -> StoreIterator[Windowed[K], V]:
         """All windows that start in a stretch of time."""
-        span = Span(None, None, instant_ms(start_from), instant_ms(start_to))
+        span = WindowRange(None, None, instant_ms(start_from), instant_ms(start_to))
         return self._windowed(span, False)
 
     def backward_fetch_all(
         self, start_from: Instant, start_to: Instant
     ) -> StoreIterator[Windowed[K], V]:
         """The same in the opposite order."""
-        span = Span(None, None, instant_ms(start_from), instant_ms(start_to))
+        span = WindowRange(None, None, instant_ms(start_from), instant_ms(start_to))
         return self._windowed(span, True)
 
     def all(self) -> StoreIterator[Windowed[K], V]:
         """All windows."""
-        return self._windowed(Span(None, None, 0, MAX_TIME), False)
+        return self._windowed(WindowRange(None, None, 0, MAX_TIME), False)
 
     def backward_all(self) -> StoreIterator[Windowed[K], V]:
         """All windows in the opposite order."""
-        return self._windowed(Span(None, None, 0, MAX_TIME), True)
+        return self._windowed(WindowRange(None, None, 0, MAX_TIME), True)
 
     def clocks(self) -> dict[str, int]:
         """The observed stream time and the sequence numbers."""
@@ -195,7 +200,7 @@ class WindowStore(TypedStore, Generic[K, V]):
     def _fetch(self, question: tuple[Any, ...], reverse: bool) -> Any:
         if len(question) == 3:
             key = self._key(question[0])
-            span = Span(key, key, instant_ms(question[1]), instant_ms(question[2]))
+            span = WindowRange(key, key, instant_ms(question[1]), instant_ms(question[2]))
             decode = self._decode
             time = self._layout.time
             rows = self._rows.scan(span, reverse)
@@ -210,9 +215,9 @@ class WindowStore(TypedStore, Generic[K, V]):
         times = instant_ms(question[2]), instant_ms(question[3])
         if low is not None and high is not None and low > high:
             return StoreIterator(iter(()))
-        return self._windowed(Span(low, high, *times), reverse)
+        return self._windowed(WindowRange(low, high, *times), reverse)
 
-    def _windowed(self, span: Span, reverse: bool) -> StoreIterator[Windowed[K], V]:
+    def _windowed(self, span: WindowRange, reverse: bool) -> StoreIterator[Windowed[K], V]:
         rows = self._rows.scan(span, reverse)
         decode, windowed = self._decode, self._windowed_key
         return StoreIterator((windowed(row), decode(stored)) for row, stored in rows)
@@ -227,14 +232,14 @@ class WindowStore(TypedStore, Generic[K, V]):
     ) -> RowListener:
         decode, key_of, split = self._layout.decode, self._deserialize_key, self._split
         size_ms = self.window_size_ms
-        if core is not None and isinstance(self._layout, KeyFirst):
+        if core is not None and isinstance(self._layout, KeyFirstSchema):
             native: RowListener = core.row_listener(
                 listener, self.read_key, key_of, split, Windowed, Window, size_ms
             )
             return native
         windows: dict[int, Window] = {}
 
-        def hear(row: bytes, new: bytes | None, old: bytes | None, entry: Entry) -> None:
+        def hear(row: bytes, new: bytes | None, old: bytes | None, entry: CacheEntry) -> None:
             if entry.typed is UNKNOWN:
                 value, timestamp = (None, None) if new is None else split(new)
             else:
@@ -255,10 +260,10 @@ class WindowStore(TypedStore, Generic[K, V]):
 
 def _layout(supplier: WindowSupplier) -> KeySchema:
     if not supplier.persistent:
-        return TimeFirstWindow(sequenced=supplier.retain_duplicates)
+        return TimeFirstWindowSchema(sequenced=supplier.retain_duplicates)
     if supplier.time_ordered:
-        return TimeFirstWindow(sequenced=True)
-    return KeyFirst(supplier.segment_interval_ms, sessions=False)
+        return TimeFirstWindowSchema(sequenced=True)
+    return KeyFirstSchema(supplier.segment_interval_ms, sessions=False)
 
 
 class TimestampedWindowStore(
@@ -277,12 +282,12 @@ class TimestampedWindowStore(
     def segment_interval_ms(self) -> int | None:
         """The length of a segment, if the physical key of a window begins with its segment."""
         layout = self._layout
-        return layout.interval_ms if isinstance(layout, KeyFirst) else None
+        return layout.interval_ms if isinstance(layout, KeyFirstSchema) else None
 
     def around(self, start: int) -> tuple[bytes, bytes] | None:
         """What stands before and behind the key in the physical key of a window, if it is so."""
         layout = self._layout
-        return layout.around(start) if isinstance(layout, KeyFirst) else None
+        return layout.around(start) if isinstance(layout, KeyFirstSchema) else None
 
     def _bind(self) -> None:
         serialize_key, encode = self._serialize_key, self._layout.encode

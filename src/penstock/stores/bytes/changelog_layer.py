@@ -15,14 +15,14 @@ from penstock.record import NO_HEADERS
 from penstock.stores.api.store import StoreContext
 from penstock.stores.bytes.key_schema import KeySchema
 from penstock.stores.bytes.rows import LruRows, PutAll, Row, Rows
-from penstock.stores.bytes.value_formats import TIMESTAMPED, Format
+from penstock.stores.bytes.value_formats import TIMESTAMPED, ValueFormat
 
 
-class LoggedRows:
+class ChangelogLayer:
     """A store whose writes go to its changelog."""
 
     def __init__(
-        self, rows: Rows, store: str, context: StoreContext, value_format: Format,
+        self, rows: Rows, store: str, context: StoreContext, value_format: ValueFormat,
         layout: KeySchema | None,
     ) -> None:
         changelog_key = None if layout is None else layout.changelog_key
@@ -51,7 +51,7 @@ class LoggedRows:
         rows.on_evict = self._log_eviction
 
     def _logging_put(
-        self, rows: Rows, value_format: Format, changelog_key: Callable[[bytes], bytes] | None
+        self, rows: Rows, value_format: ValueFormat, changelog_key: Callable[[bytes], bytes] | None
     ) -> Callable[[bytes, bytes | None], None]:
         write = rows.put
         log_change = self._context.log_change
@@ -70,7 +70,7 @@ class LoggedRows:
         return put if changelog_key is None else put_keyed
 
     def _logging_put_all(
-        self, rows: Rows, value_format: Format, layout: KeySchema | None
+        self, rows: Rows, value_format: ValueFormat, layout: KeySchema | None
     ) -> PutAll | None:
         """Many rows at once, if their changelog records can be told from their bytes alone."""
         write_all: PutAll | None = getattr(rows, "put_all", None)
@@ -101,7 +101,7 @@ class LoggedRows:
         return put_all
 
     def _deletion_logger(
-        self, value_format: Format, changelog_key: Callable[[bytes], bytes] | None
+        self, value_format: ValueFormat, changelog_key: Callable[[bytes], bytes] | None
     ) -> Callable[[bytes], None]:
         log_change = self._context.log_change
         current = self._context.current

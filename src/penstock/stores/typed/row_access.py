@@ -15,7 +15,7 @@ from penstock.native import core
 from penstock.record import NO_HEADERS
 from penstock.stores.bytes.rows import Rows
 from penstock.stores.bytes.value_formats import write_headers
-from penstock.stores.cache.cached_rows import CachedRows
+from penstock.stores.cache.cache_layer import CacheLayer
 from penstock.stores.cache.record_cache import PENDING, UNKNOWN
 
 #: (value, timestamp) of a physical key, None if there is none.
@@ -42,7 +42,7 @@ _long_at = _LONG.unpack_from
 
 
 def timestamped_rows(
-    rows: Rows, cached: CachedRows | None, serdes: Serdes
+    rows: Rows, cached: CacheLayer | None, serdes: Serdes
 ) -> tuple[LoadRow, SaveRow]:
     """`load_row` and `save_row` over the top layer of a store."""
     if cached is not None:
@@ -91,7 +91,7 @@ def header_rows(
 
 
 def _over_cache(
-    cached: CachedRows, serdes: Serdes
+    cached: CacheLayer, serdes: Serdes
 ) -> tuple[LoadRow, SaveRow]:
     """The size of a number is known beforehand: it is not serialized before it must be."""
     serialize, deserialize, _, read, number, _ = serdes
@@ -141,7 +141,7 @@ def _over_cache(
 
 
 def folding(
-    cached: CachedRows, rows: tuple[LoadRow, SaveRow],
+    cached: CacheLayer, rows: tuple[LoadRow, SaveRow],
     serdes: Serdes,
     initializer: Callable[[], Any], aggregator: Callable[[Any, Any, Any], Any],
 ) -> FoldRow:
@@ -160,7 +160,7 @@ def folding(
 
 
 def _folding_in_python(
-    cached: CachedRows, rows: tuple[LoadRow, SaveRow],
+    cached: CacheLayer, rows: tuple[LoadRow, SaveRow],
     serdes: Serdes,
     initializer: Callable[[], Any], aggregator: Callable[[Any, Any, Any], Any],
 ) -> FoldRow:

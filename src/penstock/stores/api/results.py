@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain
 from types import TracebackType
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
+
+from penstock.record import NO_HEADERS, Headers
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -61,3 +63,30 @@ class StoreIterator(Generic[K, V]):
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+
+class ValueTimestampHeaders(NamedTuple, Generic[V]):
+    """A value with the time and the headers of the record that wrote it."""
+
+    value: V
+    timestamp: int
+    headers: Headers = NO_HEADERS
+
+
+class AggregationWithHeaders(NamedTuple, Generic[V]):
+    """The aggregate of a session with headers."""
+
+    aggregation: V
+    headers: Headers = NO_HEADERS
+
+
+class VersionedRecord(NamedTuple, Generic[V]):
+    """One version of a key's value, valid from `timestamp` up to, not including, `valid_to`.
+
+    `valid_to` is None for the latest version, and for all that `VersionedKeyValueStore.get` and
+    `delete` answer; `versions` and `get_version` know it.
+    """
+
+    value: V
+    timestamp: int
+    valid_to: int | None = None

@@ -13,19 +13,19 @@ from typing import Any
 
 from penstock.native import core
 from penstock.record import Current
-from penstock.stores.bytes.key_schema import KeySchema, Ranges, Span, selector
+from penstock.stores.bytes.key_schema import KeySchema, Ranges, WindowRange, selector
 from penstock.stores.bytes.overlay import merged
 from penstock.stores.bytes.rows import KeyRange, Row, Rows
-from penstock.stores.cache.record_cache import Entry, RecordCache
+from penstock.stores.cache.record_cache import CacheEntry, RecordCache
 
 #: Hears physical key, new and old stored value, and the entry that was let go.
-RowListener = Callable[[bytes, "bytes | None", "bytes | None", Entry], None]
+RowListener = Callable[[bytes, "bytes | None", "bytes | None", CacheEntry], None]
 
 #: More segments than this are not asked for one by one.
 _MANY_SEGMENTS = 64
 
 
-class CachedRows:
+class CacheLayer:
     """A store behind its part of the record cache; without a layout it is a key-value store.
 
     Only key-value stores keep what was read: the cache of windows and sessions holds writes.
@@ -88,7 +88,7 @@ class CachedRows:
         return value
 
     def _cached(
-        self, span: KeyRange | Span, reverse: bool
+        self, span: KeyRange | WindowRange, reverse: bool
     ) -> list[tuple[bytes, bytes | None]]:
         cache = self.cache
         if not len(cache):
@@ -106,14 +106,14 @@ class CachedRows:
             if belongs(row[0])
         ]
 
-    def _ranges(self, layout: KeySchema, span: Span) -> Ranges:
+    def _ranges(self, layout: KeySchema, span: WindowRange) -> Ranges:
         # The cache does not know retention; a time far in the past would mean many segments.
         oldest, newest = self.cache.oldest, self.cache.newest
         if newest - max(oldest, span.time_from) > _MANY_SEGMENTS * 60_000:
             return [(None, None)]
         return layout.ranges(span, oldest, newest)
 
-    def _flush(self, changes: list[Entry]) -> None:
+    def _flush(self, changes: list[CacheEntry]) -> None:
         """Write all changes below and tell of each, under the record that wrote it."""
         before = self.current.saved()
         put_all = getattr(self.below, "put_all", None)
@@ -129,7 +129,7 @@ class CachedRows:
         finally:
             self.current.restore(before)
 
-    def _stored_rows(self, changes: list[Entry]) -> tuple[list[bytes], list[bytes]] | None:
+    def _stored_rows(self, changes: list[CacheEntry]) -> tuple[list[bytes], list[bytes]] | None:
         """The names and stored values of changes; None if one is a deletion."""
         if core is not None:
             rows: tuple[list[bytes], list[bytes]] | None = core.stored_rows(self.cache, changes)
@@ -142,7 +142,7 @@ class CachedRows:
             values.append(stored)
         return [entry.name for entry in changes], values
 
-    def _tell(self, changes: list[Entry], listener: RowListener) -> None:
+    def _tell(self, changes: list[CacheEntry], listener: RowListener) -> None:
         """Tell of each change, without old values."""
         current = self.current
         if core is not None:
@@ -153,7 +153,7 @@ class CachedRows:
             current.timestamp, current.headers = entry.timestamp, entry.headers
             listener(entry.name, entry.value, None, entry)
 
-    def _flush_one_by_one(self, changes: list[Entry]) -> None:
+    def _flush_one_by_one(self, changes: list[CacheEntry]) -> None:
         current, rows = self.current, self.below
         put, get, stored = rows.put, rows.get, self.cache.stored
         listener, send_old = self._listener, self._send_old
