@@ -1,4 +1,4 @@
-"""`BranchedKStream`: what `split()` gives, until its branches are all named."""
+"""`BranchedKStream`: the result of `KStream.split()`."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ V = TypeVar("V")
 
 
 class BranchedKStream(Generic[K, V]):
-    """Branches of a stream; a record goes down the first one whose predicate accepts it.
+    """The branches of a split stream; a record goes to the first branch that accepts it.
 
-    Finish with `default_branch()` or `no_default_branch()`: both answer the streams by name.
+    Add branches with `branch`, then call `default_branch` or `no_default_branch`. Both return the
+    branches as a dictionary; its keys are the name of the split followed by that of the branch.
     """
 
     def __init__(
@@ -48,7 +49,10 @@ class BranchedKStream(Generic[K, V]):
     def branch(
         self, predicate: Callable[..., Any], branched: Branched[K, V] | str | None = None
     ) -> BranchedKStream[K, V]:
-        """Records the predicate accepts, unless an earlier branch took them."""
+        """Add a branch for the records that the predicate accepts and no earlier branch took.
+
+        `branched` is the branch's name or a `Branched`. Without a name it is numbered, from 1.
+        """
         function = key_value_function(predicate, step=self._name, what="the predicate")
         operator = self._node.operator
         assert isinstance(operator, Branch)
@@ -58,14 +62,14 @@ class BranchedKStream(Generic[K, V]):
     def default_branch(
         self, branched: Branched[K, V] | str | None = None
     ) -> dict[str, KStream[K, V]]:
-        """Everything else; answers all branches by their names."""
+        """Add a branch for all other records and return all branches by name."""
         operator = self._node.operator
         assert isinstance(operator, Branch)
         self._add_branch(operator.predicates, branched, 0)
         return self._branches
 
     def no_default_branch(self) -> dict[str, KStream[K, V]]:
-        """What no branch took is dropped; answers all branches by their names."""
+        """Drop all other records and return all branches by name."""
         return self._branches
 
     def _add_branch(
@@ -84,8 +88,8 @@ class BranchedKStream(Generic[K, V]):
         assert isinstance(operator, Branch)
         if len(operator.children) > len(operator.predicates):
             raise TopologyException(
-                f"{self._name}: the default branch is there already. Say branch() before it, and "
-                "default_branch() once."
+                f"{self._name} already has a default branch. "
+                "Call branch() before default_branch(), and default_branch() once."
             )
         grown = replace(self._node, operator=Branch(predicates, (*operator.children, child)))
         builder.plan.replace(self._node, grown)

@@ -1,4 +1,4 @@
-"""`StreamsBuilder`: where a topology begins."""
+"""`StreamsBuilder`: the entry point of the DSL."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Topics = str | Iterable[str] | re.Pattern[str]
 
 
 class _SourceOptions(TypedDict, total=False):
-    """What reading a topic can be told besides its serdes."""
+    """Options of `stream` besides the serdes."""
 
     timestamp: TimestampExtractor | None
     offset_reset: AutoOffsetReset | None
@@ -46,28 +46,31 @@ class _SourceOptions(TypedDict, total=False):
 
 
 class _GlobalSourceOptions(TypedDict, total=False):
-    """The same for a global table, which is always read from the beginning."""
+    """The same for a global table, which has no offset reset: it is read from the beginning."""
 
     timestamp: TimestampExtractor | None
     name: str | None
 
 
 class _TableOptions(_SourceOptions, total=False):
-    """What reading a table can be told besides its serdes."""
+    """Options of `table` besides the serdes."""
 
     store: StoreOption[Any, Any]
 
 
 class _GlobalTableOptions(_GlobalSourceOptions, total=False):
-    """What reading a global table can be told besides its serdes."""
+    """Options of `global_table` besides the serdes."""
 
     store: StoreOption[Any, Any]
 
 
 class StreamsBuilder:
-    """Says what an application does, step by step; `build()` makes the topology of it.
+    """Builds a topology from streams and tables.
 
-    `key=` and `value=` are serdes; without them those of the configuration are used.
+    Create sources with `stream`, `table` and `global_table`, apply operators to them, then call
+    `build`. `key=` and `value=` are serdes; they default to `default_key_serde` and
+    `default_value_serde` of the configuration. `name=` names the step; Kafka's `Named`, `Consumed`
+    and `Produced` objects are keyword arguments here.
     """
 
     def __init__(self, config: StreamsConfig | TopologyConfig | None = None) -> None:
@@ -103,7 +106,12 @@ class StreamsBuilder:
         offset_reset: AutoOffsetReset | None = None,
         name: str | None = None,
     ) -> KStream[Any, Any]:
-        """A stream of one topic, of several, or of all whose names match a compiled pattern."""
+        """Return a stream of the records of one or more topics.
+
+        `topics` is a name, an iterable of names, or a compiled pattern that topic names must
+        match. `timestamp` extracts a record's timestamp: a function of (record, partition_time).
+        `offset_reset` applies if the application has no committed offset.
+        """
         plan_builder = self._plan_builder
         pattern = topics if isinstance(topics, re.Pattern) else None
         names: tuple[str, ...] = ()
@@ -155,7 +163,10 @@ class StreamsBuilder:
         name: str | None = None,
         store: StoreOption[Any, Any] = None,
     ) -> KTable[Any, Any]:
-        """A table of a topic: the newest value of every key; None deletes it."""
+        """Return a table of the latest value of each key in a topic; a null value deletes a row.
+
+        `store` names the store that keeps the rows, or configures it with a `Materialized`.
+        """
         node, spec, named = self._table_source(
             topic, key, value, timestamp, offset_reset, name, store, is_global=False
         )
@@ -201,14 +212,17 @@ class StreamsBuilder:
         name: str | None = None,
         store: StoreOption[Any, Any] = None,
     ) -> GlobalKTable[Any, Any]:
-        """A table of which every task has all rows."""
+        """Return a table whose rows are all available to every task. Kafka: `globalTable`.
+
+        Streams can join it by any key, without co-partitioning.
+        """
         _, spec, named = self._table_source(
             topic, key, value, timestamp, None, name, store, is_global=True
         )
         return GlobalKTable(self._plan_builder, spec.name, named)
 
     def add_state_store(self, builder: Any) -> StreamsBuilder:
-        """A store to be connected to processors by its name."""
+        """Add a store that processors connect to by name. `builder` comes from `Stores`."""
         check_store_builder(builder, step="add_state_store")
         store = UserStoreSpec(builder)
         self._plan_builder.plan.add(StateStoreNode(name=f"store {builder.name}", store=store))
@@ -225,7 +239,10 @@ class StreamsBuilder:
         timestamp: TimestampExtractor | None = None,
         name: str | None = None,
     ) -> StreamsBuilder:
-        """A store that every task may read, fed from a topic by a processor of its own."""
+        """Add a store that every task can read.
+
+        The processor of `supplier` receives the records of `topic` and updates the store.
+        """
         plan_builder = self._plan_builder
         source = plan_builder.names.suffixed_or_next(name, "-source", "KSTREAM-SOURCE-")
         step = plan_builder.names.given_or_next(name, "KTABLE-SOURCE-")
@@ -234,7 +251,7 @@ class StreamsBuilder:
         check_serdes(step, key=key, value=value)
         check_source_options(step, timestamp, None)
         if not isinstance(topic, str) or not topic:
-            raise TopologyException(f"{step} needs the name of its topic, not {topic!r}.")
+            raise TopologyException(f"{step}: the topic must be a name, not {topic!r}.")
         node = GlobalStoreNode(
             name=step, source=source, topic=topic,
             store=UserStoreSpec(builder.with_logging_disabled()), supplier=supplier, key=key,
@@ -244,9 +261,10 @@ class StreamsBuilder:
         return self
 
     def build(self, config: StreamsConfig | TopologyConfig | None = None) -> Topology:
-        """The topology of all that was said, optimized as the configuration asks for.
+        """Return the topology of all steps so far.
 
-        It can be built again after more was said.
+        `config` decides about `topology_optimization`; it defaults to the builder's configuration.
+        More steps can be added afterwards, and the topology built again.
         """
         plan_builder = self._plan_builder
         own_config = plan_builder.config
@@ -273,23 +291,24 @@ class StreamsBuilder:
     ) -> tuple[TableSourceNode, KeyValueSpec, bool]:
         plan_builder = self._plan_builder
         if not isinstance(topic, str) or not topic:
-            raise TopologyException(f"A table needs the name of its topic, not {topic!r}.")
+            raise TopologyException(f"A table reads one topic, given by its name, not {topic!r}.")
         check_serdes(name or f"table of {topic}", key=key, value=value)
-        given = as_materialized(store, step=name or f"table of {topic}")
-        if is_global and given is not None and given.store_name is None:
+        option = as_materialized(store, step=name or f"table of {topic}")
+        if is_global and option is not None and option.store_name is None:
             raise ValueError(
-                f"The store of the global table of topic {topic} needs a name: give it one, or "
-                "leave out store=."
+                f"The store of the global table of topic {topic} has no name. "
+                "Name it in the Materialized, or leave out store=."
             )
-        requested = given or Materialized()
+        requested = option or Materialized()
         key = key if key is not None else requested.key
         value = value if value is not None else requested.value
         materialized, named = plan_builder.name_store(requested, f"{topic}-")
-        # The store keeps what is read from the topic: its serdes are the topic's.
+        # The store keeps the records of the topic, so it uses the same serdes.
         spec = KeyValueSpec(replace(materialized, key=key, value=value))
         if is_global and spec.is_versioned:
             raise TopologyException(
-                f"GlobalTables cannot be versioned; the store {spec.name} of topic {topic} is."
+                f"GlobalTables cannot be versioned, but store {spec.name} of topic {topic} is. "
+                "Use a key-value store that is not versioned."
             )
         if is_global:
             spec = spec.without_logging()
@@ -320,6 +339,6 @@ def _topic_names(topics: Any) -> tuple[str, ...]:
         if names and all(isinstance(topic, str) and topic for topic in names):
             return names
     raise TopologyException(
-        f"A stream needs the names of its topics, not {topics!r}. "
-        "Give one, a list of them, or a compiled pattern."
+        f"A stream reads one or more topics, not {topics!r}. "
+        "Give a topic name, a list of names, or a compiled pattern."
     )

@@ -34,12 +34,12 @@ Aggregator = Callable[[Any, Any, Any], Any]
 
 
 class _Cogroup:
-    """The grouped streams and their aggregators, in the order in which they were said."""
+    """The grouped streams and their aggregators, in the order of the calls."""
 
     def __init__(self, builder: PlanBuilder) -> None:
         self.builder = builder
         self.members: dict[int, tuple[Grouping, Aggregator]] = {}
-        #: Hops that were made already: aggregating twice uses them again.
+        #: The parents of the aggregations; a second aggregation uses the same repartitions.
         self.parents: dict[int, PlanNode] = {}
 
     def build(
@@ -51,7 +51,7 @@ class _Cogroup:
         operator_of: Callable[[Aggregator], Any],
         grace_ms: int | None,
     ) -> KTable[Any, Any]:
-        """One aggregation for each stream, all into one store, and the node that merges them."""
+        """Add one aggregation per stream, all into one store, and the node that merges them."""
         from penstock.dsl.table import KTable
 
         builder = self.builder
@@ -91,7 +91,7 @@ class _Cogroup:
 
 
 class CogroupedKStream(Generic[K, VA]):
-    """Grouped streams that will be aggregated into one table; add more with `cogroup`."""
+    """Grouped streams to be aggregated into one table; add more with `cogroup`."""
 
     def __init__(self, builder: PlanBuilder) -> None:
         self._cogroup = _Cogroup(builder)
@@ -99,9 +99,12 @@ class CogroupedKStream(Generic[K, VA]):
     def cogroup(
         self, grouped: KGroupedStream[K, V], aggregator: Callable[[K, V, VA], VA]
     ) -> CogroupedKStream[K, VA]:
-        """Aggregate one more stream with an aggregator of its own."""
+        """Add a grouped stream with its own `aggregator(key, value, aggregate)`."""
         if not isinstance(grouped, KGroupedStream):
-            raise TypeError(f"cogroup takes a grouped stream, not {type(grouped).__name__}.")
+            raise TypeError(
+                f"cogroup takes a KGroupedStream, not {type(grouped).__name__}. "
+                "Group the stream first with group_by_key() or group_by()."
+            )
         check_function(aggregator, 3, step="cogroup", what="the aggregator")
         check_same_builder("cogroup", self._cogroup.builder, grouped._grouping.ref.builder)
         self._cogroup.members[id(grouped)] = (grouped._grouping, aggregator)
@@ -111,7 +114,7 @@ class CogroupedKStream(Generic[K, VA]):
         self, initializer: Callable[[], VA], *, name: str | None = None,
         store: StoreOption[K, VA] = None,
     ) -> KTable[K, VA]:
-        """The table of all streams' aggregates."""
+        """Aggregate all streams into one table; `initializer()` returns the first aggregate."""
         check_function(initializer, 0, step=name or "aggregate", what="the initializer")
         cogroup = self._cogroup
         requested = as_materialized(store, step=name or "aggregate") or Materialized()
@@ -131,7 +134,7 @@ class CogroupedKStream(Generic[K, VA]):
     def windowed_by(
         self, windows: Windows | SlidingWindows | SessionWindows
     ) -> TimeWindowedCogroupedKStream[K, VA] | SessionWindowedCogroupedKStream[K, VA]:
-        """Aggregate window by window."""
+        """Aggregate in windows; the keys of the result are `Windowed`."""
         if isinstance(windows, SessionWindows):
             return SessionWindowedCogroupedKStream(self._cogroup, windows)
         check_windows(windows, step="cogroup")
@@ -149,7 +152,7 @@ class TimeWindowedCogroupedKStream(Generic[K, VA]):
         self, initializer: Callable[[], VA], *, name: str | None = None,
         store: StoreOption[K, VA] = None,
     ) -> KTable[Windowed[K], VA]:
-        """The table of all streams' aggregates for each window."""
+        """Aggregate all streams per key and window into one table."""
         check_function(initializer, 0, step=name or "aggregate", what="the initializer")
         cogroup, windows = self._cogroup, self._windows
         requested = as_materialized(store, step=name or "aggregate") or Materialized()
@@ -178,13 +181,16 @@ class SessionWindowedCogroupedKStream(Generic[K, VA]):
     def aggregate(
         self,
         initializer: Callable[[], VA],
-        # Not VA: mypy would give up on the type of the aggregate for a merger like a + b.
+        # Not VA: mypy cannot infer the aggregate's type from a merger like a + b.
         merger: Callable[[K, VA, VA], object],
         *,
         name: str | None = None,
         store: StoreOption[K, VA] = None,
     ) -> KTable[Windowed[K], VA]:
-        """The table of all streams' aggregates for each session."""
+        """Aggregate all streams per session into one table.
+
+        `merger(key, aggregate, aggregate)` returns the aggregate of two merged sessions.
+        """
         check_function(initializer, 0, step=name or "aggregate", what="the initializer")
         check_function(merger, 3, step=name or "aggregate", what="the merger")
         cogroup, windows = self._cogroup, self._windows
@@ -203,4 +209,4 @@ class SessionWindowedCogroupedKStream(Generic[K, VA]):
 
 
 def _placeholder_aggregator(key: Any, value: Any, aggregate: Any) -> Any:
-    raise AssertionError("an aggregator that only fills a place was called")
+    raise AssertionError("the placeholder aggregator was called")

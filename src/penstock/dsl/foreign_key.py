@@ -1,7 +1,8 @@
-"""The nodes of a foreign-key join, numbered and named as Kafka does.
+"""Adds the nodes of a foreign-key join, with Kafka's names and numbers.
 
-A row of the left table is registered under its foreign key at the right table's partition; the
-right side answers, and the answer is joined where the left row lives. Both ways go through topics.
+The left side sends a subscription for each row to the partition of its foreign key. The right side
+stores it and sends responses to the partition of the left row, where the rows are joined. Both
+directions use internal topics.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ _STORE = _PREFIX + "SUBSCRIPTION-STATE-STORE-"
 
 
 class _ForeignKeyJoin:
-    """What the nodes of one join share."""
+    """The two tables and the name of one join."""
 
     def __init__(self, left: KTable[Any, Any], right: KTable[Any, Any], name: str | None) -> None:
         self.left = left
@@ -76,7 +77,7 @@ def add_foreign_key_join(
     partitioner: Partitioner | None = None,
     other_partitioner: Partitioner | None = None,
 ) -> KTable[Any, Any]:
-    """Add the whole join and answer its table."""
+    """Add a foreign-key join and return its table."""
     join = _ForeignKeyJoin(left, right, name)
     join.builder.require_old_values(right._id)
     join.builder.require_old_values(left._id)
@@ -204,7 +205,7 @@ def _add_response(
 
 
 def _single(partitioner: Partitioner | None) -> Partitioner | None:
-    """A partitioner that sees only the key and must choose one partition."""
+    """Return a partitioner that sees only the key and must return one partition."""
     if partitioner is None:
         return None
 
@@ -215,7 +216,7 @@ def _single(partitioner: Partitioner | None) -> Partitioner | None:
         several = list(chosen)
         if len(several) != 1:
             raise ValueError(
-                "The partitioner of a foreign-key join must choose exactly one partition, "
+                "The partitioner of a foreign-key join must return exactly one partition, "
                 f"not {several}."
             )
         return several[0]

@@ -1,4 +1,4 @@
-"""`KGroupedStream` and `KGroupedTable`: records or rows brought together by key."""
+"""`KGroupedStream` and `KGroupedTable`: records or rows grouped by key, ready to aggregate."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ TABLE_REDUCE = "KTABLE-REDUCE-"
 
 @dataclass
 class Grouping:
-    """A grouped stream before it is aggregated, windowed or not.
+    """A grouped stream before its aggregation, windowed or not.
 
-    Where the key was changed, a hop through a topic comes first: one for all aggregations if the
-    grouping was named, otherwise one for each, named after its store.
+    If the key has changed, a repartition comes first: one for all aggregations if the grouping has
+    a name, otherwise one for each, named after its store.
     """
 
     ref: NodeRef
@@ -54,7 +54,7 @@ class Grouping:
     def repartition_if_rekeyed(
         self, store: str, *, queryable: bool
     ) -> tuple[PlanNode, frozenset[str]]:
-        """The node below which equal keys are together, and the sources of its sub-topology."""
+        """Return the parent node of the aggregation, and the sources of its sub-topology."""
         ref = self.ref
         if not ref.rekeyed:
             return ref.node, ref.sources
@@ -68,10 +68,10 @@ class Grouping:
 
 
 class KGroupedStream(Generic[K, V]):
-    """A stream grouped by key: aggregate it, or put it into windows first.
+    """A stream grouped by key: aggregate it directly, or in windows.
 
-    `store=` names the result's store (a name, a supplier or a `Materialized`), so that it can be
-    queried; `name=` names the step.
+    Aggregations return a `KTable` and ignore records with a null key or value. `store=` is a store
+    name, a supplier or a `Materialized`; a named store can be queried. `name=` names the step.
     """
 
     def __init__(self, ref: NodeRef, name: str | None) -> None:
@@ -80,7 +80,7 @@ class KGroupedStream(Generic[K, V]):
     def count(
         self, *, name: str | None = None, store: StoreOption[K, int] = None
     ) -> KTable[K, int]:
-        """How many records each key has had. Records without key or value are not counted."""
+        """Count the records of each key."""
         ref = self._grouping.ref
         requested = as_materialized(store, step=name or "count")
         if requested is None:
@@ -96,7 +96,10 @@ class KGroupedStream(Generic[K, V]):
         self, reducer: Callable[[V, V], V], *, name: str | None = None,
         store: StoreOption[K, V] = None,
     ) -> KTable[K, V]:
-        """The values of each key folded together; the first one is the start."""
+        """Combine the values of each key: `reducer(aggregate, value)` returns the new aggregate.
+
+        The first value of a key is its first aggregate.
+        """
         ref = self._grouping.ref
         requested = as_materialized(store, step=name or "reduce")
         materialized, named = ref.builder.name_store(requested or Materialized(), STREAM_REDUCE)
@@ -113,7 +116,11 @@ class KGroupedStream(Generic[K, V]):
         name: str | None = None,
         store: StoreOption[K, VA] = None,
     ) -> KTable[K, VA]:
-        """The records of each key folded into an aggregate: aggregator(key, value, aggregate)."""
+        """Aggregate the records of each key.
+
+        `initializer()` returns the first aggregate of a key, `aggregator(key, value, aggregate)`
+        the next one; None deletes it.
+        """
         ref = self._grouping.ref
         requested = as_materialized(store, step=name or "aggregate")
         materialized, named = ref.builder.name_store(requested or Materialized(), STREAM_AGGREGATE)
@@ -131,7 +138,7 @@ class KGroupedStream(Generic[K, V]):
     def windowed_by(
         self, windows: Windows | SlidingWindows | SessionWindows
     ) -> TimeWindowedKStream[K, V] | SessionWindowedKStream[K, V]:
-        """Aggregate each key's records window by window."""
+        """Aggregate in windows; the keys of the result are `Windowed`."""
         from penstock.dsl.windowed import SessionWindowedKStream, TimeWindowedKStream
 
         if isinstance(windows, SessionWindows):
@@ -140,7 +147,10 @@ class KGroupedStream(Generic[K, V]):
         return TimeWindowedKStream(self._grouping, windows)
 
     def cogroup(self, aggregator: Callable[[K, V, VA], VA]) -> CogroupedKStream[K, VA]:
-        """Aggregate several grouped streams into one table."""
+        """Start an aggregation of several grouped streams into one table.
+
+        `aggregator(key, value, aggregate)` handles the records of this stream.
+        """
         from penstock.dsl.cogrouped import CogroupedKStream
 
         cogrouped: CogroupedKStream[K, VA] = CogroupedKStream(self._grouping.ref.builder)
@@ -156,7 +166,7 @@ class KGroupedStream(Generic[K, V]):
 
 
 def check_windows(windows: Any, *, step: str) -> None:
-    """Windows that records can be put into."""
+    """Raise unless `windows` can be used for an aggregation."""
     if isinstance(windows, JoinWindows) or not isinstance(windows, Windows | SlidingWindows):
         raise TypeError(
             f"{step}: windowed_by takes TimeWindows, SlidingWindows, SessionWindows or "
@@ -176,7 +186,7 @@ def add_aggregation(
     grace_ms: int | None = None,
     versioned: bool = False,
 ) -> KTable[Any, Any]:
-    """Add an aggregation below its grouping and answer its table."""
+    """Add an aggregation below its grouping and return its table."""
     from penstock.dsl.table import KTable
 
     ref = grouping.ref
@@ -193,7 +203,10 @@ def add_aggregation(
 
 
 class KGroupedTable(Generic[K, V]):
-    """A table whose rows were mapped to groups: a changed row is taken out and put in again."""
+    """A grouped table: for each changed row the old value is subtracted and the new one added.
+
+    `store=` is a store name, a supplier or a `Materialized`. `name=` names the step.
+    """
 
     def __init__(self, ref: NodeRef, name: str | None) -> None:
         self._ref = ref
@@ -203,7 +216,7 @@ class KGroupedTable(Generic[K, V]):
     def count(
         self, *, name: str | None = None, store: StoreOption[K, int] = None
     ) -> KTable[K, int]:
-        """How many rows each group has."""
+        """Count the rows of each group."""
         spec, named = self._store_spec(store, Serdes.long(), "count")
         operator = TableAggregate(spec.name, zero, count_up, count_down)
         return self._aggregate(name, TABLE_AGGREGATE, operator, spec, named)
@@ -216,7 +229,11 @@ class KGroupedTable(Generic[K, V]):
         name: str | None = None,
         store: StoreOption[K, V] = None,
     ) -> KTable[K, V]:
-        """The rows of each group folded together; `subtractor` takes an old row out again."""
+        """Combine the rows of each group.
+
+        `adder(aggregate, value)` adds a row, `subtractor(aggregate, value)` removes an old one;
+        both return the new aggregate.
+        """
         spec, named = self._store_spec(store, self._ref.value, "reduce")
         step = name or "reduce"
         check_function(adder, 2, step=step, what="the adder")
@@ -233,7 +250,11 @@ class KGroupedTable(Generic[K, V]):
         name: str | None = None,
         store: StoreOption[K, VA] = None,
     ) -> KTable[K, VA]:
-        """The rows of each group folded into an aggregate; `subtractor` takes old rows out."""
+        """Aggregate the rows of each group.
+
+        `initializer()` returns the first aggregate, `adder(key, value, aggregate)` adds a row,
+        `subtractor(key, value, aggregate)` removes an old one.
+        """
         spec, named = self._store_spec(store, None, "aggregate")
         step = name or "aggregate"
         check_function(initializer, 0, step=step, what="the initializer")

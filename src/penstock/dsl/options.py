@@ -1,4 +1,4 @@
-"""The option objects that stay objects: how to store, branch, print and hold back."""
+"""Option objects: `Materialized`, `Branched`, `Printed`, `BufferConfig` and `Suppressed`."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ V = TypeVar("V")
 
 
 class StoreType(Enum):
-    """Which built-in stores a table is kept in."""
+    """The built-in store implementations. ROCKS_DB stands for stores on disk (LMDB here)."""
 
     ROCKS_DB = "rocksDB"
     IN_MEMORY = "in_memory"
 
     @property
     def suppliers(self) -> DslStoreSuppliers:
-        """The suppliers behind the name; ROCKS_DB stands for the persistent ones."""
+        """The suppliers of this type of store."""
         return (
             BuiltInDslStoreSuppliers.IN_MEMORY if self is StoreType.IN_MEMORY
             else BuiltInDslStoreSuppliers.ROCKS_DB
@@ -47,7 +47,7 @@ class StoreType(Enum):
 
 
 class _StoreOptions(TypedDict, total=False):
-    """What a `Materialized` says besides its name and serdes."""
+    """Options of a `Materialized` besides its name and serdes."""
 
     caching: bool
     logging: bool
@@ -59,10 +59,12 @@ class _StoreOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class Materialized(Generic[K, V]):
-    """How a table is kept: its store's name, serdes, cache, changelog and retention.
+    """How a table is stored: name, serdes, cache, changelog and retention of its store.
 
-    A table whose store has a name can be queried. `supplier` (of `Stores`) chooses the kind of
-    store and brings the name along.
+    A store with a name can be queried. `supplier`, made by `Stores`, sets the kind of store and its
+    name; `store_type` selects the implementation only. `caching` merges updates of a key until the
+    commit. `logging=False` drops the changelog: the store is then lost with its host. `log_config`
+    are settings of the changelog topic. `retention` applies to window and session stores.
     """
 
     name: str | None = field(default=None, kw_only=False)
@@ -76,7 +78,7 @@ class Materialized(Generic[K, V]):
     store_type: StoreType | DslStoreSuppliers | None = None
 
     if TYPE_CHECKING:
-        # Serdes that are not given say nothing of the types.
+        # A missing serde leaves its type open.
         @overload
         def __init__(
             self, name: str | None = None, *, key: Serde[K], value: Serde[V],
@@ -101,7 +103,10 @@ class Materialized(Generic[K, V]):
 
     def __post_init__(self) -> None:
         if self.supplier is not None and self.store_type is not None:
-            raise ValueError("A store takes either a supplier or a store_type, not both.")
+            raise ValueError(
+                "A Materialized takes either a supplier or a store_type, not both. "
+                "A supplier already chooses the type of store."
+            )
         if self.name is not None:
             check_name(self.name)
         check_serdes(f"Materialized({self.store_name!r})", key=self.key, value=self.value)
@@ -110,18 +115,18 @@ class Materialized(Generic[K, V]):
 
     @property
     def store_name(self) -> str | None:
-        """The name the user gave, directly or with the supplier."""
+        """The name chosen by the user, directly or with the supplier."""
         return self.supplier.name if self.supplier is not None else self.name
 
     @property
     def suppliers(self) -> DslStoreSuppliers | None:
-        """What `store_type` chose; None leaves it to the configuration."""
+        """The suppliers chosen by `store_type`; None if the configuration decides."""
         if isinstance(self.store_type, StoreType):
             return self.store_type.suppliers
         return self.store_type
 
     def with_serdes(self, key: Any, value: Any) -> Materialized[Any, Any]:
-        """The same with serdes for those that are not given."""
+        """Return a copy with these serdes where none were given."""
         return replace(
             self, key=self.key if self.key is not None else key,
             value=self.value if self.value is not None else value,
@@ -129,18 +134,18 @@ class Materialized(Generic[K, V]):
 
 
 class NamedSupplier(Protocol):
-    """A supplier of `Stores`, or one of the user's."""
+    """A store supplier, of `Stores` or of the user."""
 
     @property
     def name(self) -> str: ...
 
 
-#: What `store=` takes: a name, a supplier of `Stores`, or a `Materialized`.
+#: The type of `store=`: a name, a supplier of `Stores`, or a `Materialized`.
 StoreOption = str | Materialized[K, V] | NamedSupplier | None
 
 
 def as_materialized(store: Any, *, step: str) -> Materialized[Any, Any] | None:
-    """`store=` as a `Materialized`, or None if the user said nothing."""
+    """Return `store=` as a `Materialized`; None if it was not given."""
     if store is None or isinstance(store, Materialized):
         return store
     if isinstance(store, str):
@@ -149,16 +154,18 @@ def as_materialized(store: Any, *, step: str) -> Materialized[Any, Any] | None:
         return Materialized(supplier=store)
     raise TypeError(
         f"{step}: store= takes a name, a supplier or a Materialized, not {type(store).__name__}. "
-        "Stores.in_memory_key_value_store(name) is a supplier; serdes go into a Materialized."
+        "Stores.in_memory_key_value_store(name) returns a supplier; serdes belong in a "
+        "Materialized."
     )
 
 
 @dataclass(frozen=True)
 class Branched(Generic[K, V]):
-    """A branch of `split()`: its name, and what to do with its stream.
+    """Options of a branch of `split()`.
 
-    With `function` the result of the function is in the returned dictionary instead of the
-    branch; with `consumer` the branch is handed over and not in the dictionary.
+    `function` maps the branch to another stream, which takes its place in the returned dictionary;
+    if it returns None the branch is left out. `consumer` receives the branch, which is then left
+    out of the dictionary.
     """
 
     name: str | None = None
@@ -167,16 +174,17 @@ class Branched(Generic[K, V]):
 
     def __post_init__(self) -> None:
         if self.function is not None and self.consumer is not None:
-            raise ValueError("A branch takes either a function or a consumer, not both.")
+            raise ValueError("A Branched takes either a function or a consumer, not both.")
         if self.name is not None:
             check_name(self.name)
 
 
 @dataclass(frozen=True)
 class Printed(Generic[K, V]):
-    """How `print` shows records: `[label]: key, value`, or what `mapper` makes of them.
+    """Options of `KStream.print`.
 
-    Lines are shown once their batch is committed: on standard output, or appended to `file`.
+    A line is `[label]: ` followed by `key, value` or the result of `mapper(key, value)`. Lines
+    appear when their batch is committed: on standard output, or at the end of `file`.
     """
 
     label: str | None = None
@@ -193,13 +201,13 @@ class Printed(Generic[K, V]):
     def to_file(cls, file: str, label: str | None = None) -> Printed[Any, Any]:
         """Append to a file."""
         if not file.strip():
-            raise ValueError("The file to print to needs a name.")
+            raise ValueError("The name of the file to print to must not be empty.")
         return cls(label=label, file=file)
 
 
 @dataclass(frozen=True)
 class BufferConfig:
-    """How much `suppress` may hold back, and what happens when that is full."""
+    """The size limits of the buffer of `suppress`, and what happens when it is full."""
 
     record_limit: int | None = None
     byte_limit: int | None = None
@@ -216,58 +224,58 @@ class BufferConfig:
 
     @classmethod
     def unbounded(cls) -> BufferConfig:
-        """No limit but memory."""
+        """Return a buffer without limits."""
         return cls(when_full="shut_down")
 
     @classmethod
     def max_records(cls, limit: int) -> BufferConfig:
-        """At most this many keys."""
+        """Return a buffer for at most this many keys; it emits early when full."""
         return cls(record_limit=limit)
 
     @classmethod
     def max_bytes(cls, limit: int) -> BufferConfig:
-        """At most this many bytes."""
+        """Return a buffer of at most this many bytes; it emits early when full."""
         return cls(byte_limit=limit)
 
     def with_max_records(self, limit: int) -> BufferConfig:
-        """The same with a limit of keys."""
+        """Return a copy with a limit of keys."""
         return replace(self, record_limit=limit)
 
     def with_max_bytes(self, limit: int) -> BufferConfig:
-        """The same with a limit of bytes."""
+        """Return a copy with a limit of bytes."""
         return replace(self, byte_limit=limit)
 
     def with_no_bound(self) -> BufferConfig:
-        """The same without limits."""
+        """Return a copy without limits."""
         return replace(self, record_limit=None, byte_limit=None, when_full="shut_down")
 
     def emit_early_when_full(self) -> BufferConfig:
-        """When full, let the oldest rows go."""
+        """Return a copy that emits the oldest rows when it is full."""
         return replace(self, when_full="emit_early")
 
     def shut_down_when_full(self) -> BufferConfig:
-        """When full, stop with an error."""
+        """Return a copy that stops the application with an error when it is full."""
         return replace(self, when_full="shut_down")
 
     def with_logging_enabled(self, config: Mapping[str, str] | None = None) -> BufferConfig:
-        """Keep the buffer's changelog with this topic configuration."""
+        """Return a copy with a changelog; `config` are settings of its topic."""
         return replace(self, logging=True, log_config=dict(config or {}))
 
     def with_logging_disabled(self) -> BufferConfig:
-        """Keep no changelog: what is held back is lost in a crash."""
+        """Return a copy without a changelog: a crash loses the buffered rows."""
         return replace(self, logging=False, log_config={})
 
     @property
     def is_strict(self) -> bool:
-        """Nothing leaves the buffer early."""
+        """Whether rows never leave the buffer early."""
         return self.when_full == "shut_down"
 
 
 @dataclass(frozen=True)
 class Suppressed:
-    """When `suppress` lets a row go."""
+    """When `suppress` emits a row."""
 
-    #: None: when the row's window has closed.
+    #: None: when the window of the row closes.
     time_limit_ms: int | None
     buffer: BufferConfig
     name: str | None = None
@@ -279,24 +287,24 @@ class Suppressed:
             )
         if self.time_limit_ms is None and not self.buffer.is_strict:
             raise ValueError(
-                "Until a window closes nothing may leave the buffer early: "
-                "use BufferConfig.unbounded() or shut_down_when_full()."
+                "until_window_closes() needs a buffer that never emits early. "
+                "Use BufferConfig.unbounded() or shut_down_when_full()."
             )
 
     @classmethod
     def until_window_closes(
         cls, buffer: BufferConfig | None = None, *, name: str | None = None
     ) -> Suppressed:
-        """Only the final result of every window."""
+        """Emit only the final result of each window, when it closes."""
         return cls(None, buffer or BufferConfig.unbounded(), name)
 
     @classmethod
     def until_time_limit(
         cls, limit: timedelta | int, buffer: BufferConfig | None = None, *, name: str | None = None
     ) -> Suppressed:
-        """A row goes this long after its first update since it last went."""
+        """Emit the latest value of a row this long after its first buffered update."""
         return cls(to_ms(limit), buffer or BufferConfig.unbounded(), name)
 
     def with_name(self, name: str) -> Suppressed:
-        """The same under a name."""
+        """Return a copy with a name."""
         return replace(self, name=name)

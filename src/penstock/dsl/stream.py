@@ -1,4 +1,4 @@
-"""`KStream`: a stream of independent records, and what can be said of it one record at a time."""
+"""`KStream`: a stream of independent records. Its joins are in `stream_joins`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.dsl.grouped import KGroupedStream
 from penstock.dsl.options import Materialized, Printed, StoreOption, as_materialized
 from penstock.dsl.plan_builder import AnySerde, NodeRef
 from penstock.dsl.stream_joins import StreamJoins
-from penstock.dsl.stream_processing import StreamProcessing
+from penstock.processors.api import FixedKeyRecordProcessor, RecordProcessor
 from penstock.processors.stateless import (
     Filter,
     FlatMap,
@@ -26,10 +26,17 @@ from penstock.processors.stateless import (
     SelectKey,
     key_and_value,
 )
+from penstock.processors.user import UserProcessor
 from penstock.serdes.builtin import Serde
+from penstock.topology.naming import check_name
 from penstock.topology.nodes import Partitioner, TopicNameExtractor
 from penstock.topology.plan import SourceTable
-from penstock.topology.plan_nodes import OperatorNode, StreamSinkNode, ToTableNode
+from penstock.topology.plan_nodes import (
+    OperatorNode,
+    StreamSinkNode,
+    ToTableNode,
+    UserProcessorNode,
+)
 from penstock.topology.store_specs import KeyValueSpec
 
 if TYPE_CHECKING:
@@ -41,18 +48,18 @@ K2 = TypeVar("K2")
 V2 = TypeVar("V2")
 
 
-class KStream(StreamJoins[K, V], StreamProcessing[K, V], Generic[K, V]):
+class KStream(StreamJoins[K, V], Generic[K, V]):
     """A stream of records with keys of type K and values of type V.
 
-    Every method adds a step and answers the stream that comes out of it; this one stays as it is
-    and can be used again. `name=` names the step. Functions take (key, value), or only the value
-    where they have one parameter.
+    Each method adds a step and returns the resulting stream; this stream is unchanged and can be
+    used again. Functions take (key, value); a function with one parameter receives the value.
+    `name=` names the step (Kafka: `Named`).
     """
 
     def __init__(self, new_ref: NodeRef) -> None:
         self._ref = new_ref
 
-    # ---- one record at a time ----------------------------------------------------------------
+    # ---- stateless operators -----------------------------------------------------------------
 
     @overload
     def filter(
@@ -63,7 +70,7 @@ class KStream(StreamJoins[K, V], StreamProcessing[K, V], Generic[K, V]):
         self, predicate: Callable[[K, V], object], *, name: str | None = None
     ) -> KStream[K, V]: ...
     def filter(self, predicate: Callable[..., Any], *, name: str | None = None) -> KStream[K, V]:
-        """Only the records for which the predicate is true."""
+        """Keep the records for which the predicate is true."""
         return self._add_filter(predicate, name, negate=False)
 
     @overload
@@ -77,7 +84,7 @@ class KStream(StreamJoins[K, V], StreamProcessing[K, V], Generic[K, V]):
     def filter_not(
         self, predicate: Callable[..., Any], *, name: str | None = None
     ) -> KStream[K, V]:
-        """Only the records for which the predicate is false."""
+        """Drop the records for which the predicate is true."""
         return self._add_filter(predicate, name, negate=True)
 
     @overload
@@ -91,7 +98,7 @@ class KStream(StreamJoins[K, V], StreamProcessing[K, V], Generic[K, V]):
     def select_key(
         self, selector: Callable[..., K2], *, name: str | None = None
     ) -> KStream[K2, V]:
-        """Every record with a new key; grouping or joining it will repartition."""
+        """Replace the key of each record. Later groupings and joins repartition the stream."""
         step = self._name_step(name, "KSTREAM-KEY-SELECT-")
         function = key_value_function(selector, step=step, what="the key selector")
         return self._add_step(step, SelectKey(function), key_changed=True, value=self._ref.value)
@@ -107,7 +114,7 @@ class KStream(StreamJoins[K, V], StreamProcessing[K, V], Generic[K, V]):
     def map_values(
         self, mapper: Callable[..., V2], *, name: str | None = None
     ) -> KStream[K, V2]:
-        """Every record with a new value."""
+        """Replace the value of each record; the key, and so the partitioning, stays the same."""
         step = self._name_step(name, "KSTREAM-MAPVALUES-")
         with_key = takes_key(mapper, step=step, what="the mapper")
         return self._add_step(
@@ -125,7 +132,10 @@ class KStream(StreamJoins[K, V], StreamProcessing[K, V], Generic[K, V]):
     def map(
         self, mapper: Callable[..., tuple[K2, V2]], *, name: str | None = None
     ) -> KStream[K2, V2]:
-        """Every record with a new key and value, given as a pair."""
+        """Replace key and value of each record; `mapper` returns a (key, value) pair.
+
+        Later groupings and joins repartition the stream. Prefer `map_values` if keys stay the same.
+        """
         step = self._name_step(name, "KSTREAM-MAP-")
         function = key_value_function(mapper, step=step, what="the mapper")
         return self._add_step(step, Map(function), key_changed=True)
@@ -141,7 +151,10 @@ class KStream(StreamJoins[K, V], StreamProcessing[K, V], Generic[K, V]):
     def flat_map(
         self, mapper: Callable[..., Iterable[tuple[K2, V2]]], *, name: str | None = None
     ) -> KStream[K2, V2]:
-        """For every record, any number of records, given as pairs."""
+        """Replace each record by any number of records; `mapper` returns (key, value) pairs.
+
+        Later groupings and joins repartition the stream.
+        """
         step = self._name_step(name, "KSTREAM-FLATMAP-")
         function = key_value_function(mapper, step=step, what="the mapper")
         return self._add_step(step, FlatMap(function), key_changed=True)
@@ -157,7 +170,7 @@ class KStream(StreamJoins[K, V], StreamProcessing[K, V], Generic[K, V]):
     def flat_map_values(
         self, mapper: Callable[..., Iterable[V2]], *, name: str | None = None
     ) -> KStream[K, V2]:
-        """For every record, any number of records with the same key."""
+        """Replace each record by any number of records with its key; `mapper` returns values."""
         step = self._name_step(name, "KSTREAM-FLATMAPVALUES-")
         with_key = takes_key(mapper, step=step, what="the mapper")
         return self._add_step(
@@ -173,7 +186,7 @@ class KStream(StreamJoins[K, V], StreamProcessing[K, V], Generic[K, V]):
         self, action: Callable[[K, V], object], *, name: str | None = None
     ) -> KStream[K, V]: ...
     def peek(self, action: Callable[..., object], *, name: str | None = None) -> KStream[K, V]:
-        """Call an action for every record and pass the record on."""
+        """Call `action` for each record and forward the record unchanged."""
         step = self._name_step(name, "KSTREAM-PEEK-")
         function = key_value_function(action, step=step, what="the action")
         return self._add_type_preserving_step(step, Peek(function))
@@ -183,13 +196,16 @@ class KStream(StreamJoins[K, V], StreamProcessing[K, V], Generic[K, V]):
     @overload
     def foreach(self, action: Callable[[K, V], object], *, name: str | None = None) -> None: ...
     def foreach(self, action: Callable[..., object], *, name: str | None = None) -> None:
-        """Call an action for every record; nothing comes out."""
+        """Call `action` for each record. This ends the stream."""
         step = self._name_step(name, "KSTREAM-FOREACH-")
         function = key_value_function(action, step=step, what="the action")
         self._add_type_preserving_step(step, Foreach(function))
 
     def print(self, printed: Printed[K, V] | None = None) -> None:
-        """Show every record, by default as `[step]: key, value` on standard output."""
+        """Print each record, by default as `[step]: key, value` to standard output.
+
+        Lines appear when their batch is committed. This ends the stream.
+        """
         printed = printed if printed is not None else Printed()
         if not isinstance(printed, Printed):
             raise TypeError(
@@ -202,16 +218,16 @@ class KStream(StreamJoins[K, V], StreamProcessing[K, V], Generic[K, V]):
         self._add_type_preserving_step(step, Print(label, mapper, printed.file))
 
     def split(self, *, name: str | None = None) -> BranchedKStream[K, V]:
-        """Send every record down the first branch whose predicate accepts it."""
+        """Split the stream into branches; see `BranchedKStream`."""
         return BranchedKStream(self._ref, name, KStream)
 
     def merge(self, other: KStream[K, V], *, name: str | None = None) -> KStream[K, V]:
-        """The records of both streams."""
+        """Return a stream of the records of both streams, in no particular order between them."""
         step = self._name_step(name, "KSTREAM-MERGE-")
         if not isinstance(other, KStream):
             raise TypeError(
                 f"{step}: merge takes a KStream, not {type(other).__name__}. "
-                "A table becomes a stream with to_stream()."
+                "Convert a table with to_stream()."
             )
         ref, other_ref = self._ref, other._ref
         check_same_builder(step, ref.builder, other_ref.builder)
@@ -224,7 +240,7 @@ class KStream(StreamJoins[K, V], StreamProcessing[K, V], Generic[K, V]):
             )
         )
 
-    # ---- through and to topics ---------------------------------------------------------------
+    # ---- topics ------------------------------------------------------------------------------
 
     def repartition(
         self,
@@ -235,7 +251,11 @@ class KStream(StreamJoins[K, V], StreamProcessing[K, V], Generic[K, V]):
         partitions: int | None = None,
         partitioner: Partitioner | None = None,
     ) -> KStream[K, V]:
-        """Send the records through a topic of their own, partitioned by their present key."""
+        """Write the records to an internal topic, partitioned by key, and read them from it.
+
+        `partitions` defaults to the partition count of the upstream topics; `partitioner` is a
+        function of (topic, key, value, partitions). Kafka: `Repartitioned`.
+        """
         ref = self._ref
         base = name
         if base is None:
@@ -264,7 +284,11 @@ class KStream(StreamJoins[K, V], StreamProcessing[K, V], Generic[K, V]):
         partitioner: Partitioner | None = None,
         name: str | None = None,
     ) -> None:
-        """Write the records to a topic, or to the topic a function (key, value, context) names."""
+        """Write the records to a topic.
+
+        `topic` is a name, or a function of (key, value, context) that returns one. `partitioner` is
+        a function of (topic, key, value, partitions). Kafka: `Produced`.
+        """
         ref = self._ref
         step = self._name_step(name, "KSTREAM-SINK-")
         if not isinstance(topic, str):
@@ -285,7 +309,10 @@ class KStream(StreamJoins[K, V], StreamProcessing[K, V], Generic[K, V]):
         key: Serde[K] | None = None,
         value: Serde[V] | None = None,
     ) -> KTable[K, V]:
-        """The stream read as a table: a record is the newest value of its key, None deletes it."""
+        """Return a table of the latest value of each key; a null value deletes the row.
+
+        `store` names or configures the store of the table. A stream with new keys is repartitioned.
+        """
         from penstock.dsl.table import KTable
 
         ref = self._ref
@@ -321,9 +348,10 @@ class KStream(StreamJoins[K, V], StreamProcessing[K, V], Generic[K, V]):
         key: Serde[K] | None = None,
         value: Serde[V] | None = None,
     ) -> KGroupedStream[K, V]:
-        """The records grouped by their key.
+        """Group the records by key, for aggregations.
 
-        Without any option the serdes of the stream are kept; with one, only what is given counts.
+        Without options the serdes of the stream apply. With any option, serdes that are not given
+        default to those of the configuration, as with Kafka's `Grouped`.
         """
         ref = self._ref
         if name is None and key is None and value is None:
@@ -349,7 +377,7 @@ class KStream(StreamJoins[K, V], StreamProcessing[K, V], Generic[K, V]):
         key: Serde[K2] | None = None,
         value: Serde[V] | None = None,
     ) -> KGroupedStream[K2, V]:
-        """The records grouped by a new key."""
+        """Group the records by the key that `selector` returns. The stream is repartitioned."""
         ref = self._ref
         if name is None and key is None and value is None:
             value = ref.value
@@ -360,7 +388,27 @@ class KStream(StreamJoins[K, V], StreamProcessing[K, V], Generic[K, V]):
         new_ref = NodeRef(ref.builder, node, step, key, value, ref.sources, rekeyed=True)
         return KGroupedStream(new_ref, name)
 
-    # ---- inside ------------------------------------------------------------------------------
+    # ---- user processors ---------------------------------------------------------------------
+
+    def process(
+        self, supplier: Callable[[], RecordProcessor[K, V]], *stores: str, name: str | None = None
+    ) -> KStream[Any, Any]:
+        """Run a processor for each record and return the stream of the records it forwards.
+
+        `supplier` returns a new processor at each call; a class works. Its attribute `stores` may
+        list store builders to add. `stores` are names of stores that were added to the builder.
+        The processor may change keys, so later groupings and joins repartition the stream.
+        """
+        return self._add_processor(supplier, stores, name, fixed_key=False)
+
+    def process_values(
+        self, supplier: Callable[[], FixedKeyRecordProcessor[K, V]], *stores: str,
+        name: str | None = None,
+    ) -> KStream[K, Any]:
+        """Run a processor that cannot change keys; see `process`. It gets a `FixedKeyRecord`."""
+        return self._add_processor(supplier, stores, name, fixed_key=True)
+
+    # ---- internals ---------------------------------------------------------------------------
 
     def _name_step(self, name: str | None, prefix: str) -> str:
         return self._ref.builder.names.given_or_next(name, prefix)
@@ -393,3 +441,27 @@ class KStream(StreamJoins[K, V], StreamProcessing[K, V], Generic[K, V]):
         return KStream(
             NodeRef(ref.builder, node, step, key, value, ref.sources, ref.rekeyed or key_changed)
         )
+
+    def _add_processor(
+        self, supplier: Callable[[], Any], stores: tuple[str, ...], name: str | None,
+        *, fixed_key: bool,
+    ) -> KStream[Any, Any]:
+        ref = self._ref
+        if name is None:
+            prefix = "KSTREAM-PROCESSVALUES-" if fixed_key else "KSTREAM-PROCESSOR-"
+            name = ref.builder.names.next_processor_name(prefix)
+        else:
+            check_name(name)
+        UserProcessor.checked(supplier, step=name)
+        for store in stores:
+            if not isinstance(store, str):
+                raise TypeError(
+                    f"{name}: stores are connected by name, not by {type(store).__name__}. "
+                    "To add stores with the processor, list their builders in its attribute "
+                    "`stores`."
+                )
+        node = UserProcessorNode(name=name, supplier=supplier, fixed_key=fixed_key, stores=stores)
+        ref.builder.plan.add(node, ref.node)
+        key: AnySerde = ref.key if fixed_key else None
+        rekeyed = ref.rekeyed if fixed_key else True
+        return KStream(NodeRef(ref.builder, node, name, key, None, ref.sources, rekeyed))

@@ -1,4 +1,4 @@
-"""Joins of a stream: with a stream over a window, with a table, with a global table."""
+"""Joins of a stream: with another stream in a window, with a table, with a global table."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _PARTNERS = "a KStream, a KTable or a GlobalKTable"
 
 
 class _TableJoinOptions(TypedDict, total=False):
-    """What a join with a table can be told besides."""
+    """Options of a join with a table. Kafka: `Joined`."""
 
     key: AnySerde
     value: AnySerde
@@ -53,7 +53,7 @@ class _TableJoinOptions(TypedDict, total=False):
 
 
 class _StreamJoinOptions(TypedDict, total=False):
-    """What a join of two streams can be told besides."""
+    """Options of a join of two streams. Kafka: `StreamJoined`."""
 
     key: AnySerde
     value: AnySerde
@@ -67,12 +67,12 @@ class _StreamJoinOptions(TypedDict, total=False):
 
 
 class StreamJoins(Generic[K, V]):
-    """The part of `KStream` that joins.
+    """The joins of `KStream`.
 
-    `join(stream, joiner, windows)` pairs records of equal keys whose times are close;
-    `join(table, joiner)` looks every record's key up in a table;
-    `join(global_table, key_selector, joiner)` looks up a key made from the record.
-    A joiner takes (left, right) or (key, left, right).
+    `join(stream, joiner, windows)` pairs records with equal keys and close timestamps.
+    `join(table, joiner)` looks up the key of each record in a table.
+    `join(global_table, key_selector, joiner)` looks up the key that `key_selector` returns.
+    A joiner takes (left, right) or (key, left, right) and returns the value of the result.
     """
 
     _ref: NodeRef
@@ -119,7 +119,14 @@ class StreamJoins(Generic[K, V]):
         joiner: Callable[[K, V, V2], VR], /, *, name: str | None = None,
     ) -> KStream[K, VR]: ...
     def join(self, other: Any, *args: Any, **options: Any) -> KStream[Any, Any]:
-        """Only records that have a partner."""
+        """Emit a result for each pair of matching records: an inner join.
+
+        Takes `(stream, joiner, windows)`, `(table, joiner)` or
+        `(global_table, key_selector, joiner)`. Options of a stream join: the serdes `key`, `value`
+        and `other_value`; `name`; `store_name`; `this_store` and `other_store` (suppliers);
+        `dsl_store_suppliers`; `logging`. Of a table join: the serdes, `name`, and `grace`, for a
+        lookup in a versioned table at the timestamp of the record.
+        """
         return self._add_join("inner", other, args, options)
 
     @overload
@@ -163,7 +170,11 @@ class StreamJoins(Generic[K, V]):
         joiner: Callable[[K, V, V2 | None], VR], /, *, name: str | None = None,
     ) -> KStream[K, VR]: ...
     def left_join(self, other: Any, *args: Any, **options: Any) -> KStream[Any, Any]:
-        """All records of this stream; the other side is None where there is no partner."""
+        """Emit also records of this stream without a match; the right value is then None.
+
+        Takes the arguments of `join`. In a stream join, unmatched records are emitted when their
+        window closes.
+        """
         return self._add_join("left", other, args, options)
 
     @overload
@@ -177,7 +188,10 @@ class StreamJoins(Generic[K, V]):
         windows: JoinWindows, /, **options: Unpack[_StreamJoinOptions],
     ) -> KStream[K, VR]: ...
     def outer_join(self, other: Any, *args: Any, **options: Any) -> KStream[Any, Any]:
-        """All records of both streams; either side may be None."""
+        """Join two streams and emit the unmatched records of both; either value may be None.
+
+        Takes `(stream, joiner, windows)` and the options of `join`.
+        """
         return self._add_join("outer", other, args, options)
 
     def _add_join(
@@ -204,7 +218,7 @@ class StreamJoins(Generic[K, V]):
             check_options(step, options, _TableJoinOptions.__annotations__)
             return self._join_table(kind, other, args[0], **options)
         raise TypeError(
-            f"{step}: a stream's {kind} join takes "
+            f"{step}: the {kind} join of a stream takes "
             f"{'a KStream' if kind == 'outer' else _PARTNERS}, not {type(other).__name__}."
         )
 
@@ -254,7 +268,7 @@ class StreamJoins(Generic[K, V]):
     def _repartition_if_rekeyed(
         self, suffix: str, name: str | None, key: AnySerde, value: AnySerde
     ) -> KStream[Any, Any]:
-        """This stream with equal keys in one partition: itself, or behind a hop."""
+        """Return this stream, or its repartitioned form if the key has changed."""
         ref = self._ref
         if not ref.rekeyed:
             return self  # type: ignore[return-value]
@@ -319,7 +333,7 @@ class StreamJoins(Generic[K, V]):
             if table._ref.node.versioned is False:
                 raise ValueError(
                     f"{step}: KTable must be versioned to use a grace period in a stream table "
-                    "join. Keep it in Stores.persistent_versioned_key_value_store."
+                    "join. Give it a store of Stores.persistent_versioned_key_value_store."
                 )
             buffer = BufferSpec.for_join(
                 step, key_serde, value if value is not None else ref.value, grace_ms
@@ -358,6 +372,7 @@ class StreamJoins(Generic[K, V]):
         )
 
 
+#: The positional arguments after the other side, by its kind.
 _SIGNATURES = {
     "stream": ("joiner", "windows"),
     "table": ("joiner",),
@@ -385,7 +400,7 @@ def _add_stream_join(
     name: str | None,
     options: JoinStoreOptions,
 ) -> StreamStreamJoinNode:
-    """Number and name the nodes and stores of a join as Kafka does, and add them."""
+    """Add the nodes and stores of a join, with Kafka's names and numbers."""
     builder = left.builder
     names = builder.names
     outer = kind == "outer"
@@ -434,20 +449,21 @@ def _check_join_stores(options: JoinStoreOptions, windows: JoinWindows) -> None:
     this_store, other_store = options.this_store, options.other_store
     if this_store is not None and other_store is not None and this_store.name == other_store.name:
         raise StreamsException(
-            f"Both stores of the join are named {this_store.name!r}; give them different names."
+            f"Both stores of the join are named {this_store.name!r}. Give them different names."
         )
     for supplier in (this_store, other_store):
         if supplier is None:
             continue
         if not supplier.retain_duplicates:
             raise StreamsException(
-                f"The store {supplier.name!r} of a stream join must be made with "
-                "retain_duplicates=True."
+                f"The store {supplier.name!r} of a stream join does not retain duplicates. "
+                "Create its supplier with retain_duplicates=True."
             )
         retention_ms = windows.size + windows.grace_ms
         if supplier.retention_ms != retention_ms or supplier.window_size_ms != windows.size:
             raise StreamsException(
-                f"The store {supplier.name!r} does not fit the windows of the join: it has a "
-                f"retention of {supplier.retention_ms} ms and a window size of "
-                f"{supplier.window_size_ms} ms; they must be {retention_ms} and {windows.size}."
+                f"The store {supplier.name!r} does not match the windows of the join. "
+                f"It has a retention of {supplier.retention_ms} ms and a window size of "
+                f"{supplier.window_size_ms} ms; the join needs {retention_ms} ms and "
+                f"{windows.size} ms."
             )

@@ -1,4 +1,4 @@
-"""`KTable` and `GlobalKTable`: the newest value of every key, and how it changes."""
+"""`KTable` and `GlobalKTable`: the latest value of each key. Joins are in `table_joins`."""
 
 from __future__ import annotations
 
@@ -38,11 +38,12 @@ V2 = TypeVar("V2")
 
 
 class KTable(TableJoins[K, V], Generic[K, V]):
-    """A table: for every key its newest value, None meaning that the row is gone.
+    """A table: the latest value of each key. A null value deletes the row.
 
-    Every method answers a new table (or stream) and leaves this one as it is. A table that is
-    given `store=` keeps its rows in a store of that name, which can be queried; others are
-    computed from their parents when something reads them.
+    Each method returns a new table or stream; this table is unchanged. `store=` is a store name, a
+    supplier or a `Materialized`: the table then keeps its rows in that store, which can be queried.
+    Without it, rows are computed from the parent table when an operator reads them. `name=` names
+    the step.
     """
 
     def __init__(self, new_ref: NodeRef, table: str, store: str | None) -> None:
@@ -52,10 +53,10 @@ class KTable(TableJoins[K, V], Generic[K, V]):
 
     @property
     def queryable_store_name(self) -> str | None:
-        """The store to query for this table's rows, None if the user named none."""
+        """The name of the store of this table; None if the user did not name one."""
         return self._store
 
-    # ---- row by row --------------------------------------------------------------------------
+    # ---- row operators -----------------------------------------------------------------------
 
     @overload
     def filter(
@@ -71,7 +72,7 @@ class KTable(TableJoins[K, V], Generic[K, V]):
         self, predicate: Callable[..., Any], *, name: str | None = None,
         store: StoreOption[Any, Any] = None,
     ) -> KTable[K, V]:
-        """Only the rows for which the predicate is true; others are deleted."""
+        """Keep the rows for which the predicate is true; a row that no longer fits is deleted."""
         return self._add_filter(predicate, name, store, negate=False)
 
     @overload
@@ -88,7 +89,7 @@ class KTable(TableJoins[K, V], Generic[K, V]):
         self, predicate: Callable[..., Any], *, name: str | None = None,
         store: StoreOption[Any, Any] = None,
     ) -> KTable[K, V]:
-        """Only the rows for which the predicate is false."""
+        """Drop the rows for which the predicate is true."""
         return self._add_filter(predicate, name, store, negate=True)
 
     @overload
@@ -105,7 +106,7 @@ class KTable(TableJoins[K, V], Generic[K, V]):
         self, mapper: Callable[..., V2], *, name: str | None = None,
         store: StoreOption[Any, Any] = None,
     ) -> KTable[K, V2]:
-        """Every row with a new value; deleted rows are not shown to the mapper."""
+        """Replace the value of each row. `mapper` is not called for deletions."""
         requested = self._materialized(store, name or "map_values", "KTABLE-MAPVALUES-")
         step = self._ref.builder.names.given_or_next(name, "KTABLE-MAPVALUES-")
         with_key = takes_key(mapper, step=step, what="the mapper")
@@ -120,9 +121,10 @@ class KTable(TableJoins[K, V], Generic[K, V]):
         name: str | None = None,
         store: StoreOption[K, V2] = None,
     ) -> KTable[K, V2]:
-        """Every row, deleted ones too, through a transformer with access to stores.
+        """Replace the value of each row with a transformer that can use stores.
 
-        The supplier makes objects with `init(context)`, `transform(key, value)` and `close()`.
+        `supplier` returns a `ValueTransformer`: `init(context)`, `transform(key, value)`,
+        `close()`. It is also called for deletions. `stores` are names of stores to connect.
         """
         requested = as_materialized(store, step=name or "transform_values")
         step = self._ref.builder.names.given_or_next(name, "KTABLE-TRANSFORMVALUES-")
@@ -144,7 +146,10 @@ class KTable(TableJoins[K, V], Generic[K, V]):
     def to_stream(
         self, key_fn: Callable[..., Any] | None = None, *, name: str | None = None
     ) -> KStream[Any, V]:
-        """Every change of the table as a record, with a new key if `key_fn` is given."""
+        """Return the changes of the table as a stream; a deletion is a record with a null value.
+
+        `key_fn` selects a new key for each record, as `KStream.select_key` does.
+        """
         from penstock.dsl.stream import KStream
 
         ref = self._ref
@@ -157,7 +162,11 @@ class KTable(TableJoins[K, V], Generic[K, V]):
         return stream if key_fn is None else stream.select_key(key_fn)
 
     def suppress(self, suppressed: Suppressed) -> KTable[K, V]:
-        """Hold changes back: until their window closes, or for a time."""
+        """Buffer the changes of each row and emit only the latest, as `suppressed` says.
+
+        `Suppressed.until_window_closes()` emits one final result per window;
+        `Suppressed.until_time_limit(...)` limits the rate of updates per key.
+        """
         ref = self._ref
         builder = ref.builder
         if not isinstance(suppressed, Suppressed):
@@ -167,7 +176,8 @@ class KTable(TableJoins[K, V], Generic[K, V]):
             )
         if ref.node.versioned:
             raise TopologyException(
-                f"{ref.name}: suppress() is only supported for non-versioned KTables."
+                f"{ref.name}: suppress() is only supported for non-versioned KTables. "
+                "Keep the table in a store that is not versioned."
             )
         if suppressed.name is not None:
             step = suppressed.name
@@ -222,7 +232,10 @@ class KTable(TableJoins[K, V], Generic[K, V]):
         key: Serde[K2] | None = None,
         value: Serde[V2] | None = None,
     ) -> KGroupedTable[K2, V2]:
-        """Every row mapped to a (key, value) of the group it belongs to."""
+        """Group the rows by the key of the (key, value) pair that `selector` returns.
+
+        Aggregations of the result subtract the old row and add the new one.
+        """
         ref = self._ref
         builder = ref.builder
         step = builder.names.given_or_next(name, "KTABLE-SELECT-")
@@ -232,10 +245,10 @@ class KTable(TableJoins[K, V], Generic[K, V]):
         builder.require_old_values(self._id)
         return KGroupedTable(NodeRef(builder, node, step, key, value, ref.sources), name)
 
-    # ---- inside ------------------------------------------------------------------------------
+    # ---- internals ---------------------------------------------------------------------------
 
     def _materialized(self, store: Any, step: str, prefix: str) -> Materialized[Any, Any] | None:
-        """`store=`; one without a name uses up a number, as Kafka's does."""
+        """Return `store=` as a `Materialized`. Without a name it consumes a number, as in Kafka."""
         requested = as_materialized(store, step=step)
         if requested is not None and requested.store_name is None:
             self._ref.builder.names.next_store_name(prefix)
@@ -284,12 +297,12 @@ class KTable(TableJoins[K, V], Generic[K, V]):
         return KTable(NodeRef(ref.builder, node, step, key, value, ref.sources), step, store)
 
 
-#: Stands for the getter of the parent until the plan is lowered.
+#: `lowering` replaces it by the getter of the parent table.
 _GETTER_PLACEHOLDER: Any = None
 
 
 class GlobalKTable(Generic[K, V]):
-    """A table of which every task has all rows; a stream can be joined to it by any key."""
+    """A table whose rows are all available to every task; streams can join it by any key."""
 
     def __init__(self, builder: PlanBuilder, store: str, queryable: bool) -> None:
         self._builder = builder
@@ -298,12 +311,12 @@ class GlobalKTable(Generic[K, V]):
 
     @property
     def queryable_store_name(self) -> str | None:
-        """The store to query, None if the user named none."""
+        """The name of the store of this table; None if the user did not name one."""
         return self._store if self._queryable else None
 
 
 def window_grace(plan: Plan, node: PlanNode, chain: str = "") -> int:
-    """The grace of the windowed aggregation upstream; the longest if there are several."""
+    """Return the longest grace period of the windowed aggregations upstream."""
     if node.grace_ms is not None:
         return node.grace_ms
     chain = f"{node.name}->{chain}" if chain else node.name
@@ -311,6 +324,6 @@ def window_grace(plan: Plan, node: PlanNode, chain: str = "") -> int:
     if not parents:
         raise TopologyException(
             f"Window close time is only defined for windowed computations. Got [{chain}]. "
-            "Use suppress(until_window_closes) behind a windowed aggregation."
+            "Use until_window_closes() only after a windowed aggregation."
         )
     return max(window_grace(plan, parent, chain) for parent in parents)

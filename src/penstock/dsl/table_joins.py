@@ -1,4 +1,4 @@
-"""Joins of two tables: on their keys, or on a foreign key in the left one's rows."""
+"""Joins of two tables: on their keys, or on a foreign key in the rows of the left table."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ VR = TypeVar("VR")
 
 
 class _ForeignKeyOptions(TypedDict, total=False):
-    """What a join on a foreign key can be told besides."""
+    """Options of a foreign-key join. Kafka: `TableJoined` for the partitioners."""
 
     name: str | None
     store: StoreOption[Any, Any]
@@ -35,10 +35,10 @@ class _ForeignKeyOptions(TypedDict, total=False):
 
 
 class TableJoins(Generic[K, V]):
-    """The part of `KTable` that joins.
+    """The joins of `KTable`.
 
-    `join(table, joiner)` joins rows of equal keys; `join(table, foreign_key, joiner)` joins every
-    row with the row of the other table whose key `foreign_key` finds in it.
+    `join(table, joiner)` joins rows with equal keys. `join(table, foreign_key, joiner)` joins each
+    row with the row of the other table whose key `foreign_key` returns.
     """
 
     _ref: NodeRef
@@ -60,7 +60,13 @@ class TableJoins(Generic[K, V]):
         joiner: Callable[[V, V2], VR], /, **options: Unpack[_ForeignKeyOptions],
     ) -> KTable[K, VR]: ...
     def join(self, other: Any, *args: Any, **options: Any) -> KTable[Any, Any]:
-        """Rows that both tables have."""
+        """Return a table of the keys that match in both tables: an inner join.
+
+        Takes `(table, joiner)`, or `(table, foreign_key, joiner)` for a foreign-key join: then
+        `foreign_key`, a function of (value) or (key, value), returns a key of the other table, or
+        None for no match. A joiner takes (left, right). Options: `name`, `store`; of a foreign-key
+        join also `partitioner` and `other_partitioner`.
+        """
         return self._add_join("inner", other, args, options)
 
     @overload
@@ -79,14 +85,17 @@ class TableJoins(Generic[K, V]):
         joiner: Callable[[V, V2 | None], VR], /, **options: Unpack[_ForeignKeyOptions],
     ) -> KTable[K, VR]: ...
     def left_join(self, other: Any, *args: Any, **options: Any) -> KTable[Any, Any]:
-        """All rows of this table; the other value is None where there is none."""
+        """Keep also rows of this table without a match; the right value is then None.
+
+        Takes the arguments of `join`.
+        """
         return self._add_join("left", other, args, options)
 
     def outer_join(
         self, other: KTable[K, V2], joiner: Callable[[V | None, V2 | None], VR], /, *,
         name: str | None = None, store: StoreOption[K, VR] = None,
     ) -> KTable[K, VR]:
-        """All rows of both tables; either value may be None."""
+        """Keep the rows of both tables, matched or not; either value may be None."""
         return self._add_join("outer", other, (joiner,), {"name": name, "store": store})
 
     def _add_join(
@@ -97,8 +106,8 @@ class TableJoins(Generic[K, V]):
         step = options.get("name") or f"{kind} join of {self._ref.name}"
         if not isinstance(other, KTable):
             raise TypeError(
-                f"{step}: a table's {kind} join takes a KTable, not {type(other).__name__}. "
-                "Read a stream as a table with to_table(), or join the stream with the table."
+                f"{step}: the {kind} join of a table takes a KTable, not {type(other).__name__}. "
+                "Convert a stream with to_table(), or join the stream with the table."
             )
         check_same_builder(step, self._ref.builder, other._ref.builder)
         known = _ForeignKeyOptions.__annotations__ if len(args) > 1 else ("name", "store")

@@ -1,4 +1,4 @@
-"""Grouped streams in windows: `TimeWindowedKStream` and `SessionWindowedKStream`."""
+"""Aggregations in windows: `TimeWindowedKStream` and `SessionWindowedKStream`."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ VA = TypeVar("VA")
 class TimeWindowedKStream(Generic[K, V]):
     """A grouped stream in tumbling, hopping, sliding or unlimited windows.
 
-    Results have `Windowed` keys. By default every update of a window is sent downstream;
-    `emit_strategy(EmitStrategy.on_window_close())` sends only final results.
+    Aggregations return a `KTable` with `Windowed` keys. By default they emit each update of a
+    window; `emit_strategy(EmitStrategy.on_window_close())` emits only final results.
     """
 
     def __init__(
@@ -50,17 +50,20 @@ class TimeWindowedKStream(Generic[K, V]):
         self._emit = emit or EmitStrategy.on_window_update()
 
     def emit_strategy(self, strategy: EmitStrategy) -> TimeWindowedKStream[K, V]:
-        """When results are sent downstream."""
+        """Choose when results are emitted: with each update, or once when the window closes."""
         check_emit(strategy, step=self._grouping.ref.name)
         if isinstance(self._windows, UnlimitedWindows) and strategy is EmitStrategy.ON_WINDOW_CLOSE:
-            raise ValueError("Unlimited windows never close: they cannot emit on window close.")
+            raise ValueError(
+                "Unlimited windows never close, so they cannot emit on window close. "
+                "Use EmitStrategy.on_window_update()."
+            )
         self._emit = strategy
         return self
 
     def count(
         self, *, name: str | None = None, store: StoreOption[K, int] = None
     ) -> KTable[Windowed[K], int]:
-        """How many records each key has had in each window."""
+        """Count the records of each key and window."""
         ref = self._grouping.ref
         requested = as_materialized(store, step=name or "count")
         unnamed = requested is not None and requested.store_name is None
@@ -74,7 +77,7 @@ class TimeWindowedKStream(Generic[K, V]):
         self, reducer: Callable[[V, V], V], *, name: str | None = None,
         store: StoreOption[K, V] = None,
     ) -> KTable[Windowed[K], V]:
-        """The values of each key and window folded together."""
+        """Combine the values of each key and window: `reducer(aggregate, value)`."""
         step = name or "reduce"
         check_function(reducer, 2, step=step, what="the reducer")
         requested = as_materialized(store, step=step)
@@ -89,7 +92,10 @@ class TimeWindowedKStream(Generic[K, V]):
         name: str | None = None,
         store: StoreOption[K, VA] = None,
     ) -> KTable[Windowed[K], VA]:
-        """The records of each key and window folded into an aggregate."""
+        """Aggregate the records of each key and window.
+
+        `initializer()` returns the first aggregate, `aggregator(key, value, aggregate)` the next.
+        """
         step = name or "aggregate"
         check_function(initializer, 0, step=step, what="the initializer")
         check_function(aggregator, 3, step=step, what="the aggregator")
@@ -122,7 +128,7 @@ class TimeWindowedKStream(Generic[K, V]):
 
 
 def check_emit(strategy: Any, *, step: str) -> None:
-    """One of the two strategies."""
+    """Raise unless the argument is an `EmitStrategy`."""
     if not isinstance(strategy, EmitStrategy):
         raise TypeError(
             f"{step}: emit_strategy takes an EmitStrategy, not {strategy!r}. "
@@ -137,7 +143,7 @@ def windowed_aggregation(
     initializer: Callable[[], Any],
     aggregator: Callable[[Any, Any, Any], Any],
 ) -> tuple[Any, Any, int]:
-    """The store, the operator and the window size of an aggregation in time or sliding windows."""
+    """Return the store, the operator and the window size of a windowed aggregation."""
     final = emit is EmitStrategy.ON_WINDOW_CLOSE
     if isinstance(windows, SlidingWindows):
         sliding = SlidingSpec(materialized, windows, emit)
@@ -152,7 +158,11 @@ def windowed_aggregation(
 
 
 class SessionWindowedKStream(Generic[K, V]):
-    """A grouped stream in sessions: windows that end when a key is silent for long enough."""
+    """A grouped stream in sessions: windows that end after a gap without records of the key.
+
+    Aggregations return a `KTable` with `Windowed` keys. When sessions merge, the old ones are
+    deleted from the table.
+    """
 
     def __init__(self, grouping: Grouping, windows: SessionWindows) -> None:
         self._grouping = grouping
@@ -160,7 +170,7 @@ class SessionWindowedKStream(Generic[K, V]):
         self._emit = EmitStrategy.on_window_update()
 
     def emit_strategy(self, strategy: EmitStrategy) -> SessionWindowedKStream[K, V]:
-        """When results are sent downstream."""
+        """Choose when results are emitted: with each update, or once when the session closes."""
         check_emit(strategy, step=self._grouping.ref.name)
         self._emit = strategy
         return self
@@ -168,7 +178,7 @@ class SessionWindowedKStream(Generic[K, V]):
     def count(
         self, *, name: str | None = None, store: StoreOption[K, int] = None
     ) -> KTable[Windowed[K], int]:
-        """How many records each session has had."""
+        """Count the records of each session."""
         ref = self._grouping.ref
         requested = as_materialized(store, step=name or "count")
         if requested is not None and requested.store_name is None:
@@ -181,7 +191,7 @@ class SessionWindowedKStream(Generic[K, V]):
         self, reducer: Callable[[V, V], V], *, name: str | None = None,
         store: StoreOption[K, V] = None,
     ) -> KTable[Windowed[K], V]:
-        """The values of each session folded together."""
+        """Combine the values of each session: `reducer(aggregate, value)`."""
         step = name or "reduce"
         check_function(reducer, 2, step=step, what="the reducer")
         aggregator = reducing(reducer)
@@ -195,13 +205,17 @@ class SessionWindowedKStream(Generic[K, V]):
         self,
         initializer: Callable[[], VA],
         aggregator: Callable[[K, V, VA], VA],
-        # Not VA: mypy would give up on the type of the aggregate for a merger like a + b.
+        # Not VA: mypy cannot infer the aggregate's type from a merger like a + b.
         merger: Callable[[K, VA, VA], object],
         *,
         name: str | None = None,
         store: StoreOption[K, VA] = None,
     ) -> KTable[Windowed[K], VA]:
-        """The records of each session folded into an aggregate; `merger` joins two sessions."""
+        """Aggregate the records of each session.
+
+        `initializer()` returns the first aggregate, `aggregator(key, value, aggregate)` the next,
+        `merger(key, aggregate, aggregate)` that of two merged sessions.
+        """
         step = name or "aggregate"
         check_function(initializer, 0, step=step, what="the initializer")
         check_function(aggregator, 3, step=step, what="the aggregator")

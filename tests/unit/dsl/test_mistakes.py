@@ -134,7 +134,7 @@ GRAPH: list[Mistake] = [
      TopologyException, "Processor s-a is already added"),
     ("a branch behind the default",
      lambda p: [split := p.stream.split(name="s-"), split.default_branch(), split.branch(yes)],
-     TopologyException, "s-: the default branch is there already"),
+     TopologyException, "s- already has a default branch"),
 ]
 
 STORES: list[Mistake] = [
@@ -143,7 +143,7 @@ STORES: list[Mistake] = [
      TopologyException, "StateStore kept of p is not added yet. Stores: "),
     ("a builder where a name is meant",
      lambda p: p.stream.process(Ignore, builder_of("kept"), name="p"),
-     TypeError, "p: stores are connected by their names, not by StoreBuilder"),
+     TypeError, "p: stores are connected by name, not by StoreBuilder"),
     ("a supplier where a builder is meant",
      lambda p: p.builder.add_state_store(Stores.in_memory_key_value_store("kept")),
      TypeError, "a store is added as a StoreBuilder.*key_value_store_builder"),
@@ -181,7 +181,7 @@ STORES: list[Mistake] = [
     ("a versioned global table",
      lambda p: p.builder.global_table(
          "t", store=Stores.persistent_versioned_key_value_store("kept", 1000)),
-     TopologyException, "GlobalTables cannot be versioned; the store kept of topic t is"),
+     TopologyException, "GlobalTables cannot be versioned, but store kept of topic t is"),
     ("stores that are no builders",
      lambda p: (p.stream.process(type("Brings", (Ignore,), {"stores": ["kept"]})), p.build()),
      TypeError, "Brings.stores must be builders of stores, not 'kept'"),
@@ -263,11 +263,11 @@ JOINS: list[Mistake] = [
     ("a global table without a key", lambda p: p.stream.join(p.everywhere, pair, name="j"),
      TypeError, "j: a join with a global table takes .*joiner is missing"),
     ("an outer join with a table", lambda p: p.stream.outer_join(p.table, pair, name="j"),
-     TypeError, "j: a stream's outer join takes a KStream, not KTable"),
+     TypeError, "j: the outer join of a stream takes a KStream, not KTable"),
     ("a table joined with a stream", lambda p: p.table.join(p.stream, pair, name="j"),
-     TypeError, r"j: a table's inner join takes a KTable, not KStream.*to_table\(\)"),
+     TypeError, r"j: the inner join of a table takes a KTable, not KStream.*to_table\(\)"),
     ("the name of a topic", lambda p: p.stream.join("table", pair, name="j"),
-     TypeError, "j: a stream's inner join takes a KStream, a KTable or a GlobalKTable, not str"),
+     TypeError, "j: the inner join of a stream takes a KStream, a KTable or a GlobalKTable, not str"),
     ("an option of another join",
      lambda p: p.stream.join(p.table, pair, store_name="kept", name="j"),
      TypeError, "j got an unexpected keyword argument 'store_name'. Options: key, value"),
@@ -278,7 +278,7 @@ JOINS: list[Mistake] = [
      TypeError, r"m: merge takes a KStream, not KTable.*to_stream\(\)"),
     ("a stream where a grouped one is meant",
      lambda p: p.stream.group_by_key().cogroup(lambda k, v, a: a).cogroup(p.other, yes),
-     TypeError, "cogroup takes a grouped stream, not KStream"),
+     TypeError, "cogroup takes a KGroupedStream, not KStream"),
 ]
 
 NAMES: list[Mistake] = [
@@ -292,11 +292,11 @@ NAMES: list[Mistake] = [
      TypeError, "name must be a text, not int: 5"),
     ("a store's name", lambda p: p.stream.group_by_key().count(store="a b"),
      TopologyException, "name 'a b' has an illegal character"),
-    ("no topic", lambda p: p.builder.stream([]), TopologyException, "needs the names of its topic"),
+    ("no topic", lambda p: p.builder.stream([]), TopologyException, "A stream reads one or more topics"),
     ("None for a topic", lambda p: p.builder.stream(None),
-     TopologyException, "A stream needs the names of its topics, not None"),
+     TopologyException, "A stream reads one or more topics, not None"),
     ("topics of a table", lambda p: p.builder.table(["a", "b"]),
-     TopologyException, "A table needs the name of its topic"),
+     TopologyException, "A table reads one topic, given by its name"),
 ]
 
 WINDOWS: list[Mistake] = [
@@ -334,7 +334,7 @@ WINDOWS: list[Mistake] = [
      TypeError, "stores: suppress takes a Suppressed, not timedelta"),
     ("a final buffer that emits early",
      lambda p: Suppressed.until_window_closes(BufferConfig.max_records(1)),
-     ValueError, "Until a window closes nothing may leave the buffer early"),
+     ValueError, "needs a buffer that never emits early"),
     ("a negative time limit", lambda p: Suppressed.until_time_limit(-1),
      ValueError, "time limit of suppress must not be negative"),
     ("a negative buffer", lambda p: BufferConfig.max_bytes(-1),
