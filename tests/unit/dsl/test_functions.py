@@ -1,4 +1,4 @@
-"""Functions of the value alone, or of key and value: every method takes both."""
+"""Methods of a stream accept functions of (value) and of (key, value)."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ def seen_by(method: str, make: Callable[[list[Any]], Callable[..., object]]) -> 
 
 
 @pytest.mark.parametrize("method", ["peek", "foreach"])
-def test_an_action_gets_the_value_or_key_and_value(method: str) -> None:
+def test_action_receives_the_value_or_key_and_value(method: str) -> None:
     assert seen_by(method, lambda seen: seen.append) == ["v"]
     assert seen_by(method, lambda seen: lambda key, value: seen.append((key, value))) == [
         ("k", "v")
     ]
-    # What takes any number of arguments gets both.
+    # A function of any number of arguments receives both.
     assert seen_by(method, lambda seen: lambda *both: seen.append(both)) == [("k", "v")]
 
 
 @pytest.mark.parametrize("method", ["peek", "foreach"])
-def test_an_action_of_three_is_refused(method: str) -> None:
+def test_action_of_three_arguments_raises(method: str) -> None:
     with pytest.raises(TopologyException, match=r"step: the action must take 1 or 2 arguments, \("):
         seen_by(method, lambda seen: lambda a, b, c: None)

@@ -1,4 +1,4 @@
-"""The mistakes a user makes: each is refused when it is said, by an error that names the step."""
+"""Invalid arguments raise an error at the call that names the step and says what is expected."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from penstock import (
 )
 from penstock.testing import TopologyTestDriver
 
-# The mistakes below are mistakes of types as well.
+# The calls below have wrong types on purpose.
 # mypy: ignore-errors
 
 STRING = Serdes.string()
@@ -68,15 +68,15 @@ def yes(value: Any) -> bool:
     return True
 
 
-class Place:
-    """A builder with a stream and a table to make mistakes with."""
+class Example:
+    """A builder with streams, a table and a global table."""
 
     def __init__(self) -> None:
         self.builder = StreamsBuilder()
         self.stream = self.builder.stream("in", key=STRING, value=STRING, name="orders")
         self.other = self.builder.stream("other", key=STRING, value=STRING)
         self.table = self.builder.table("table", key=STRING, value=STRING, name="stores")
-        self.everywhere = self.builder.global_table("global", key=STRING, value=STRING)
+        self.global_table = self.builder.global_table("global", key=STRING, value=STRING)
 
     def build(self) -> Topology:
         return self.builder.build()
@@ -89,65 +89,65 @@ def topology() -> Topology:
     return Topology().add_source("source", "topic").add_processor("step", Ignore, "source")
 
 
-Mistake = tuple[str, Callable[[Place], Any], type[Exception], str]
+Case = tuple[str, Callable[[Example], Any], type[Exception], str]
 
-GRAPH: list[Mistake] = [
-    ("two steps of one name",
+GRAPH: list[Case] = [
+    ("duplicate step name",
      lambda p: (p.stream.filter(yes, name="f").filter(yes, name="f"), p.build()),
      TopologyException, "Processor f is already added"),
-    ("an unknown parent",
+    ("unknown parent",
      lambda p: topology().add_processor("next", Ignore, "nothing"),
      TopologyException, r"Parent node nothing of next is unknown.*Nodes: source, step"),
-    ("a step that is its own parent",
+    ("step is its own parent",
      lambda p: topology().add_processor("next", Ignore, "next"),
      TopologyException, "Parent node next of next is unknown .it names itself"),
     ("no parent", lambda p: topology().add_processor("next", Ignore),
      TopologyException, "next has no parents"),
-    ("a sink as a parent",
+    ("sink as a parent",
      lambda p: topology().add_sink("sink", "out", "step").add_sink("next", "out", "sink"),
      TopologyException, "Sink sink cannot be used as a parent of next"),
-    ("a source of nothing", lambda p: Topology().add_source("source"),
+    ("source without topics", lambda p: Topology().add_source("source"),
      TopologyException, "source needs either topics or a pattern"),
-    ("a name that is none", lambda p: Topology().add_source(None, "topic"),
+    ("None as a name", lambda p: Topology().add_source(None, "topic"),
      TypeError, "name of a node must be a text, not None"),
     ("overlapping subscriptions",
      lambda p: (p.builder.stream(["in", "more"], name="both"), p.build()),
      TopologyException, "overlapping but not equal input topics: orders reads .*, both "),
     ("a table and a stream of one topic", lambda p: (p.builder.table("in"), p.build()),
      TopologyException, "Topic in has already been registered by another source, orders"),
-    ("a pattern that matches a topic of another source",
+    ("pattern matches a topic of another source",
      lambda p: (p.builder.stream(re.compile("i."), name="all"), p.build()),
      TopologyException, "Pattern i. of all matches topic in, .* orders"),
     ("two offset resets for one topic",
      lambda p: (p.builder.stream("in", offset_reset=AutoOffsetReset.latest(), name="again"),
                 p.build()),
      TopologyException, "Can't configure different offset reset policies.*orders and again"),
-    ("streams of two builders", lambda p: p.stream.merge(Place().stream, name="m"),
+    ("streams of two builders", lambda p: p.stream.merge(Example().stream, name="m"),
      TopologyException, "m: the two sides come from different StreamsBuilders"),
-    ("a join across builders", lambda p: p.stream.join(Place().table, pair, name="j"),
+    ("a join across builders", lambda p: p.stream.join(Example().table, pair, name="j"),
      TopologyException, "j: the two sides come from different StreamsBuilders"),
     ("a global table of another builder",
-     lambda p: p.stream.join(Place().everywhere, yes, pair, name="j"),
+     lambda p: p.stream.join(Example().global_table, yes, pair, name="j"),
      TopologyException, "j: the two sides come from different StreamsBuilders"),
-    ("two branches of one name",
+    ("duplicate branch name",
      lambda p: (p.stream.split(name="s-").branch(yes, "a").branch(yes, "a"), p.build()),
      TopologyException, "Processor s-a is already added"),
-    ("a branch behind the default",
+    ("branch after the default branch",
      lambda p: [split := p.stream.split(name="s-"), split.default_branch(), split.branch(yes)],
      TopologyException, "s- already has a default branch"),
 ]
 
-STORES: list[Mistake] = [
-    ("a store that was not added", lambda p: (p.stream.process(Ignore, "kept", name="p"),
+STORES: list[Case] = [
+    ("store that was not added", lambda p: (p.stream.process(Ignore, "kept", name="p"),
                                               p.build()),
      TopologyException, "StateStore kept of p is not added yet. Stores: "),
-    ("a builder where a name is meant",
+    ("store builder instead of a store name",
      lambda p: p.stream.process(Ignore, builder_of("kept"), name="p"),
      TypeError, "p: stores are connected by name, not by StoreBuilder"),
-    ("a supplier where a builder is meant",
+    ("supplier instead of a store builder",
      lambda p: p.builder.add_state_store(Stores.in_memory_key_value_store("kept")),
      TypeError, "a store is added as a StoreBuilder.*key_value_store_builder"),
-    ("the name of a store where a builder is meant",
+    ("store name instead of a store builder",
      lambda p: topology().add_state_store("kept", "step"),
      TypeError, "A store is added as a StoreBuilder, not 'kept'"),
     ("a store connected to a source",
@@ -156,11 +156,11 @@ STORES: list[Mistake] = [
     ("a store connected to an unknown processor",
      lambda p: topology().add_state_store(builder_of("kept"), "nothing"),
      TopologyException, "Processor nothing is not added yet"),
-    ("two stores of one name",
+    ("duplicate store name",
      lambda p: (p.stream.group_by_key().count(store="kept"),
                 p.other.group_by_key().count(store="kept"), p.build()),
      TopologyException, "A different StateStore has already been added with the name kept"),
-    ("a local and a global store of one name",
+    ("local and global store with the same name",
      lambda p: (p.builder.global_table("g", store="kept"), p.builder.table("t", store="kept"),
                 p.build()),
      TopologyException, "A different GlobalStateStore has already been added with the name kept"),
@@ -182,49 +182,49 @@ STORES: list[Mistake] = [
      lambda p: p.builder.global_table(
          "t", store=Stores.persistent_versioned_key_value_store("kept", 1000)),
      TopologyException, "GlobalTables cannot be versioned, but store kept of topic t is"),
-    ("stores that are no builders",
-     lambda p: (p.stream.process(type("Brings", (Ignore,), {"stores": ["kept"]})), p.build()),
-     TypeError, "Brings.stores must be builders of stores, not 'kept'"),
+    ("stores are not builders",
+     lambda p: (p.stream.process(type("HasStores", (Ignore,), {"stores": ["kept"]})), p.build()),
+     TypeError, "HasStores.stores must be builders of stores, not 'kept'"),
     ("stores as a method of a class that is the supplier",
-     lambda p: (p.stream.process(type("Brings", (Ignore,), {"stores": lambda self: []})),
+     lambda p: (p.stream.process(type("HasStores", (Ignore,), {"stores": lambda self: []})),
                 p.build()),
-     TypeError, "Brings.stores cannot be called without arguments.*static method"),
+     TypeError, "HasStores.stores cannot be called without arguments.*static method"),
 ]
 
-SERDES: list[Mistake] = [
-    ("no serde to read with", lambda p: (p.builder.stream("x", name="read").foreach(pair), p.run()),
+SERDES: list[Case] = [
+    ("no serde for a source", lambda p: (p.builder.stream("x", name="read").foreach(pair), p.run()),
      StreamsException, "Failed to initialize serdes for source node read.*default_key_serde"),
-    ("no serde to write with",
+    ("no serde for a sink",
      lambda p: (p.stream.map(pair).to("out", name="write"), p.run()),
      StreamsException, "Failed to initialize serdes for sink node write: There is no key serde"),
-    ("no serde to store with",
+    ("no serde for a store",
      lambda p: (p.stream.group_by_key().aggregate(int, lambda k, v, a: a, store="sums"), p.run()),
      StreamsException, "Failed to initialize value serdes for store sums.*set default_value_serde"),
-    ("a text for a serde", lambda p: p.builder.stream("x", key="string", name="s"),
+    ("string for a serde", lambda p: p.builder.stream("x", key="string", name="s"),
      TypeError, r"s: key= takes a serde, not str: 'string'. Serdes.string\(\)"),
-    ("a type for a serde", lambda p: p.builder.table("x", value=str, name="t"),
+    ("type for a serde", lambda p: p.builder.table("x", value=str, name="t"),
      TypeError, "t: value= takes a serde, not 'str'"),
-    ("a serde that was not called", lambda p: p.stream.to("x", value=Serdes.long, name="s"),
+    ("serde factory that was not called", lambda p: p.stream.to("x", value=Serdes.long, name="s"),
      TypeError, r"s: value= takes a serde, not 'long'. Call it: Serdes.long\(\)"),
-    ("a text for a serde of a grouping", lambda p: p.stream.group_by(yes, key="s", name="g"),
+    ("string for a serde of a grouping", lambda p: p.stream.group_by(yes, key="s", name="g"),
      TypeError, "g: key= takes a serde"),
-    ("a text for a serde of a join",
+    ("string for a serde of a join",
      lambda p: p.stream.join(p.table, pair, other_value="s", name="j"),
      TypeError, "j: other_value= takes a serde"),
-    ("a text for a serde of a store", lambda p: Materialized("kept", value="s"),
+    ("string for a serde of a store", lambda p: Materialized("kept", value="s"),
      TypeError, "Materialized..kept..: value= takes a serde"),
-    ("a text for a deserializer",
+    ("string for a deserializer",
      lambda p: Topology().add_source("source", "topic", key_deserializer="string"),
      TypeError, "source: a deserializer is a serde or a function, not 'string'"),
 ]
 
-FUNCTIONS: list[Mistake] = [
-    ("a predicate of three", lambda p: p.stream.filter(lambda a, b, c: True, name="f"),
+FUNCTIONS: list[Case] = [
+    ("predicate of three arguments", lambda p: p.stream.filter(lambda a, b, c: True, name="f"),
      TopologyException, r"f: the predicate must take 1 or 2 arguments, \(value\) or \(key, value\),"
      r" but it is <lambda>\(a, b, c\)"),
-    ("a mapper of none", lambda p: p.stream.map_values(lambda: 1, name="m"),
+    ("mapper without arguments", lambda p: p.stream.map_values(lambda: 1, name="m"),
      TopologyException, "m: the mapper must take 1 or 2 arguments"),
-    ("no function at all", lambda p: p.stream.map({}, name="m"),
+    ("not a function", lambda p: p.stream.map({}, name="m"),
      TypeError, "m: the mapper must be a function, not {}"),
     ("initializer and aggregator in the wrong order",
      lambda p: p.stream.group_by_key().aggregate(lambda k, v, a: a, int, name="a"),
@@ -232,27 +232,27 @@ FUNCTIONS: list[Mistake] = [
     ("a value for the initializer",
      lambda p: p.stream.group_by_key().aggregate(0, lambda k, v, a: a, name="a"),
      TypeError, "a: the initializer must be a function, not 0"),
-    ("an aggregator of two", lambda p: p.stream.group_by_key().aggregate(int, pair, name="a"),
+    ("aggregator of 2 arguments", lambda p: p.stream.group_by_key().aggregate(int, pair, name="a"),
      TopologyException, r"a: the aggregator must take 3 arguments, \(key, value, aggregate\)"),
-    ("a reducer of one", lambda p: p.stream.group_by_key().reduce(yes, name="r"),
+    ("reducer of one argument", lambda p: p.stream.group_by_key().reduce(yes, name="r"),
      TopologyException, "r: the reducer must take 2 arguments"),
-    ("a joiner of one", lambda p: p.stream.join(p.table, yes, name="j"),
+    ("joiner of one argument", lambda p: p.stream.join(p.table, yes, name="j"),
      TopologyException, r"j: the joiner must take 2 or 3 arguments, \(left, right\) or"),
     ("a joiner of two tables with the key",
      lambda p: p.table.join(p.table, lambda key, left, right: left, name="j"),
      TopologyException, r"j: the joiner of two tables must take 2 arguments, \(left, right\)"),
-    ("a topic named by a function of one", lambda p: p.stream.to(yes, name="s"),
+    ("topic name extractor of one argument", lambda p: p.stream.to(yes, name="s"),
      TopologyException, r"s: the function that names the topic must take 3 arguments"),
-    ("a partitioner of two", lambda p: p.stream.to("out", partitioner=pair, name="s"),
+    ("partitioner of two arguments", lambda p: p.stream.to("out", partitioner=pair, name="s"),
      TopologyException, r"s: the partitioner must take 4 arguments, \(topic, key, value, part"),
-    ("a timestamp extractor of one", lambda p: p.builder.stream("x", timestamp=yes, name="s"),
+    ("timestamp extractor of 1 argument", lambda p: p.builder.stream("x", timestamp=yes, name="s"),
      TopologyException, r"s: the timestamp extractor must take 2 arguments, \(record, partition_"),
     ("the class of a timestamp extractor",
      lambda p: p.builder.stream("x", timestamp=WallclockTimestampExtractor, name="s"),
      TypeError, r"s: timestamp= takes a function.*Call it: WallclockTimestampExtractor\(\)"),
 ]
 
-JOINS: list[Mistake] = [
+JOINS: list[Case] = [
     ("streams without windows", lambda p: p.stream.join(p.other, pair),
      TypeError, r"inner join of orders: .*\(stream, joiner, windows\).*windows is missing"),
     ("streams with other windows",
@@ -260,31 +260,31 @@ JOINS: list[Mistake] = [
      TypeError, "j: a join of two streams needs JoinWindows as its third argument"),
     ("a table with windows", lambda p: p.stream.join(p.table, pair, JoinWindows.of(1), name="j"),
      TypeError, r"j: a join with a table takes \(table, joiner\), but 2 arguments"),
-    ("a global table without a key", lambda p: p.stream.join(p.everywhere, pair, name="j"),
+    ("a global table without a key", lambda p: p.stream.join(p.global_table, pair, name="j"),
      TypeError, "j: a join with a global table takes .*joiner is missing"),
     ("an outer join with a table", lambda p: p.stream.outer_join(p.table, pair, name="j"),
      TypeError, "j: the outer join of a stream takes a KStream, not KTable"),
     ("a table joined with a stream", lambda p: p.table.join(p.stream, pair, name="j"),
      TypeError, r"j: the inner join of a table takes a KTable, not KStream.*to_table\(\)"),
     ("the name of a topic", lambda p: p.stream.join("table", pair, name="j"),
-     TypeError, "j: the inner join of a stream takes a KStream, a KTable or a GlobalKTable, not str"),
+     TypeError, "j: the inner join of a stream takes a KStream, a KTable or a GlobalKTable, not s"),
     ("an option of another join",
      lambda p: p.stream.join(p.table, pair, store_name="kept", name="j"),
      TypeError, "j got an unexpected keyword argument 'store_name'. Options: key, value"),
     ("a grace for a table without versions",
      lambda p: p.stream.join(p.table, pair, grace=timedelta(seconds=1), name="j"),
      ValueError, "j: KTable must be versioned to use a grace period in a stream table join"),
-    ("a table where a stream is meant", lambda p: p.stream.merge(p.table, name="m"),
+    ("table instead of a stream", lambda p: p.stream.merge(p.table, name="m"),
      TypeError, r"m: merge takes a KStream, not KTable.*to_stream\(\)"),
-    ("a stream where a grouped one is meant",
+    ("stream instead of a grouped stream",
      lambda p: p.stream.group_by_key().cogroup(lambda k, v, a: a).cogroup(p.other, yes),
      TypeError, "cogroup takes a KGroupedStream, not KStream"),
 ]
 
-NAMES: list[Mistake] = [
-    ("a blank", lambda p: p.stream.filter(yes, name="a b"),
+NAMES: list[Case] = [
+    ("space", lambda p: p.stream.filter(yes, name="a b"),
      TopologyException, "name 'a b' has an illegal character"),
-    ("nothing", lambda p: p.stream.filter(yes, name=""), TopologyException, "must not be empty"),
+    ("empty name", lambda p: p.stream.filter(yes, name=""), TopologyException, "must not be empty"),
     ("two dots", lambda p: p.stream.filter(yes, name=".."), TopologyException, "must not be '..'"),
     ("250 characters", lambda p: p.stream.filter(yes, name="n" * 250),
      TopologyException, "at most 249 characters, this one has 250"),
@@ -292,14 +292,15 @@ NAMES: list[Mistake] = [
      TypeError, "name must be a text, not int: 5"),
     ("a store's name", lambda p: p.stream.group_by_key().count(store="a b"),
      TopologyException, "name 'a b' has an illegal character"),
-    ("no topic", lambda p: p.builder.stream([]), TopologyException, "A stream reads one or more topics"),
+    ("no topic", lambda p: p.builder.stream([]),
+     TopologyException, "A stream reads one or more topics"),
     ("None for a topic", lambda p: p.builder.stream(None),
      TopologyException, "A stream reads one or more topics, not None"),
     ("topics of a table", lambda p: p.builder.table(["a", "b"]),
      TopologyException, "A table reads one topic, given by its name"),
 ]
 
-WINDOWS: list[Mistake] = [
+WINDOWS: list[Case] = [
     ("a size of zero", lambda p: TimeWindows.of(0), ValueError, "Window size must be larger than"),
     ("an advance beyond the size", lambda p: TimeWindows.of(10, advance=20),
      ValueError, "Window advance must be more than zero and at most the window size, 10 ms"),
@@ -311,12 +312,12 @@ WINDOWS: list[Mistake] = [
      ValueError, "size 0:00:00.333333 has a part of a millisecond.*round it"),
     ("seconds as a float", lambda p: TimeWindows.of(1.5),
      TypeError, "size must be a timedelta or int milliseconds, not float: 1.5"),
-    ("a time without a zone", lambda p: UnlimitedWindows.of().start_on(datetime(2026, 1, 1)),
+    ("datetime without a time zone", lambda p: UnlimitedWindows.of().start_on(datetime(2026, 1, 1)),
      ValueError, "start 2026-01-01T00:00:00 has no time zone"),
-    ("a duration where windows are meant",
+    ("duration instead of windows",
      lambda p: p.stream.group_by_key().windowed_by(timedelta(1)),
      TypeError, "orders: windowed_by takes TimeWindows"),
-    ("a class where windows are meant",
+    ("class instead of windows",
      lambda p: p.stream.group_by_key().windowed_by(TimeWindows),
      TypeError, "orders: windowed_by takes TimeWindows"),
     ("the windows of a join", lambda p: p.stream.group_by_key().windowed_by(JoinWindows.of(1)),
@@ -325,12 +326,12 @@ WINDOWS: list[Mistake] = [
      lambda p: p.stream.group_by_key().windowed_by(UnlimitedWindows.of()).emit_strategy(
          EmitStrategy.on_window_close()),
      ValueError, "Unlimited windows never close"),
-    ("a text for an emit strategy",
+    ("string for an emit strategy",
      lambda p: p.stream.group_by_key().windowed_by(TimeWindows.of(1)).emit_strategy("close"),
      TypeError, "orders: emit_strategy takes an EmitStrategy, not 'close'"),
     ("suppress without windows", lambda p: p.table.suppress(Suppressed.until_window_closes()),
      TopologyException, r"Window close time is only defined for windowed.*Got \[stores\]"),
-    ("suppress with something else", lambda p: p.table.suppress(timedelta(1)),
+    ("suppress with a duration", lambda p: p.table.suppress(timedelta(1)),
      TypeError, "stores: suppress takes a Suppressed, not timedelta"),
     ("a final buffer that emits early",
      lambda p: Suppressed.until_window_closes(BufferConfig.max_records(1)),
@@ -341,31 +342,31 @@ WINDOWS: list[Mistake] = [
      ValueError, "number of bytes in a buffer must be 0 or more"),
 ]
 
-ARGUMENTS: list[Mistake] = [
-    ("a processor where its supplier is meant", lambda p: p.stream.process(Ignore(), name="p"),
+ARGUMENTS: list[Case] = [
+    ("processor instead of a supplier", lambda p: p.stream.process(Ignore(), name="p"),
      TypeError, "p: a processor is given by what makes it.*not by Ignore. Give Ignore, or lambda"),
-    ("a processor where its supplier is meant, in the Processor API",
+    ("processor instead of a supplier in the Processor API",
      lambda p: topology().add_processor("next", Ignore(), "step"),
      TypeError, "next: a processor is given by what makes it"),
     ("a function of the record", lambda p: p.stream.process(yes, name="p"),
      TypeError, "p: what makes a processor is called without arguments, but yes needs some"),
     ("a class that needs arguments", lambda p: p.stream.process(NeedsAnArgument, name="p"),
      TypeError, r"p: .*but NeedsAnArgument needs some. Give a function: lambda: NeedsAnArgument\("),
-    ("a supplier of the same processor again and again",
+    ("supplier that returns the same processor twice",
      lambda p: p.stream.process(lambda: ONE, name="p"),
      ValueError, "p: <lambda> generates single reference"),
-    ("a supplier of something else", lambda p: p.stream.process_values(lambda: 5, name="p"),
+    ("supplier of something else", lambda p: p.stream.process_values(lambda: 5, name="p"),
      StreamsException, "p: the supplier made 5, which has no method `process`"),
     ("a class without process", lambda p: p.stream.process(dict, name="p"),
      TypeError, "p: dict has no method `process`"),
-    ("a transformer where its supplier is meant",
+    ("transformer instead of a supplier",
      lambda p: p.table.transform_values(5, name="t"),
      TypeError, "t: a transformer is given by what makes it"),
-    ("a text for an offset reset", lambda p: p.builder.stream("x", offset_reset="latest", name="s"),
+    ("string for an offset reset", lambda p: p.builder.stream("x", offset_reset="latest", name="s"),
      TypeError, r"s: offset_reset= takes an AutoOffsetReset, not str: 'latest'"),
     ("no partitions", lambda p: p.stream.repartition(partitions=0, name="r"),
      ValueError, "r: partitions= must be at least 1, not 0"),
-    ("a text for partitions", lambda p: p.stream.repartition(partitions="3", name="r"),
+    ("string for partitions", lambda p: p.stream.repartition(partitions="3", name="r"),
      ValueError, "r: partitions= must be at least 1, not '3'"),
     ("a label for print", lambda p: p.stream.print("label"),
      TypeError, "orders: print takes a Printed, not str"),
@@ -376,54 +377,54 @@ ARGUMENTS: list[Mistake] = [
 ]
 
 
-def config(**settings: Any) -> Callable[[Place], Any]:
+def config(**settings: Any) -> Callable[[Example], Any]:
     return lambda _: StreamsConfig(**{"application_id": "app", **settings})
 
 
-CONFIG: list[Mistake] = [
-    ("an id that makes no topic", config(application_id="my app"),
+CONFIG: list[Case] = [
+    ("illegal application id", config(application_id="my app"),
      ConfigException, "application_id cannot be 'my app'"),
     ("an unknown setting", config(comit_interval_ms=5), TypeError, "comit_interval_ms"),
     ("an unknown optimization", config(topology_optimization="merge"),
      ConfigException, "topology_optimization cannot be 'merge'.*merge.repartition.topics"),
     ("an unknown guarantee", config(processing_guarantee="once"),
      ConfigException, "processing_guarantee cannot be 'once'. It is one of: exactly_once"),
-    ("a text for a serde", config(default_value_serde="string"),
+    ("string for a serde", config(default_value_serde="string"),
      ConfigException, "default_value_serde must be a serde, not str: 'string'"),
     ("a negative interval", config(commit_interval_ms=-1),
      ConfigException, "commit_interval_ms must be at least 0, not -1"),
     ("an interval with microseconds", config(commit_interval_ms=timedelta(microseconds=1)),
      ConfigException, "commit_interval_ms .* has a part of a millisecond"),
-    ("a text for a switch", config(ensure_explicit_internal_resource_naming="yes"),
+    ("string for a switch", config(ensure_explicit_internal_resource_naming="yes"),
      ConfigException, "ensure_explicit_internal_resource_naming must be True or False, not 'yes'"),
-    ("a handler of another kind",
+    ("handler of another kind",
      config(processing_exception_handler=LogAndContinueExceptionHandler),
      ConfigException, "LogAndContinueExceptionHandler is no processing exception handler"),
-    ("a made handler of another kind",
+    ("handler instance of another kind",
      config(deserialization_exception_handler=LogAndContinueProcessingExceptionHandler()),
      ConfigException, "ProcessingExceptionHandler is no deserialization exception handler"),
     ("an unknown handler", config(production_exception_handler="skip"),
      ConfigException, "No production exception handler is called 'skip'. There are: fail, cont"),
     ("a handler of one argument", config(processing_exception_handler=yes),
      ConfigException, r"is called with \(context, record, exception\), which yes does not take"),
-    ("no handler at all", config(production_exception_handler=5),
+    ("not a handler", config(production_exception_handler=5),
      ConfigException, "A production exception handler must be 'fail', 'continue'"),
-    ("no extractor at all", config(default_timestamp_extractor=5),
+    ("not an extractor", config(default_timestamp_extractor=5),
      ConfigException, "timestamp extractor must be a function of .record, partition_time., not"),
-    ("a wrapper that wraps nothing", config(processor_wrapper=5),
+    ("not a wrapper", config(processor_wrapper=5),
      ConfigException, "processor_wrapper must be a ProcessorWrapper or its class, not 5"),
-    ("a wrapper that is nowhere", config(processor_wrapper="nowhere.Wrapper"),
+    ("wrapper that cannot be imported", config(processor_wrapper="nowhere.Wrapper"),
      ConfigException, "processor_wrapper names no class that can be imported: 'nowhere.Wrapper'"),
-    ("unknown stores", config(dsl_store_suppliers="paper"),
+    ("unknown store suppliers", config(dsl_store_suppliers="paper"),
      ConfigException, "dsl_store_suppliers cannot be 'paper'"),
-    ("no stores at all", config(dsl_store_suppliers=5),
+    ("not a supplier of stores", config(dsl_store_suppliers=5),
      ConfigException, "dsl_store_suppliers cannot be 5: it needs key_value_store"),
     ("an unknown setting of a topology",
      lambda p: TopologyConfig(StreamsConfig(application_id="app"), {"colour": "red"}),
      ConfigException, "A topology has no setting 'colour'"),
 ]
 
-MISTAKES = {
+CASES = {
     "graph": GRAPH, "stores": STORES, "serdes": SERDES, "functions": FUNCTIONS, "joins": JOINS,
     "names": NAMES, "windows": WINDOWS, "arguments": ARGUMENTS, "config": CONFIG,
 }
@@ -433,33 +434,33 @@ MISTAKES = {
     ("make", "error", "message"),
     [
         pytest.param(make, error, message, id=f"{kind}: {what}")
-        for kind, mistakes in MISTAKES.items()
-        for what, make, error, message in mistakes
+        for kind, cases in CASES.items()
+        for what, make, error, message in cases
     ],
 )
-def test_a_mistake_is_refused(
-    make: Callable[[Place], Any], error: type[Exception], message: str
+def test_invalid_argument_raises(
+    make: Callable[[Example], Any], error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):
-        make(Place())
+        make(Example())
 
 
-def test_a_store_that_is_not_connected_is_refused_where_it_is_asked_for() -> None:
-    class Asks(Ignore):
+def test_access_to_an_unconnected_store_raises() -> None:
+    class ReadsStore(Ignore):
         def init(self, context: Any) -> None:
             context.get_state_store("kept")
 
-    place = Place()
-    place.builder.add_state_store(builder_of("kept"))
-    place.stream.process(Ignore, "kept", name="connected")
-    place.stream.process(Asks, name="asks")
-    with pytest.raises(StreamsException, match=r"asks has no access to StateStore kept.*connected"):
-        place.run()
+    example = Example()
+    example.builder.add_state_store(builder_of("kept"))
+    example.stream.process(Ignore, "kept", name="connected")
+    example.stream.process(ReadsStore, name="reads")
+    with pytest.raises(StreamsException, match=r"reads has no access to StateStore kept.*connect"):
+        example.run()
 
 
-def test_generated_names_are_refused_where_none_are_wanted() -> None:
-    wanted = StreamsConfig(application_id="app", ensure_explicit_internal_resource_naming=True)
-    builder = StreamsBuilder(wanted)
+def test_generated_names_raise_if_explicit_names_are_required() -> None:
+    config = StreamsConfig(application_id="app", ensure_explicit_internal_resource_naming=True)
+    builder = StreamsBuilder(config)
     builder.stream("in").group_by(yes).count()
     with pytest.raises(TopologyException, match="these names were generated: store KSTREAM-AGG"):
         builder.build()
