@@ -7,12 +7,14 @@ from contextlib import contextmanager
 
 from penstock.errors import MissingDependencyException
 
-_ADVICE = {
-    "pyspark": "PySpark is not installed. Install it with `pip install 'penstock[spark]'`, or run "
-               "without Spark: master=\"inline\".",
-    "confluent_kafka": "confluent-kafka is not installed. Install it with "
-                       "`pip install 'penstock[kafka]'`.",
-}
+_SPARK = (
+    "PySpark is not installed. Install it with `pip install 'penstock[spark]'`, or run without "
+    'Spark: master="inline".'
+)
+_KAFKA = "confluent-kafka is not installed. Install it with `pip install 'penstock[kafka]'`."
+
+#: By the package that the import system does not find.
+_ADVICE = {"pyspark": _SPARK, "py4j": _SPARK, "confluent_kafka": _KAFKA}
 
 
 @contextmanager

@@ -56,8 +56,11 @@ def test_inline_engine_on_the_embedded_log_needs_no_optional_package(tmp_path: P
     assert ran.returncode == 0, ran.stderr
 
 
-def test_missing_pyspark_is_named_with_the_extra_to_install(tmp_path: Path) -> None:
-    ran = run(STREAMS.format(master=None), "pyspark", where=tmp_path)
+@pytest.mark.parametrize("missing", [["pyspark"], ["pyspark", "py4j"]], ids=str)
+def test_missing_pyspark_is_named_with_the_extra_to_install(
+    missing: list[str], tmp_path: Path
+) -> None:
+    ran = run(STREAMS.format(master=None), *missing, where=tmp_path)
     assert ran.returncode == 1
     assert ran.stderr.splitlines()[-1] == (
         "penstock.errors.MissingDependencyException: PySpark is not installed. Install it with "
