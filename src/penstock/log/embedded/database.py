@@ -75,12 +75,15 @@ class Database:
             raise self._not_a_log()
         with self._gate, self.translated():
             db = self._connect()
-            if schema.is_empty(db):
-                if self.options.read_only or not self.options.create:
-                    db.close()
-                    raise NotALog(f"'{self.path}' is empty.")
-                self._create(db)
-            schema.check(db, self.path)
+            try:
+                if schema.is_empty(db):
+                    if self.options.read_only or not self.options.create:
+                        raise NotALog(f"'{self.path}' is empty.")
+                    self._create(db)
+                schema.check(db, self.path)
+            except BaseException:
+                db.close()
+                raise
             self._readers.append(db)
         self.has_changed()
 
@@ -116,10 +119,14 @@ class Database:
             f"file:{quote(self.path)}?mode={mode}", uri=True, isolation_level=None,
             check_same_thread=False, timeout=options.busy_timeout_ms / 1000, cached_statements=64,
         )
-        db.execute(f"PRAGMA synchronous = {options.synchronous}")
-        # See `_checkpoint`. The limit lets the size of the WAL tell how much is in it.
-        db.execute("PRAGMA wal_autocheckpoint = 0")
-        db.execute("PRAGMA journal_size_limit = 0")
+        try:
+            db.execute(f"PRAGMA synchronous = {options.synchronous}")
+            # See `_checkpoint`. The limit lets the size of the WAL tell how much is in it.
+            db.execute("PRAGMA wal_autocheckpoint = 0")
+            db.execute("PRAGMA journal_size_limit = 0")
+        except BaseException:
+            db.close()
+            raise
         return db
 
     # Transactions
