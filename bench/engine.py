@@ -34,7 +34,7 @@ from orders import Orders, orders
 from penstock import Serdes, Streams, StreamsBuilder, StreamsConfig
 from penstock.engine.loop import BatchReport
 from penstock.engine.spark import spark_place
-from penstock.log import Columns, Log, open_log
+from penstock.log import Log, RecordColumns, open_log
 from penstock.partitioning import partition_of
 
 PARTITIONS = 4
@@ -73,7 +73,7 @@ class Site:
         for partition, numbers in enumerate(parts):
             for first in range(0, len(numbers), chunk):
                 some = numbers[first:first + chunk]
-                self.log.append(topic, partition, Columns(
+                self.log.append(topic, partition, RecordColumns(
                     [records.keys[n] for n in some], [records.values[n] for n in some],
                     [records.timestamps[n] for n in some],
                 ))
@@ -239,7 +239,7 @@ def latency(site: Site, seconds: int = 20, rate: int = 1_000) -> dict[str, Any]:
                 reading = reader.read(target, partition, positions[partition])
                 for batch in reading:
                     now = time.perf_counter()
-                    for value in batch.rows().values:
+                    for value in batch.columns().values:
                         seen.setdefault(value, now)
                 positions[partition] = reading.position
 
@@ -256,7 +256,7 @@ def latency(site: Site, seconds: int = 20, rate: int = 1_000) -> dict[str, Any]:
             names = [b"%d" % number for number in range(first, first + burst)]
             now = time.perf_counter()
             sent.update(dict.fromkeys(names, now))
-            site.log.append(source, first // burst % PARTITIONS, Columns(names, names))
+            site.log.append(source, first // burst % PARTITIONS, RecordColumns(names, names))
         watching.join()
     reader.close()
     waits = sorted((seen[name] - sent[name]) * 1000 for name in sent if name in seen)

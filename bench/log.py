@@ -23,7 +23,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from penstock.log import Columns, Log, open_log
+from penstock.log import Log, RecordColumns, open_log
 
 BATCH = 10_000
 TARGETS = {
@@ -112,7 +112,7 @@ def single(directory: Path, count: int, synchronous: str) -> dict[str, float]:
     """Records a second in commits of one record."""
     with open_log(directory / "single.db", synchronous=synchronous) as log:
         log.create_topic("orders", 1, {"retention.ms": -1})
-        record = Columns([b"store_1234"], [order(random.Random(1))], [1])
+        record = RecordColumns([b"store_1234"], [order(random.Random(1))], [1])
         appending = timed(lambda: [log.append("orders", 0, record) for _ in range(count)])
         small = timed(lambda: read_all(log, "orders"))
         log.clean()

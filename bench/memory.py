@@ -29,7 +29,7 @@ import runtime
 import engine
 from penstock import Serdes, StreamsBuilder
 from penstock.engine.spark import spark_place
-from penstock.log import Columns
+from penstock.log import RecordColumns
 from penstock.partitioning import partition_of
 
 
@@ -117,7 +117,7 @@ def _append(site: engine.Site, topic: str, keys: list[bytes]) -> None:
         parts[partition_of(key, engine.PARTITIONS)].append(key)
     for partition, some in enumerate(parts):
         if some:
-            site.log.append(topic, partition, Columns(some, [b"x"] * len(some)))
+            site.log.append(topic, partition, RecordColumns(some, [b"x"] * len(some)))
 
 
 def by_batches(count: int) -> list[tuple[int, Size]]:
@@ -136,7 +136,7 @@ def by_batches(count: int) -> list[tuple[int, Size]]:
         with site.running(runtime.rekey_and_aggregate) as (streams, reports):
             for number in range(count):
                 at = number % 1_000
-                site.log.append(topic, number % engine.PARTITIONS, Columns(
+                site.log.append(topic, number % engine.PARTITIONS, RecordColumns(
                     records.keys[at:at + 1], records.values[at:at + 1],
                     records.timestamps[at:at + 1],
                 ))

@@ -31,7 +31,7 @@ import msgspec
 from orders import Orders, orders
 
 from penstock import Serdes, StreamsBuilder, StreamsConfig, TimeWindows, Topology, native
-from penstock.record import TaskId
+from penstock.record import PartitionColumns, TaskId
 from penstock.task.blueprint import Blueprint
 from penstock.task.queue import RecordRange
 from penstock.task.result import TaskResult
@@ -120,10 +120,11 @@ def task_of(topology: Topology, group: int) -> Task:
     return task
 
 
-def range_of(records: Orders) -> RecordRange:
-    return RecordRange(
-        range(len(records.keys)), records.timestamps, records.keys, records.values
-    )
+def range_of(topic: str, records: Orders) -> RecordRange:
+    return RecordRange(PartitionColumns(
+        topic=topic, partition=0, offsets=range(len(records.keys)),
+        timestamps=records.timestamps, keys=records.keys, values=records.values,
+    ))
 
 
 def customers() -> Orders:
@@ -138,9 +139,9 @@ def run_workload(name: str, records: Orders) -> tuple[float, int]:
     topology = builder.build()
     task = task_of(topology, 0)
     if name == "W4":
-        task.run({("customers", 0): range_of(customers())})
+        task.run({("customers", 0): range_of("customers", customers())})
         task.advance()
-    batch = range_of(records)
+    batch = range_of("orders", records)
     gc.collect()
     begun = time.perf_counter()
     result = _done(task.run({("orders", 0): batch}))
@@ -153,11 +154,12 @@ def _second_stage(topology: Topology, first: TaskResult) -> TaskResult:
     """What came out of the first sub-topology goes into the second."""
     task = task_of(topology, 1)
     rows = first.outputs
-    batch = RecordRange(
-        range(len(rows)), [row[4] for row in rows], [row[2] for row in rows],
-        [row[3] for row in rows],
-    )
-    return _done(task.run({(rows[0][0], 0): batch}))
+    topic = rows[0][0]
+    batch = RecordRange(PartitionColumns(
+        topic=topic, partition=0, offsets=range(len(rows)), timestamps=[row[4] for row in rows],
+        keys=[row[2] for row in rows], values=[row[3] for row in rows],
+    ))
+    return _done(task.run({(topic, 0): batch}))
 
 
 def _done(result: TaskResult) -> TaskResult:

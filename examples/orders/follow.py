@@ -46,7 +46,7 @@ class Followed(Generic[K, V]):
             start, end, _ = bounds[at]
             position = max(start, self._positions[at])
             for batch in self._log.read(*at, position, end) if position < end else ():
-                rows = batch.rows()
+                rows = batch.columns()
                 for key, value in zip(rows.keys, rows.values, strict=True):
                     self._take(key, value)
             self._positions[at] = end

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, NamedTuple, TypeVar
 
+import msgspec
+
 V = TypeVar("V")
 # Records cannot be changed: one of a narrower type will do where a wider one is asked for.
 K_co = TypeVar("K_co", covariant=True)
@@ -154,36 +156,28 @@ class TaskId(NamedTuple):
         return f"{self.subtopology}_{self.partition}"
 
 
-class Rows:
-    """Records of one partition as they were read: bytes, column by column."""
+class RecordColumns(msgspec.Struct, frozen=True):
+    """Records as columns of equal length. Other column carriers extend this class."""
 
-    __slots__ = (
-        "headers", "keys", "offsets", "partition", "timestamps", "topic", "topic_size", "values",
-    )
-
-    def __init__(
-        self,
-        topic: str | None,
-        partition: int,
-        offsets: Sequence[int],
-        timestamps: Sequence[int],
-        keys: Sequence[bytes | None],
-        values: Sequence[bytes | None],
-        headers: Sequence[Headers] | None = None,
-    ) -> None:
-        self.topic = topic
-        #: What the record cache counts for the topic's name.
-        self.topic_size = 0 if topic is None else len(topic)
-        self.partition = partition
-        self.offsets = offsets
-        self.timestamps = timestamps
-        self.keys = keys
-        self.values = values
-        #: None if no record has any.
-        self.headers = headers
+    keys: Sequence[bytes | None]
+    values: Sequence[bytes | None]
+    #: None: the log sets the time when it appends the records.
+    timestamps: Sequence[int] | None = None
+    #: None: no record has headers.
+    headers: Sequence[Iterable[tuple[str, bytes | None]]] | None = None
 
     def __len__(self) -> int:
         return len(self.keys)
+
+
+class PartitionColumns(RecordColumns, frozen=True, kw_only=True):
+    """Records that were read from one partition."""
+
+    topic: str | None
+    partition: int
+    offsets: Sequence[int]
+    timestamps: Sequence[int]
+    headers: Sequence[Headers] | None = None
 
 
 class Current:
@@ -201,7 +195,7 @@ class Current:
 
     __slots__ = ("at", "headers", "rows", "sent", "timestamp")
 
-    rows: Rows
+    rows: PartitionColumns
     at: int
     sent: bool
     timestamp: int
@@ -245,7 +239,10 @@ class Current:
     def set_context(self, context: RecordContext) -> None:
         """Go on as if this were the record being processed."""
         topic, partition, offset, timestamp, headers, raw_key, raw_value = context
-        self.rows = Rows(topic, partition, (offset,), (timestamp,), (raw_key,), (raw_value,))
+        self.rows = PartitionColumns(
+            topic=topic, partition=partition, offsets=(offset,), timestamps=(timestamp,),
+            keys=(raw_key,), values=(raw_value,),
+        )
         self.at = 0
         self.sent = False
         self.timestamp = timestamp

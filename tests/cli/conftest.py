@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from penstock.cli.main import main
-from penstock.log import Columns, Log, open_log
+from penstock.log import Log, RecordColumns, open_log
 
 
 class Ran(NamedTuple):
@@ -78,7 +78,11 @@ def log(path: Path) -> Iterator[Log]:
     """A log with the topic `words`, of two partitions and six records."""
     log = open_log(path)
     log.create_topic("words", 2)
-    log.append("words", 0, Columns([b"a", b"b", None], [b"one", None, b"three"], [10, 30, 50]))
-    log.append("words", 1, Columns([b"c", b"d", b"e"], [b"two", b"four", b"\xff"], [20, 40, 60]))
+    log.append("words", 0, RecordColumns(
+        [b"a", b"b", None], [b"one", None, b"three"], [10, 30, 50]
+    ))
+    log.append("words", 1, RecordColumns(
+        [b"c", b"d", b"e"], [b"two", b"four", b"\xff"], [20, 40, 60]
+    ))
     yield log
     log.close()

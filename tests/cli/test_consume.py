@@ -7,7 +7,7 @@ import pytest
 
 from penstock import Serdes, Window, Windowed, WindowedSerdes
 from penstock.cli.formatters import TextFormatter
-from penstock.log import Columns, Log, TopicPartition
+from penstock.log import Log, RecordColumns, TopicPartition
 from penstock.partitioning import partition_of
 
 
@@ -24,7 +24,7 @@ def test_everything_that_is_there_by_time(penstock, log: Log) -> None:
 
 def test_values_are_written_byte_for_byte(penstock, log: Log) -> None:
     log.create_topic("raw")
-    log.append("raw", 0, Columns([None], [bytes(range(256))]))
+    log.append("raw", 0, RecordColumns([None], [bytes(range(256))]))
     assert penstock("consume", "raw").out.encode("utf-8", "surrogateescape") == (
         bytes(range(256)) + b"\n"
     )
@@ -48,7 +48,7 @@ def test_null_may_be_written_in_another_way(penstock, log: Log) -> None:
 
 
 def test_json_has_one_object_a_record(penstock, log: Log) -> None:
-    log.append("words", 0, Columns([b"h"], [b"x"], [70], [[("t", b"1"), ("u", b"\xff"),
+    log.append("words", 0, RecordColumns([b"h"], [b"x"], [70], [[("t", b"1"), ("u", b"\xff"),
                                                           ("v", None)]]))
     rows = [json.loads(line) for line in values(penstock("consume", "words", "--json"))]
     assert rows[0] == {
@@ -66,7 +66,7 @@ def test_json_has_one_object_a_record(penstock, log: Log) -> None:
 
 
 def test_a_topic_can_be_copied_through_json(penstock, log: Log) -> None:
-    log.append("words", 1, Columns([b"\x00"], [b'{"a":  1}'], [70], [[("u", b"\xff")]]))
+    log.append("words", 1, RecordColumns([b"\x00"], [b'{"a":  1}'], [70], [[("u", b"\xff")]]))
     text = penstock("consume", "words", "--json").out
     log.create_topic("copy", 2)
     assert penstock("produce", "copy", "--json", stdin=text).code == 0
@@ -75,7 +75,7 @@ def test_a_topic_can_be_copied_through_json(penstock, log: Log) -> None:
 
 def test_json_values_may_be_embedded(penstock, log: Log) -> None:
     log.create_topic("j")
-    log.append("j", 0, Columns([b"1"], [b'{ "n":\n 12345678901234567890123 }']))
+    log.append("j", 0, RecordColumns([b"1"], [b'{ "n":\n 12345678901234567890123 }']))
     ran = penstock("consume", "j", "--json", "--key-type", "json", "--value-type", "json")
     assert ran.out.endswith('"key":1,"value":{"n":12345678901234567890123}}\n')
     assert penstock("consume", "j", "--value-type", "json").out == (
@@ -85,7 +85,7 @@ def test_json_values_may_be_embedded(penstock, log: Log) -> None:
 
 def test_a_record_of_another_type_is_an_error_after_those_before_it(penstock, log: Log) -> None:
     log.create_topic("n")
-    log.append("n", 0, Columns([None] * 2, [b"\0" * 8, b"x"]))
+    log.append("n", 0, RecordColumns([None] * 2, [b"\0" * 8, b"x"]))
     ran = penstock("consume", "n", "--value-type", "long")
     assert (ran.code, ran.out) == (1, "0\n")
     assert "The value at offset 1 of 'n' [0] is not of type long" in ran.err
@@ -105,7 +105,7 @@ def test_windowed_keys(penstock, log: Log, kind, serde, key, text, shown) -> Non
     log.create_topic("w", 3)
     raw = serde.serialize(Windowed(key, Window(120_000, 180_000)))
     partition = partition_of(serde.inner.serialize(key), 3)
-    log.append("w", partition, Columns([raw], [b"1"], [5]))
+    log.append("w", partition, RecordColumns([raw], [b"1"], [5]))
     options = ("--key-type", kind)
     assert values(penstock("consume", "w", "--format", "{key}", *options)) == [text]
     written = penstock("consume", "w", "--json", *options).out
@@ -116,13 +116,13 @@ def test_windowed_keys(penstock, log: Log, kind, serde, key, text, shown) -> Non
     assert penstock("produce", "copy", "--json", *options, stdin=without_partition).code == 0
     assert penstock("produce", "copy", "--key-separator", "=", *options,
                     stdin=f"{text}=1").code == 0
-    copied = [one for batch in log.read("copy", partition, 0) for one in batch.rows().keys]
+    copied = [one for batch in log.read("copy", partition, 0) for one in batch.columns().keys]
     assert copied == [raw, raw]
 
 
 def test_a_windowed_key_that_is_no_text_is_base64_in_its_object(penstock, log: Log) -> None:
     log.create_topic("w")
-    log.append("w", 0, Columns([b"\xff" + b"\0" * 16], [b"1"]))
+    log.append("w", 0, RecordColumns([b"\xff" + b"\0" * 16], [b"1"]))
     ran = penstock("consume", "w", "--json", "--key-type", "session-windowed")
     assert json.loads(ran.out)["key"] == {"key_base64": "/w==", "start": 0, "end": 0}
 
@@ -207,7 +207,7 @@ def test_a_group_goes_on_where_it_was(penstock, log: Log) -> None:
 
 def test_a_group_commits_what_was_written_before_an_error(penstock, log: Log) -> None:
     log.create_topic("n")
-    log.append("n", 0, Columns([None] * 3, [b"\0" * 8, b"\0" * 8, b"x"]))
+    log.append("n", 0, RecordColumns([None] * 3, [b"\0" * 8, b"\0" * 8, b"x"]))
     ran = penstock("consume", "n", "--value-type", "long", "--group", "g")
     assert (ran.code, ran.out) == (1, "0\n0\n")
     assert log.committed("g")[TopicPartition("n", 0)].offset == 2
@@ -224,8 +224,8 @@ def test_a_group_that_was_overtaken_by_retention_says_so(penstock, log: Log) -> 
 
 def test_the_position_moves_over_what_compaction_removed(penstock, log: Log) -> None:
     log.create_topic("c", config={"cleanup.policy": "compact", "delete.retention.ms": 0})
-    log.append("c", 0, Columns([b"a", b"b", b"a"], [b"1", b"2", b"3"]))
-    log.append("c", 0, Columns([b"d"], [None]))
+    log.append("c", 0, RecordColumns([b"a", b"b", b"a"], [b"1", b"2", b"3"]))
+    log.append("c", 0, RecordColumns([b"d"], [None]))
     log.clean(["c"], force=True)
     log.clean(["c"], force=True)
     ran = penstock("consume", "c", "--group", "g")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.log import Columns, Log, TopicPartition
+from penstock.log import Log, RecordColumns, TopicPartition
 
 W0 = TopicPartition("one", 0)
 Command = Callable[..., subprocess.Popen[bytes]]
@@ -38,7 +38,7 @@ def until(condition: Callable[[], object], seconds: float = 30.0) -> None:
 
 def fill(log: Log, count: int) -> None:
     values = [b"%09d" % n for n in range(count)]
-    log.append("one", 0, Columns([None] * count, values))
+    log.append("one", 0, RecordColumns([None] * count, values))
 
 
 def test_lines_are_appended_as_they_come(command: Command, one: Log) -> None:
@@ -84,7 +84,7 @@ def test_a_follower_prints_what_comes_until_it_is_stopped(
     fill(one, 1)
     process = command("consume", "one", "--follow", "--from-beginning")
     assert process.stdout.readline() == b"000000000\n"
-    one.append("one", 0, Columns([None], [b"new"]))
+    one.append("one", 0, RecordColumns([None], [b"new"]))
     assert process.stdout.readline() == b"new\n"
     process.send_signal(number)
     out, err = process.communicate(timeout=30)
@@ -160,7 +160,7 @@ def test_two_members_share_the_partitions(command: Command, one: Log) -> None:
 
     until(is_shared)
     for n in range(40):
-        one.append("many", n % 4, Columns([None], [b"%d" % n]))
+        one.append("many", n % 4, RecordColumns([None], [b"%d" % n]))
     until(lambda: sum(place.offset for place in one.committed("g").values()) == 40)
     written = []
     for member in members:
@@ -184,7 +184,7 @@ def test_a_member_takes_over_from_one_that_was_killed(command: Command, one: Log
     until(lambda: len(one.group("g").members) == 2)
     first.kill()
     first.communicate(timeout=30)
-    one.append("one", 0, Columns([None], [b"later"]))
+    one.append("one", 0, RecordColumns([None], [b"later"]))
     assert second.stdout.readline() == b"later\n"
     second.send_signal(signal.SIGINT)
     assert (second.communicate(timeout=30), second.returncode) == ((b"", b""), 130)
@@ -212,7 +212,7 @@ def test_many_producers_lose_nothing(command: Command, one: Log) -> None:
         process.stdin.write(b"".join(b"%d-%d\n" % (at, n) for n in range(2000)))
         process.stdin.close()
     assert [process.wait(timeout=60) for process in processes] == [0, 0, 0]
-    got = [value for batch in one.read("one", 0, 0) for value in batch.rows().values]
+    got = [value for batch in one.read("one", 0, 0) for value in batch.columns().values]
     assert sorted(got) == sorted(b"%d-%d" % (at, n) for at in range(3) for n in range(2000))
 
 

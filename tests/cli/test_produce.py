@@ -17,7 +17,7 @@ def rows(log: Log, topic: str) -> list[tuple]:
     found = []
     for partition in range(log.topic(topic).partitions):
         for batch in log.read(topic, partition, 0):
-            got = batch.rows()
+            got = batch.columns()
             for n in range(len(batch)):
                 headers = () if got.headers is None else tuple(got.headers[n])
                 found.append((partition, got.keys[n], got.values[n], got.timestamps[n], headers))

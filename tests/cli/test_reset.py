@@ -23,7 +23,7 @@ from penstock.engine.layout.upgrade_check import migrate_task_records
 from penstock.engine.plan.task_records import BATCH_KEY, BatchRecord, encode_batch
 from penstock.engine.reset import ResetTarget, apply_reset, find_internal_topics, plan_reset
 from penstock.errors import StreamsException
-from penstock.log import Columns, Log, TopicPartition, open_log
+from penstock.log import Log, RecordColumns, TopicPartition, open_log
 from penstock.log.errors import Fenced
 
 TEXT = Serdes.string()
@@ -49,11 +49,11 @@ def log(path: Path) -> Iterator[Log]:
         opened.create_topic("orders", 2, {"retention.ms": -1})
         for partition, times in enumerate(([1_000, 2_000, 3_000], [5_000])):
             count = len(times)
-            opened.append("orders", partition, Columns([b"k"] * count, [b"v"] * count, times))
+            opened.append("orders", partition, RecordColumns([b"k"] * count, [b"v"] * count, times))
         start(opened)
         batch = encode_batch(BatchRecord(1, 1, {}, {"orders": 2}))
-        opened.append("app-tasks", 0, Columns([BATCH_KEY], [batch]))
-        opened.append("app-counts-changelog", 0, Columns([b"k"], [b"\0" * 8]))
+        opened.append("app-tasks", 0, RecordColumns([BATCH_KEY], [batch]))
+        opened.append("app-counts-changelog", 0, RecordColumns([b"k"], [b"\0" * 8]))
         opened.commit_offsets(
             "app", {TopicPartition("orders", 0): 2, TopicPartition("orders", 1): 1}
         )
@@ -290,7 +290,7 @@ def test_a_reset_that_was_cut_short_is_finished_by_the_next_one(
 
 
 def test_records_that_cannot_be_read_do_not_stop_a_reset(penstock: Penstock, log: Log) -> None:
-    log.append("app-tasks", 0, Columns([BATCH_KEY, b"application"], [b"?", b"?"]))
+    log.append("app-tasks", 0, RecordColumns([BATCH_KEY, b"application"], [b"?", b"?"]))
     assert penstock("reset", "app").code == 0
     assert topics(log) == ["orders"]
 

@@ -21,7 +21,7 @@ from penstock.cli.parsing import master
 from penstock.cli.status_line import StatusLine
 from penstock.cli.terminal import Terminal
 from penstock.engine.lifecycle import State
-from penstock.log import Columns, Log
+from penstock.log import Log, RecordColumns
 
 APP = '''
 import json
@@ -70,11 +70,11 @@ def topics(log: Log) -> Log:
 
 def send(log: Log, *values: str) -> None:
     raw = [value.encode() for value in values]
-    log.append("in", 0, Columns([None] * len(raw), raw))
+    log.append("in", 0, RecordColumns([None] * len(raw), raw))
 
 
 def received(log: Log) -> list[Any]:
-    return [value for batch in log.read("out", 0, 0) for value in batch.rows().values]
+    return [value for batch in log.read("out", 0, 0) for value in batch.columns().values]
 
 
 def until(done: Callable[[], object], seconds: float = 180.0) -> None:
@@ -173,7 +173,7 @@ def test_the_failure_of_a_lambda_is_told_with_its_record_and_its_lines(
 
 
 def test_bytes_that_cannot_be_read_name_the_handler_that_skips_them(penstock, topics: Log) -> None:
-    topics.append("in", 0, Columns([b"no long"], [b"a"]))
+    topics.append("in", 0, RecordColumns([b"no long"], [b"a"]))
     as_long = ("--set", "default.key.serde=long")
     ran = once(penstock, *as_long)
     assert ran.code == 1
@@ -194,7 +194,7 @@ def test_a_result_that_is_refused_names_its_record_and_the_handler_that_skips_it
         "builder = StreamsBuilder()\n"
         f'builder.stream("in", key=text, value=text){step}.to("small", key=text, value=text)\n'
     )
-    topics.append("in", 0, Columns([b"a", b"b"], [b"1", b"2" * 100]))
+    topics.append("in", 0, RecordColumns([b"a", b"b"], [b"1", b"2" * 100]))
     words = ("run", "refused.py", "--once", "--master=inline", "--application-id=r")
     ran = penstock(*words)
     assert ran.code == 1
@@ -202,7 +202,7 @@ def test_a_result_that_is_refused_names_its_record_and_the_handler_that_skips_it
     assert "  topic:     in\n  partition: 0\n  offset:    1\n  key:       " in ran.err
     assert ran.err.endswith("set production.exception.handler=continue.\n")
     assert penstock(*words, "--set", "production.exception.handler=continue").code == 0
-    assert [b.rows().values for b in topics.read("small", 0, 0)] == [[b"1"]]
+    assert [b.columns().values for b in topics.read("small", 0, 0)] == [[b"1"]]
 
 
 def test_lines_of_print_steps_are_results(penstock, topics: Log) -> None:

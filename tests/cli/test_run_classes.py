@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.log import Columns, Log
+from penstock.log import Log, RecordColumns
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
@@ -63,7 +63,9 @@ def test_structs_and_dataclasses_of_the_file(
     (tmp_path / "app.py").write_text(APP)
     for topic in ("in", "copy", "out"):
         log.create_topic(topic)
-    log.append("in", 0, Columns([b"a", b"a"], [b'{"name":"Ann"}', b'{"name":"Ann","city":"Rome"}']))
+    log.append("in", 0, RecordColumns(
+        [b"a", b"a"], [b'{"name":"Ann"}', b'{"name":"Ann","city":"Rome"}']
+    ))
     options = ("--once", "--quiet", "--log", log.address) if how else (log.address,)
     subprocess.run(
         [sys.executable, *how, "app.py", *options], cwd=tmp_path, check=True, timeout=240,
@@ -71,7 +73,7 @@ def test_structs_and_dataclasses_of_the_file(
     )
 
     def values(topic: str) -> list[bytes | None]:
-        return [value for batch in log.read(topic, 0, 0) for value in batch.rows().values]
+        return [value for batch in log.read(topic, 0, 0) for value in batch.columns().values]
 
     assert values("copy") == [b'{"name":"Ann","city":"Bern"}', b'{"name":"Ann","city":"Rome"}']
     assert values("out")[-1] == b'{"user":{"name":"Ann","city":"Rome"},"count":2}'

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from penstock.cli.terminal import Terminal
-from penstock.log import Columns, Log, TopicPartition, open_log
+from penstock.log import Log, RecordColumns, TopicPartition, open_log
 
 
 def test_topics_are_listed_as_a_table(penstock, log: Log) -> None:
@@ -122,7 +122,7 @@ def test_delete_asks_at_a_terminal(penstock, log: Log, monkeypatch) -> None:
 def test_clean_compacts_and_reports(penstock, log: Log) -> None:
     log.create_topic("prices", config={"cleanup.policy": "compact"})
     for price in range(5):
-        log.append("prices", 0, Columns([b"tea", b"%d" % price], [b"%d" % price] * 2))
+        log.append("prices", 0, RecordColumns([b"tea", b"%d" % price], [b"%d" % price] * 2))
     (row,) = map(json.loads, penstock("topics", "clean", "prices", "--force", "--json"
                                       ).out.splitlines())
     assert (row["name"], row["records_compacted"]) == ("prices", 4)

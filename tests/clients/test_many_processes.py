@@ -22,7 +22,7 @@ def values(log: Log, topic: str) -> list[bytes]:
         value
         for partition in range(log.topic(topic).partitions)
         for batch in log.read(topic, partition, 0)
-        for value in batch.rows().values
+        for value in batch.columns().values
         if value is not None
     ]
 

@@ -28,7 +28,7 @@ from penstock.engine.plan.batch_plan import BatchPlan
 from penstock.engine.plan.planner import Planner
 from penstock.engine.worker.global_tables import GlobalTables
 from penstock.engine.worker.task_stores import Replicas
-from penstock.log import Columns, Log, open_log
+from penstock.log import Log, RecordColumns, open_log
 from penstock.task.blueprint import Blueprint
 from penstock.task.runtime import Environment
 from penstock.task.task import Task
@@ -165,7 +165,7 @@ class EngineDriver:
     ) -> None:
         if topic not in self._graph.source_topics and topic not in self._graph.global_topics:
             raise ValueError(f"Unknown topic: {topic}.")
-        appended = self._log.append(topic, 0, Columns([key], [value], [timestamp], [headers]))
+        appended = self._log.append(topic, 0, RecordColumns([key], [value], [timestamp], [headers]))
         self._piped.add((topic, appended.base_offset))
         self._run()
 
@@ -192,7 +192,7 @@ class EngineDriver:
     def read_raw(self, topic: str) -> list[Raw]:
         found = []
         for batch in self._log.read(topic, 0, self._read.get(topic, 0)):
-            rows = batch.rows()
+            rows = batch.columns()
             headers = rows.headers or [()] * len(rows)
             columns = rows.offsets, rows.keys, rows.values, rows.timestamps, headers
             found += [

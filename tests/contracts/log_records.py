@@ -5,26 +5,28 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 
-from penstock.log import Columns, Log, RangeReader
+from penstock.log import Log, RangeReader, RecordColumns
 
 NOW = time.time_ns() // 1_000_000
 Pair = tuple[bytes | None, bytes | None]
 
 
-def records(*pairs: Pair, at: int = NOW) -> Columns:
-    return Columns([key for key, _ in pairs], [value for _, value in pairs], [at] * len(pairs))
+def records(*pairs: Pair, at: int = NOW) -> RecordColumns:
+    return RecordColumns(
+        [key for key, _ in pairs], [value for _, value in pairs], [at] * len(pairs)
+    )
 
 
-def numbered(numbers: Iterable[int], size: int = 0, at: int = NOW) -> Columns:
+def numbered(numbers: Iterable[int], size: int = 0, at: int = NOW) -> RecordColumns:
     return records(*((b"k%d" % n, (b"%d" % n).ljust(size, b".")) for n in numbers), at=at)
 
 
 def values(reading: RangeReader) -> list[bytes | None]:
-    return [value for batch in reading for value in batch.rows().values]
+    return [value for batch in reading for value in batch.columns().values]
 
 
 def offsets(reading: RangeReader) -> list[int]:
-    return [offset for batch in reading for offset in batch.rows().offsets]
+    return [offset for batch in reading for offset in batch.columns().offsets]
 
 
 def pairs(log: Log, topic: str, partition: int = 0) -> list[Pair]:
@@ -33,6 +35,6 @@ def pairs(log: Log, topic: str, partition: int = 0) -> list[Pair]:
     return [
         pair
         for batch in log.read(topic, partition, start)
-        for rows in [batch.rows()]
+        for rows in [batch.columns()]
         for pair in zip(rows.keys, rows.values, strict=True)
     ]

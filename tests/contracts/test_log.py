@@ -6,10 +6,11 @@ import threading
 
 import pyarrow as pa
 import pytest
+from msgspec.structs import replace
 
 from contracts.conftest import LogUnderTest
 from contracts.log_records import NOW, numbered, offsets, pairs, records, values
-from penstock.log import Columns, Log, TopicPartition
+from penstock.log import Log, RecordColumns, TopicPartition
 from penstock.log.errors import (
     InvalidRecord,
     InvalidTopic,
@@ -134,7 +135,7 @@ def test_a_reading_ends_with_an_error_when_its_topic_is_deleted(log: Log) -> Non
 def test_records_come_back_as_they_were(logs: LogUnderTest) -> None:
     log = logs.open()
     log.create_topic("orders")
-    log.append("orders", 0, Columns(
+    log.append("orders", 0, RecordColumns(
         [b"a", None, b"", b"\x00\xff"],
         [b"1", b"", None, b"x" * 100_000],
         [0, 1, 2, NOW],
@@ -143,7 +144,7 @@ def test_records_come_back_as_they_were(logs: LogUnderTest) -> None:
     (batch,) = logs.open().read("orders", 0, 0)
     assert tuple(batch.records.schema.names) == COLUMNS
     assert batch.records.schema.types[:4] == [pa.int64(), pa.int64(), pa.binary(), pa.binary()]
-    rows = batch.rows()
+    rows = batch.columns()
     assert (rows.topic, rows.partition, list(rows.offsets)) == ("orders", 0, [0, 1, 2, 3])
     assert rows.timestamps == [0, 1, 2, NOW]
     assert rows.keys == [b"a", None, b"", b"\x00\xff"]
@@ -167,8 +168,8 @@ def test_arrow_data_is_taken_as_it_is(log: Log) -> None:
     for read in log.read("orders", 0, 1):
         log.append("copy", 0, read.records)
     (copied,) = log.read("copy", 0, 0)
-    assert copied.rows().timestamps == [6, 6, 5]
-    assert list(copied.rows().offsets) == [0, 1, 2]
+    assert copied.columns().timestamps == [6, 6, 5]
+    assert list(copied.columns().offsets) == [0, 1, 2]
 
 
 def test_offsets_go_on_from_append_to_append(log: Log) -> None:
@@ -182,9 +183,9 @@ def test_offsets_go_on_from_append_to_append(log: Log) -> None:
 
 def test_without_a_timestamp_the_log_gives_one(log: Log) -> None:
     log.create_topic("orders")
-    appended = log.append("orders", 0, Columns([b"a", b"b"], [b"1", b"2"]))
+    appended = log.append("orders", 0, RecordColumns([b"a", b"b"], [b"1", b"2"]))
     (batch,) = log.read("orders", 0, 0)
-    assert batch.rows().timestamps == [appended.timestamp] * 2
+    assert batch.columns().timestamps == [appended.timestamp] * 2
     assert NOW <= appended.timestamp < NOW + 3_600_000
 
 
@@ -192,23 +193,23 @@ def test_with_log_append_time_the_log_always_does(log: Log) -> None:
     log.create_topic("orders", 1, {"message.timestamp.type": "LogAppendTime"})
     appended = log.append("orders", 0, records((b"a", b"1"), at=7))
     (batch,) = log.read("orders", 0, 0)
-    assert batch.rows().timestamps == [appended.timestamp]
+    assert batch.columns().timestamps == [appended.timestamp]
     assert appended.timestamp >= NOW
 
 
 @pytest.mark.parametrize(
     "bad",
     [
-        Columns([b"a"], [b"1", b"2"], [1]),
-        Columns([b"a"], [b"1"], [-1]),
-        Columns([b"a"], [1], [1]),  # type: ignore[list-item]
-        Columns([b"a"], [b"1"], [None]),  # type: ignore[list-item]
-        Columns([b"a"], [b"1"], [NOW + 90_000_000]),
+        RecordColumns([b"a"], [b"1", b"2"], [1]),
+        RecordColumns([b"a"], [b"1"], [-1]),
+        RecordColumns([b"a"], [1], [1]),  # type: ignore[list-item]
+        RecordColumns([b"a"], [b"1"], [None]),  # type: ignore[list-item]
+        RecordColumns([b"a"], [b"1"], [NOW + 90_000_000]),
         pa.record_batch({"key": pa.array([b"a"])}),
     ],
     ids=["lengths", "negative time", "no bytes", "no time", "future", "no value column"],
 )
-def test_bad_records_are_refused_and_nothing_is_appended(log: Log, bad: Columns) -> None:
+def test_bad_records_are_refused_and_nothing_is_appended(log: Log, bad: RecordColumns) -> None:
     log.create_topic("orders", 2)
     with pytest.raises(InvalidRecord):
         log.append_many([Append("orders", 1, numbered([1])), Append("orders", 0, bad)])
@@ -217,12 +218,12 @@ def test_bad_records_are_refused_and_nothing_is_appended(log: Log, bad: Columns)
 
 def test_a_record_that_is_too_large_is_refused_with_all_that_came_with_it(log: Log) -> None:
     log.create_topic("orders", 2, {"max.message.bytes": 1000})
-    large = Columns([b"k"], [b"v" * 500], [1], [[("name", b"h" * 600)]])
+    large = RecordColumns([b"k"], [b"v" * 500], [1], [[("name", b"h" * 600)]])
     assert record_size(b"k", b"v" * 500, [("name", b"h" * 600)]) == 1105
     with pytest.raises(RecordTooLarge) as caught:
         log.append_many([Append("orders", 1, numbered([1])), Append("orders", 0, large)])
     assert (caught.value.size, caught.value.limit) == (1105, 1000)
-    many = numbered(range(100), size=10)._replace(values=[b"x"] * 99 + [b"x" * 1200])
+    many = replace(numbered(range(100), size=10), values=[b"x"] * 99 + [b"x" * 1200])
     with pytest.raises(RecordTooLarge):
         log.append("orders", 0, many)
     assert pairs(log, "orders", 0) == pairs(log, "orders", 1) == []

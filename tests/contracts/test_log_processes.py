@@ -16,14 +16,14 @@ from penstock.log import Log
 APPENDS = 150
 APPEND = """
 import sys
-from penstock.log import Columns, open_log
+from penstock.log import RecordColumns, open_log
 address, me, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
 with open_log(address) as log:
     print("ready", flush=True)
     sys.stdin.readline()
     for number in range(count):
         value = f"{me}/{number}".encode()
-        appended = log.append("orders", 0, Columns([None], [value], [1]))
+        appended = log.append("orders", 0, RecordColumns([None], [value], [1]))
         print(appended.base_offset, value.decode(), flush=True)
 """
 READ = """
@@ -62,7 +62,7 @@ def test_one_record_appends_of_four_processes_are_all_there_once(log: Log) -> No
     found = {
         offset: value.decode()
         for batch in log.read("orders", 0, 0)
-        for offset, value in zip(batch.rows().offsets, batch.rows().values, strict=True)
+        for offset, value in zip(batch.columns().offsets, batch.columns().values, strict=True)
         if value is not None
     }
     assert found == told

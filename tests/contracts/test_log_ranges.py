@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
+from msgspec.structs import replace
 
 from contracts.log_records import NOW, numbered, offsets, pairs, records, values
 from penstock.log import Log, TopicPartition
@@ -66,7 +67,7 @@ def test_each_batch_tells_where_to_go_on(orders: Log) -> None:
     reading = orders.read("orders", 0, 100)
     position = 100
     for batch in reading:
-        rows = batch.rows()
+        rows = batch.columns()
         assert rows.offsets[0] == position
         position = batch.next_offset
         assert rows.offsets[-1] + 1 == position == reading.position
@@ -113,7 +114,7 @@ def test_the_first_record_that_is_not_older_is_found(log: Log) -> None:
 
 def test_the_time_is_found_inside_a_batch(log: Log) -> None:
     log.create_topic("orders")
-    batch = numbered(range(1000))._replace(timestamps=list(range(1000)))
+    batch = replace(numbered(range(1000)), timestamps=list(range(1000)))
     log.append("orders", 0, batch)
     assert log.offset_for_time("orders", 0, 777) == OffsetAndTimestamp(777, 777)
     log.delete_records("orders", 0, 800)

@@ -15,7 +15,7 @@ from penstock.engine.packaging.bundle import Bundle
 from penstock.engine.plan.batch_plan import BatchPlan
 from penstock.engine.plan.planner import Planner
 from penstock.engine.worker.outcome import TaskOutcome, decode_outcomes
-from penstock.log import Columns, open_log
+from penstock.log import RecordColumns, open_log
 from penstock.partitioning import partition_of
 
 #: Topics of tests hold records of the year 1970.
@@ -92,7 +92,8 @@ class Application:
     def append(self, topic: str, partition: int, rows: Sequence[Row]) -> None:
         keys = [None if key is None else key.encode() for key, _, _ in rows]
         values = [None if value is None else value.encode() for _, value, _ in rows]
-        self.log.append(topic, partition, Columns(keys, values, [time for _, _, time in rows]))
+        times = [time for _, _, time in rows]
+        self.log.append(topic, partition, RecordColumns(keys, values, times))
 
     def plan(self) -> BatchPlan | None:
         return self.planner.next_plan(self.now, self.lease.epoch)
@@ -126,7 +127,7 @@ class Application:
         numbers = range(self.log.topic(topic).partitions) if partition is None else [partition]
         return [
             row for number in numbers for batch in self.log.read(topic, number, 0)
-            for rows in [batch.rows()]
+            for rows in [batch.columns()]
             for row in zip(rows.keys, rows.values, rows.timestamps, strict=True)
         ]
 

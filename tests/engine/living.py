@@ -9,7 +9,7 @@ from typing import Any
 
 from penstock import Serdes, State, Streams, StreamsBuilder, Topology
 from penstock.engine.inline import start_inline
-from penstock.log import Columns, Log
+from penstock.log import Log, RecordColumns
 
 PATIENCE_S = 60.0
 TEXT = Serdes.string()
@@ -42,11 +42,11 @@ def word_count() -> Topology:
 
 def send(log: Log, *values: str, partition: int = 0) -> None:
     raw = [value.encode() for value in values]
-    log.append("in", partition, Columns([None] * len(raw), raw))
+    log.append("in", partition, RecordColumns([None] * len(raw), raw))
 
 
 def received(log: Log) -> list[Any]:
-    return [value for batch in log.read("out", 0, 0) for value in batch.rows().values]
+    return [value for batch in log.read("out", 0, 0) for value in batch.columns().values]
 
 
 def watch_of(streams: Streams) -> list[tuple[State, State]]:

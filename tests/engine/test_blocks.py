@@ -22,7 +22,7 @@ def block(sender: TaskId, *rows: tuple[str, int], headers: Headers = NO_HEADERS)
 
 def values(found: Any) -> list[str]:
     (records,) = found.values()
-    return [value.decode() for value in records.values]
+    return [value.decode() for value in records.records.values]
 
 
 def test_a_block_says_whose_it_is() -> None:
@@ -36,10 +36,10 @@ def test_the_records_of_one_sender_keep_their_order() -> None:
     (records,) = found.values()
     assert list(found) == [("topic", 2)]
     assert values(found) == ["x", "y", "z"]
-    assert list(records.timestamps) == [9, 3, 5]
+    assert list(records.records.timestamps) == [9, 3, 5]
     assert records.whole
     assert not records.cut
-    assert records.headers is None
+    assert records.records.headers is None
 
 
 def test_senders_are_merged_by_the_largest_time_they_had_sent() -> None:
@@ -69,10 +69,10 @@ def test_headers_stay_with_their_records() -> None:
     ], {})
     (records,) = found.values()
     assert values(found) == ["b", "a"]
-    assert records.headers == [SOME, NO_HEADERS]
+    assert records.records.headers == [SOME, NO_HEADERS]
 
 
 def test_offsets_go_on_from_the_batches_before() -> None:
     sent = block(TaskId(0, 1), ("x", 5), ("y", 6))
     (records,) = direct_ranges(TARGET, [sent], {"topic": 40, "other": 7}).values()
-    assert list(records.offsets) == [40, 41]
+    assert list(records.records.offsets) == [40, 41]

@@ -14,7 +14,7 @@ from penstock.engine.inline import start_inline
 from penstock.engine.loop import Engine
 from penstock.engine.reset import ResetTarget, apply_reset, plan_reset
 from penstock.errors import TopologyException
-from penstock.log import Columns, Log, open_log
+from penstock.log import Log, RecordColumns, open_log
 
 TEXT = Serdes.string()
 Say = Callable[[StreamsBuilder], Any]
@@ -34,7 +34,7 @@ def run(log: Log, tmp_path: Path) -> Callable[..., list[tuple[str, int]]]:
 
     def started(*said: Say, words: str = "", **settings: Any) -> list[tuple[str, int]]:
         for word in words:
-            log.append("in", ord(word) % 2, Columns([word.encode()], [b"v"], [1_000]))
+            log.append("in", ord(word) % 2, RecordColumns([word.encode()], [b"v"], [1_000]))
         ends = [log.offsets([("out", n)])["out", n].end for n in range(2)]  # type: ignore[list-item]
         builder = StreamsBuilder()
         for say in said:
@@ -54,7 +54,7 @@ def run(log: Log, tmp_path: Path) -> Callable[..., list[tuple[str, int]]]:
         return sorted(
             (key.decode(), int.from_bytes(value, "big"))
             for number, end in enumerate(ends) for batch in log.read("out", number, end)
-            for rows in [batch.rows()]
+            for rows in [batch.columns()]
             for key, value in zip(rows.keys, rows.values, strict=True)
             if key is not None and value is not None
         )
@@ -158,7 +158,7 @@ def test_a_topic_that_grows_while_the_application_runs_is_taken_where_that_is_po
 
     assert run(passing, words="a") == [("a", 7)]
     log.add_partitions("in", 3)
-    log.append("in", 2, Columns([b"z"], [b"v"], [1_000]))
+    log.append("in", 2, RecordColumns([b"z"], [b"v"], [1_000]))
     assert run(passing) == [("z", 7)]
 
 
@@ -172,7 +172,7 @@ def test_a_global_topic_that_was_made_again_is_read_again(run: Run, log: Log) ->
     def filled(*numbers: int) -> None:
         log.create_topic("numbers", 1, {"retention.ms": -1})
         values = [number.to_bytes(8, "big") for number in numbers]
-        log.append("numbers", 0, Columns([b"a"] * len(values), values, [1_000] * len(values)))
+        log.append("numbers", 0, RecordColumns([b"a"] * len(values), values, [1_000] * len(values)))
 
     filled(1, 2, 3)
     assert run(looked_up, words="a") == [("a", 3)]

@@ -156,7 +156,7 @@ def test_records_of_several_tasks_for_one_partition_keep_their_order(app: Applic
     )
     assert [value for _, value, _ in app.rows("out", 0)] == [b"1", b"2", b"3", b"4", b"5"]
     (batch,) = app.log.read("out", 0, 0, max_records=2)
-    assert batch.rows().headers == [NO_HEADERS, headers]
+    assert batch.columns().headers == [NO_HEADERS, headers]
 
 
 def test_what_was_put_aside_for_nothing_is_dropped(app: Application) -> None:

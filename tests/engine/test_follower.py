@@ -24,7 +24,7 @@ from penstock import (
 from penstock.engine.observe.restore import replica_positions
 from penstock.engine.standby import follower as following
 from penstock.engine.standby.update_listener import StandbyUpdateNotifier
-from penstock.log import Columns, Log, TopicPartition
+from penstock.log import Log, RecordColumns, TopicPartition
 from penstock.record import TaskId
 
 COUNTS = "app-counts-changelog"
@@ -282,7 +282,7 @@ def test_of_a_source_topic_only_what_was_consumed_is_followed(
         return builder.build()
 
     log.create_topic("table", 2)
-    log.append("table", 0, Columns([b"k"], [b"1"], timestamps=[0]))
+    log.append("table", 0, RecordColumns([b"k"], [b"1"], timestamps=[0]))
     options: dict[str, Any] = {"topology_optimization": "all"}
     first = made(joined(), **options)
     first.run_until_caught_up(PATIENCE_S)
@@ -292,7 +292,7 @@ def test_of_a_source_topic_only_what_was_consumed_is_followed(
     second.start()
     until(lambda: position(tmp_path / "other", "0_0", "table") == 1)
     first.close()
-    log.append("table", 0, Columns([b"k"], [b"2"], timestamps=[10]))
-    log.append("in", 0, Columns([b"k", b"k"], [b"a", b"b"], timestamps=[5, 15]))
+    log.append("table", 0, RecordColumns([b"k"], [b"2"], timestamps=[10]))
+    log.append("in", 0, RecordColumns([b"k", b"k"], [b"a", b"b"], timestamps=[5, 15]))
     second.run_until_caught_up(PATIENCE_S)
     assert received(log) == [b"a+1", b"b+2"]

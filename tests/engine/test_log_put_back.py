@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 from penstock import Serdes, Streams, StreamsBuilder, StreamsConfig
-from penstock.log import Columns, open_log
+from penstock.log import RecordColumns, open_log
 
 PATIENCE_S = 60.0
 
@@ -21,13 +21,13 @@ def run(folder: Path, *words: str) -> list[int]:
         statestore_cache_max_bytes=0,
     )
     with open_log(folder / "log.db") as log:
-        log.append("in", 0, Columns([word.encode() for word in words], [b"x"] * len(words)))
+        log.append("in", 0, RecordColumns([word.encode() for word in words], [b"x"] * len(words)))
     with Streams(builder.build(), config, master="inline") as streams:
         streams.run_until_caught_up(PATIENCE_S)
     with open_log(folder / "log.db") as log:
         return [
             int.from_bytes(value or b"")
-            for batch in log.read("out", 0, 0) for value in batch.rows().values
+            for batch in log.read("out", 0, 0) for value in batch.columns().values
         ]
 
 

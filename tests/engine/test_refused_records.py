@@ -16,7 +16,7 @@ from penstock import Streams, StreamsBuilder, StreamsConfig, StreamsException
 from penstock.broker.cluster import ClusterStatus
 from penstock.engine.inline import start_inline
 from penstock.handlers import ErrorHandlerContext, ProducedRecord, Response, Result
-from penstock.log import Columns, Log, open_log
+from penstock.log import Log, RecordColumns, open_log
 from penstock.log.errors import InvalidRecord
 
 HOUR_MS = 3_600_000
@@ -67,7 +67,7 @@ def run(
 
 
 def values(log: Log) -> list[Any]:
-    return [value for batch in log.read("out", 0, 0) for value in batch.rows().values]
+    return [value for batch in log.read("out", 0, 0) for value in batch.columns().values]
 
 
 def now_ms() -> int:
@@ -92,7 +92,9 @@ def test_the_handler_may_leave_out_what_a_topic_does_not_take(
 ) -> None:
     log.create_topic("out", 1, settings)
     now = now_ms()
-    log.append("in", 0, Columns([b"a", row[0], b"b"], [b"1", b"2", b"3"], [now, now + row[1], now]))
+    log.append("in", 0, RecordColumns(
+        [b"a", row[0], b"b"], [b"1", b"2", b"3"], [now, now + row[1], now]
+    ))
     Asked.records.clear()
     run(log, tmp_path, by_choice=by_choice, production_exception_handler=Asked)
     assert values(log) == [b"1", b"3"]
@@ -106,7 +108,7 @@ def test_without_a_handler_it_ends_the_application(
     log: Log, tmp_path: Path, settings: Any, row: Any, why: str
 ) -> None:
     log.create_topic("out", 1, settings)
-    log.append("in", 0, Columns([row[0]], [b"2"], [now_ms() + row[1]]))
+    log.append("in", 0, RecordColumns([row[0]], [b"2"], [now_ms() + row[1]]))
     with pytest.raises(StreamsException, match=why) as caught:
         run(log, tmp_path)
     assert not isinstance(caught.value, InvalidRecord)
@@ -142,7 +144,7 @@ def test_the_handler_is_asked_about_a_topic_that_has_changed_meanwhile(
     log: Log, tmp_path: Path, goes_on: bool
 ) -> None:
     log.create_topic("out", 1)
-    log.append("in", 0, Columns([b"a", None], [b"1", b"2"]))
+    log.append("in", 0, RecordColumns([b"a", None], [b"1", b"2"]))
     changing = Changing(log)
     if goes_on:
         run(log, tmp_path, production_exception_handler="continue", compute=changing.start)
@@ -160,6 +162,6 @@ def test_the_times_of_a_topic_with_a_clock_of_its_own_are_not_looked_at(
     log: Log, tmp_path: Path
 ) -> None:
     log.create_topic("out", 1, {"message.timestamp.type": "LogAppendTime"})
-    log.append("in", 0, Columns([b"a"], [b"1"], [now_ms() + 2 * HOUR_MS]))
+    log.append("in", 0, RecordColumns([b"a"], [b"1"], [now_ms() + 2 * HOUR_MS]))
     run(log, tmp_path)
     assert values(log) == [b"1"]

@@ -22,7 +22,7 @@ from penstock.engine import stream_thread
 from penstock.engine.lease import HeldLease
 from penstock.engine.lifecycle import RefusedTransition
 from penstock.engine.shutdown import ShutdownWatch
-from penstock.log import Columns, Log
+from penstock.log import Log, RecordColumns
 from penstock.log.embedded.log import EmbeddedLog
 from penstock.log.errors import LogBusy, LogUnavailable
 
@@ -43,7 +43,7 @@ def joined() -> Topology:
 
 def test_input_that_waits_for_other_input_is_waited_for(made: Made, log: Log) -> None:
     log.create_topic("table", 2)
-    log.append("in", 0, Columns([b"k"], [b"a"]))
+    log.append("in", 0, RecordColumns([b"k"], [b"a"]))
     streams = made(joined(), max_task_idle_ms=300)
     streams.run_until_caught_up(PATIENCE_S)
     assert received(log) == [b"a+None"]

@@ -48,7 +48,7 @@ from typing import Any
 from penstock import Serdes, Streams, StreamsBuilder, StreamsConfig, TimeWindows, Topology
 from penstock.engine.inline import InlineCompute
 from penstock.engine.packaging.bundle import Bundle
-from penstock.log import Columns, Log, open_log
+from penstock.log import Log, RecordColumns, open_log
 from penstock.log.errors import LogUnavailable, OutcomeUnknown
 from penstock.log.types import Append, TopicPartition
 from penstock.partitioning import partition_of
@@ -247,14 +247,16 @@ def _append_patiently(log: Log, rows: list[Row]) -> None:
 
 
 def _append_at_once(log: Log, rows: list[Row]) -> None:
-    columns: dict[tuple[str, int], Columns] = {}
+    columns: dict[
+        tuple[str, int], tuple[list[bytes], list[bytes | None], list[int]]
+    ] = {}
     for topic, key, value, time in rows:
         where = topic, partition_of(key.encode(), PARTITIONS)
-        keys, values, times, *_ = columns.setdefault(where, Columns([], [], []))
-        keys.append(key.encode())  # type: ignore[union-attr]
-        values.append(None if value is None else json.dumps(value).encode())  # type: ignore[union-attr]
-        times.append(time)  # type: ignore[union-attr]
-    log.append_many([Append(*where, records) for where, records in columns.items()])
+        keys, values, times = columns.setdefault(where, ([], [], []))
+        keys.append(key.encode())
+        values.append(None if value is None else json.dumps(value).encode())
+        times.append(time)
+    log.append_many([Append(*where, RecordColumns(*records)) for where, records in columns.items()])
 
 
 # ---- what came out ---------------------------------------------------------------------------
@@ -264,7 +266,7 @@ def read(log: Log, topic: str) -> Iterator[tuple[bytes, bytes | None, int]]:
     for partition in range(log.topic(topic).partitions):
         start = log.offsets([TopicPartition(topic, partition)])[topic, partition].start
         for batch in log.read(topic, partition, start):
-            rows = batch.rows()
+            rows = batch.columns()
             for key, value, time in zip(rows.keys, rows.values, rows.timestamps, strict=True):
                 assert key is not None
                 yield key, value, time

@@ -29,7 +29,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from penstock.log import Columns, Log, TopicPartition, open_log
+from penstock.log import Log, RecordColumns, TopicPartition, open_log
 from penstock.log.types import Append
 
 PARTITIONS = 2
@@ -51,10 +51,10 @@ def size_of(worker: int, number: int) -> int:
     return random.Random(f"{worker}/{number}").choice((1, 1, 1, 3, 60, 3000))
 
 
-def event_records(worker: int, number: int) -> Columns:
+def event_records(worker: int, number: int) -> RecordColumns:
     count = size_of(worker, number)
     values = [b"%d/%d/%d/%d" % (worker, number, index, count) for index in range(count)]
-    return Columns([b"w%d" % worker] * count, values, [now_ms()] * count)
+    return RecordColumns([b"w%d" % worker] * count, values, [now_ms()] * count)
 
 
 def write_events(path: str, worker: int, first: int, told: Connection) -> None:
@@ -86,7 +86,7 @@ def write_table(path: str, worker: int, first: int, told: Connection) -> None:
     told.send_bytes(b"ready")
     for number in itertools.count(first):
         key, value = table_record(worker, number)
-        record = Columns([key], [value], [now_ms()])
+        record = RecordColumns([key], [value], [now_ms()])
         log.append_many([Append("table", 0, record), Append("scratch", 0, record)])
         told.send_bytes(b"%d" % number)
 
@@ -231,7 +231,7 @@ class Trial:
 
     def _verify_table(self, log: Log) -> None:
         start = log.offsets([TopicPartition("table", 0)])["table", 0].start
-        rows = [batch.rows() for batch in log.read("table", 0, start)]
+        rows = [batch.columns() for batch in log.read("table", 0, start)]
         found: dict[bytes | None, bytes | None] = {}
         for block in rows:
             found.update(zip(block.keys, block.values, strict=True))
@@ -271,7 +271,7 @@ def values(log: Log, topic: str, partition: int) -> list[bytes]:
     found: list[bytes] = []
     position = 0
     for batch in log.read(topic, partition, 0):
-        rows = batch.rows()
+        rows = batch.columns()
         assert list(rows.offsets) == list(range(position, position + len(rows)))
         position += len(rows)
         found.extend(value for value in rows.values if value is not None)

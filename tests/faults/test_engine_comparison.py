@@ -19,7 +19,7 @@ from faults.engine_app import (
     run_undisturbed,
     verify,
 )
-from penstock.log import Columns, Log, open_log
+from penstock.log import Log, RecordColumns, open_log
 
 Waves = list[list[list[Row]]]
 Tamper = Callable[[Log], None]
@@ -61,7 +61,7 @@ def once_more(topic: str) -> Tamper:
 
     def tamper(log: Log) -> None:
         key, value, time = list(read(log, topic))[-1]
-        log.append(topic, log.topic(topic).partitions - 1, Columns([key], [value], [time]))
+        log.append(topic, log.topic(topic).partitions - 1, RecordColumns([key], [value], [time]))
 
     return tamper
 
@@ -72,14 +72,14 @@ def other_sum(log: Log) -> None:
     assert value is not None
     total = json.loads(value)
     wrong = json.dumps({"count": total["count"] + 1, "sum": total["sum"] + 1}).encode()
-    log.append("product-totals", 1, Columns([key], [wrong], [time]))
+    log.append("product-totals", 1, RecordColumns([key], [wrong], [time]))
 
 
 def other_row(log: Log) -> None:
     """A store that holds something else than it should."""
     topic = f"{APPLICATION_ID}-baskets-changelog"
     key, _, time = next(read(log, topic))
-    log.append(topic, 0, Columns([key], [b"{}"], [time]))
+    log.append(topic, 0, RecordColumns([key], [b"{}"], [time]))
 
 
 @pytest.mark.parametrize("tamper", [

@@ -10,7 +10,7 @@ import pytest
 
 from faults.kafka_brokers import Brokers
 from faults.kafka_proxy import LOSSES, Loss, Order, Proxy
-from penstock.log import Columns, Lease, Log, TopicPartition, open_log
+from penstock.log import Lease, Log, RecordColumns, TopicPartition, open_log
 from penstock.log.errors import LogUnavailable, OutcomeUnknown
 from penstock.log.kafka.client import connection
 
@@ -65,13 +65,13 @@ def lease(log: Log) -> Lease:
 def publish(log: Log, lease: Lease, value: bytes, *, group: str = "group") -> None:
     with log.transaction(lease) as transaction:
         for partition in range(2):
-            transaction.append("results", partition, Columns([None], [value]))
+            transaction.append("results", partition, RecordColumns([None], [value]))
         transaction.commit_offsets(group, {P0: int(value)})
 
 
 def published(log: Log) -> list[list[bytes | None]]:
     return [
-        [value for batch in log.read("results", partition, 0) for value in batch.rows().values]
+        [value for batch in log.read("results", partition, 0) for value in batch.columns().values]
         for partition in range(2)
     ]
 

@@ -29,7 +29,7 @@ import msgspec
 from orders.generate import OPENING, generated_orders
 from orders.generate import STORES as ALL_STORES
 
-from penstock.log import Columns, Log
+from penstock.log import Log, RecordColumns
 from penstock.log.types import Append
 from penstock.partitioning import partition_of
 
@@ -166,13 +166,13 @@ def order_rows(start: int) -> Iterator[Row]:
 
 def feed(log: Log, rows: list[Row]) -> None:
     """Append the rows, in their order."""
-    columns: dict[tuple[str, int], Columns] = {}
+    columns: dict[tuple[str, int], RecordColumns] = {}
     for row in rows:
         key = row.key.encode()
         partition = partition_of(key, PARTITIONS) if row.partition is None else row.partition
         value = row.value.encode() if isinstance(row.value, str) else row.value
         keys, values, times, _ = columns.setdefault(
-            (row.topic, partition), Columns([], [], [])
+            (row.topic, partition), RecordColumns([], [], [])
         )
         for column, part in ((keys, key), (values, value), (times, row.time)):
             assert isinstance(column, list)

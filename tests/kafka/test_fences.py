@@ -13,7 +13,7 @@ import pytest
 from kafka.cluster import swept
 from penstock import Serdes, Streams, StreamsBuilder, StreamsConfig
 from penstock.broker.cluster import ClusterStatus
-from penstock.log import Columns, Lease, Log, TopicPartition, open_log
+from penstock.log import Lease, Log, RecordColumns, TopicPartition, open_log
 from penstock.log.errors import Fenced
 from penstock.log.kafka import leases
 from penstock.log.kafka.leases import KafkaLease
@@ -42,11 +42,11 @@ def acquired(try_it: Callable[[], Lease | None]) -> KafkaLease:
 
 def write(log: Log, lease: Lease, value: bytes) -> None:
     with log.transaction(lease) as transaction:
-        transaction.append("orders", 0, Columns([None], [value]))
+        transaction.append("orders", 0, RecordColumns([None], [value]))
 
 
 def values(log: Log) -> list[bytes | None]:
-    return [value for batch in log.read("orders", 0, 0) for value in batch.rows().values]
+    return [value for batch in log.read("orders", 0, 0) for value in batch.columns().values]
 
 
 def test_a_holder_is_thrown_out_by_one_that_takes_the_lease_at_once(
@@ -131,12 +131,12 @@ def test_a_running_application_that_is_reset_by_force_begins_anew(
         application_id="counting", log=penstock_broker.address, state_dir=str(tmp_path / "state"),
         statestore_cache_max_bytes=0,
     )
-    log.append("orders", 0, Columns([b"a"] * 3, [b"x"] * 3))
+    log.append("orders", 0, RecordColumns([b"a"] * 3, [b"x"] * 3))
 
     def counts() -> list[int]:
         return [
             int.from_bytes(value or b"") for batch in log.read("counts", 0, 0)
-            for value in batch.rows().values
+            for value in batch.columns().values
         ]
 
     with Streams(builder.build(), config, master="inline") as streams:

@@ -12,7 +12,7 @@ from kafka.cluster import swept
 from penstock import Serdes, Streams, StreamsBuilder, StreamsConfig
 from penstock.broker.cluster import ClusterStatus, kafka_tool_command
 from penstock.clients import Producer
-from penstock.log import Columns, CommittedOffset, TopicPartition, open_log
+from penstock.log import CommittedOffset, RecordColumns, TopicPartition, open_log
 from penstock.partitioning import partition_of
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
@@ -47,7 +47,7 @@ def test_what_java_produces_penstock_reads_where_it_expects_it(
             (key, partition): value
             for partition in range(5)
             for batch in log.read("orders", partition, 0)
-            for key, value in zip(batch.rows().keys, batch.rows().values, strict=True)
+            for key, value in zip(batch.columns().keys, batch.columns().values, strict=True)
         }
     assert found == {
         (key.encode(), partition_of(key.encode(), 5)): f"value of {key}".encode() for key in keys
@@ -60,11 +60,11 @@ def test_what_penstock_commits_in_a_transaction_java_consumes(
     with open_log(swept(penstock_broker.address)) as log:
         log.create_topic("orders", 2)
         aborted = log.transaction()
-        aborted.append("orders", 0, Columns([b"a"], [b"never"]))
+        aborted.append("orders", 0, RecordColumns([b"a"], [b"never"]))
         aborted.abort()
         with log.transaction() as transaction:
-            transaction.append("orders", 0, Columns([b"a", None], [b"one", b"two"]))
-            transaction.append("orders", 1, Columns([b"b"], [None], [7], [[("h", b"x")]]))
+            transaction.append("orders", 0, RecordColumns([b"a", None], [b"one", b"two"]))
+            transaction.append("orders", 1, RecordColumns([b"b"], [None], [7], [[("h", b"x")]]))
     told = run(
         penstock_broker, CONSOLE_CONSUMER, "--topic", "orders", "--from-beginning",
         "--max-messages", "3", "--timeout-ms", "60000", "--isolation-level", "read_committed",

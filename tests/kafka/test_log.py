@@ -15,7 +15,7 @@ import pytest
 from kafka.cluster import swept
 from penstock.broker.cluster import ClusterStatus
 from penstock.errors import ConfigException
-from penstock.log import Columns, Lease, Log, TopicPartition, open_log
+from penstock.log import Lease, Log, RecordColumns, TopicPartition, open_log
 from penstock.log.errors import LogUnavailable, UnknownTopic
 from penstock.log.kafka import transactions
 from penstock.log.kafka.client.settings import KafkaOptions
@@ -46,13 +46,13 @@ def lease_of(log: Log, name: str) -> Lease:
     return found[0]
 
 
-def one(value: bytes) -> Columns:
-    return Columns([b"k"], [value])
+def one(value: bytes) -> RecordColumns:
+    return RecordColumns([b"k"], [value])
 
 
 def values(log: Log, start: int = 0, end: int | None = None) -> list[bytes | None]:
     return [
-        value for batch in log.read("orders", 0, start, end) for value in batch.rows().values
+        value for batch in log.read("orders", 0, start, end) for value in batch.columns().values
     ]
 
 
@@ -66,7 +66,7 @@ def ahead(log: Log, ranges: dict[TopicPartition, tuple[int, int]]) -> dict[
         missing = {where: range_ for where, range_ in ranges.items() if where not in found}
         for where, batch in log.prefetch(missing).items():
             assert batch.next_offset == ranges[where][1]
-            found[where] = list(batch.rows().values)
+            found[where] = list(batch.columns().values)
         return found.keys() == ranges.keys()
 
     until(done)
@@ -103,7 +103,7 @@ def test_a_position_passes_over_the_markers_of_transactions(log: Log) -> None:
     end = log.offsets([P0])[P0].end
     assert end == 6
     reading = log.read("orders", 0, 0)
-    assert [list(batch.rows().offsets) for batch in reading] == [[0, 2, 4]]
+    assert [list(batch.columns().offsets) for batch in reading] == [[0, 2, 4]]
     assert reading.position == end
     # A range that holds only a marker, and one that ends with one.
     only_marker = log.read("orders", 0, 1, 2)
@@ -171,9 +171,9 @@ def test_a_commit_without_an_answer_is_looked_up(
 
 def test_the_first_millisecond_of_1970_comes_back_as_it_was(log: Log) -> None:
     log.create_topic("orders")
-    log.append("orders", 0, Columns([b"a", b"b"], [b"1", b"2"], [0, 1], [[("h", b"x")], []]))
+    log.append("orders", 0, RecordColumns([b"a", b"b"], [b"1", b"2"], [0, 1], [[("h", b"x")], []]))
     (batch,) = log.read("orders", 0, 0)
-    rows = batch.rows()
+    rows = batch.columns()
     assert rows.timestamps == [0, 1]
     assert rows.headers == [(("h", b"x"),), ()]
 
@@ -232,7 +232,7 @@ def test_a_child_process_collects_no_client_of_its_parent(
 
 def test_readers_of_many_threads_do_not_disturb_each_other(log: Log) -> None:
     log.create_topic("orders")
-    log.append("orders", 0, Columns([None] * 5000, [b"%d" % n for n in range(5000)]))
+    log.append("orders", 0, RecordColumns([None] * 5000, [b"%d" % n for n in range(5000)]))
     found: dict[int, list[bytes | None]] = {}
 
     def read(start: int) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from penstock.broker.cluster import LocalCluster
 from penstock.broker.properties import BrokerOptions
-from penstock.log import Columns, TopicPartition, open_log
+from penstock.log import RecordColumns, TopicPartition, open_log
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
@@ -29,7 +29,8 @@ def test_transactions_go_on_when_a_broker_is_killed_and_when_it_is_back(tmp_path
             for _ in range(count):
                 with log.transaction(lease) as transaction:
                     for partition in range(3):
-                        transaction.append("orders", partition, Columns([None], [b"%d" % written]))
+                        records = RecordColumns([None], [b"%d" % written])
+                        transaction.append("orders", partition, records)
                     transaction.commit_offsets("group", {P0: written})
                 written += 1
 
@@ -46,7 +47,7 @@ def test_transactions_go_on_when_a_broker_is_killed_and_when_it_is_back(tmp_path
         for partition in range(3):
             found = [
                 value for batch in log.read("orders", partition, 0)
-                for value in batch.rows().values
+                for value in batch.columns().values
             ]
             assert found == [b"%d" % n for n in range(written)]
         assert log.committed("group") == {P0: (written - 1, "")}

@@ -96,7 +96,7 @@ class Source(ABC):
     def _steps(self, at: TopicPartition, end: int, limit: int | None) -> Iterator[Consumed]:
         reading = self._log.read(*at, self.positions[at], end, max_records=limit)
         for batch in reading:
-            rows = batch.rows()
+            rows = batch.columns()
             headers = rows.headers
             last = len(rows.offsets) - 1
             for n, offset in enumerate(rows.offsets):

@@ -23,8 +23,8 @@ from penstock.engine.worker.blocks import Consumed
 from penstock.engine.worker.outcome import TaskOutcome
 from penstock.errors import StreamsException
 from penstock.log.base import Lease, Log
-from penstock.log.types import Append, Columns, StagedRecords, TopicPartition
-from penstock.record import TaskId
+from penstock.log.types import Append, StagedRecords, TopicPartition
+from penstock.record import RecordColumns, TaskId
 
 
 class InconsistentAttempts(StreamsException):
@@ -128,7 +128,7 @@ def commit(
         values = [*(encode_task(outcome.record) for outcome in outcomes), encode_batch(batch)]
         transaction.append(
             tasks_topic(graph.application_id), 0,
-            Columns(keys, values, [plan.now] * len(keys)),
+            RecordColumns(keys, values, [plan.now] * len(keys)),
         )
         # 4.
         transaction.commit_offsets(

@@ -19,7 +19,8 @@ from penstock.engine.plan.task_records import RESET_KEY, read_task_records
 from penstock.errors import StreamsException
 from penstock.log.base import Lease, Log
 from penstock.log.errors import GroupNotEmpty, UnknownTopic
-from penstock.log.types import Columns, PartitionOffsets, TopicPartition
+from penstock.log.types import PartitionOffsets, TopicPartition
+from penstock.record import RecordColumns
 from penstock.topology.compatibility import decode_application
 
 #: How long to look whether the holder of the lease lives.
@@ -133,7 +134,7 @@ def apply_reset(log: Log, plan: ResetPlan, *, force: bool = False) -> None:
         tasks = tasks_topic(application_id)
         ensure_tasks_topic(log, application_id)
         with log.transaction(lease) as transaction:
-            transaction.append(tasks, 0, Columns([RESET_KEY], [b"{}"]))
+            transaction.append(tasks, 0, RecordColumns([RESET_KEY], [b"{}"]))
         # 3.
         for topic in plan.deleted_topics:
             if topic != tasks:

@@ -7,7 +7,8 @@ import msgspec
 from penstock.engine.layout.internal_topics import tasks_topic
 from penstock.log.base import Log
 from penstock.log.errors import OffsetOutOfRange, UnknownTopic
-from penstock.log.types import Columns, TopicPartition
+from penstock.log.types import TopicPartition
+from penstock.record import RecordColumns
 
 #: The key of the record. Task records have other keys.
 KEY = b"shutdown"
@@ -25,7 +26,7 @@ class ShutdownRequest(msgspec.Struct, frozen=True):
 def request_shutdown(log: Log, application_id: str, request: ShutdownRequest) -> None:
     """Tell every instance that listens by now."""
     log.append(
-        tasks_topic(application_id), 0, Columns([KEY], [msgspec.json.encode(request)])
+        tasks_topic(application_id), 0, RecordColumns([KEY], [msgspec.json.encode(request)])
     )
 
 
@@ -45,7 +46,7 @@ class ShutdownWatch:
             try:
                 reading = self._log.read(*self._partition, self._position, end)
                 for batch in reading:
-                    rows = batch.rows()
+                    rows = batch.columns()
                     for key, value in zip(rows.keys, rows.values, strict=True):
                         if key == KEY and value is not None:
                             found = msgspec.json.decode(value, type=ShutdownRequest)

@@ -18,7 +18,6 @@ from penstock.log.registry import open_log, scheme_of
 from penstock.log.types import (
     AppendResult,
     Assignment,
-    Columns,
     CommittedOffset,
     LogBatch,
     PartitionOffsets,
@@ -26,12 +25,13 @@ from penstock.log.types import (
     TopicDescription,
     TopicPartition,
 )
+from penstock.record import RecordColumns
 
 __all__ = [
     "AppendResult",
     "Assignment",
     "Candidate",
-    "Columns",
+    "RecordColumns",
     "CommittedOffset",
     "Lease",
     "Log",

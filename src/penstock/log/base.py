@@ -63,7 +63,6 @@ from penstock.log.types import (
     AppendResult,
     Assignment,
     CleanReport,
-    Columns,
     CommittedOffset,
     GroupDescription,
     LogBatch,
@@ -74,6 +73,7 @@ from penstock.log.types import (
     TopicDescription,
     TopicPartition,
 )
+from penstock.record import RecordColumns
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -263,7 +263,7 @@ class Log(ABC):
 
     @abstractmethod
     def stage_records(
-        self, records: Columns | pa.RecordBatch | pa.Table
+        self, records: RecordColumns | pa.RecordBatch | pa.Table
     ) -> list[StagedRecords]:
         """Store records invisibly. A later append refers to them.
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from penstock.log.topic_config import DEFAULTS
-from penstock.record import NO_HEADERS, Headers, Rows
+from penstock.record import NO_HEADERS, Headers, PartitionColumns, RecordColumns
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,16 +24,6 @@ class TopicPartition(NamedTuple):
     partition: int
 
 
-class Columns(NamedTuple):
-    """Records to append as Python sequences of equal length."""
-
-    keys: Sequence[bytes | None]
-    values: Sequence[bytes | None]
-    #: None: the log's clock.
-    timestamps: Sequence[int] | None = None
-    headers: Sequence[Iterable[tuple[str, bytes | None]]] | None = None
-
-
 class StagedRecords(NamedTuple):
     """Records that lie in the log already, but in no partition; plain data that may travel.
 
@@ -47,7 +37,7 @@ class StagedRecords(NamedTuple):
 
 #: What can be appended. Arrow data needs the columns key and value and may have timestamp and
 #: headers; an offset column is ignored, so what was read can be appended elsewhere.
-Records: TypeAlias = "Columns | pa.RecordBatch | pa.Table | StagedRecords"
+Records: TypeAlias = "RecordColumns | pa.RecordBatch | pa.Table | StagedRecords"
 
 
 class Append(NamedTuple):
@@ -165,21 +155,21 @@ class LogBatch:
     def __len__(self) -> int:
         return int(self.records.num_rows)
 
-    def rows(self) -> Rows:
+    def columns(self) -> PartitionColumns:
         """The records as Python sequences, in the form that a task reads."""
         records = self.records
         headers: list[Headers] | None = None
         column = records.column("headers")
         if column.null_count < len(column):
             headers = [as_header_pairs(pairs) for pairs in column.to_pylist()]
-        return Rows(
-            self.topic,
-            self.partition,
-            records.column("offset").to_pylist(),
-            records.column("timestamp").to_pylist(),
-            records.column("key").to_pylist(),
-            records.column("value").to_pylist(),
-            headers,
+        return PartitionColumns(
+            topic=self.topic,
+            partition=self.partition,
+            offsets=records.column("offset").to_pylist(),
+            timestamps=records.column("timestamp").to_pylist(),
+            keys=records.column("key").to_pylist(),
+            values=records.column("value").to_pylist(),
+            headers=headers,
         )
 
 

@@ -89,7 +89,7 @@ extern CurrentSlots current_slots;
 /* The place of a slot in the instances of a class, -1 with an exception if it has no such slot. */
 Py_ssize_t slot_place(PyTypeObject *type, const char *name);
 int learn_current(PyObject *current);
-/* What the cache counts for the name of the topic of some `Rows`. */
+/* What the cache counts for the topic's name of some `PartitionColumns`. */
 Py_ssize_t topic_bytes(PyObject *rows);
 
 static inline int

@@ -1,10 +1,10 @@
-/* Fields of `Current`, `Rows`, `Clock` and `Tally`: classes of Python with __slots__, whose places
+/* Fields of `Current`, `PartitionColumns`, `Clock` and `Tally`: classes of Python with __slots__, whose places
  * are read from their descriptors once. */
 #include "core.h"
 
 CurrentSlots current_slots;
 static PyTypeObject *rows_type;
-static Py_ssize_t rows_topic_size;
+static Py_ssize_t rows_topic;
 
 Py_ssize_t
 slot_place(PyTypeObject *type, const char *name)
@@ -45,11 +45,12 @@ Py_ssize_t
 topic_bytes(PyObject *rows)
 {
     if (Py_TYPE(rows) != rows_type) {
-        Py_ssize_t place = slot_place(Py_TYPE(rows), "topic_size");
+        Py_ssize_t place = slot_place(Py_TYPE(rows), "topic");
         if (place < 0)
             return -1;
         Py_XSETREF(rows_type, (PyTypeObject *)Py_NewRef(Py_TYPE(rows)));
-        rows_topic_size = place;
+        rows_topic = place;
     }
-    return PyLong_AsSsize_t(SLOT(rows, rows_topic_size));
+    PyObject *topic = SLOT(rows, rows_topic);
+    return PyUnicode_Check(topic) ? PyUnicode_GET_LENGTH(topic) : 0;
 }

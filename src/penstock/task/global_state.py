@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsException
-from penstock.record import NO_HEADERS, Rows, TaskId
+from penstock.record import NO_HEADERS, PartitionColumns, TaskId
 from penstock.stores.bytes.store import OpenBytesStore, open_in_memory
 from penstock.stores.cache.record_cache import RecordCache
 from penstock.task.assembly import assemble
@@ -67,7 +67,7 @@ class GlobalState:
         self._take(record)
         self.commit()
 
-    def update_all(self, rows: Rows) -> None:
+    def update_all(self, rows: PartitionColumns) -> None:
         """Take many records of one partition; what they write is kept by `commit`."""
         topic, partition = rows.topic, rows.partition
         assert topic is not None
@@ -114,7 +114,7 @@ class GlobalState:
                 f"{record.timestamp}. It is offset {record.offset} of partition {record.partition}."
             )
         current = self.runtime.current
-        current.rows, current.at, current.sent = record.rows(), 0, False
+        current.rows, current.at, current.sent = record.columns(), 0, False
         current.timestamp, current.headers = record.timestamp, record.headers
         try:
             forward(key, value, record.timestamp, record.headers)

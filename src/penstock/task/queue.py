@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import operator
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from penstock.errors import StreamsException
 from penstock.native import core
 from penstock.processors.base import Forward
-from penstock.record import NO_HEADERS, Headers, Rows
+from penstock.record import NO_HEADERS, Headers, PartitionColumns
 from penstock.serdes.builtin import Serde
 from penstock.task.error_handling import Failures
 from penstock.task.punctuation import NEVER
@@ -33,35 +33,27 @@ class RawRecord(NamedTuple):
     value: bytes | None
     headers: Headers
 
-    def rows(self) -> Rows:
-        """The record as a queue takes it."""
-        topic, partition, offset, timestamp, key, value, headers = self
-        return Rows(topic, partition, (offset,), (timestamp,), (key,), (value,), (headers,))
+    def columns(self) -> PartitionColumns:
+        """The record in the form that a queue takes."""
+        return PartitionColumns(
+            topic=self.topic, partition=self.partition, offsets=(self.offset,),
+            timestamps=(self.timestamp,), keys=(self.key,), values=(self.value,),
+            headers=(self.headers,),
+        )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class RecordRange:
-    """A range of a partition, column by column.
+    """A range of a partition.
 
-    `cut`: the partition has more records behind the range, so that when it runs empty the task
-    must not go on with other partitions as if there were none. `whole`: all of it must be taken in
-    this batch, whatever becomes of the others, because nobody will offer it again.
+    `cut`: the partition has more records after the range. When the range runs empty, the task must
+    not go on with other partitions. `whole`: the task must take all records in this batch, because
+    they are not offered again.
     """
 
-    offsets: Sequence[int]
-    timestamps: Sequence[int]
-    keys: Sequence[bytes | None]
-    values: Sequence[bytes | None]
-    #: None if no record has headers.
-    headers: Sequence[Headers] | None = None
+    records: PartitionColumns
     cut: bool = False
     whole: bool = False
-
-    def rows(self, topic: str, partition: int) -> Rows:
-        """The range as a queue takes it."""
-        return Rows(
-            topic, partition, self.offsets, self.timestamps, self.keys, self.values, self.headers
-        )
 
 
 @dataclass(frozen=True)
@@ -116,7 +108,7 @@ class RecordQueue:
         self._plain_time = type(source.extract) is FailOnInvalidTimestamp
         self._failures = source.failures
         self._runtime = runtime
-        self._feeds: deque[Rows] = deque()
+        self._feeds: deque[PartitionColumns] = deque()
         #: The next record of the first feed that was not looked at.
         self._next = 0
 
@@ -128,7 +120,7 @@ class RecordQueue:
             return offset + self.corrupted
         return self.next_offset
 
-    def add(self, rows: Rows) -> None:
+    def add(self, rows: PartitionColumns) -> None:
         """Put records at the end."""
         self._feeds.append(rows)
         if not self.has_head:
@@ -153,7 +145,7 @@ class RecordQueue:
             self.has_head = self.corrupted = True
             self.time = -1
 
-    def _set_head(self, rows: Rows, at: int) -> bool:
+    def _set_head(self, rows: PartitionColumns, at: int) -> bool:
         """Make a record the first one; False if it has to be skipped."""
         self.rows = rows
         self.at = at
@@ -222,14 +214,14 @@ class RecordQueue:
         self.next_head()
         return True
 
-    def _take_rows(self, rows: Rows, first: int, last: int) -> None:
+    def _take_rows(self, rows: PartitionColumns, first: int, last: int) -> None:
         """Push records of the first feed through the task."""
         self._process_rows(rows, first, last)
         self._next = last
         self.taken += last - first
         self.next_offset = rows.offsets[last - 1] + 1
 
-    def _process_rows(self, rows: Rows, first: int, last: int) -> None:
+    def _process_rows(self, rows: PartitionColumns, first: int, last: int) -> None:
         """The way of most records: bound to local names, because it is walked so often."""
         read_key, read_value = (serde.reader for serde in self._source.serdes)
         if core is not None:
@@ -290,7 +282,9 @@ class RecordQueue:
         if time > self._runtime.stream_time:
             self._runtime.stream_time = time
 
-    def process(self, rows: Rows, at: int, key: Any, value: Any, timestamp: int) -> None:
+    def process(
+        self, rows: PartitionColumns, at: int, key: Any, value: Any, timestamp: int
+    ) -> None:
         """Push a record through the task, then fire what its time makes due."""
         runtime = self._runtime
         current = runtime.current

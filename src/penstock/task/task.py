@@ -15,7 +15,7 @@ from penstock.errors import (
     ProcessorStateException,
     StreamsException,
 )
-from penstock.record import NO_HEADERS, RecordContext, Rows, TaskId
+from penstock.record import NO_HEADERS, PartitionColumns, RecordContext, TaskId
 from penstock.stores.buffers.buffer import Buffer
 from penstock.task.assembly import assemble
 from penstock.task.blueprint import Blueprint
@@ -144,9 +144,9 @@ class Task:
     def add_records(self, partition: Partition, records: Iterable[RawRecord]) -> None:
         """Put records at the end of their partition's queue."""
         for record in records:
-            self._add(partition, record.rows())
+            self._add(partition, record.columns())
 
-    def _add(self, partition: Partition, rows: Rows) -> None:
+    def _add(self, partition: Partition, rows: PartitionColumns) -> None:
         queue = self._queues[partition]
         was_empty = not queue.has_head
         queue.add(rows)
@@ -204,10 +204,10 @@ class Task:
 
     def _run(self, ranges: Mapping[Partition, RecordRange]) -> None:
         self.punctuate_wall_clock(self.runtime.system_time)
-        for (topic, partition), records in ranges.items():
+        for (topic, partition), record_range in ranges.items():
             queue = self._queues[topic, partition]
-            queue.cut, queue.whole = records.cut, records.whole
-            self._add((topic, partition), records.rows(topic, partition))
+            queue.cut, queue.whole = record_range.cut, record_range.whole
+            self._add((topic, partition), record_range.records)
         queues = self._queues.values()
         if not any(queue.cut and not queue.has_head for queue in queues):
             self._take_until(self._is_full)

@@ -23,7 +23,7 @@ from penstock.clients import (
     WakeupException,
 )
 from penstock.log import Log
-from penstock.log.types import Columns
+from penstock.log.types import RecordColumns
 from penstock.log.types import TopicPartition as LogPartition
 
 Read = Callable[..., list[Message]]
@@ -344,7 +344,7 @@ def test_wakeup_ends_a_poll_in_another_thread(
 
 def test_deserializers_read_keys_and_values(clients: Any, log: Log, read: Read) -> None:
     log.create_topic("t")
-    log.append("t", 0, Columns([b"k", None], [b'{"a":1}', None]))
+    log.append("t", 0, RecordColumns([b"k", None], [b'{"a":1}', None]))
     consumer = clients.consumer(key_deserializer=Serdes.string(), value_deserializer="json")
     consumer.assign([P0])
     first, second = read(consumer, 2)

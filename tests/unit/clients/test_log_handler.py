@@ -46,7 +46,7 @@ def events(log: Log) -> list[tuple[int, bytes | None, dict[str, Any]]]:
         (partition, key, json.loads(value))
         for partition in range(2)
         for batch in log.read("logs", partition, 0)
-        for key, value in zip(batch.rows().keys, batch.rows().values, strict=True)
+        for key, value in zip(batch.columns().keys, batch.columns().values, strict=True)
     ]
 
 
@@ -75,7 +75,7 @@ def test_the_time_of_the_record_is_that_of_the_event(
     record.created = 1_700_000_000.5
     logger.handle(record)
     handler.flush()
-    assert next(log.read("logs", 0, 0)).rows().timestamps == [1_700_000_000_500]
+    assert next(log.read("logs", 0, 0)).columns().timestamps == [1_700_000_000_500]
 
 
 def test_exceptions_bring_their_stack(

@@ -30,7 +30,7 @@ def rows(log: Log, topic: str, partition: int = 0) -> list[tuple[Any, ...]]:
         (offset, key, value)
         for batch in log.read(topic, partition, 0)
         for offset, key, value in zip(
-            batch.rows().offsets, batch.rows().keys, batch.rows().values, strict=True
+            batch.columns().offsets, batch.columns().keys, batch.columns().values, strict=True
         )
     ]
 
@@ -151,7 +151,7 @@ def test_null_keys_values_and_headers_stay_null(clients: Any, log: Log) -> None:
     log.create_topic("t")
     clients.producer(value_serializer=Serdes.json()).send(
         "t", None, None, headers=[("a", None), ("a", b"2")]).result(10)
-    batch = next(log.read("t", 0, 0)).rows()
+    batch = next(log.read("t", 0, 0)).columns()
     assert (batch.keys, batch.values) == ([None], [None])
     assert batch.headers == [(("a", None), ("a", b"2"))]
 

@@ -76,7 +76,7 @@ def test_a_large_transaction_is_handed_over_on_the_way(clients: Any, log: Log) -
     assert sorted(offsets, key=int) == sorted(list(range(100)) * 3)
     for partition in range(3):
         values = [
-            int(value) for batch in log.read("a", partition, 0) for value in batch.rows().values
+            int(value) for batch in log.read("a", partition, 0) for value in batch.columns().values
         ]
         assert values == list(range(partition, 300, 3))
 

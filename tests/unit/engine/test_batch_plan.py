@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.engine.plan.batch_plan import BatchPlan, Range, TaskPlan, decode_plan, encode_plan
-from penstock.record import TaskId
+from penstock.record import Headers, PartitionColumns, TaskId
 from penstock.task.punctuation import ScheduleState
 from penstock.task.result import TaskState
 
@@ -28,6 +30,23 @@ ranges = st.lists(
     st.builds(Range, names, st.integers(0, 99), counts, counts, st.booleans()), max_size=4
 ).map(tuple)
 
+contents = st.none() | st.binary(max_size=8)
+headers = st.lists(st.tuples(names, contents), max_size=2).map(Headers)
+
+
+@st.composite
+def columns(draw: st.DrawFn) -> PartitionColumns:
+    count = draw(st.integers(0, 3))
+
+    def column(of: st.SearchStrategy[Any]) -> list[Any]:
+        return draw(st.lists(of, min_size=count, max_size=count))
+
+    return PartitionColumns(
+        topic=draw(names), partition=draw(st.integers(0, 99)), offsets=column(counts),
+        timestamps=column(counts), keys=column(contents), values=column(contents),
+        headers=column(headers) if draw(st.booleans()) else None,
+    )
+
 
 @st.composite
 def plans(draw: st.DrawFn) -> BatchPlan:
@@ -35,7 +54,7 @@ def plans(draw: st.DrawFn) -> BatchPlan:
         task_id: TaskPlan(
             task_id, draw(ranges), draw(states), draw(st.dictionaries(names, counts, max_size=3)),
             draw(st.dictionaries(names, counts, max_size=3)), draw(counts), draw(counts),
-            draw(st.booleans()),
+            draw(st.booleans()), tuple(draw(st.lists(st.none() | columns(), max_size=2))),
         )
         for task_id in draw(st.lists(task_ids, max_size=4, unique=True))
     }

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock.engine.worker.changelogs import LogChangelogs
-from penstock.log import Columns, TopicPartition, open_log
+from penstock.log import RecordColumns, TopicPartition, open_log
 from penstock.log.embedded.log import EmbeddedLog
 from penstock.log.kafka.scheme import KAFKA
 from penstock.stores.replica.protocol import ChangelogTruncated
@@ -32,7 +32,7 @@ def test_rows_that_were_away_for_longer_than_tombstones_are_kept_are_read_anew(
     now = time.time_ns() // 1_000_000
     with open_log(tmp_path / "log.db") as log:
         log.create_topic("changes", 1, {"cleanup.policy": "compact", **settings})
-        log.append("changes", 0, Columns([b"a", b"a"], [b"1", None]))
+        log.append("changes", 0, RecordColumns([b"a", b"a"], [b"1", None]))
         changelogs = LogChangelogs(log, {"s": TopicPartition("changes", 0)})
         reading = changelogs.read("s", 1, 2, None if hours is None else now - hours * HOUR_MS)
         if is_too_old:
@@ -40,4 +40,4 @@ def test_rows_that_were_away_for_longer_than_tombstones_are_kept_are_read_anew(
                 list(reading)
         else:
             (batch,) = reading
-            assert batch.rows().values == [None]
+            assert batch.columns().values == [None]

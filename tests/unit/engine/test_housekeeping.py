@@ -12,7 +12,7 @@ from penstock.engine.housekeeping import Housekeeping
 from penstock.engine.layout.execution_graph import ExecutionGraph, build_graph_for_log
 from penstock.engine.layout.internal_topics import ensure_internal_topics
 from penstock.engine.plan.task_records import TaskRecord
-from penstock.log import Columns, Log, TopicPartition
+from penstock.log import Log, RecordColumns, TopicPartition
 from penstock.record import TaskId
 from penstock.task.result import TaskState
 
@@ -35,7 +35,7 @@ def graph(log: Log) -> ExecutionGraph:
     graph = build_graph_for_log(log, builder.build(), config)
     ensure_internal_topics(log, graph)
     for topic in ("app-windows-changelog", "app-again-repartition"):
-        log.append(topic, 0, Columns([b"x", b"y"], [b"v", b"v"], [1_000, 500_000]))
+        log.append(topic, 0, RecordColumns([b"x", b"y"], [b"v", b"v"], [1_000, 500_000]))
     return graph
 
 

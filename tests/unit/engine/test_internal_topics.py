@@ -13,7 +13,7 @@ from penstock.engine.layout.execution_graph import ExecutionGraph, build_graph_f
 from penstock.engine.layout.internal_topics import ensure_internal_topics, expired_changelogs
 from penstock.engine.plan.task_records import TaskRecord
 from penstock.errors import MisconfiguredInternalTopicException
-from penstock.log import Columns, Log, TopicPartition
+from penstock.log import Log, RecordColumns, TopicPartition
 from penstock.record import TaskId
 from penstock.task.result import TaskState
 
@@ -85,7 +85,7 @@ def test_the_changelog_of_windows_is_cut_by_the_time_of_its_store(log: Log, buil
     ensure_internal_topics(log, graph)
     keys = [b"a", b"b", b"c", b"d"]
     times = [1_000, 2_000, 30_000, 31_000]
-    log.append("app-windows-changelog", 0, Columns(keys, [b"v"] * 4, times))
+    log.append("app-windows-changelog", 0, RecordColumns(keys, [b"v"] * 4, times))
     # Records of the year 1970 are safe from the wall clock.
     log.clean(force=True)
     at = TopicPartition("app-windows-changelog", 0)

@@ -24,7 +24,7 @@ from penstock.engine.plan.task_records import (
     task_key,
 )
 from penstock.errors import ConfigException, MissingSourceTopicException, StreamsException
-from penstock.log import Columns, Log, TopicPartition
+from penstock.log import Log, RecordColumns, TopicPartition
 from penstock.record import TaskId
 from penstock.task.result import TaskState
 
@@ -43,7 +43,7 @@ def fill(log: Log, topic: str, *counts: int, times: Iterable[int] | None = None)
     for partition, count in enumerate(counts):
         if count:
             given = list(times) if times is not None else [1_000] * count
-            log.append(topic, partition, Columns([b"k"] * count, [b"v"] * count, given))
+            log.append(topic, partition, RecordColumns([b"k"] * count, [b"v"] * count, given))
 
 
 def copying(*topics: str, **options: Any) -> Topology:
@@ -92,7 +92,7 @@ class Run:
         with self.log.transaction() as transaction:
             keys = [*map(task_key, records), BATCH_KEY]
             values = [*map(encode_task, records.values()), encode_batch(batch)]
-            transaction.append("app-tasks", 0, Columns(keys, values))
+            transaction.append("app-tasks", 0, RecordColumns(keys, values))
             transaction.commit_offsets(
                 "app", {TopicPartition(*at): offset for at, offset in offsets.items()}
             )
@@ -279,7 +279,7 @@ def test_positions_are_where_the_changelogs_end(log: Log, built: Built) -> None:
     fill(log, "quiet", 0)
     run = Run(log, built(counting), config())
     assert run.plan().tasks[TaskId(1, 1)].positions == {"counts": 0}
-    log.append("app-counts-changelog", 1, Columns([b"k"], [b"v"]))
+    log.append("app-counts-changelog", 1, RecordColumns([b"k"], [b"v"]))
     assert run.plan().tasks[TaskId(1, 1)].positions == {"counts": 1}
     assert run.plan().tasks[TaskId(1, 0)].positions == {"counts": 0}
     assert run.plan().tasks[TaskId(0, 0)].positions == {}

@@ -19,7 +19,7 @@ from penstock.engine.plan.task_records import (
     task_key,
 )
 from penstock.errors import StreamsException
-from penstock.log import Columns, Log
+from penstock.log import Log, RecordColumns
 from penstock.record import TaskId
 from penstock.task.punctuation import ScheduleState
 from penstock.task.result import TaskState
@@ -36,7 +36,8 @@ FULL = TaskRecord(
 
 
 def write(log: Log, *pairs: tuple[bytes, bytes | None]) -> None:
-    log.append(tasks_topic("app"), 0, Columns([key for key, _ in pairs], [v for _, v in pairs]))
+    keys, values = [key for key, _ in pairs], [value for _, value in pairs]
+    log.append(tasks_topic("app"), 0, RecordColumns(keys, values))
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from penstock.engine.plan.task_records import (
     task_key,
 )
 from penstock.errors import StreamsException, TopologyException
-from penstock.log import Columns, Log, TopicPartition
+from penstock.log import Log, RecordColumns, TopicPartition
 from penstock.log.errors import Fenced
 from penstock.record import TaskId
 from penstock.task.punctuation import ScheduleState
@@ -69,7 +69,7 @@ def left(log: Log, **tasks: TaskRecord) -> None:
     """A batch has left these records: t0_1 is that of task 0_1."""
     keys = [*(name[1:].encode() for name in tasks), BATCH_KEY]
     values = [*map(encode_task, tasks.values()), encode_batch(BatchRecord(4, 9))]
-    log.append("app-tasks", 0, Columns(keys, values))
+    log.append("app-tasks", 0, RecordColumns(keys, values))
 
 
 def record(stream_time: int, **state: Any) -> TaskRecord:
@@ -150,7 +150,7 @@ def test_a_removed_store_is_warned_of(log: Log, caplog: pytest.LogCaptureFixture
 def test_a_store_that_comes_back_is_refused_until_its_rows_are_gone(log: Log) -> None:
     start(log, counts, copies)
     left(log)
-    log.append("app-counts-changelog", 0, Columns([b"k"], [b"v"]))
+    log.append("app-counts-changelog", 0, RecordColumns([b"k"], [b"v"]))
     start(log, copies)
     with pytest.raises(TopologyException, match="'counts' is new, but 'app-counts-changelog' hold"):
         start(log, counts, copies)
@@ -207,7 +207,7 @@ def test_records_that_the_application_sent_itself_are_not_forgotten(log: Log) ->
 
     start(log, circle)
     left(log)
-    log.append("app-again-repartition", 1, Columns([b"k"] * 3, [b"v"] * 3))
+    log.append("app-again-repartition", 1, RecordColumns([b"k"] * 3, [b"v"] * 3))
     log.commit_offsets("app", {TopicPartition("app-again-repartition", 1): 1})
     with pytest.raises(TopologyException, match="'app-again-repartition' holds 2 records that are"):
         start(log, straight)
@@ -217,13 +217,13 @@ def test_records_that_the_application_sent_itself_are_not_forgotten(log: Log) ->
 
 def test_state_of_kafka_streams_itself_is_taken_over(log: Log) -> None:
     log.create_topic("app-counts-changelog", 2, {"cleanup.policy": "compact"})
-    log.append("app-counts-changelog", 0, Columns([b"k"], [b"v"]))
+    log.append("app-counts-changelog", 0, RecordColumns([b"k"], [b"v"]))
     assert start(log, counts) == TaskRecords()
 
 
 def test_a_reset_that_was_begun_has_to_be_finished(log: Log) -> None:
     start(log, counts)
-    log.append("app-tasks", 0, Columns([RESET_KEY], [b"{}"]))
+    log.append("app-tasks", 0, RecordColumns([RESET_KEY], [b"{}"]))
     with pytest.raises(StreamsException, match="A reset of application 'app' was begun and not"):
         start(log, counts)
 

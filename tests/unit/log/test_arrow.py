@@ -6,7 +6,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.log import Columns
+from penstock.log import RecordColumns
 from penstock.log.embedded import arrow
 from penstock.log.types import as_header_pairs, record_size
 
@@ -17,7 +17,7 @@ RECORD = st.tuples(BYTES, BYTES, st.integers(0, 2**62), HEADERS)
 
 @given(st.lists(RECORD, min_size=1, max_size=40))
 def test_records_and_their_facts_survive(rows: list[tuple[object, ...]]) -> None:
-    columns = Columns(*map(list, zip(*rows, strict=True)))
+    columns = RecordColumns(*map(list, zip(*rows, strict=True)))
     (chunk,) = arrow.as_chunks(columns)
     facts = chunk.facts
     stored = arrow.decode(bytes(chunk.data), facts.layout)
@@ -45,7 +45,7 @@ def test_records_and_their_facts_survive(rows: list[tuple[object, ...]]) -> None
 def test_large_appends_are_cut() -> None:
     count = 100_000
     values = [b"x" * (n % 300) for n in range(count - 2)] + [b"y" * 9_000_000, b"z"]
-    chunks = arrow.as_chunks(Columns([b"k"] * count, values, [1] * count))
+    chunks = arrow.as_chunks(RecordColumns([b"k"] * count, values, [1] * count))
     batches = [arrow.decode(bytes(chunk.data), chunk.facts.layout) for chunk in chunks]
     assert [v for batch in batches for v in batch.column("value").to_pylist()] == values
     for batch in batches:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from contracts.log_records import numbered, offsets, pairs, values
-from penstock.log import Columns, Log, TopicPartition
+from penstock.log import Log, RecordColumns, TopicPartition
 from penstock.log.errors import OffsetOutOfRange, StagedRecordsGone
 from unit.log.conftest import Clock
 
@@ -95,7 +95,7 @@ def test_small_batches_are_merged_and_read_the_same(
     for number in range(300):
         headers = [[("n", b"%d" % number)]] if number % 3 == 0 else None
         timestamps = [clock.now] if number % 2 else None
-        log.append("orders", 0, Columns([b"k"], [b"%d" % number], timestamps, headers))
+        log.append("orders", 0, RecordColumns([b"k"], [b"%d" % number], timestamps, headers))
         clock.now += 1
     log.append("orders", 0, numbered(range(300, 9_000), size=100, at=clock.now))
 
@@ -103,7 +103,7 @@ def test_small_batches_are_merged_and_read_the_same(
         return [
             row
             for batch in log.read("orders", 0, start)
-            for rows in [batch.rows()]
+            for rows in [batch.columns()]
             for row in zip(rows.offsets, rows.timestamps, rows.values,
                            rows.headers or [()] * len(rows), strict=True)
         ]
@@ -125,7 +125,7 @@ def test_a_merge_overtakes_a_reader_without_harm(log: Log, clock: Clock) -> None
     for begin in range(0, 16_000, 100):
         log.append("orders", 0, numbered(range(begin, begin + 100), at=clock.now))
     reading = log.read("orders", 0, 50)
-    first = next(reading).rows().values
+    first = next(reading).columns().values
     assert log.clean().batches_merged > 0
     assert [*first, *values(reading)] == [b"%d" % n for n in range(50, 16_000)]
 

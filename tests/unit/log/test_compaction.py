@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from contracts.log_records import Pair, pairs, records
 from penstock.log import Log, TopicPartition
@@ -27,7 +28,7 @@ def contents(log: Log) -> dict[int, Pair]:
     return {
         offset: (key, value)
         for batch in log.read("table", 0, start)
-        for rows in [batch.rows()]
+        for rows in [batch.columns()]
         for offset, key, value in zip(rows.offsets, rows.keys, rows.values, strict=True)
     }
 
@@ -51,13 +52,14 @@ def test_only_the_newest_of_each_key_stays_where_it_was(log: Log, clock: Clock) 
 def test_timestamps_and_headers_stay(log: Log, clock: Clock) -> None:
     create(log)
     columns = records((b"a", b"1"), (b"b", b"1"), (b"a", b"2"), at=clock.now)
-    log.append("table", 0, columns._replace(
-        timestamps=[clock.now, clock.now + 1, clock.now + 2], headers=[[], [("h", b"x")], []]
+    log.append("table", 0, replace(
+        columns, timestamps=[clock.now, clock.now + 1, clock.now + 2],
+        headers=[[], [("h", b"x")], []],
     ))
     log.clean()
     (batch,) = log.read("table", 0, 0)
-    assert batch.rows().timestamps == [clock.now + 1, clock.now + 2]
-    assert batch.rows().headers == [(("h", b"x"),), ()]
+    assert batch.columns().timestamps == [clock.now + 1, clock.now + 2]
+    assert batch.columns().headers == [(("h", b"x"),), ()]
 
 
 def test_a_tombstone_stays_for_its_time_and_then_tells_readers(log: Log, clock: Clock) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from contracts.log_records import numbered, pairs, values
 from penstock.errors import ConfigException
@@ -140,7 +141,7 @@ def test_a_full_log_refuses_whole_appends_and_recovers(path: Path, opened: Opene
         nonlocal count
         while True:
             noise = [rng.randbytes(1000) for _ in range(100)]
-            log.append("orders", 0, numbered(range(100))._replace(values=noise))
+            log.append("orders", 0, replace(numbered(range(100)), values=noise))
             count += 100
 
     with pytest.raises(LogFull, match="Nothing was written"):
@@ -212,11 +213,11 @@ def test_threads_share_a_log(log: Log) -> None:
 def test_a_forked_child_and_its_parent_write_while_threads_do(log: Log) -> None:
     code = (
         "import os, threading\n"
-        "from penstock.log import Columns, open_log\n"
+        "from penstock.log import RecordColumns, open_log\n"
         f"log = open_log({log.address!r})\n"
         "def write(name):\n"
         "    for n in range(40):\n"
-        "        log.append('orders', 0, Columns([name], [b'%d' % n], [1]))\n"
+        "        log.append('orders', 0, RecordColumns([name], [b'%d' % n], [1]))\n"
         "threads = [threading.Thread(target=write, args=(b't%d' % n,)) for n in range(2)]\n"
         "for thread in threads: thread.start()\n"
         "children = []\n"
@@ -243,7 +244,7 @@ def test_the_wal_is_used_again(path: Path, log: Log, opened: Opened) -> None:
     noise = [rng.randbytes(1000) for _ in range(2000)]
     for number in range(60):
         writer = log if number % 2 else other
-        writer.append("orders", 0, numbered(range(2000))._replace(values=noise))
+        writer.append("orders", 0, replace(numbered(range(2000)), values=noise))
         assert len(list(other.read("orders", 0, 2000 * number))) > 0
     assert path.stat().st_size > 100_000_000
     assert path.with_name("log.db-wal").stat().st_size < 40_000_000
@@ -252,16 +253,16 @@ def test_the_wal_is_used_again(path: Path, log: Log, opened: Opened) -> None:
 def test_a_forked_child_goes_on_with_its_copy(log: Log) -> None:
     code = (
         "import os, sys\n"
-        "from penstock.log import Columns, open_log\n"
+        "from penstock.log import RecordColumns, open_log\n"
         f"log = open_log({log.address!r})\n"
-        "log.append('orders', 0, Columns([b'a'], [b'parent'], [1]))\n"
+        "log.append('orders', 0, RecordColumns([b'a'], [b'parent'], [1]))\n"
         "child = os.fork()\n"
         "if child == 0:\n"
-        "    log.append('orders', 0, Columns([b'a'], [b'child'], [1]))\n"
+        "    log.append('orders', 0, RecordColumns([b'a'], [b'child'], [1]))\n"
         "    log.close()\n"
         "    os._exit(0)\n"
         "assert os.waitpid(child, 0)[1] == 0\n"
-        "log.append('orders', 0, Columns([b'a'], [b'after'], [1]))\n"
+        "log.append('orders', 0, RecordColumns([b'a'], [b'after'], [1]))\n"
     )
     log.create_topic("orders")
     subprocess.run([sys.executable, "-c", code], check=True)

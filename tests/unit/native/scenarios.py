@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from penstock import Materialized, Serdes, Stores, StreamsBuilder, StreamsConfig, TimeWindows
-from penstock.record import NO_HEADERS, Headers, TaskId
+from penstock.record import NO_HEADERS, Headers, PartitionColumns, TaskId
 from penstock.task.blueprint import Blueprint
 from penstock.task.queue import RecordRange
 from penstock.task.record_limits import RecordLimits
@@ -137,7 +137,9 @@ SCENARIOS: dict[str, Callable[[StreamsBuilder], None]] = {
 }
 
 
-def records(chance: random.Random, first: int, count: int, begin: int) -> RecordRange:
+def records(
+    chance: random.Random, topic: str, first: int, count: int, begin: int
+) -> RecordRange:
     """Null keys and values, bytes that are no JSON, times out of order, headers."""
     numbers = range(first, first + count)
     times = [begin + n * 20 + chance.randrange(-3_000, 400) * (chance.random() < 0.2)
@@ -150,7 +152,10 @@ def records(chance: random.Random, first: int, count: int, begin: int) -> Record
     ]
     headers = [Headers([("h", b"%d" % n)]) if chance.random() < 0.1 else NO_HEADERS
                for n in numbers]
-    return RecordRange(numbers, times, keys, values, headers if chance.random() < 0.5 else None)
+    return RecordRange(PartitionColumns(
+        topic=topic, partition=0, offsets=numbers, timestamps=times, keys=keys, values=values,
+        headers=headers if chance.random() < 0.5 else None,
+    ))
 
 
 def play(name: str, cache_bytes: int, partitions: int) -> list[str]:
@@ -190,12 +195,13 @@ def play(name: str, cache_bytes: int, partitions: int) -> list[str]:
         for topic in topics:
             if topic in ("orders", "customers"):
                 count = chance.choice((1, 60, 1_500 if topic == "orders" else 50))
-                ranges[topic, 0] = records(chance, batch * 2_000, count, begin)
+                ranges[topic, 0] = records(chance, topic, batch * 2_000, count, begin)
             elif rows := rerouted[topic]:
-                ranges[topic, 0] = RecordRange(
-                    range(len(rows)), [row[4] for row in rows], [row[2] for row in rows],
-                    [row[3] for row in rows], [row[5] for row in rows],
-                )
+                ranges[topic, 0] = RecordRange(PartitionColumns(
+                    topic=topic, partition=0, offsets=range(len(rows)),
+                    timestamps=[row[4] for row in rows], keys=[row[2] for row in rows],
+                    values=[row[3] for row in rows], headers=[row[5] for row in rows],
+                ))
         result = task.run(ranges)
         task.advance()
         for topic in topics:

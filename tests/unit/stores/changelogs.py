@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock import Serdes, Stores
-from penstock.record import NO_HEADERS, Headers, Rows
+from penstock.record import NO_HEADERS, Headers, PartitionColumns
 from penstock.stores.bytes.store import OpenBytesStore
 from penstock.stores.replica.protocol import ChangelogStart, ChangelogTruncated, ReplicaStore
 from penstock.stores.replica.task_replica import TaskReplica
@@ -65,12 +65,12 @@ def followed(kind: str, new_context: Callable[[], Any], *, logged: bool = True) 
 class Batch:
     next_offset: int
     tombstones_removed_to: int
-    records: Rows
+    records: PartitionColumns
 
     def __len__(self) -> int:
         return len(self.records)
 
-    def rows(self) -> Rows:
+    def columns(self) -> PartitionColumns:
         return self.records
 
 
@@ -133,9 +133,10 @@ class MemoryChangelogs:
                 return
             start = found[-1][0] + 1
             keys, values, times, headers = zip(*(change for _, change in found), strict=True)
-            yield Batch(start, self.removed.get(store, 0), Rows(
-                store, 0, [offset for offset, _ in found], list(times), list(keys), list(values),
-                list(headers),
+            yield Batch(start, self.removed.get(store, 0), PartitionColumns(
+                topic=store, partition=0, offsets=[offset for offset, _ in found],
+                timestamps=list(times), keys=list(keys), values=list(values),
+                headers=list(headers),
             ))
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from penstock import Processor, Record, Serdes, Stores, StreamsBuilder, StreamsConfig
 from penstock.engine.worker.changelogs import LogChangelogs
-from penstock.log import Columns, Log, TopicPartition, open_log
+from penstock.log import Log, RecordColumns, TopicPartition, open_log
 from penstock.stores.bytes.lmdb.environment import EnvironmentClosed
 from penstock.stores.replica import global_replica as module
 from penstock.stores.replica.global_replica import GlobalReplica
@@ -72,7 +72,7 @@ class Host:
 
     def put(self, topic: str, partition: int, **rows: str | None) -> None:
         values = [None if value is None else value.encode() for value in rows.values()]
-        self.log.append(topic, partition, Columns([key.encode() for key in rows], values))
+        self.log.append(topic, partition, RecordColumns([key.encode() for key in rows], values))
 
     def close(self) -> None:
         for replica in self._open:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from penstock.engine.worker.changelogs import LogChangelogs
-from penstock.log import Columns, Log, TopicPartition, open_log
+from penstock.log import Log, RecordColumns, TopicPartition, open_log
 from penstock.stores.replica.protocol import ReplicaTarget
 from unit.stores import catching_up
 from unit.stores.catching_up import TOPIC, replica_in
@@ -29,7 +29,7 @@ def log(tmp_path: Path) -> Iterator[Log]:
         opened.create_topic(TOPIC, 1, {"cleanup.policy": "compact"})
         for first in range(0, RECORDS, CHUNK):
             numbers = range(first, first + CHUNK)
-            opened.append(TOPIC, 0, Columns(
+            opened.append(TOPIC, 0, RecordColumns(
                 [b"key-%05d" % (n * 7919 % KEYS) for n in numbers],
                 [None if n % 11 == 0 else b"value-%d" % n for n in numbers], list(numbers),
             ))

@@ -18,7 +18,7 @@ from penstock import (
     Suppressed,
     Topology,
 )
-from penstock.record import TaskId
+from penstock.record import PartitionColumns, TaskId
 from penstock.task.blueprint import Blueprint
 from penstock.task.queue import RecordQueue, RecordRange
 from penstock.task.result import Output, TaskResult
@@ -58,11 +58,13 @@ def numbers(*topics: str) -> Topology:
 def records(
     *rows: tuple[str, int], cut: bool = False, whole: bool = False, keys: int = 1
 ) -> RecordRange:
-    return RecordRange(
-        range(len(rows)), [time for _, time in rows],
-        [b"k%d" % (n % keys) for n in range(len(rows))],
-        [value.encode() for value, _ in rows], cut=cut, whole=whole,
+    columns = PartitionColumns(
+        topic="in", partition=0, offsets=range(len(rows)),
+        timestamps=[time for _, time in rows],
+        keys=[b"k%d" % (n % keys) for n in range(len(rows))],
+        values=[value.encode() for value, _ in rows],
     )
+    return RecordRange(columns, cut=cut, whole=whole)
 
 
 def values(result: TaskResult, topic: str = "out") -> list[str]:

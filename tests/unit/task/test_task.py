@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -19,7 +19,7 @@ from penstock import (
     Topology,
 )
 from penstock.errors import NotSentException, ProcessingFailedException, StreamsException
-from penstock.record import TaskId
+from penstock.record import PartitionColumns, TaskId
 from penstock.stores.bytes.store import BytesStore, open_in_memory
 from penstock.task.blueprint import Blueprint
 from penstock.task.queue import RecordRange
@@ -55,10 +55,21 @@ def task_of(
 
 def records(*rows: tuple[str, int], first: int = 0, cut: bool = False) -> RecordRange:
     """(value, timestamp) rows with key k and offsets from `first`."""
-    return RecordRange(
+    return record_range(
         range(first, first + len(rows)), [time for _, time in rows], [b"k"] * len(rows),
         [value.encode() for value, _ in rows], cut=cut,
     )
+
+
+def record_range(
+    offsets: Sequence[int], timestamps: Sequence[int], keys: Sequence[bytes],
+    values: Sequence[bytes], *, topic: str = "a", cut: bool = False,
+) -> RecordRange:
+    columns = PartitionColumns(
+        topic=topic, partition=0, offsets=offsets, timestamps=timestamps, keys=keys,
+        values=values,
+    )
+    return RecordRange(columns, cut)
 
 
 def values(result: TaskResult) -> list[str]:
@@ -183,7 +194,7 @@ def test_a_cache_of_any_size_leads_to_the_same_rows(cache_bytes: int) -> None:
     )
     task = task_of(topology, cache_bytes=cache_bytes)
     keys = [b"k%d" % (number * 7 % 13) for number in range(2000)]
-    task.run({("a", 0): RecordRange(range(2000), range(2000), keys, [b"v"] * 2000)})
+    task.run({("a", 0): record_range(range(2000), range(2000), keys, [b"v"] * 2000)})
     task.advance()
     rows = dict(task.runtime.stores["counts"].all())
     assert sum(row.value for row in rows.values()) == 2000
@@ -198,7 +209,9 @@ def test_outputs_under_a_cache_are_the_newest_values_in_the_order_of_writing() -
     )
     task = task_of(topology, cache_bytes=100_000)
     result = task.run({
-        ("a", 0): RecordRange(range(4), range(4), [b"x", b"y", b"x", b"z"], [b"v"] * 4)
+        ("a", 0): record_range(
+            range(4), range(4), [b"x", b"y", b"x", b"z"], [b"v"] * 4
+        )
     })
     assert [(row[2], row[3][-1]) for row in result.outputs] == [(b"y", 1), (b"x", 2), (b"z", 1)]
     assert len(result.changelog) == 3
@@ -389,7 +402,9 @@ def test_an_error_that_belongs_to_no_step_names_its_own_record() -> None:
     task = task_of(topology_of(lambda builder: builder.stream("in").to(
         lambda key, value, context: "out" if value != "c" else 1 // 0
     )))
-    given = RecordRange(range(4), [0] * 4, [b"k1", b"k2", b"k3", b"k4"], [b"a", b"b", b"c", b"d"])
+    given = record_range(
+        range(4), [0] * 4, [b"k1", b"k2", b"k3", b"k4"], [b"a", b"b", b"c", b"d"], topic="in"
+    )
     failure = task.run({("in", 0): given}).failure
     assert isinstance(failure, ProcessingFailedException)
     assert (failure.offset, failure.key) == (2, b"k3")
@@ -404,5 +419,5 @@ def test_bytes_that_cannot_be_read_are_told_with_what_they_were(
     task = task_of(topology_of(
         lambda builder: builder.stream("in", key=Serdes.long(), value=Serdes.long()).to("out")
     ))
-    failure = task.run({("in", 0): RecordRange((5,), (0,), (key,), (value,))}).failure
+    failure = task.run({("in", 0): record_range((5,), (0,), (key,), (value,), topic="in")}).failure
     assert f"The {part} of a record of topic in, partition 0, offset 5 cannot be" in str(failure)

@@ -24,7 +24,7 @@ from penstock.cli.parsing import (
 from penstock.cli.terminal import Terminal
 from penstock.cli.windowed_codecs import KEY_TYPES, key_form
 from penstock.clock import wall_clock_ms
-from penstock.log import Columns, Log, TopicPartition
+from penstock.log import Log, RecordColumns, TopicPartition
 from penstock.log.errors import TopicExists, UnknownPartition
 from penstock.log.types import Append
 from penstock.partitioning import partition_of
@@ -209,7 +209,7 @@ class Sending:
             raise UnknownPartition(self._topic, partition, self._partitions)
         return partition
 
-    def _columns(self, records: list[Line]) -> Columns:
+    def _columns(self, records: list[Line]) -> RecordColumns:
         timestamps = None
         if self._timestamp is not None or any(one.timestamp is not None for one in records):
             # Records without a time get one here, because a column has it for all or for none.
@@ -218,6 +218,6 @@ class Sending:
         headers = None
         if self._headers or any(one.headers for one in records):
             headers = [(*one.headers, *self._headers) for one in records]
-        return Columns(
+        return RecordColumns(
             [one.key for one in records], [one.value for one in records], timestamps, headers
         )

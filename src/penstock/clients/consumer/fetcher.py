@@ -34,7 +34,7 @@ from penstock.clients.types import (
 from penstock.log.base import Log
 from penstock.log.errors import LogError, OffsetOutOfRange, UnknownTopic
 from penstock.log.types import PartitionOffsets, TopicPartition
-from penstock.record import Rows
+from penstock.record import PartitionColumns
 
 logger = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ class Cursor:
         #: None: not looked up yet.
         self.position: int | None = offset if offset >= 0 else None
         self.place = offset
-        self.rows: deque[Rows] = deque()
+        self.rows: deque[PartitionColumns] = deque()
         #: The next record of the first rows.
         self.at = 0
         #: Where to stand when the rows are used up.
@@ -86,7 +86,7 @@ class Cursor:
         #: There is nowhere to read until the program seeks.
         self.failed = False
 
-    def add(self, rows: Rows, size: int) -> None:
+    def add(self, rows: PartitionColumns, size: int) -> None:
         """Read ahead."""
         self.rows.append(rows)
         self.unread += size
@@ -264,7 +264,7 @@ class Fetcher:
                 *cursor.where, start, offsets.end, max_records=_READ_AHEAD, max_bytes=limit
             )
             for batch in reading:
-                rows = batch.rows()
+                rows = batch.columns()
                 bytes_read = batch.records.nbytes
                 cursor.add(rows, bytes_read)
                 size += bytes_read

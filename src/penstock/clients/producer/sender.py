@@ -23,7 +23,8 @@ from penstock.clients.types import (
 )
 from penstock.log.base import Log
 from penstock.log.errors import InvalidRecord, LogBusy, LogError, UnknownPartition, UnknownTopic
-from penstock.log.types import Append, AppendResult, Columns
+from penstock.log.types import Append, AppendResult
+from penstock.record import RecordColumns
 
 logger = logging.getLogger(__name__)
 
@@ -55,10 +56,10 @@ def by_partition(records: Iterable[Pending]) -> dict[tuple[str, int], list[Pendi
     return groups
 
 
-def columns(records: list[Pending]) -> Columns:
+def columns(records: list[Pending]) -> RecordColumns:
     """Records of one partition as the log takes them."""
     headers = [record.headers for record in records]
-    return Columns(
+    return RecordColumns(
         [record.key for record in records],
         [record.value for record in records],
         [record.timestamp for record in records],

@@ -23,8 +23,8 @@ from penstock.engine.plan.task_records import (
 )
 from penstock.errors import StreamsException, TopologyException
 from penstock.log.base import Lease, Log
-from penstock.log.types import Columns, TopicPartition
-from penstock.record import TaskId
+from penstock.log.types import TopicPartition
+from penstock.record import RecordColumns, TaskId
 from penstock.stores.buffers.join_grace import JoinGraceBufferBuilder
 from penstock.stores.buffers.suppress import SuppressBufferBuilder
 from penstock.task.blueprint import Blueprint
@@ -216,5 +216,5 @@ def _write(
 ) -> None:
     with target.transaction(lease) as transaction:
         transaction.append(
-            tasks_topic(application_id), 0, Columns(list(records), list(records.values()))
+            tasks_topic(application_id), 0, RecordColumns(list(records), list(records.values()))
         )

@@ -11,11 +11,11 @@ import base64
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
-from penstock.record import TaskId
+from penstock.record import NO_HEADERS, Headers, PartitionColumns, TaskId
 from penstock.task.result import TaskState
 
 
@@ -30,18 +30,6 @@ class Range(NamedTuple):
     start: int
     end: int
     cut: bool
-
-
-@dataclass(frozen=True, slots=True)
-class PrefetchedRecords:
-    """The records of a range, for a task that need not read them."""
-
-    offsets: list[int]
-    timestamps: list[int]
-    keys: list[bytes | None]
-    values: list[bytes | None]
-    #: None: no record has any.
-    headers: list[list[tuple[str, bytes | None]]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +50,8 @@ class TaskPlan:
     last_attempt: int = 0
     #: A wall-clock punctuation is due, so the task runs even without input.
     punctuate: bool = False
-    #: For each range its records, if there are few and the driver has them; else nothing.
-    prefetched: tuple[PrefetchedRecords | None, ...] = ()
+    #: For each range its records, if they are few and the driver has them. Otherwise empty.
+    prefetched: tuple[PartitionColumns | None, ...] = ()
     #: What the ranges may hold together; those that hold more are cut. None: there is no limit.
     max_bytes: int | None = None
 
@@ -95,7 +83,15 @@ _COMPRESSION_THRESHOLD_BYTES = 16 * 1024
 _PLAIN, _COMPRESSED = "p", "z"
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(BatchPlan).decode
+
+
+def _decode_headers(kind: type, pairs: list[list[Any]]) -> Headers:
+    """Decode `Headers`, the only type in a plan that msgspec does not know."""
+    assert kind is Headers
+    return Headers((name, value) for name, value in pairs) if pairs else NO_HEADERS
+
+
+_decode = msgspec.msgpack.Decoder(BatchPlan, dec_hook=_decode_headers).decode
 
 
 def encode_plan(plan: BatchPlan) -> str:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from penstock.config import StreamsConfig
 from penstock.engine.layout.execution_graph import ExecutionGraph
 from penstock.engine.layout.internal_topics import tasks_topic
-from penstock.engine.plan.batch_plan import BatchPlan, PrefetchedRecords, Range, TaskPlan
+from penstock.engine.plan.batch_plan import BatchPlan, Range, TaskPlan
 from penstock.engine.plan.batch_size import BatchLimits, BatchSize
 from penstock.engine.plan.start_offsets import StartOffsets
 from penstock.engine.plan.task_idle import TaskIdle
@@ -18,8 +18,8 @@ from penstock.engine.plan.topic_changes import TopicChanges
 from penstock.errors import MissingSourceTopicException, StreamsException
 from penstock.log.base import Log
 from penstock.log.errors import LogBusy, UnknownTopic
-from penstock.log.types import LogBatch, PartitionOffsets, TopicPartition
-from penstock.record import TaskId
+from penstock.log.types import PartitionOffsets, TopicPartition
+from penstock.record import PartitionColumns, TaskId
 from penstock.topology.topology import Topology
 
 #: Below this, a range is not made smaller because less than it was consumed.
@@ -150,7 +150,7 @@ class Planner:
             if task_id in ranges or task_id in due or task_id.subtopology in downstream
         ]
         positions = self._positions(planned)
-        given = self._given(ranges)
+        prefetched = self._prefetch(ranges)
         max_bytes = self._max_bytes(ranges)
         return BatchPlan(
             self._number + 1, epoch, now,
@@ -158,7 +158,7 @@ class Planner:
                 task_id: replace(
                     self._task_plan(task_id, positions[task_id]),
                     ranges=ranges.get(task_id, ()), punctuate=task_id in due,
-                    prefetched=given.get(task_id, ()), max_bytes=max_bytes.get(task_id),
+                    prefetched=prefetched.get(task_id, ()), max_bytes=max_bytes.get(task_id),
                 )
                 for task_id in planned
             },
@@ -189,9 +189,9 @@ class Planner:
             record.attempt,
         )
 
-    def _given(
+    def _prefetch(
         self, ranges: Mapping[TaskId, tuple[Range, ...]]
-    ) -> dict[TaskId, tuple[PrefetchedRecords | None, ...]]:
+    ) -> dict[TaskId, tuple[PartitionColumns | None, ...]]:
         """Records that travel with the plan, where the log has them at hand and they are few."""
         wanted = {
             TopicPartition(each.topic, each.partition): (each.start, each.end)
@@ -204,7 +204,7 @@ class Planner:
         if not wanted or size > _MOST_GIVEN_BYTES:
             return {}
         found = {
-            at: _as_given(batch) for at, batch in self._log.prefetch(wanted).items()
+            at: batch.columns() for at, batch in self._log.prefetch(wanted).items()
         }
         return {
             task_id: tuple(
@@ -351,11 +351,3 @@ class Planner:
             self._size.observe(consumed, seconds)
         for topic, (count, size) in (bytes_read or {}).items():
             self._size.observe_bytes(topic, count, size)
-
-
-def _as_given(batch: LogBatch) -> PrefetchedRecords:
-    rows = batch.rows()
-    headers = None if rows.headers is None else [list(pairs) for pairs in rows.headers]
-    return PrefetchedRecords(
-        list(rows.offsets), list(rows.timestamps), list(rows.keys), list(rows.values), headers
-    )

@@ -190,7 +190,7 @@ def read_task_records(log: Log, application_id: str) -> TaskRecords:
     except UnknownTopic:
         return TaskRecords()
     for batch in log.read(topic, 0, bounds.start, bounds.end):
-        rows = batch.rows()
+        rows = batch.columns()
         for key, value in zip(rows.keys, rows.values, strict=True):
             if key is not None:
                 newest[key] = value

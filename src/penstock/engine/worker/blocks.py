@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from penstock.engine.worker.columns import WITH_HEADERS, layout_of, schema_of
 from penstock.log.types import as_header_pairs
-from penstock.record import Headers, TaskId
+from penstock.record import Headers, PartitionColumns, TaskId
 from penstock.task.queue import RecordRange
 
 ROWS: Final = 0x52
@@ -106,12 +106,14 @@ def direct_ranges(
     for block in sorted(blocks, key=lambda each: each.header.sender):
         by_topic.setdefault(block.header.topic, []).append(block)
     return {
-        (topic, task_id.partition): _range(by_topic[topic], first_offsets.get(topic, 0))
+        (topic, task_id.partition): _range(
+            topic, task_id.partition, by_topic[topic], first_offsets.get(topic, 0)
+        )
         for topic in by_topic
     }
 
 
-def _range(blocks: list[Block], first: int) -> RecordRange:
+def _range(topic: str, partition: int, blocks: list[Block], first: int) -> RecordRange:
     batches = [block.records() for block in blocks]
     headers: list[Headers] | None = None
     if any(block.header.layout & WITH_HEADERS for block in blocks):
@@ -126,10 +128,12 @@ def _range(blocks: list[Block], first: int) -> RecordRange:
         times, keys, values = (column.take(order) for column in (times, keys, values))
         if headers is not None:
             headers = [headers[n] for n in order.to_pylist()]
-    return RecordRange(
-        range(first, first + len(times)), times.to_pylist(), keys.to_pylist(), values.to_pylist(),
-        headers, whole=True,
+    records = PartitionColumns(
+        topic=topic, partition=partition, offsets=range(first, first + len(times)),
+        timestamps=times.to_pylist(), keys=keys.to_pylist(), values=values.to_pylist(),
+        headers=headers,
     )
+    return RecordRange(records, whole=True)
 
 
 def _headers(batch: pa.RecordBatch) -> list[Headers]:

@@ -17,7 +17,7 @@ import msgspec
 import pyarrow as pa
 
 from penstock.log.types import as_header_pairs
-from penstock.record import Headers, Rows
+from penstock.record import Headers, PartitionColumns
 from penstock.stores.replica.files import RunFiles, RunId
 from penstock.stores.replica.generations import boot_id
 
@@ -50,16 +50,17 @@ class KeptBatch:
     def __len__(self) -> int:
         return int(self.records.num_rows)
 
-    def rows(self) -> Rows:
+    def columns(self) -> PartitionColumns:
         """The records."""
         records = self.records
         headers: list[Headers] | None = None
         if "headers" in records.schema.names:
             headers = [as_header_pairs(pairs) for pairs in records.column("headers").to_pylist()]
-        return Rows(
-            None, 0, range(self.start, self.start + records.num_rows),
-            records.column("timestamp").to_pylist(), records.column("key").to_pylist(),
-            records.column("value").to_pylist(), headers,
+        return PartitionColumns(
+            topic=None, partition=0, offsets=range(self.start, self.start + records.num_rows),
+            timestamps=records.column("timestamp").to_pylist(),
+            keys=records.column("key").to_pylist(), values=records.column("value").to_pylist(),
+            headers=headers,
         )
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyarrow as pa
 
 from penstock.engine.packaging.failure import Failure
-from penstock.engine.plan.batch_plan import BatchPlan, PrefetchedRecords, Range, TaskPlan
+from penstock.engine.plan.batch_plan import BatchPlan, Range, TaskPlan
 from penstock.engine.plan.task_records import TaskRecord
 from penstock.engine.worker.blocks import Block, direct_ranges, encode_block
 from penstock.engine.worker.changelog_cache import ChangelogCache
@@ -19,7 +19,7 @@ from penstock.engine.worker.outcome import LogLine, Sent, TaskOutcome, records_i
 from penstock.engine.worker.task_stores import TaskStores
 from penstock.log.base import Log
 from penstock.log.types import Append, LogBatch
-from penstock.record import NO_HEADERS, Headers, TaskId
+from penstock.record import PartitionColumns, TaskId
 from penstock.task.queue import RecordRange
 from penstock.task.result import TaskResult
 from penstock.task.runtime import Environment
@@ -114,7 +114,7 @@ class TaskRun:
             outputs = []
         offsets = self._offsets(result, ranges)
         direct = {
-            topic: ranges[topic, number].offsets[-1] + 1
+            topic: ranges[topic, number].records.offsets[-1] + 1
             for topic, number in ranges if ranges[topic, number].whole
         }
         record = TaskRecord(
@@ -184,12 +184,13 @@ class TaskRun:
         """The records of all ranges."""
         found = {}
         plan = self._task_plan
-        all_given = plan.prefetched or (None,) * len(plan.ranges)
+        all_prefetched = plan.prefetched or (None,) * len(plan.ranges)
         offsets = max(1, sum(each.end - each.start for each in plan.ranges))
         self._ranges = []
-        for wanted, given in zip(plan.ranges, all_given, strict=True):
-            if given is not None:
-                found[wanted.topic, wanted.partition] = self._taken_over(wanted, given)
+        for wanted, prefetched in zip(plan.ranges, all_prefetched, strict=True):
+            if prefetched is not None:
+                self._count_bytes(wanted.topic, prefetched)
+                found[wanted.topic, wanted.partition] = RecordRange(prefetched, wanted.cut)
                 self._ranges.append(wanted)
                 continue
             limit = plan.max_bytes
@@ -200,21 +201,17 @@ class TaskRun:
             self._bytes[wanted.topic] = (
                 before[0] + sum(map(len, batches)), before[1] + sum(map(_size, batches))
             )
-            found[wanted.topic, wanted.partition] = _joined(batches, taken.cut)
+            found[wanted.topic, wanted.partition] = _joined(wanted, batches, taken.cut)
             self._ranges.append(taken)
         return found
 
-    def _taken_over(self, wanted: Range, given: PrefetchedRecords) -> RecordRange:
-        """Records that came with the plan."""
-        size = sum(len(part) for column in (given.keys, given.values) for part in column if part)
-        count, before = self._bytes.get(wanted.topic, (0, 0))
-        self._bytes[wanted.topic] = count + len(given.offsets), before + size
-        headers = None
-        if given.headers is not None:
-            headers = [Headers(pairs) if pairs else NO_HEADERS for pairs in given.headers]
-        return RecordRange(
-            given.offsets, given.timestamps, given.keys, given.values, headers, wanted.cut
+    def _count_bytes(self, topic: str, records: PartitionColumns) -> None:
+        """Count records that came with the plan as if they had been read."""
+        size = sum(
+            len(part) for column in (records.keys, records.values) for part in column if part
         )
+        count, before = self._bytes.get(topic, (0, 0))
+        self._bytes[topic] = count + len(records), before + size
 
     def _offsets(
         self, result: TaskResult, ranges: Mapping[Partition, RecordRange]
@@ -222,14 +219,14 @@ class TaskRun:
         """Where to go on. Behind a range that is used up lies its end, wherever its records end."""
         offsets = {}
         for topic, partition, start, end, _ in self._ranges:
-            numbers = ranges[topic, partition].offsets
+            numbers = ranges[topic, partition].records.offsets
             at = result.offsets.get((topic, partition), start)
             offsets[topic, partition] = end if not numbers or at > numbers[-1] else at
         return offsets
 
     def _taken(self, result: TaskResult, ranges: Mapping[Partition, RecordRange]) -> int:
         return sum(
-            bisect_left(ranges[at].offsets, offset)
+            bisect_left(ranges[at].records.offsets, offset)
             for at, offset in result.offsets.items() if at in ranges
         )
 
@@ -268,11 +265,14 @@ def _size(batch: LogBatch) -> int:
     return int(batch.records.column("key").nbytes + batch.records.column("value").nbytes)
 
 
-def _joined(batches: list[LogBatch], cut: bool) -> RecordRange:
+def _joined(wanted: Range, batches: list[LogBatch], cut: bool) -> RecordRange:
     if not batches:
-        return RecordRange((), (), (), (), cut=cut)
+        nothing = PartitionColumns(
+            topic=wanted.topic, partition=wanted.partition, offsets=(), timestamps=(), keys=(),
+            values=(),
+        )
+        return RecordRange(nothing, cut)
     whole = batches[0]
     if len(batches) > 1:
         whole = replace(whole, records=pa.concat_batches([each.records for each in batches]))
-    rows = whole.rows()
-    return RecordRange(rows.offsets, rows.timestamps, rows.keys, rows.values, rows.headers, cut)
+    return RecordRange(whole.columns(), cut)

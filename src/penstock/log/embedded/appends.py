@@ -24,12 +24,12 @@ from penstock.log.topic_config import TopicSettings
 from penstock.log.types import (
     Append,
     AppendResult,
-    Columns,
     CommittedOffset,
     Records,
     StagedRecords,
     TopicPartition,
 )
+from penstock.record import RecordColumns
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -255,7 +255,9 @@ class Appends:
         """See `Log.transaction`."""
         return EmbeddedTransaction(self._db, lease)
 
-    def stage_records(self, records: Columns | pa.RecordBatch | pa.Table) -> list[StagedRecords]:
+    def stage_records(
+        self, records: RecordColumns | pa.RecordBatch | pa.Table
+    ) -> list[StagedRecords]:
         """See `Log.stage_records`."""
         chunks = as_chunks(records)
         with self._db.writing() as db:

@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 
 from penstock.log.arrow_types import HEADER_TYPE, READ_SCHEMA, TYPES
 from penstock.log.errors import InvalidRecord, LogDamaged
-from penstock.log.types import Columns, as_header_pairs, record_size
+from penstock.log.types import as_header_pairs, record_size
+from penstock.record import RecordColumns
 
 HEADERS = 1
 OFFSETS = 2
@@ -160,9 +161,9 @@ def _lengths(column: pa.Array) -> pa.Array:
     return pc.fill_null(lengths, 0) if lengths.null_count else lengths
 
 
-def as_chunks(records: Columns | pa.RecordBatch | pa.Table) -> list[Chunk]:
+def as_chunks(records: RecordColumns | pa.RecordBatch | pa.Table) -> list[Chunk]:
     """What a user appends, checked and cut into batches ready to be stored."""
-    batches = _from_columns(records) if isinstance(records, Columns) else _from_arrow(records)
+    batches = _from_columns(records) if isinstance(records, RecordColumns) else _from_arrow(records)
     return [
         _chunk(piece, HEADERS if "headers" in piece.schema.names else 0, untimed=untimed)
         for batch, untimed in batches
@@ -173,9 +174,10 @@ def as_chunks(records: Columns | pa.RecordBatch | pa.Table) -> list[Chunk]:
 _Timed = tuple[pa.RecordBatch, bool]
 
 
-def _from_columns(records: Columns) -> list[_Timed]:
+def _from_columns(records: RecordColumns) -> list[_Timed]:
     count = len(records.keys)
-    lengths = {len(column) for column in records if column is not None}
+    given = (records.keys, records.values, records.timestamps, records.headers)
+    lengths = {len(column) for column in given if column is not None}
     if lengths != {count}:
         raise InvalidRecord(f"The columns differ in length: {sorted(lengths)}.")
     columns: list[Any] = [records.timestamps, records.keys, records.values]

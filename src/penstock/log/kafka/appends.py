@@ -18,11 +18,18 @@ from penstock.log.base import Lease, Transaction
 from penstock.log.errors import LogError, LogUnavailable, OutcomeUnknown
 from penstock.log.kafka.client.errors import error_of, translated
 from penstock.log.kafka.client.producers import Delivery
-from penstock.log.kafka.encoding import as_rows
+from penstock.log.kafka.encoding import check_columns
 from penstock.log.kafka.pending import Prepared, check
 from penstock.log.kafka.ranges import Ranges
 from penstock.log.kafka.transactions import KafkaTransaction
-from penstock.log.types import Append, AppendResult, Columns, Records, StagedRecords, TopicPartition
+from penstock.log.types import (
+    Append,
+    AppendResult,
+    Records,
+    StagedRecords,
+    TopicPartition,
+)
+from penstock.record import RecordColumns
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -101,10 +108,12 @@ class Appends(Ranges):
         self._connection.check_open()
         return KafkaTransaction(self, lease)
 
-    def stage_records(self, records: Columns | pa.RecordBatch | pa.Table) -> list[StagedRecords]:
+    def stage_records(
+        self, records: RecordColumns | pa.RecordBatch | pa.Table
+    ) -> list[StagedRecords]:
         """See `Log.stage_records`."""
         self._connection.check_open()
-        return self.blobs.put(as_rows(records))
+        return self.blobs.put(check_columns(records))
 
     def drop_staged(self, blobs: Iterable[StagedRecords]) -> None:
         """See `Log.drop_staged`."""

@@ -1,4 +1,4 @@
-"""Records as rows to produce, and messages as Arrow batches.
+"""Encodes records to produce, and messages as Arrow batches.
 
 librdkafka takes a timestamp of 0 for 'now', and knows no other way to write the first millisecond
 of 1970. A record of that time is written one millisecond later with the header `_AT_ZERO`, and is
@@ -8,7 +8,6 @@ read as it was; other readers see 1 and the header.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -16,7 +15,8 @@ from confluent_kafka import Message
 
 from penstock.log.arrow_types import HEADER_TYPE, READ_SCHEMA
 from penstock.log.errors import InvalidRecord
-from penstock.log.types import Columns, record_size
+from penstock.log.types import record_size
+from penstock.record import RecordColumns
 
 _AT_ZERO = ("penstock-timestamp", b"0")
 
@@ -27,22 +27,14 @@ _BATCH_OVERHEAD = 61
 _MOST_OVERHEAD = 128
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """Records that were checked: columns of equal length."""
+class CheckedColumns(RecordColumns, frozen=True, kw_only=True):
+    """Validated records to produce. Without timestamps, the records get the time of sending."""
 
-    keys: Sequence[bytes | None]
-    values: Sequence[bytes | None]
-    #: None: they get the time at which they are sent.
-    timestamps: Sequence[int] | None
     headers: Sequence[Headers] | None
-    #: The bytes of keys and values, to know how much is waiting.
+    #: Bytes of all keys and values, to limit how much is buffered.
     size: int
-    #: No key and value together are longer.
+    #: Upper bound of the bytes of one key and value.
     longest: int
-
-    def __len__(self) -> int:
-        return len(self.keys)
 
     def each(self, now: int) -> Iterator[tuple[bytes | None, bytes | None, int, Headers]]:
         """Key, value, timestamp and headers as they are to be produced."""
@@ -88,16 +80,18 @@ def _varint(number: int) -> int:
     return max(1, (zigzag.bit_length() + 6) // 7)
 
 
-def as_rows(records: Columns | pa.RecordBatch | pa.Table) -> Rows:
-    """What a user appends, checked."""
-    if isinstance(records, Columns):
+def check_columns(records: RecordColumns | pa.RecordBatch | pa.Table) -> CheckedColumns:
+    """Validate the records of an append."""
+    if isinstance(records, RecordColumns):
         return _from_columns(records)
     return _from_columns(_columns_of(records))
 
 
-def _from_columns(records: Columns) -> Rows:
-    keys, values, timestamps, headers = records
-    lengths = {len(column) for column in records if column is not None}
+def _from_columns(records: RecordColumns) -> CheckedColumns:
+    keys, values, timestamps, headers = (
+        records.keys, records.values, records.timestamps, records.headers
+    )
+    lengths = {len(each) for each in (keys, values, timestamps, headers) if each is not None}
     if lengths != {len(keys)}:
         raise InvalidRecord(f"The columns differ in length: {sorted(lengths)}.")
     key_bytes, longest_key = _lengths(keys)
@@ -107,8 +101,9 @@ def _from_columns(records: Columns) -> Rows:
     pairs = None
     if headers is not None and any(headers):
         pairs = [_checked_headers(one) for one in headers]
-    return Rows(
-        keys, values, timestamps, pairs, key_bytes + value_bytes, longest_key + longest_value
+    return CheckedColumns(
+        keys, values, timestamps, headers=pairs, size=key_bytes + value_bytes,
+        longest=longest_key + longest_value,
     )
 
 
@@ -141,7 +136,7 @@ def _checked_headers(pairs: Iterable[tuple[str, bytes | None]]) -> Headers:
     return checked
 
 
-def _columns_of(records: pa.RecordBatch | pa.Table) -> Columns:
+def _columns_of(records: pa.RecordBatch | pa.Table) -> RecordColumns:
     names = set(records.schema.names)
     missing = {"key", "value"} - names
     if missing:
@@ -162,7 +157,7 @@ def _columns_of(records: pa.RecordBatch | pa.Table) -> Columns:
                 [(pair["name"], pair["value"]) for pair in pairs or ()]
                 for pairs in _listed(records, "headers", HEADER_TYPE)
             ]
-        return Columns(
+        return RecordColumns(
             _listed(records, "key", pa.binary()), _listed(records, "value", pa.binary()),
             timestamps, headers,
         )

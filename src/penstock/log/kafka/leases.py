@@ -33,7 +33,8 @@ from penstock.log.errors import Fenced, LogError, TopicExists, UnknownTopic
 from penstock.log.kafka.client.producers import TransactionalProducer
 from penstock.log.kafka.group_member import GroupConnection, PlaceRules
 from penstock.log.kafka.ranges import Ranges
-from penstock.log.types import Columns, TopicPartition
+from penstock.log.types import TopicPartition
+from penstock.record import RecordColumns
 
 LEASES = "__penstock_leases"
 #: For so long nobody else becomes the holder of a lease that was taken at once.
@@ -237,7 +238,7 @@ class Leases(Ranges):
     def tell_holder(self, name: str, who: dict[str, Any] | None) -> int:
         """Write who has a lease, None for nobody; answers the offset."""
         value = None if who is None else json.dumps(who).encode()
-        record = Columns([name.encode()], [value])
+        record = RecordColumns([name.encode()], [value])
         try:
             told = self.append(LEASES, 0, record)
         except UnknownTopic:
@@ -278,7 +279,7 @@ class Leases(Ranges):
         if start >= end:
             return
         for batch in self.read(LEASES, 0, start, end):
-            rows = batch.rows()
+            rows = batch.columns()
             for key, value, timestamp in zip(rows.keys, rows.values, rows.timestamps, strict=True):
                 if key == name.encode():
                     yield _Told({} if value is None else json.loads(value), timestamp)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from penstock.log.errors import InvalidRecord, RecordTooLarge
 from penstock.log.kafka.client.topic_metadata import TopicInfo
-from penstock.log.kafka.encoding import Rows, as_rows
+from penstock.log.kafka.encoding import CheckedColumns, check_columns
 from penstock.log.kafka.staging import Blobs
 from penstock.log.types import CommittedOffset, Records, StagedRecords, TopicPartition
 
@@ -18,12 +18,12 @@ class Prepared:
 
     topic: str
     partition: int
-    parts: list[Rows | StagedRecords]
+    parts: list[CheckedColumns | StagedRecords]
 
     @classmethod
     def of(cls, topic: str, partition: int, records: Records) -> Prepared:
         """What a user appends."""
-        part = records if isinstance(records, StagedRecords) else as_rows(records)
+        part = records if isinstance(records, StagedRecords) else check_columns(records)
         return cls(topic, partition, [part])
 
     @property
@@ -36,7 +36,7 @@ class Prepared:
             part.records if isinstance(part, StagedRecords) else len(part) for part in self.parts
         )
 
-    def pieces(self, blobs: Blobs) -> Iterator[Rows]:
+    def pieces(self, blobs: Blobs) -> Iterator[CheckedColumns]:
         """The records, a bounded number at a time."""
         for part in self.parts:
             if isinstance(part, StagedRecords):
@@ -49,7 +49,7 @@ class Prepared:
         return [part for part in self.parts if isinstance(part, StagedRecords)]
 
 
-def check(rows: Rows, topic: TopicInfo, now: int) -> None:
+def check(rows: CheckedColumns, topic: TopicInfo, now: int) -> None:
     """Refuse what the topic does not take."""
     name, settings = topic.description.name, topic.settings
     if not rows.fits(settings.max_message_bytes):

@@ -207,7 +207,7 @@ class Ranges(Core):
                 return None
             # Only the record itself tells its time.
             for batch in self.read(topic, partition, offset, max_records=1):
-                rows = batch.rows()
+                rows = batch.columns()
                 return OffsetAndTimestamp(rows.offsets[0], rows.timestamps[0])
             if offset >= self.bounds_of(topic, partition)[1]:
                 return None

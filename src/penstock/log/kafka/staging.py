@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from penstock.log.arrow_types import HEADER_TYPE
 from penstock.log.errors import LogFull, StagedRecordsGone
-from penstock.log.kafka.encoding import Rows, as_rows
+from penstock.log.kafka.encoding import CheckedColumns, check_columns
 from penstock.log.types import StagedRecords
 
 #: A blob is not larger than this, but for a single record, so that it can be sent in steps.
@@ -34,14 +34,14 @@ class Blobs:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def put(self, rows: Rows) -> list[StagedRecords]:
+    def put(self, rows: CheckedColumns) -> list[StagedRecords]:
         """Put records aside, in pieces."""
         return [
             self._put(_slice(rows, begin, begin + _BLOB_RECORDS))
             for begin in range(0, len(rows), _BLOB_RECORDS)
         ]
 
-    def _put(self, rows: Rows) -> StagedRecords:
+    def _put(self, rows: CheckedColumns) -> StagedRecords:
         blob = StagedRecords(_HOST, uuid.uuid4().hex, len(rows))
         names, columns = ["key", "value"], [
             pa.array(rows.keys, pa.binary()), pa.array(rows.values, pa.binary()),
@@ -76,12 +76,12 @@ class Blobs:
                 "it for too long, or made on another host. Nothing was written; make it again."
             )
 
-    def rows(self, blob: StagedRecords) -> Iterator[Rows]:
+    def rows(self, blob: StagedRecords) -> Iterator[CheckedColumns]:
         """What was put aside, a piece at a time."""
         self.check(blob)
         with open(self._path(blob), "rb") as file, pa.ipc.open_stream(file) as stream:
             for batch in stream:
-                yield as_rows(batch)
+                yield check_columns(batch)
 
     def drop(self, blobs: Iterable[StagedRecords]) -> None:
         """Remove them; what is gone already is gone."""
@@ -106,12 +106,12 @@ class Blobs:
         return self._folder / f"{blob.token}.arrow"
 
 
-def _slice(rows: Rows, begin: int, end: int) -> Rows:
+def _slice(rows: CheckedColumns, begin: int, end: int) -> CheckedColumns:
     if begin == 0 and end >= len(rows):
         return rows
-    return Rows(
+    return CheckedColumns(
         rows.keys[begin:end], rows.values[begin:end],
         None if rows.timestamps is None else rows.timestamps[begin:end],
-        None if rows.headers is None else rows.headers[begin:end],
-        rows.size, rows.longest,
+        headers=None if rows.headers is None else rows.headers[begin:end],
+        size=rows.size, longest=rows.longest,
     )

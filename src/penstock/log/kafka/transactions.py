@@ -30,7 +30,7 @@ from penstock.log.base import Lease, Member, Transaction
 from penstock.log.errors import LogBusy, LogUnavailable, OutcomeUnknown
 from penstock.log.kafka.client.errors import GENERATION_OVER, PRODUCER_FENCED, error_of, translated
 from penstock.log.kafka.client.producers import Delivery, TransactionalProducer
-from penstock.log.kafka.encoding import Rows
+from penstock.log.kafka.encoding import CheckedColumns
 from penstock.log.kafka.leases import KafkaLease
 from penstock.log.kafka.members import KafkaMember, checked_member
 from penstock.log.kafka.pending import Prepared, as_committed
@@ -74,16 +74,16 @@ class KafkaTransaction(Transaction):
         self._check_open()
         append = Prepared.of(topic, partition, records)
         self._appends.append(append)
-        self._bytes += sum(part.size for part in append.parts if isinstance(part, Rows))
+        self._bytes += sum(part.size for part in append.parts if isinstance(part, CheckedColumns))
         if self._bytes > _SPILL_BYTES:
             self._spill()
 
     def _spill(self) -> None:
         blobs = self._log.blobs
         for append in self._appends:
-            kept: list[Rows | StagedRecords] = []
+            kept: list[CheckedColumns | StagedRecords] = []
             for part in append.parts:
-                if isinstance(part, Rows):
+                if isinstance(part, CheckedColumns):
                     made = blobs.put(part)
                     self._spilled += made
                     kept += made

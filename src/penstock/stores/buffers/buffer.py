@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import ConfigException
-from penstock.record import NO_HEADERS, Headers, RecordContext
-from penstock.record import Rows as Records
+from penstock.record import NO_HEADERS, Headers, PartitionColumns, RecordContext
 from penstock.stores.bytes.store import BytesStore, OpenBytesStore, open_in_memory
 
 if TYPE_CHECKING:
@@ -78,7 +77,7 @@ class Buffer(ABC):
     def restore(self, key: bytes, value: bytes | None, timestamp: int, headers: Headers) -> None:
         """Apply one changelog record without logging it."""
 
-    def restore_all(self, records: Records) -> None:
+    def restore_all(self, records: PartitionColumns) -> None:
         """Apply many changelog records."""
         headers = records.headers or [NO_HEADERS] * len(records)
         for key, value, timestamp, pairs in zip(

@@ -14,7 +14,7 @@ from struct import Struct
 
 from penstock.errors import SerializationException
 from penstock.native import core
-from penstock.record import NO_HEADERS, Current, Headers, Rows
+from penstock.record import NO_HEADERS, Current, Headers, PartitionColumns
 
 _LONG = Struct(">q")
 _pack_long = _LONG.pack
@@ -37,7 +37,7 @@ class ValueFormat:
     #: The stored value of a changelog record.
     from_log: Callable[[bytes, int, Headers], bytes]
 
-    def all_from_log(self, records: Rows) -> Sequence[bytes | None]:
+    def all_from_log(self, records: PartitionColumns) -> Sequence[bytes | None]:
         """The stored values of many changelog records; None where a record is a deletion."""
         values, timestamps = records.values, records.timestamps
         if self.from_log is _plain_from_log:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Any
 
-from penstock.record import Current, Headers, Rows
+from penstock.record import Current, Headers, PartitionColumns
 
 #: What every entry costs besides its key, value and context: three references and a flag.
 _ENTRY_BYTES = 8 + 8 + 8 + 1
@@ -54,7 +54,7 @@ class CacheEntry:
     size: int
     uses: int
     writes: int
-    rows: Rows
+    rows: PartitionColumns
     at: int
     sent: bool
     timestamp: int
@@ -169,7 +169,7 @@ class CacheEntries:
         if self._time_at is not None:
             self._observe(_long_at(key, self._time_at)[0])
         rows, headers = current.rows, current.headers
-        size = self._fixed_bytes + len(key) + value_bytes + rows.topic_size
+        size = self._fixed_bytes + len(key) + value_bytes + len(rows.topic or "")
         if headers:
             size += _header_bytes(headers)
         growth = size

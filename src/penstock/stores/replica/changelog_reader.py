@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from penstock.clock import wall_clock_ms
-from penstock.record import Rows
+from penstock.record import PartitionColumns
 from penstock.stores.replica.protocol import Changelogs, ChangelogTruncated
 from penstock.stores.replica.state import ReplicaState
 
@@ -59,7 +59,7 @@ class ChangelogChunk:
     restore_from: int | None
     #: When the chunk was read, in epoch milliseconds.
     read_at: int
-    records: list[Rows] = field(default_factory=list)
+    records: list[PartitionColumns] = field(default_factory=list)
     count: int = 0
     bytes: int = 0
 
@@ -102,7 +102,7 @@ def _read_into(
         for batch in changelogs.read(name, chunk.start, target, since):
             if batch.tombstones_removed_to > max(chunk.end, removed_to):
                 raise ChangelogTruncated
-            rows = batch.rows()
+            rows = batch.columns()
             chunk.records.append(rows)
             chunk.end = batch.next_offset
             chunk.count += len(rows)
@@ -117,5 +117,5 @@ def _read_into(
         chunk.end = target
 
 
-def _size(rows: Rows) -> int:
+def _size(rows: PartitionColumns) -> int:
     return sum(map(len, filter(None, rows.keys))) + sum(map(len, filter(None, rows.values)))

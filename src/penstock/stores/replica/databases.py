@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import Any
 
-from penstock.record import NO_HEADERS, Rows
+from penstock.record import NO_HEADERS, PartitionColumns
 from penstock.stores.bytes.store import BytesStore, InMemoryBytesStore
 from penstock.stores.bytes.value_formats import read_headers, write_headers
 from penstock.stores.replica.protocol import ReplicaStore
@@ -43,7 +43,7 @@ def changelog_database(store: str) -> str:
     return f"raw/{store}"
 
 
-def changelog_rows(records: Rows) -> Iterator[tuple[bytes, bytes | None]]:
+def changelog_rows(records: PartitionColumns) -> Iterator[tuple[bytes, bytes | None]]:
     """Convert changelog records into row changes, in order."""
     headers = records.headers or [NO_HEADERS] * len(records)
     for key, value, offset, timestamp, pairs in zip(

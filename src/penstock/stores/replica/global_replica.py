@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from penstock.record import Rows
+from penstock.record import PartitionColumns
 from penstock.stores.bytes.lmdb.environment import MAP_SIZE, LmdbEnvironment, LmdbTransaction
 from penstock.stores.bytes.store import BytesStore, InMemoryBytesStore, OpenBytesStore
 from penstock.stores.replica.changelog_reader import (
@@ -37,7 +37,7 @@ class GlobalStores(Protocol):
 
     stores: dict[str, Any]
 
-    def update_all(self, rows: Rows) -> None:
+    def update_all(self, rows: PartitionColumns) -> None:
         """Process many records of one partition."""
         ...
 

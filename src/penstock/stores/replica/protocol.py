@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol
 
 from penstock.errors import TaskMigratedException
-from penstock.record import Rows
+from penstock.record import PartitionColumns
 from penstock.stores.bytes.store import OpenBytesStore
 
 
@@ -58,7 +58,7 @@ class ChangelogBatch(Protocol):
 
     def __len__(self) -> int: ...
 
-    def rows(self) -> Rows:
+    def columns(self) -> PartitionColumns:
         """The records."""
         ...
 

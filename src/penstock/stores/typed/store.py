@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from penstock.errors import ConfigException, InvalidStateStoreException, StreamsException
-from penstock.record import Headers
-from penstock.record import Rows as Records
+from penstock.record import Headers, PartitionColumns
 from penstock.serdes.builtin import Serde
 from penstock.stores.api.store import FlushListener, StoreContext
 from penstock.stores.bytes.changelog_layer import ChangelogLayer
@@ -90,7 +89,7 @@ class TypedStore:
         row = kept.layout.from_changelog(key) if isinstance(kept, WindowedRows) else key
         kept.restore(row, stored)
 
-    def restore_all(self, records: Records) -> None:
+    def restore_all(self, records: PartitionColumns) -> None:
         """Take many records of the changelog; those without a key are left out."""
         kept, kept_format = self._kept, self._kept_format
         if kept is None or kept_format is None:

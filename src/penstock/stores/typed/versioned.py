@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
-from penstock.record import NO_HEADERS, Headers
-from penstock.record import Rows as Records
+from penstock.record import NO_HEADERS, Headers, PartitionColumns
 from penstock.stores.api.results import VersionedRecord
 from penstock.stores.api.store import FlushListener, StoreContext
 from penstock.stores.api.suppliers import VersionedSupplier
@@ -115,7 +114,7 @@ class VersionedKeyValueStore(TypedStore, Generic[K, V]):
         """Take one record of the changelog; nothing is logged."""
         self._rows.restore(key, value, timestamp, headers)
 
-    def restore_all(self, records: Records) -> None:
+    def restore_all(self, records: PartitionColumns) -> None:
         """Take many records of the changelog, one after the other: each builds on those before."""
         restore = self._rows.restore
         for key, value, time in zip(

@@ -8,8 +8,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from penstock.native import core
-from penstock.record import Headers, ValueAndTimestamp
-from penstock.record import Rows as Records
+from penstock.record import Headers, PartitionColumns, ValueAndTimestamp
 from penstock.stores.api.results import StoreIterator, ValueTimestampHeaders
 from penstock.stores.api.store import FlushListener, StoreContext
 from penstock.stores.api.suppliers import MIN_SEGMENT_MS, WindowSupplier
@@ -147,7 +146,7 @@ class WindowStore(TypedStore, Generic[K, V]):
         if self._supplier.retain_duplicates:
             self._sequence = max(self._sequence, int.from_bytes(key[-4:], "big"))
 
-    def restore_all(self, records: Records) -> None:
+    def restore_all(self, records: PartitionColumns) -> None:
         """Take many records of the changelog; new rows get numbers after theirs."""
         super().restore_all(records)
         if self._supplier.retain_duplicates:

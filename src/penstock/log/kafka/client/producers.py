@@ -18,7 +18,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer, libve
 from penstock.log.errors import LogError
 from penstock.log.kafka.client.connection import Connection, leave_behind, made
 from penstock.log.kafka.client.errors import UNKNOWN, error_of, translated
-from penstock.log.kafka.encoding import Rows
+from penstock.log.kafka.encoding import CheckedColumns
 
 _BATCH_BYTES = 1_000_000
 _ROOM_S = 0.05
@@ -70,8 +70,8 @@ class Delivery:
         self.last = offset
 
     def send(
-        self, producer: Producer, where: tuple[str, int], pieces: Iterable[Rows], now: int,
-        *, report_all: bool, patience: float,
+        self, producer: Producer, where: tuple[str, int], pieces: Iterable[CheckedColumns],
+        now: int, *, report_all: bool, patience: float,
     ) -> None:
         """Hand records to a producer; without `report_all` only the first and last are reported."""
         topic, partition = where
