@@ -27,6 +27,8 @@ def logger() -> Iterator[logging.Logger]:
     for handler in list(made.handlers):
         made.removeHandler(handler)
         handler.close()
+    made.setLevel(logging.NOTSET)
+    made.propagate = True
 
 
 @pytest.fixture
