@@ -81,7 +81,6 @@ class LocalCluster:
     ) -> ClusterStatus:
         """Start the nodes that do not run, and wait until they take clients."""
         program = jars.java()
-        jars.check_java(program)
         class_path = jars.class_path(on_jar)
         self.data.mkdir(parents=True, exist_ok=True)
         with self._locked():

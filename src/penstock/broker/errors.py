@@ -10,14 +10,7 @@ class BrokerError(StreamsException):
 
 
 class JavaNotFound(BrokerError):
-    """There is no Java, or one that is too old."""
-
-    def __init__(self, found: str = "") -> None:
-        said = f" '{found}' is too old." if found else " None was found."
-        super().__init__(
-            f"Kafka needs Java 17 or newer.{said} Install it, and put it on the PATH or set "
-            "JAVA_HOME."
-        )
+    """Java does not exist, or is too old for Kafka."""
 
 
 class JarsNotFound(BrokerError):

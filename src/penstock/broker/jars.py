@@ -10,7 +10,6 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable
@@ -21,6 +20,7 @@ import platformdirs
 
 from penstock.broker.errors import BrokerError, JarsNotFound, JavaNotFound
 from penstock.broker.repository import VARIABLE, ivy_settings, repository
+from penstock.java import find_java
 
 VERSION = "4.3.0"
 
@@ -88,27 +88,8 @@ def cache_folder() -> Path:
 
 
 def java() -> str:
-    """The java program: that of JAVA_HOME, or the first on the PATH."""
-    home = os.environ.get("JAVA_HOME")
-    if home and (program := Path(home) / "bin" / "java").is_file():
-        return str(program)
-    found = shutil.which("java")
-    if found is None:
-        raise JavaNotFound
-    return found
-
-
-def check_java(program: str) -> None:
-    """Raise `NoJava` if it is too old for Kafka."""
-    try:
-        told = subprocess.run(
-            [program, "-version"], capture_output=True, text=True, timeout=60, check=False
-        ).stderr
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise JavaNotFound(program) from error
-    version = re.search(r'version "(?:1\.)?(\d+)', told)
-    if version is not None and int(version[1]) < 17:
-        raise JavaNotFound(f"{program}, version {version[1]},")
+    """Return the path of the `java` program, or raise `JavaNotFound`."""
+    return str(find_java("Kafka", JavaNotFound))
 
 
 def class_path(on_jar: Callable[[str], None] | None = None) -> str:

@@ -1,7 +1,6 @@
 """Spark: a batch is one job. The only part of penstock that knows pyspark.
 
     session.py   where jobs run: the user's session, or one of our own
-    java.py      the Java that Spark needs
     gateway.py   starts the JVM, listens to it, forgets one that has ended
     job.py       `SparkCompute`: a plan becomes a job, the job answers outcomes
     lane.py      what runs in Spark's Python workers

@@ -32,8 +32,8 @@ from penstock.engine.spark.gateway import (
     pyspark_folder,
     start_gateway,
 )
-from penstock.engine.spark.java import check_java
 from penstock.errors import ConfigException, StreamsException
+from penstock.java import find_java
 from penstock.log import scheme_of
 
 log = logging.getLogger(__name__)
@@ -276,7 +276,7 @@ class _Own:
         conf = own_settings(config, master)
         gateway = None
         if not submitted and SparkContext._gateway is None:
-            check_java()
+            find_java("Spark", ConfigException)
             gateway, self._voice = start_gateway(conf, _environment(master))
         context = _new_context(conf, gateway)
         self._gateway = SparkContext._gateway
