@@ -318,7 +318,7 @@ def test_the_lease_of_a_silent_holder_is_taken_and_its_transactions_are_fenced(
     transaction.commit_offsets("group", {P0: 1})
     taken = acquired(standby)
     taken.renew()
-    with pytest.raises(Fenced, match="'app' of epoch"):
+    with pytest.raises(Fenced, match="lease 'app'"):
         transaction.commit()
     with pytest.raises(Fenced):
         old.renew()

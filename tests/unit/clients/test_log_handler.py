@@ -150,7 +150,7 @@ def test_a_log_that_cannot_be_used_drops_and_counts(
     logger.addHandler(handler)
     logger.info("lost")
     until(lambda: handler.dropped == 1)
-    assert "No directory" in str(handler.last_error)
+    assert "does not exist" in str(handler.last_error)
     handler.close()
 
 

@@ -1,18 +1,20 @@
-"""The embedded log: one SQLite file in WAL mode, for all processes of one host.
+"""The embedded log: one SQLite file in WAL mode, shared by all processes of one host.
 
-    options.py    how a process uses the file
-    schema.py     the tables, the format version, creating and checking a file
-    database.py   connections, read and write transactions, errors in words
-    gate.py       nobody has the file open while the process forks
-    arrow.py      records as Arrow bytes, and back
-    writing.py    appends and transactions
-    reading.py    ranges, offsets, offsets for times
-    topics.py     topics and partitions
-    offsets.py    what groups have committed
-    members.py    who is in a group; assignors.py divides the partitions
-    leases.py     leases and their epochs
-    cleaning.py   retention, merging, sweeping
-    compaction.py the newest record of each key
-    rewriting.py  batches that are read to be stored again
-    log.py        all of it as one `Log`
+    scheme.py          the registry entry
+    options.py         how a process uses the file
+    schema.py          the tables, the format version, creating and checking a file
+    database.py        connections, read and write transactions, error translation
+    fork_guard.py      closes all connections while the process forks
+    batch_codec.py     encodes and decodes records as Arrow bytes
+    topics.py          topics and partitions
+    appends.py         appends, transactions, staged records
+    ranges.py          reads, partition offsets, offsets for timestamps
+    offsets.py         committed offsets and groups
+    members.py         group members
+    assignors.py       strategies that divide partitions among members
+    leases.py          leases and their epochs
+    cleaner.py         retention, merging of small batches, deletion of unused data
+    compaction.py      compaction
+    stored_batches.py  rewriting of stored batches
+    log.py             `EmbeddedLog`, composed of these parts
 """

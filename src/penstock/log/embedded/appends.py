@@ -1,8 +1,8 @@
-"""Appends and transactions.
+"""Appends, transactions and staged records.
 
-Records are encoded before the file is locked; what happens under the lock are a few inserts. A
-transaction that collects much puts its blobs aside on the way, so neither its memory nor the time
-it holds the lock grows with it.
+Records are encoded before the file is locked; under the lock there are only a few inserts. A large
+transaction stages its records before the commit, so neither its memory nor the time under the lock
+grows with its size.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.log.base import Lease, Member, Transaction
-from penstock.log.embedded.arrow import BatchInfo, Chunk, as_chunks
+from penstock.log.embedded.batch_codec import BatchInfo, EncodedBatch, encode_records
 from penstock.log.embedded.database import Database
 from penstock.log.embedded.leases import check_lease
 from penstock.log.embedded.offsets import write_offsets
@@ -34,30 +34,30 @@ from penstock.record import RecordColumns
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: What a transaction keeps in memory before it puts blobs aside.
+#: A transaction stages its records once they exceed this size.
 _SPILL_BYTES = 32 * 1024 * 1024
 
 
-class _Prepared(NamedTuple):
+class _EncodedAppend(NamedTuple):
     topic: str
     partition: int
-    chunks: list[Chunk | StagedRecords]
+    batches: list[EncodedBatch | StagedRecords]
 
 
-def _prepared(topic: str, partition: int, records: Records) -> _Prepared:
-    chunks: Sequence[Chunk | StagedRecords]
-    chunks = [records] if isinstance(records, StagedRecords) else as_chunks(records)
-    return _Prepared(topic, partition, list(chunks))
+def _encode(topic: str, partition: int, records: Records) -> _EncodedAppend:
+    batches: Sequence[EncodedBatch | StagedRecords]
+    batches = [records] if isinstance(records, StagedRecords) else encode_records(records)
+    return _EncodedAppend(topic, partition, list(batches))
 
 
-def write_appends(
-    db: sqlite3.Connection, appends: Iterable[_Prepared], now: int
+def _write_appends(
+    db: sqlite3.Connection, appends: Iterable[_EncodedAppend], now: int
 ) -> list[AppendResult]:
-    """Give the records their offsets, inside a write transaction."""
+    """Assign offsets to the records, inside a write transaction."""
     return [_write_append(db, append, now) for append in appends]
 
 
-def _write_append(db: sqlite3.Connection, append: _Prepared, now: int) -> AppendResult:
+def _write_append(db: sqlite3.Connection, append: _EncodedAppend, now: int) -> AppendResult:
     topic = find_partition(db, append.topic, append.partition)
     settings = topic.settings
     which = (topic.id, append.partition)
@@ -65,25 +65,25 @@ def _write_append(db: sqlite3.Connection, append: _Prepared, now: int) -> Append
         'SELECT "end" FROM partitions WHERE topic_id = ? AND partition = ?', which
     ).fetchone()[0]
     clock_time = -1
-    for chunk in append.chunks:
+    for batch in append.batches:
         blob_id: int | None = None
-        if isinstance(chunk, StagedRecords):
-            facts, blob_id = _take_blob(db, chunk), chunk.id
+        if isinstance(batch, StagedRecords):
+            info, blob_id = _take_staged(db, batch), batch.id
         else:
-            facts = chunk.facts
-        append_time = now if settings.append_time or facts.untimed else None
-        _check(topic.name, settings, facts, None if append_time is not None else now)
-        first, last = facts.min_timestamp, facts.max_timestamp
+            info = batch.info
+        append_time = now if settings.append_time or info.untimed else None
+        _check(topic.name, settings, info, None if append_time is not None else now)
+        first, last = info.min_timestamp, info.max_timestamp
         if append_time is not None:
             first = last = clock_time = append_time
-        if isinstance(chunk, Chunk):
-            blob_id = insert_blob(db, chunk)
+        if isinstance(batch, EncodedBatch):
+            blob_id = insert_blob(db, batch)
         db.execute(
             "INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, NULL, ?)",
-            (*which, offset, offset + facts.records - 1, facts.records, facts.bytes, first, last,
+            (*which, offset, offset + info.records - 1, info.records, info.bytes, first, last,
              append_time, blob_id),
         )
-        offset += facts.records
+        offset += info.records
     if offset > base:
         db.execute(
             'UPDATE partitions SET "end" = ? WHERE topic_id = ? AND partition = ?',
@@ -92,80 +92,78 @@ def _write_append(db: sqlite3.Connection, append: _Prepared, now: int) -> Append
     return AppendResult(append.topic, append.partition, base, offset, clock_time)
 
 
-def _check(topic: str, settings: TopicSettings, facts: BatchInfo, now: int | None) -> None:
-    """Refuse what the topic does not take. `now` is None where the times are the log's own."""
-    if facts.largest > settings.max_message_bytes:
-        raise RecordTooLarge(topic, facts.largest, settings.max_message_bytes)
-    if settings.compact and facts.null_keys:
-        raise InvalidRecord(
-            f"Topic '{topic}' is compacted: it takes no records without a key."
-        )
+def _check(topic: str, settings: TopicSettings, info: BatchInfo, now: int | None) -> None:
+    """Raise if the topic rejects a record. `now` is None if the log assigns the timestamps."""
+    if info.largest > settings.max_message_bytes:
+        raise RecordTooLarge(topic, info.largest, settings.max_message_bytes)
+    if settings.compact and info.null_keys:
+        raise InvalidRecord(f"Topic '{topic}' is compacted. Its records must have a key.")
     if now is None:
         return
-    if facts.min_timestamp < now - settings.timestamp_before_max_ms:
-        _refuse_time(topic, facts.min_timestamp, "message.timestamp.before.max.ms")
-    if facts.max_timestamp > now + settings.timestamp_after_max_ms:
-        _refuse_time(topic, facts.max_timestamp, "message.timestamp.after.max.ms")
+    if info.min_timestamp < now - settings.timestamp_before_max_ms:
+        _reject_time(topic, info.min_timestamp, "message.timestamp.before.max.ms")
+    if info.max_timestamp > now + settings.timestamp_after_max_ms:
+        _reject_time(topic, info.max_timestamp, "message.timestamp.after.max.ms")
 
 
-def _refuse_time(topic: str, timestamp: int, setting: str) -> None:
+def _reject_time(topic: str, timestamp: int, setting: str) -> None:
     raise InvalidRecord(
         f"The timestamp {timestamp} is too far from the log's clock for topic '{topic}'. "
-        f"{setting} is the limit."
+        f"The limit is {setting}."
     )
 
 
-def insert_blob(db: sqlite3.Connection, chunk: Chunk) -> int:
-    """Store the bytes; whoever calls it makes something point to them."""
+def insert_blob(db: sqlite3.Connection, batch: EncodedBatch) -> int:
+    """Store the bytes of a batch. The caller must insert the row that refers to them."""
     cursor = db.execute(
-        "INSERT INTO blobs (layout, data) VALUES (?, ?)", (chunk.facts.layout, chunk.data)
+        "INSERT INTO blobs (layout, data) VALUES (?, ?)", (batch.info.layout, batch.data)
     )
     return int(cursor.lastrowid or 0)
 
 
-def _put_aside(db: sqlite3.Connection, chunk: Chunk, now: int) -> StagedRecords:
-    blob = StagedRecords(insert_blob(db, chunk), uuid.uuid4().hex, chunk.facts.records)
+def _stage(db: sqlite3.Connection, batch: EncodedBatch, now: int) -> StagedRecords:
+    staged = StagedRecords(insert_blob(db, batch), uuid.uuid4().hex, batch.info.records)
     db.execute(
         "INSERT INTO aside (blob_id, token, created_ms, facts) VALUES (?, ?, ?, ?)",
-        (blob.id, blob.token, now, json.dumps(chunk.facts)),
+        (staged.id, staged.token, now, json.dumps(batch.info)),
     )
-    return blob
+    return staged
 
 
-def _take_blob(db: sqlite3.Connection, blob: StagedRecords) -> BatchInfo:
+def _take_staged(db: sqlite3.Connection, staged: StagedRecords) -> BatchInfo:
     row = db.execute(
-        "SELECT facts FROM aside WHERE blob_id = ? AND token = ?", (blob.id, blob.token)
+        "SELECT facts FROM aside WHERE blob_id = ? AND token = ?", (staged.id, staged.token)
     ).fetchone()
     if row is None:
         raise StagedRecordsGone(
-            f"Blob {blob.id} is not there: it was used, dropped, or swept because nobody used it "
-            "for too long. Nothing was written; make it again."
+            f"The staged records {staged.id} do not exist. They were appended or dropped, or they "
+            "expired. Nothing was written; stage the records again."
         )
-    db.execute("DELETE FROM aside WHERE blob_id = ?", (blob.id,))
+    db.execute("DELETE FROM aside WHERE blob_id = ?", (staged.id,))
     return BatchInfo._make(json.loads(row[0]))
 
 
-def drop_aside(db: sqlite3.Connection, blobs: Iterable[StagedRecords]) -> None:
-    """Remove blobs that were put aside and are still there."""
-    for blob in blobs:
+def _delete_staged(db: sqlite3.Connection, staged: Iterable[StagedRecords]) -> None:
+    for part in staged:
         gone = db.execute(
-            "DELETE FROM aside WHERE blob_id = ? AND token = ?", (blob.id, blob.token)
+            "DELETE FROM aside WHERE blob_id = ? AND token = ?", (part.id, part.token)
         )
         if gone.rowcount:
-            db.execute("DELETE FROM blobs WHERE id = ?", (blob.id,))
+            db.execute("DELETE FROM blobs WHERE id = ?", (part.id,))
 
 
 class EmbeddedTransaction(Transaction):
-    """What was asked for so far; written in one transaction of the file at the end."""
+    """Collects appends and offsets, and writes them in one transaction of the file."""
 
-    def __init__(self, db: Database, lease: Lease | None) -> None:
+    def __init__(self, database: Database, lease: Lease | None) -> None:
         self.appended: list[AppendResult] = []
-        self._db = db
+        self._database = database
         self._lease = lease
-        self._appends: list[_Prepared] = []
+        self._appends: list[_EncodedAppend] = []
         self._offsets: list[
             tuple[str, Mapping[TopicPartition, CommittedOffset | int], Member | None]
         ] = []
+        #: The size of the records that are not staged yet.
         self._bytes = 0
         self._spilled: list[StagedRecords] = []
         self._over = False
@@ -173,9 +171,11 @@ class EmbeddedTransaction(Transaction):
     def append(self, topic: str, partition: int, records: Records) -> None:
         """See `Transaction.append`."""
         self._check_open()
-        append = _prepared(topic, partition, records)
+        append = _encode(topic, partition, records)
         self._appends.append(append)
-        self._bytes += sum(c.facts.bytes for c in append.chunks if isinstance(c, Chunk))
+        self._bytes += sum(
+            batch.info.bytes for batch in append.batches if isinstance(batch, EncodedBatch)
+        )
         if self._bytes > _SPILL_BYTES:
             self._spill()
 
@@ -190,26 +190,26 @@ class EmbeddedTransaction(Transaction):
         self._offsets.append((group, dict(offsets), member))
 
     def _spill(self) -> None:
-        now = self._db.options.clock()
-        # A transaction of its own for each: others may write in between.
+        now = self._database.options.clock()
+        # One write transaction per batch, so that other writers get their turn.
         for append in self._appends:
-            for index, chunk in enumerate(append.chunks):
-                if isinstance(chunk, Chunk):
-                    with self._db.writing() as db:
-                        blob = _put_aside(db, chunk, now)
-                    append.chunks[index] = blob
-                    self._spilled.append(blob)
+            for index, batch in enumerate(append.batches):
+                if isinstance(batch, EncodedBatch):
+                    with self._database.writing() as db:
+                        staged = _stage(db, batch, now)
+                    append.batches[index] = staged
+                    self._spilled.append(staged)
         self._bytes = 0
 
     def commit(self) -> list[AppendResult]:
         """See `Transaction.commit`."""
         self._check_open()
         try:
-            with self._db.writing() as db:
+            with self._database.writing() as db:
                 if self._lease is not None:
                     check_lease(db, self._lease)
-                now = self._db.options.clock()
-                appended = write_appends(db, self._appends, now)
+                now = self._database.options.clock()
+                appended = _write_appends(db, self._appends, now)
                 for group, offsets, member in self._offsets:
                     write_offsets(db, group, offsets, member, now)
         except BaseException:
@@ -226,45 +226,38 @@ class EmbeddedTransaction(Transaction):
         self._over = True
         self._appends.clear()
         if self._spilled:
-            with self._db.writing() as db:
-                drop_aside(db, self._spilled)
+            with self._database.writing() as db:
+                _delete_staged(db, self._spilled)
 
     def _check_open(self) -> None:
         if self._over:
             raise ValueError("The transaction is over. Begin a new one.")
 
 
-class Appends:
-    """The part of the log that writes records."""
+class Appender:
+    """Writes records and owns the staged ones."""
 
-    _db: Database
+    def __init__(self, database: Database) -> None:
+        self._database = database
 
-    def append(self, topic: str, partition: int, records: Records) -> AppendResult:
-        """See `Log.append`."""
-        return self.append_many([Append(topic, partition, records)])[0]
+    def append_many(self, appends: Iterable[Append]) -> list[AppendResult]:
+        """Append to several partitions in one transaction."""
+        encoded = [_encode(*append) for append in appends]
+        with self._database.writing() as db:
+            return _write_appends(db, encoded, self._database.options.clock())
 
-    def append_many(
-        self, appends: Iterable[Append], *, together: bool = True
-    ) -> list[AppendResult]:
-        """See `Log.append_many`. A transaction of the file costs the same either way."""
-        prepared = [_prepared(*append) for append in appends]
-        with self._db.writing() as db:
-            return write_appends(db, prepared, self._db.options.clock())
+    def transaction(self, lease: Lease | None) -> EmbeddedTransaction:
+        """Begin a transaction."""
+        return EmbeddedTransaction(self._database, lease)
 
-    def transaction(self, lease: Lease | None = None) -> Transaction:
-        """See `Log.transaction`."""
-        return EmbeddedTransaction(self._db, lease)
+    def stage(self, records: RecordColumns | pa.RecordBatch | pa.Table) -> list[StagedRecords]:
+        """Store records that no partition refers to yet."""
+        batches = encode_records(records)
+        with self._database.writing() as db:
+            now = self._database.options.clock()
+            return [_stage(db, batch, now) for batch in batches]
 
-    def stage_records(
-        self, records: RecordColumns | pa.RecordBatch | pa.Table
-    ) -> list[StagedRecords]:
-        """See `Log.stage_records`."""
-        chunks = as_chunks(records)
-        with self._db.writing() as db:
-            now = self._db.options.clock()
-            return [_put_aside(db, chunk, now) for chunk in chunks]
-
-    def drop_staged(self, blobs: Iterable[StagedRecords]) -> None:
-        """See `Log.drop_staged`."""
-        with self._db.writing() as db:
-            drop_aside(db, blobs)
+    def drop_staged(self, staged: Iterable[StagedRecords]) -> None:
+        """Delete staged records that still exist."""
+        with self._database.writing() as db:
+            _delete_staged(db, staged)

@@ -1,4 +1,4 @@
-"""How the partitions of a group are divided among its members: members in, shares out."""
+"""Strategies that divide the partitions of a group among its members. Pure functions."""
 
 from __future__ import annotations
 
@@ -6,18 +6,24 @@ from collections.abc import Callable, Mapping
 
 from penstock.log.types import TopicPartition
 
-#: Member -> its topics; topic -> number of partitions; member -> what it had.
+#: Member -> its topics.
 Subscriptions = Mapping[str, frozenset[str]]
-Counts = Mapping[str, int]
-Shares = dict[str, set[TopicPartition]]
-Assignor = Callable[[Subscriptions, Counts, Mapping[str, set[TopicPartition]]], Shares]
+#: Topic -> its number of partitions.
+PartitionCounts = Mapping[str, int]
+#: Member -> its partitions.
+Assignments = dict[str, set[TopicPartition]]
+#: Takes the previous assignments as the last argument.
+Assignor = Callable[
+    [Subscriptions, PartitionCounts, Mapping[str, set[TopicPartition]]], Assignments
+]
 
 
-def by_range(
-    subscriptions: Subscriptions, counts: Counts, had: Mapping[str, set[TopicPartition]]
-) -> Shares:
-    """Topic by topic, consecutive partitions to each member; the first get one more."""
-    shares: Shares = {member: set() for member in subscriptions}
+def assign_range(
+    subscriptions: Subscriptions, counts: PartitionCounts,
+    previous: Mapping[str, set[TopicPartition]],
+) -> Assignments:
+    """Assign consecutive partitions of each topic; the first members get one more."""
+    assigned: Assignments = {member: set() for member in subscriptions}
     for topic in sorted(counts):
         members = [member for member in sorted(subscriptions) if topic in subscriptions[member]]
         if not members:
@@ -26,16 +32,17 @@ def by_range(
         begin = 0
         for index, member in enumerate(members):
             end = begin + each + (index < more)
-            shares[member].update(TopicPartition(topic, n) for n in range(begin, end))
+            assigned[member].update(TopicPartition(topic, n) for n in range(begin, end))
             begin = end
-    return shares
+    return assigned
 
 
-def in_turn(
-    subscriptions: Subscriptions, counts: Counts, had: Mapping[str, set[TopicPartition]]
-) -> Shares:
-    """All partitions of all topics, one by one, to the members in turn."""
-    shares: Shares = {member: set() for member in subscriptions}
+def assign_round_robin(
+    subscriptions: Subscriptions, counts: PartitionCounts,
+    previous: Mapping[str, set[TopicPartition]],
+) -> Assignments:
+    """Assign all partitions of all topics one by one, to the members in turn."""
+    assigned: Assignments = {member: set() for member in subscriptions}
     members = sorted(subscriptions)
     turn = 0
     for partition in _all_partitions(counts):
@@ -43,50 +50,54 @@ def in_turn(
             member = members[turn % len(members)]
             turn += 1
             if partition.topic in subscriptions[member]:
-                shares[member].add(partition)
+                assigned[member].add(partition)
                 break
-    return shares
+    return assigned
 
 
-def sticky(
-    subscriptions: Subscriptions, counts: Counts, had: Mapping[str, set[TopicPartition]]
-) -> Shares:
-    """As even as it can be, and nothing moves that need not."""
+def assign_sticky(
+    subscriptions: Subscriptions, counts: PartitionCounts,
+    previous: Mapping[str, set[TopicPartition]],
+) -> Assignments:
+    """Assign as evenly as possible, and move as few partitions as possible."""
     left = set(_all_partitions(counts))
-    shares: Shares = {}
+    assigned: Assignments = {}
     for member in sorted(subscriptions):
         kept = {
-            partition for partition in had.get(member, ())
+            partition for partition in previous.get(member, ())
             if partition in left and partition.topic in subscriptions[member]
         }
         left -= kept
-        shares[member] = kept
+        assigned[member] = kept
     for partition in sorted(left):
-        takers = [member for member in shares if partition.topic in subscriptions[member]]
+        takers = [member for member in assigned if partition.topic in subscriptions[member]]
         if takers:
-            shares[min(takers, key=lambda member: (len(shares[member]), member))].add(partition)
-    while _even_out(subscriptions, shares):
+            least = min(takers, key=lambda member: (len(assigned[member]), member))
+            assigned[least].add(partition)
+    while _move_one(subscriptions, assigned):
         pass
-    return shares
+    return assigned
 
 
-def _even_out(subscriptions: Subscriptions, shares: Shares) -> bool:
-    """Move one partition from a member to one that has at least two fewer; False if none can."""
-    by_load = sorted(shares, key=lambda member: (len(shares[member]), member))
-    for poor in by_load:
-        for rich in reversed(by_load):
-            if len(shares[rich]) - len(shares[poor]) < 2:
+def _move_one(subscriptions: Subscriptions, assigned: Assignments) -> bool:
+    """Move a partition to a member with at least two fewer. Returns False if none can move."""
+    by_load = sorted(assigned, key=lambda member: (len(assigned[member]), member))
+    for receiver in by_load:
+        for giver in reversed(by_load):
+            if len(assigned[giver]) - len(assigned[receiver]) < 2:
                 break
-            for partition in sorted(shares[rich], reverse=True):
-                if partition.topic in subscriptions[poor]:
-                    shares[rich].remove(partition)
-                    shares[poor].add(partition)
+            for partition in sorted(assigned[giver], reverse=True):
+                if partition.topic in subscriptions[receiver]:
+                    assigned[giver].remove(partition)
+                    assigned[receiver].add(partition)
                     return True
     return False
 
 
-def _all_partitions(counts: Counts) -> list[TopicPartition]:
+def _all_partitions(counts: PartitionCounts) -> list[TopicPartition]:
     return [TopicPartition(topic, n) for topic in sorted(counts) for n in range(counts[topic])]
 
 
-ASSIGNORS: Mapping[str, Assignor] = {"sticky": sticky, "range": by_range, "roundrobin": in_turn}
+ASSIGNORS: Mapping[str, Assignor] = {
+    "sticky": assign_sticky, "range": assign_range, "roundrobin": assign_round_robin,
+}

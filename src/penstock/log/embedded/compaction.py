@@ -1,17 +1,17 @@
-"""Compaction: of each key only the newest record stays, and a tombstone only for a while.
+"""Compaction keeps the newest record of each key, and a tombstone for a limited time.
 
-A pass has two steps. The first reads what came since the last pass and remembers the newest offset
-of each key, as far as memory allows. The second goes through all batches from the start up to there
-and drops the records that are older than what was remembered.
+A pass has two steps. The first reads the records since the last pass and collects the newest offset
+of each key, as far as memory allows. The second goes through all batches from the start up to that
+point, and drops the records that are older than the newest one of their key.
 
-Why a tombstone can go: a batch gets its `delete_horizon` in the second step, when every batch
-before it has been gone through with the tombstone remembered; so nothing older of that key is left.
-Once the horizon has passed, the next pass drops the tombstones of the batch and says so in
-`tombstones_removed_to`, in the same transaction.
+A tombstone can be removed for this reason: a batch gets its `delete_horizon` in the second step,
+after every earlier batch was processed with the tombstone collected. So no older record of that key
+is left. Once the horizon has passed, the next pass removes the tombstones of the batch, and
+advances `tombstones_removed_to` in the same transaction.
 
-A pass that is killed leaves all this true: each group of batches is replaced in one transaction, in
-ascending order, and `cleaned_to` moves only when the pass is through. Offsets stay, and so do the
-start and the end of the partition.
+All this also holds for a pass that is killed: each group of batches is replaced in one transaction,
+in ascending order, and `cleaned_to` advances only at the end of a pass. Compaction does not change
+offsets, nor the start and the end of the partition.
 """
 
 from __future__ import annotations
@@ -23,89 +23,95 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.log.embedded import stored_batches as rewriting
-from penstock.log.embedded.arrow import Chunk, stored_from
+from penstock.log.embedded import stored_batches
+from penstock.log.embedded.batch_codec import EncodedBatch, encode_read_batch
 from penstock.log.embedded.database import Database
 from penstock.log.embedded.ranges import EmbeddedRangeReader
-from penstock.log.embedded.stored_batches import Batch, Place
-from penstock.log.embedded.topics import Topic
+from penstock.log.embedded.stored_batches import BatchRow, PartitionKey
+from penstock.log.embedded.topics import TopicRow
 from penstock.log.topic_config import TopicSettings
 from penstock.log.types import CleanReport
 
-#: What a key costs in memory besides its bytes: about what Python takes for the two objects and
-#: their place in the dictionary.
+#: The memory for a key besides its bytes: two Python objects and a dictionary entry.
 _KEY_OVERHEAD_BYTES = 200
 
 
-class _Dirt(NamedTuple):
-    """A partition as compaction sees it."""
+class _PartitionState(NamedTuple):
+    """A partition before its compaction."""
 
     start: int
+    #: Earlier passes have compacted up to here.
     cleaned_to: int
-    #: Up to here it may be compacted now.
+    #: Compaction may go up to here.
     limit: int
     bytes: int
+    #: The bytes between `cleaned_to` and `limit`.
     dirty_bytes: int
+    #: The number of batches whose delete horizon has passed.
     expired_horizons: int
 
 
-class _Verdict(NamedTuple):
-    """What becomes of one batch: stays as it is (with another horizon), is replaced, or goes."""
+class _Rewrite(NamedTuple):
+    """The result of compacting one batch: it is kept, replaced, or deleted."""
 
-    row: Batch
-    stays: bool
-    chunk: Chunk | None
+    row: BatchRow
+    #: The records are unchanged. The delete horizon may change.
+    kept: bool
+    #: The new batch; None if no records are left.
+    batch: EncodedBatch | None
     delete_horizon: int | None
     dropped: int
     tombstones_removed_to: int
 
 
-class Compaction:
-    """The compaction of one partition."""
+class PartitionCompactor:
+    """Compacts one partition."""
 
-    def __init__(self, db: Database, topic: Topic, partition: int, report: CleanReport) -> None:
-        self._db = db
+    def __init__(
+        self, database: Database, topic: TopicRow, partition: int, report: CleanReport
+    ) -> None:
+        self._database = database
         self._topic = topic
         self._settings: TopicSettings = topic.settings
-        self._place = Place(topic.id, partition)
+        self._key = PartitionKey(topic.id, partition)
         self._report = report
-        self._now = db.options.clock()
+        self._now = database.options.clock()
 
     def run(self, force: bool) -> None:
-        """Passes until all is clean that should be."""
-        dirt = self._look()
-        worth = dirt.dirty_bytes > 0 and (
-            force or dirt.dirty_bytes >= self._settings.dirty_ratio * dirt.bytes
+        """Run passes until the partition is clean."""
+        state = self._read_state()
+        is_worthwhile = state.dirty_bytes > 0 and (
+            force or state.dirty_bytes >= self._settings.dirty_ratio * state.bytes
         )
-        if not worth:
-            if dirt.expired_horizons:
-                self._go_through({}, dirt.start, dirt.cleaned_to)
+        if not is_worthwhile:
+            if state.expired_horizons:
+                self._rewrite_batches({}, state.start, state.cleaned_to)
             return
-        cleaned_to = dirt.cleaned_to
-        while cleaned_to < dirt.limit:
-            newest, seen_to = self._remember(cleaned_to, dirt.limit)
-            self._go_through(newest, dirt.start, seen_to)
-            with self._db.writing() as db:
+        cleaned_to = state.cleaned_to
+        while cleaned_to < state.limit:
+            newest, seen_to = self._collect_newest(cleaned_to, state.limit)
+            self._rewrite_batches(newest, state.start, seen_to)
+            with self._database.writing() as db:
                 db.execute(
                     "UPDATE partitions SET cleaned_to = max(cleaned_to, ?) "
                     "WHERE topic_id = ? AND partition = ?",
-                    (seen_to, *self._place),
+                    (seen_to, *self._key),
                 )
             cleaned_to = seen_to
 
-    def _look(self) -> _Dirt:
-        with self._db.snapshot() as db:
+    def _read_state(self) -> _PartitionState:
+        with self._database.snapshot() as db:
             start, end, cleaned_to = db.execute(
                 'SELECT start, "end", cleaned_to FROM partitions '
                 "WHERE topic_id = ? AND partition = ?",
-                self._place,
+                self._key,
             ).fetchone()
             limit = end
             if self._settings.min_compaction_lag_ms:
                 young = db.execute(
                     "SELECT min(base_offset) FROM batches WHERE topic_id = ? AND partition = ? "
                     "AND max_timestamp > ?",
-                    (*self._place, self._now - self._settings.min_compaction_lag_ms),
+                    (*self._key, self._now - self._settings.min_compaction_lag_ms),
                 ).fetchone()[0]
                 limit = end if young is None else young
             size, dirty, expired = db.execute(
@@ -113,48 +119,51 @@ class Compaction:
                 "coalesce(sum(bytes) FILTER (WHERE last_offset >= ? AND base_offset < ?), 0), "
                 "count(*) FILTER (WHERE delete_horizon <= ?) "
                 "FROM batches WHERE topic_id = ? AND partition = ?",
-                (cleaned_to, limit, self._now, *self._place),
+                (cleaned_to, limit, self._now, *self._key),
             ).fetchone()
-        return _Dirt(start, max(start, cleaned_to), limit, size, dirty, expired)
+        return _PartitionState(start, max(start, cleaned_to), limit, size, dirty, expired)
 
-    def _remember(self, start: int, limit: int) -> tuple[dict[bytes | None, int], int]:
-        """The newest offset of each key from `start` on, and how far memory was enough."""
+    def _collect_newest(self, start: int, limit: int) -> tuple[dict[bytes | None, int], int]:
+        """Return the newest offset of each key from `start` on, and the offset reached."""
         newest: dict[bytes | None, int] = {}
-        reading = EmbeddedRangeReader(
-            self._db, self._topic, self._place.partition, (start, limit), (None, None)
+        reader = EmbeddedRangeReader(
+            self._database, self._topic, self._key.partition, (start, limit), (None, None)
         )
-        for batch in reading:
+        for batch in reader:
             keys = batch.records.column("key")
             newest.update(zip(keys.to_pylist(), batch.records.column("offset").to_pylist(),
                               strict=True))
             each = _KEY_OVERHEAD_BYTES + keys.nbytes // max(1, len(keys))
-            if len(newest) * each > self._db.options.compaction_buffer_bytes:
+            if len(newest) * each > self._database.options.compaction_buffer_bytes:
                 break
-        return newest, reading.position
+        return newest, reader.position
 
-    def _go_through(self, newest: Mapping[bytes | None, int], start: int, seen_to: int) -> None:
+    def _rewrite_batches(
+        self, newest: Mapping[bytes | None, int], start: int, seen_to: int
+    ) -> None:
         position = start
         while True:
-            with self._db.snapshot() as db:
-                rows = rewriting.rows_from(db, self._place, position, seen_to)
-                verdicts = [self._judge(db, row, newest, seen_to) for row in rows]
+            with self._database.snapshot() as db:
+                rows = stored_batches.find_group(db, self._key, position, seen_to)
+                rewrites = [self._rewrite(db, row, newest, seen_to) for row in rows]
             if not rows:
                 return
             changes = [
-                verdict for verdict in verdicts
-                if not verdict.stays or verdict.delete_horizon != verdict.row.delete_horizon
+                rewrite for rewrite in rewrites
+                if not rewrite.kept or rewrite.delete_horizon != rewrite.row.delete_horizon
             ]
             if not changes or self._replace(rows, changes):
                 position = rows[-1].base + 1
 
-    def _judge(
-        self, db: sqlite3.Connection, row: Batch, newest: Mapping[bytes | None, int], seen_to: int
-    ) -> _Verdict:
+    def _rewrite(
+        self, db: sqlite3.Connection, row: BatchRow, newest: Mapping[bytes | None, int],
+        seen_to: int,
+    ) -> _Rewrite:
         expired = row.delete_horizon is not None and row.delete_horizon <= self._now
         if not newest and not expired:
-            return _Verdict(row, True, None, row.delete_horizon, 0, 0)
-        records = rewriting.load(db, row)
-        keep, tombstones_removed_to = _keep(records, newest, expired)
+            return _Rewrite(row, True, None, row.delete_horizon, 0, 0)
+        records = stored_batches.load(db, row)
+        keep, tombstones_removed_to = _select(records, newest, expired)
         kept = records.filter(keep)
         horizon = row.delete_horizon
         if kept.column("value").null_count == 0:
@@ -163,50 +172,49 @@ class Compaction:
             horizon = self._now + self._settings.delete_retention_ms
         dropped = records.num_rows - kept.num_rows
         if not dropped:
-            return _Verdict(row, True, None, horizon, 0, 0)
-        chunk = stored_from(kept, with_offsets=True) if kept.num_rows else None
-        return _Verdict(row, False, chunk, horizon, dropped, tombstones_removed_to)
+            return _Rewrite(row, True, None, horizon, 0, 0)
+        batch = encode_read_batch(kept, with_offsets=True) if kept.num_rows else None
+        return _Rewrite(row, False, batch, horizon, dropped, tombstones_removed_to)
 
-    def _replace(self, rows: list[Batch], changes: list[_Verdict]) -> bool:
-        """Carry the verdicts out, unless somebody else has changed the batches meanwhile."""
-        with self._db.writing() as db:
-            if not rewriting.are_as_read(db, self._place, rows):
+    def _replace(self, rows: list[BatchRow], changes: list[_Rewrite]) -> bool:
+        """Write the changes. Returns False if another process has changed the batches."""
+        with self._database.writing() as db:
+            if not stored_batches.are_unchanged(db, self._key, rows):
                 return False
-            for verdict in changes:
-                row = verdict.row
-                if verdict.stays:
+            for change in changes:
+                row = change.row
+                if change.kept:
                     db.execute(
                         "UPDATE batches SET delete_horizon = ? "
                         "WHERE topic_id = ? AND partition = ? AND base_offset = ?",
-                        (verdict.delete_horizon, *self._place, row.base),
+                        (change.delete_horizon, *self._key, row.base),
                     )
                     continue
-                rewriting.delete_rows(db, self._place, [row])
-                if verdict.chunk is not None:
-                    rewriting.insert(
-                        db, self._place, (row.base, row.last), verdict.chunk,
-                        verdict.delete_horizon,
+                stored_batches.delete_rows(db, self._key, [row])
+                if change.batch is not None:
+                    stored_batches.insert(
+                        db, self._key, (row.base, row.last), change.batch, change.delete_horizon
                     )
-                rewriting.delete_blobs(db, [row])
+                stored_batches.delete_blobs(db, [row])
             db.execute(
                 "UPDATE partitions SET tombstones_removed_to = max(tombstones_removed_to, ?) "
                 "WHERE topic_id = ? AND partition = ?",
-                (max(verdict.tombstones_removed_to for verdict in changes), *self._place),
+                (max(change.tombstones_removed_to for change in changes), *self._key),
             )
-        for verdict in changes:
-            stored = verdict.chunk.facts.bytes if verdict.chunk else 0
-            self._report.records_compacted += verdict.dropped
-            if not verdict.stays:
-                self._report.bytes_freed += verdict.row.bytes - stored
+        for change in changes:
+            stored = change.batch.info.bytes if change.batch else 0
+            self._report.records_compacted += change.dropped
+            if not change.kept:
+                self._report.bytes_freed += change.row.bytes - stored
         return True
 
 
-def _keep(
+def _select(
     records: pa.RecordBatch, newest: Mapping[bytes | None, int], tombstones_expired: bool
 ) -> tuple[pa.Array, int]:
-    """Which records stay, and the offset behind the last tombstone that does not.
+    """Return a mask of the records to keep, and the offset after the last removed tombstone.
 
-    Records without a key, from a time when the topic was not compacted, go.
+    Records without a key were written before the topic was compacted. They are dropped.
     """
     offsets, keys, values = (records.column(name) for name in ("offset", "key", "value"))
     since = pa.array([newest.get(key, -1) for key in keys.to_pylist()], pa.int64())

@@ -1,4 +1,4 @@
-"""Connections to the file, its read and write transactions, and its errors in words."""
+"""Connections to the file, read and write transactions, and error translation."""
 
 from __future__ import annotations
 
@@ -26,37 +26,37 @@ from penstock.log.errors import (
     NotALog,
 )
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.0002, 0.005
-#: SQLite takes a shorter file for a new one.
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.0002, 0.005
+#: SQLite treats a shorter file as a new one.
 _SHORTEST_FILE_BYTES = 512
-#: From this size of the WAL on, it is copied into the file; tried again when it grew by so much.
+#: A checkpoint copies the WAL into the file once it has this size. Retried after this growth.
 _CHECKPOINT_BYTES = 16 * 1024 * 1024
-_CHECKPOINT_AGAIN_BYTES = 4 * 1024 * 1024
+_CHECKPOINT_RETRY_BYTES = 4 * 1024 * 1024
 
 
 class Database:
-    """One process's way to the file.
+    """The connections of one process to the file.
 
-    Writers of this process take turns at one connection. Readers borrow connections from a pool,
-    each for a moment: nothing keeps a snapshot open, which would keep the WAL from being reused.
+    Writers of this process share one connection, one at a time. Readers borrow connections from a
+    pool, each for a short time: an open snapshot would prevent reuse of the WAL.
 
-    The file itself is never opened but by SQLite: closing it would release SQLite's locks.
+    Only SQLite opens the file: closing another descriptor of it would release SQLite's locks.
     """
 
     def __init__(self, path: str, options: EmbeddedOptions) -> None:
         self.path = path
         self.options = options
-        #: Set by commits of this process and by `wake`; cleared by whoever waits.
+        #: Set by commits of this process and by `Log.wake`; cleared by `Log.wait_for_change`.
         self.changed = threading.Event()
         self.closed = False
-        self._turn = threading.Lock()
+        self._write_lock = threading.Lock()
         self._writer: sqlite3.Connection | None = None
         self._readers: deque[sqlite3.Connection] = deque()
         self._watcher: sqlite3.Connection | None = None
         self._seen_version: int | None = None
-        #: The size of the WAL when this process last tried a checkpoint.
-        self._wal_tried = 0
-        self._gate = ForkGuard(self._close_connections, self._in_child)
+        #: The size of the WAL at the last checkpoint attempt of this process.
+        self._checkpoint_size = 0
+        self._guard = ForkGuard(self._close_connections, self._reset_in_child)
         self._open_file()
 
     # Opening
@@ -65,15 +65,15 @@ class Database:
         path = Path(self.path)
         if not path.parent.is_dir():
             raise LogUnavailable(
-                f"No directory '{path.parent}' for the log '{self.path}'. Make it first."
+                f"The directory '{path.parent}' of the log '{self.path}' does not exist. Create it."
             )
         if path.is_dir():
-            raise NotALog(f"'{self.path}' is a directory. Give the path of a file.")
+            raise NotALog(f"'{self.path}' is a directory. Use the path of a file.")
         if not path.exists() and (self.options.read_only or not self.options.create):
-            raise LogUnavailable(f"No log at '{self.path}'.")
+            raise LogUnavailable(f"The log '{self.path}' does not exist.")
         if path.exists() and 0 < path.stat().st_size < _SHORTEST_FILE_BYTES:
             raise self._not_a_log()
-        with self._gate, self.translated():
+        with self._guard, self.translate_errors():
             db = self._connect()
             try:
                 if schema.is_empty(db):
@@ -88,11 +88,11 @@ class Database:
         self.has_changed()
 
     def _create(self, db: sqlite3.Connection) -> None:
-        """Several processes may do this at once; one of them makes the tables."""
+        """Create the tables. Several processes may try this at once; one of them succeeds."""
         schema.prepare(db)
         deadline = time.monotonic() + self.options.busy_timeout_ms / 1000
-        pause = _FIRST_PAUSE
-        # Another process that changes the mode is met with an error, not with waiting.
+        pause = _FIRST_PAUSE_S
+        # SQLite does not wait for another process that changes the mode: it raises.
         while True:
             try:
                 db.execute("PRAGMA journal_mode = WAL")
@@ -121,7 +121,7 @@ class Database:
         )
         try:
             db.execute(f"PRAGMA synchronous = {options.synchronous}")
-            # See `_checkpoint`. The limit lets the size of the WAL tell how much is in it.
+            # See `_checkpoint`. With this limit the size of the WAL shows how much is in it.
             db.execute("PRAGMA wal_autocheckpoint = 0")
             db.execute("PRAGMA journal_size_limit = 0")
         except BaseException:
@@ -133,8 +133,8 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """A connection to read with. One statement sees one snapshot."""
-        with self._gate, self.translated():
+        """Borrow a connection for reading. Each statement sees its own snapshot."""
+        with self._guard, self.translate_errors():
             try:
                 db = self._readers.pop()
             except IndexError:
@@ -149,7 +149,7 @@ class Database:
 
     @contextmanager
     def snapshot(self) -> Iterator[sqlite3.Connection]:
-        """A connection whose statements all see the same snapshot."""
+        """Borrow a connection whose statements all see the same snapshot."""
         with self.reading() as db:
             db.execute("BEGIN")
             try:
@@ -159,14 +159,14 @@ class Database:
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """A write transaction: committed at the end of the block, undone if it raises."""
+        """Run a write transaction: commit at the end of the block, roll back if it raises."""
         if self.options.read_only:
-            raise LogReadOnly(f"The log '{self.path}' was opened for reading only.")
-        with self._gate:
-            if not self._turn.acquire(timeout=self.options.busy_timeout_ms / 1000):
+            raise LogReadOnly(f"The log '{self.path}' is opened read-only.")
+        with self._guard:
+            if not self._write_lock.acquire(timeout=self.options.busy_timeout_ms / 1000):
                 raise self._busy()
             try:
-                with self.translated():
+                with self.translate_errors():
                     db = self._writer or self._connect_writer()
                     self._begin(db)
                     try:
@@ -178,7 +178,7 @@ class Database:
                 self.changed.set()
                 self._maybe_checkpoint(db)
             finally:
-                self._turn.release()
+                self._write_lock.release()
 
     def _connect_writer(self) -> sqlite3.Connection:
         db = self._writer = self._connect()
@@ -189,9 +189,9 @@ class Database:
         return db
 
     def _begin(self, db: sqlite3.Connection) -> None:
-        """Become the only writer. SQLite's own waiting sleeps for up to 100 ms; this does not."""
+        """Become the only writer. Polls, because SQLite's busy handler sleeps up to 100 ms."""
         deadline = time.monotonic() + self.options.busy_timeout_ms / 1000
-        pause = _FIRST_PAUSE
+        pause = _FIRST_PAUSE_S
         while True:
             try:
                 db.execute("BEGIN IMMEDIATE")
@@ -205,20 +205,20 @@ class Database:
 
     def _maybe_checkpoint(self, db: sqlite3.Connection) -> None:
         size = _size(f"{self.path}-wal")
-        if size < self._wal_tried:
-            self._wal_tried = 0
-        if size >= max(_CHECKPOINT_BYTES, self._wal_tried + _CHECKPOINT_AGAIN_BYTES):
-            self._wal_tried = size
-            # The commit is done; what goes wrong here, a later one will meet and tell.
+        if size < self._checkpoint_size:
+            self._checkpoint_size = 0
+        if size >= max(_CHECKPOINT_BYTES, self._checkpoint_size + _CHECKPOINT_RETRY_BYTES):
+            self._checkpoint_size = size
+            # The transaction is committed. A persistent error will fail a later one.
             with suppress(sqlite3.Error, LogError):
                 self._checkpoint(db)
 
     def _checkpoint(self, db: sqlite3.Connection) -> None:
-        """Copy the WAL into the file, while nobody can write.
+        """Copy the WAL into the file while no process can write.
 
-        SQLite would do it after the commit, while others write; before version 3.51.3 that can, in
-        rare cases, lose commits (the WAL-reset bug). It cannot while the WAL is not begun anew,
-        which only a writer does: so one connection is the writer and another makes the checkpoint.
+        SQLite's automatic checkpoint runs after the commit, while other processes write. Before
+        version 3.51.3 it can, in rare cases, lose commits (the WAL-reset bug). Only a writer resets
+        the WAL, so one connection holds the write lock while another makes the checkpoint.
         """
         self._begin(db)
         try:
@@ -230,56 +230,56 @@ class Database:
     def _busy(self) -> LogBusy:
         return LogBusy(
             f"Other writers held the log '{self.path}' for {self.options.busy_timeout_ms} ms. "
-            "Nothing was written; try again."
+            "Nothing was written. Try again."
         )
 
     def _not_a_log(self) -> NotALog:
-        return NotALog(f"'{self.path}' is not a penstock log. Give another path.")
+        return NotALog(f"'{self.path}' is not a penstock log. Use another path.")
 
-    def free_pages(self, least_share: float) -> None:
-        """Give unused space back to the file system if it is more than this share of the file."""
+    def free_pages(self, max_share: float) -> None:
+        """Return unused space beyond this share of the file to the file system."""
         while True:
             with self.reading() as db:
                 pages = db.execute("PRAGMA page_count").fetchone()[0]
                 unused = db.execute("PRAGMA freelist_count").fetchone()[0]
-            if unused <= max(256, pages * least_share):
+            if unused <= max(256, pages * max_share):
                 return
             with self.writing() as db:
                 db.execute("PRAGMA incremental_vacuum(256)").fetchall()
 
-    # Waiting
+    # Changes
 
     def has_changed(self) -> bool:
-        """Whether any process has committed since this was last asked, or since the opening."""
-        with self._gate, self.translated():
+        """Return whether any process has committed since the last call, or since the opening."""
+        with self._guard, self.translate_errors():
             if self._watcher is None:
                 self._watcher = self._connect()
-            # The number changes with the commits of other connections, and this one never writes.
+            # data_version changes with commits of other connections; this one never writes.
             version = int(self._watcher.execute("PRAGMA data_version").fetchone()[0])
         changed = version != self._seen_version
         self._seen_version = version
         return changed
 
     def close(self) -> None:
-        """Close all connections that are not in use; the others are closed when given back."""
+        """Close all idle connections. The others are closed when they are returned."""
         if self.closed:
             return
         self.closed = True
         self.changed.set()
-        with self._gate, self._turn:
+        with self._guard, self._write_lock:
             self._close_connections()
 
-    def _in_child(self) -> None:
-        # Threads of the parent may have been in the middle of it.
+    def _reset_in_child(self) -> None:
+        # A thread of the parent may have held its lock.
         self.changed = threading.Event()
 
     def _close_connections(self) -> None:
-        """Close those that are not in use; new ones are made when they are needed."""
+        """Close the idle connections. New ones are opened on demand."""
         for db in (self._writer, self._watcher):
             if db is not None:
                 db.close()
         self._writer = self._watcher = self._seen_version = None
-        # One by one: a reader that another thread takes meanwhile is in use, and SQLite crashes.
+        # Pop one by one: SQLite crashes if a connection is closed that another thread has borrowed.
         with suppress(IndexError):
             while True:
                 self._readers.pop().close()
@@ -287,31 +287,35 @@ class Database:
     # Errors
 
     @contextmanager
-    def translated(self) -> Iterator[None]:
-        """SQLite's errors as those of a log."""
+    def translate_errors(self) -> Iterator[None]:
+        """Raise errors of SQLite as errors of the log."""
         try:
             yield
         except sqlite3.Error as error:
-            raise self._in_words(error) from error
+            raise self._translate(error) from error
 
-    def _in_words(self, error: sqlite3.Error) -> LogError:
+    def _translate(self, error: sqlite3.Error) -> LogError:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         path = self.path
         if code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
             return self._busy()
         if code == sqlite3.SQLITE_READONLY:
-            return LogReadOnly(f"The log '{path}' cannot be written. Check who may write the file.")
+            return LogReadOnly(
+                f"The log '{path}' cannot be written. Check the permissions of the file."
+            )
         if code == sqlite3.SQLITE_FULL:
             return LogFull(
-                f"No room in the log '{path}': the disk or its own limit is full. "
-                "Nothing was written; make room or shorten the retention."
+                f"The log '{path}' is full: the disk, or max_file_bytes, has no room left. "
+                "Nothing was written. Free some space or shorten the retention."
             )
         if code == sqlite3.SQLITE_NOTADB:
             return self._not_a_log()
         if code == sqlite3.SQLITE_CORRUPT:
             return LogDamaged(f"The log '{path}' is damaged: {error}.")
         if code == sqlite3.SQLITE_CANTOPEN:
-            return LogUnavailable(f"The log '{path}' cannot be opened. Check who may read it.")
+            return LogUnavailable(
+                f"The log '{path}' cannot be opened. Check the permissions of the file."
+            )
         return LogUnavailable(f"The log '{path}' cannot be used: {error}.")
 
 
@@ -329,9 +333,9 @@ def _size(path: str) -> int:
 
 
 def _sleep(pause: float) -> float:
-    # Not all at the same moment, or the same one would win again and again.
+    # Random, so that waiting writers do not retry at the same moment.
     time.sleep(pause * (0.5 + random.random()))
-    return min(2 * pause, _LONGEST_PAUSE)
+    return min(2 * pause, _LONGEST_PAUSE_S)
 
 
 def _roll_back(db: sqlite3.Connection) -> None:

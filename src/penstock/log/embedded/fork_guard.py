@@ -1,8 +1,8 @@
-"""Nobody has the file open while the process forks.
+"""Closes all connections to the file while the process forks.
 
-SQLite remembers in memory which locks the process holds. A child has the memory, but not the locks:
-any connection of it would work without them, and could destroy the file. So before a fork all
-connections of the process are closed, and both sides open new ones when they need them.
+SQLite keeps the locks of a process in memory. A forked child inherits the memory but not the locks;
+its connections would work without locks and could destroy the file. Therefore all connections are
+closed before a fork, and both processes open new ones when they need them.
 """
 
 from __future__ import annotations
@@ -14,37 +14,38 @@ from collections.abc import Callable
 
 
 class ForkGuard:
-    """Counts who is using connections; can be shut, when nobody is inside."""
+    """Counts the threads that use connections. `shut` waits until there are none."""
 
     def __init__(
-        self, close_connections: Callable[[], None], in_child: Callable[[], None]
+        self, close_connections: Callable[[], None], reset_in_child: Callable[[], None]
     ) -> None:
         self._close_connections = close_connections
-        self._in_child = in_child
+        self._reset_in_child = reset_in_child
         self._changed = threading.Condition()
         self._inside = 0
         self._shut = False
-        self._mine = threading.local()
-        _ALL.add(self)
+        #: The nesting depth of this thread.
+        self._local = threading.local()
+        _GUARDS.add(self)
 
     def __enter__(self) -> None:
-        depth = getattr(self._mine, "depth", 0)
+        depth = getattr(self._local, "depth", 0)
         if depth == 0:
             with self._changed:
                 while self._shut:
                     self._changed.wait()
                 self._inside += 1
-        self._mine.depth = depth + 1
+        self._local.depth = depth + 1
 
     def __exit__(self, *error: object) -> None:
-        self._mine.depth -= 1
-        if self._mine.depth == 0:
+        self._local.depth -= 1
+        if self._local.depth == 0:
             with self._changed:
                 self._inside -= 1
                 self._changed.notify_all()
 
     def shut(self) -> None:
-        """Wait until all have left, let nobody in, and close the connections."""
+        """Wait until no thread uses a connection, block new ones, and close the connections."""
         with self._changed:
             while self._shut or self._inside:
                 self._changed.wait()
@@ -52,29 +53,29 @@ class ForkGuard:
         self._close_connections()
 
     def open(self) -> None:
-        """Let them in again."""
+        """Admit threads again."""
         with self._changed:
             self._shut = False
             self._changed.notify_all()
 
-    def start_over(self) -> None:
-        """In the child: other threads, which may have waited here, do not exist."""
+    def reset(self) -> None:
+        """Open the guard in a child. Threads that waited in the parent do not exist here."""
         self._changed = threading.Condition()
         self._shut = False
-        self._in_child()
+        self._reset_in_child()
 
 
-_ALL: weakref.WeakSet[ForkGuard] = weakref.WeakSet()
-#: Held from before a fork until after it, by the thread that forks.
+_GUARDS: weakref.WeakSet[ForkGuard] = weakref.WeakSet()
+#: Held by the forking thread from before the fork until after it.
 _FORKING = threading.Lock()
 _SHUT: list[ForkGuard] = []
 
 
 def _before_fork() -> None:
     _FORKING.acquire()
-    for gate in list(_ALL):
-        gate.shut()
-        _SHUT.append(gate)
+    for guard in list(_GUARDS):
+        guard.shut()
+        _SHUT.append(guard)
 
 
 def _after_in_parent() -> None:
@@ -85,7 +86,7 @@ def _after_in_parent() -> None:
 
 def _after_in_child() -> None:
     while _SHUT:
-        _SHUT.pop().start_over()
+        _SHUT.pop().reset()
     _FORKING.release()
 
 

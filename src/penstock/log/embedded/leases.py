@@ -1,40 +1,43 @@
-"""Leases: a name, an epoch that only grows, and a counter that a living holder moves."""
+"""Leases. A lease has a name, an epoch that only grows, and a counter of its holder's renewals."""
 
 from __future__ import annotations
 
 import sqlite3
+from typing import NamedTuple
 
 from penstock.log.base import Candidate, Lease
 from penstock.log.embedded.database import Database
 from penstock.log.errors import Fenced
 
-#: Epoch, beat, whether it is held, by whom.
-_State = tuple[int, int, int, str]
+
+class _LeaseRow(NamedTuple):
+    """A row of the table `leases`."""
+
+    epoch: int = 0
+    #: Grows with every renewal.
+    beat: int = 0
+    held: int = 0
+    holder: str = ""
 
 
-def check_lease(db: sqlite3.Connection, lease: Lease) -> None:
-    """Raise `Fenced` unless this is the lease that is held, inside a write transaction."""
-    row = db.execute(
-        "SELECT epoch, held, holder FROM leases WHERE name = ?", (lease.name,)
-    ).fetchone()
-    if row is None or row[0] != lease.epoch or not row[1]:
-        raise _fenced(lease, row)
-
-
-def _fenced(lease: Lease, row: tuple[int, int, str] | None) -> Fenced:
-    now = "nobody holds it" if row is None or not row[1] else f"epoch {row[0]}, '{row[2]}', has it"
-    return Fenced(f"The lease '{lease.name}' of epoch {lease.epoch} is over: {now} now.")
-
-
-def _state(db: sqlite3.Connection, name: str) -> _State:
+def _find(db: sqlite3.Connection, name: str) -> _LeaseRow:
     row = db.execute(
         "SELECT epoch, beat, held, holder FROM leases WHERE name = ?", (name,)
     ).fetchone()
-    return (0, 0, 0, "") if row is None else (row[0], row[1], row[2], row[3])
+    return _LeaseRow() if row is None else _LeaseRow._make(row)
+
+
+def check_lease(db: sqlite3.Connection, lease: Lease) -> None:
+    """Raise `Fenced` unless the lease is held, inside a write transaction."""
+    row = _find(db, lease.name)
+    if row.epoch == lease.epoch and row.held:
+        return
+    now = f"'{row.holder}' holds epoch {row.epoch}" if row.held else "nobody holds it"
+    raise Fenced(f"Epoch {lease.epoch} of the lease '{lease.name}' is over: {now} now.")
 
 
 def _take(database: Database, db: sqlite3.Connection, name: str, holder: str) -> EmbeddedLease:
-    epoch = _state(db, name)[0] + 1
+    epoch = _find(db, name).epoch + 1
     db.execute(
         "INSERT OR REPLACE INTO leases (name, epoch, beat, held, holder) VALUES (?, ?, 0, 1, ?)",
         (name, epoch, holder),
@@ -43,69 +46,69 @@ def _take(database: Database, db: sqlite3.Connection, name: str, holder: str) ->
 
 
 class EmbeddedLease(Lease):
-    """One epoch of one lease."""
+    """One epoch of a lease."""
 
-    def __init__(self, db: Database, name: str, epoch: int) -> None:
+    def __init__(self, database: Database, name: str, epoch: int) -> None:
         self.name = name
         self.epoch = epoch
-        self._db = db
+        self._database = database
 
     def renew(self) -> None:
         """See `Lease.renew`."""
-        with self._db.writing() as db:
+        with self._database.writing() as db:
             check_lease(db, self)
             db.execute("UPDATE leases SET beat = beat + 1 WHERE name = ?", (self.name,))
 
     def settle(self) -> None:
-        """See `Lease.settle`. Transactions are over when they return."""
+        """See `Lease.settle`. A transaction is decided when its commit returns."""
 
     def release(self) -> None:
         """See `Lease.release`."""
-        with self._db.writing() as db:
+        with self._database.writing() as db:
             db.execute(
                 "UPDATE leases SET held = 0 WHERE name = ? AND epoch = ?", (self.name, self.epoch)
             )
 
 
 class EmbeddedCandidate(Candidate):
-    """Remembers what it saw of the holder and since when it has not changed."""
+    """Remembers the last row of the lease and when it last changed."""
 
-    def __init__(self, db: Database, name: str, holder: str, timeout_ms: int) -> None:
-        self._db = db
+    def __init__(self, database: Database, name: str, holder: str, timeout_ms: int) -> None:
+        self._database = database
         self._name = name
-        self._own = holder
-        self._timeout = timeout_ms / 1000
-        self._seen: _State | None = None
-        self._since = 0.0
+        self._own_holder = holder
+        self._timeout_s = timeout_ms / 1000
+        self._last_row: _LeaseRow | None = None
+        self._unchanged_since = 0.0
 
     def try_acquire(self) -> Lease | None:
         """See `Candidate.try_acquire`."""
-        with self._db.reading() as db:
-            state = _state(db, self._name)
-        now = self._db.options.monotonic()
-        held = state[2]
-        self.holder = state[3] if held else None
-        if held and state != self._seen:
-            self._seen, self._since = state, now
-        if held and now - self._since < self._timeout:
+        with self._database.reading() as db:
+            row = _find(db, self._name)
+        now = self._database.options.monotonic()
+        self.holder = row.holder if row.held else None
+        if row.held and row != self._last_row:
+            self._last_row, self._unchanged_since = row, now
+        if row.held and now - self._unchanged_since < self._timeout_s:
             return None
-        with self._db.writing() as db:
-            if _state(db, self._name) != state:
-                # Somebody was faster, or the holder came back to life.
+        with self._database.writing() as db:
+            if _find(db, self._name) != row:
+                # Another candidate took it, or the holder renewed it.
                 return None
-            return _take(self._db, db, self._name, self._own)
+            return _take(self._database, db, self._name, self._own_holder)
 
 
-class Leases:
-    """The part of the log that knows leases."""
+class LeaseTable:
+    """Owns the leases of the log."""
 
-    _db: Database
+    def __init__(self, database: Database) -> None:
+        self._database = database
 
-    def candidate(self, name: str, *, holder: str = "", timeout_ms: int = 6_000) -> Candidate:
-        """See `Log.candidate`."""
-        return EmbeddedCandidate(self._db, name, holder, timeout_ms)
+    def candidate(self, name: str, holder: str, timeout_ms: int) -> EmbeddedCandidate:
+        """Return a candidate for a lease."""
+        return EmbeddedCandidate(self._database, name, holder, timeout_ms)
 
-    def take_lease(self, name: str, *, holder: str = "") -> Lease:
-        """See `Log.take_lease`."""
-        with self._db.writing() as db:
-            return _take(self._db, db, name, holder)
+    def take(self, name: str, holder: str) -> EmbeddedLease:
+        """Take a lease at once."""
+        with self._database.writing() as db:
+            return _take(self._database, db, name, holder)

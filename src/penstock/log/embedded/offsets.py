@@ -1,4 +1,4 @@
-"""What groups have committed."""
+"""Committed offsets, and groups as a whole."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def write_offsets(
     member: Member | None,
     now: int,
 ) -> None:
-    """Set where a group goes on, inside a write transaction."""
+    """Commit offsets of a group, inside a write transaction."""
     if member is not None:
         check_owns(db, group, member, offsets)
     for (topic, partition), given in offsets.items():
@@ -34,8 +34,7 @@ def write_offsets(
         )
 
 
-def read_offsets(db: sqlite3.Connection, group: str) -> dict[TopicPartition, CommittedOffset]:
-    """All that a group has committed."""
+def _read_offsets(db: sqlite3.Connection, group: str) -> dict[TopicPartition, CommittedOffset]:
     rows = db.execute(
         'SELECT name, partition, "offset", metadata FROM group_offsets '
         "JOIN topics ON topics.id = topic_id WHERE group_name = ? ORDER BY name, partition",
@@ -48,51 +47,52 @@ def read_offsets(db: sqlite3.Connection, group: str) -> dict[TopicPartition, Com
 
 
 class GroupOffsets:
-    """The part of the log that knows what groups committed, and groups as a whole."""
+    """Owns the committed offsets. Describes and deletes groups."""
 
-    _db: Database
+    def __init__(self, database: Database) -> None:
+        self._database = database
 
-    def commit_offsets(
+    def commit(
         self,
         group: str,
         offsets: Mapping[TopicPartition, CommittedOffset | int],
-        member: Member | None = None,
+        member: Member | None,
     ) -> None:
-        """See `Log.commit_offsets`."""
-        with self._db.writing() as db:
-            write_offsets(db, group, offsets, member, self._db.options.clock())
+        """Commit offsets of a group."""
+        with self._database.writing() as db:
+            write_offsets(db, group, offsets, member, self._database.options.clock())
 
     def committed(
-        self, group: str, partitions: Iterable[TopicPartition] | None = None
+        self, group: str, partitions: Iterable[TopicPartition] | None
     ) -> dict[TopicPartition, CommittedOffset]:
-        """See `Log.committed`."""
-        with self._db.reading() as db:
-            found = read_offsets(db, group)
+        """Return the committed offsets of the given partitions, or of all."""
+        with self._database.reading() as db:
+            found = _read_offsets(db, group)
         if partitions is None:
             return found
         return {which: found[which] for which in partitions if which in found}
 
     def groups(self) -> list[str]:
-        """See `Log.groups`."""
-        with self._db.reading() as db:
+        """Return the names of groups with members or offsets."""
+        with self._database.reading() as db:
             rows = db.execute(
                 "SELECT group_name FROM group_offsets UNION SELECT group_name FROM members "
                 "ORDER BY 1"
             )
             return [name for (name,) in rows]
 
-    def group(self, name: str) -> GroupDescription:
-        """See `Log.group`."""
-        now = self._db.options.clock()
-        with self._db.snapshot() as db:
+    def describe_group(self, name: str) -> GroupDescription:
+        """Describe a group. An unknown group is empty."""
+        now = self._database.options.clock()
+        with self._database.snapshot() as db:
             row = db.execute("SELECT generation FROM groups WHERE name = ?", (name,)).fetchone()
             members = live_members(db, name, now)
-            return GroupDescription(name, row[0] if row else 0, members, read_offsets(db, name))
+            return GroupDescription(name, row[0] if row else 0, members, _read_offsets(db, name))
 
     def delete_group(self, name: str) -> None:
-        """See `Log.delete_group`."""
-        now = self._db.options.clock()
-        with self._db.writing() as db:
+        """Delete a group without live members."""
+        now = self._database.options.clock()
+        with self._database.writing() as db:
             live = live_members(db, name, now)
             if live:
                 raise GroupNotEmpty(name, [member.member_id for member in live])

@@ -1,4 +1,4 @@
-"""How a process uses the file. Nothing of it is kept in the file."""
+"""Options of the embedded log. They belong to a process; the file does not store them."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ _SYNCHRONOUS = ("OFF", "NORMAL", "FULL")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EmbeddedOptions:
-    """The settings of one `EmbeddedLog`."""
+    """The options of one `EmbeddedLog`."""
 
-    #: False: the file must be there already.
+    #: Whether to create a file that does not exist.
     create: bool = True
     read_only: bool = False
-    #: When data is forced to the disk. "FULL": with every commit. "NORMAL": now and then; a killed
+    #: When to force data to the disk. "FULL": at every commit. "NORMAL": at checkpoints; a killed
     #: process loses nothing, a power failure may lose the last commits. "OFF": never.
     synchronous: str = "NORMAL"
     #: How long to wait for other writers before `LogBusy`.
     busy_timeout_ms: int = 30_000
-    #: The file may grow to this size; then `LogFull`. None: as far as the disk goes.
+    #: The largest size of the file; `LogFull` beyond it. None: no limit but the disk.
     max_file_bytes: int | None = None
-    #: Blobs put aside and not used for this long are swept by `clean`.
+    #: `clean` deletes staged records that are older than this.
     unused_blob_ms: int = 3_600_000
-    #: What compaction may keep in memory of keys; with more keys it takes more passes.
+    #: The memory for keys in one compaction pass. More keys take more passes.
     compaction_buffer_bytes: int = 128 * 1024 * 1024
-    #: Epoch milliseconds.
+    #: Returns epoch milliseconds.
     clock: Clock = wall_clock_ms
-    #: Seconds; by this, holders of leases and members of groups are taken for dead.
+    #: Returns seconds. Measures the silence of lease holders and group members.
     monotonic: Callable[[], float] = time.monotonic
 
     def __post_init__(self) -> None:

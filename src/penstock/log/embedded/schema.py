@@ -1,13 +1,13 @@
-"""The format of the file. Version 1.
+"""The format of the file, version 1.
 
-Invariants, kept by every transaction:
-- `partitions.start` and `.end` never go back; `tombstones_removed_to` and `cleaned_to` neither.
-- Batches of a partition do not overlap. Those without the layout bit `OFFSETS` hold every offset
+Every transaction keeps these invariants:
+- `start`, `end`, `tombstones_removed_to` and `cleaned_to` of a partition never decrease.
+- Batches of a partition do not overlap. A batch without the layout bit `OFFSETS` holds every offset
   from base to last.
-- Every blob is pointed to by exactly one batch, or is listed in `aside`.
-- Rewriting a batch inserts the new blob before it deletes the old one, so the blob id of a batch
-  only grows: who finds the id unchanged finds the batch unchanged.
-- The epoch of a lease only grows, and its row stays.
+- Every blob belongs to exactly one batch, or is listed in `aside`: it is staged, or unused.
+- A rewrite of a batch inserts the new blob before it deletes the old one. So the blob id of a batch
+  only grows, and an unchanged id means an unchanged batch.
+- The epoch of a lease only grows, and its row is never deleted.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ _TABLES = (
         delete_horizon INTEGER,
         blob_id INTEGER NOT NULL,
         PRIMARY KEY (topic_id, partition, base_offset)) WITHOUT ROWID""",
+    # Blobs without a batch. facts: the `BatchInfo` of staged records, empty for unused blobs.
     """CREATE TABLE aside (
         blob_id INTEGER PRIMARY KEY, token TEXT NOT NULL, created_ms INTEGER NOT NULL,
         facts TEXT NOT NULL)""",
@@ -54,7 +55,8 @@ _TABLES = (
         group_name TEXT NOT NULL, topic_id INTEGER NOT NULL, partition INTEGER NOT NULL,
         "offset" INTEGER NOT NULL, metadata TEXT NOT NULL, committed_ms INTEGER NOT NULL,
         PRIMARY KEY (group_name, topic_id, partition)) WITHOUT ROWID""",
-    # version grows with anything a member should hear of, generation with a new division.
+    # version grows with every change that members must notice, generation with every assignment.
+    # divided: the inputs of the last assignment.
     """CREATE TABLE groups (
         name TEXT PRIMARY KEY, generation INTEGER NOT NULL, version INTEGER NOT NULL,
         divided TEXT NOT NULL DEFAULT '') WITHOUT ROWID""",
@@ -71,7 +73,7 @@ _TABLES = (
 
 
 def is_empty(db: sqlite3.Connection) -> bool:
-    """Whether the file is new: no bytes, or just made by another process."""
+    """Return whether the file has no tables and no application id."""
     return (
         _pragma(db, "application_id") == 0
         and db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
@@ -79,25 +81,25 @@ def is_empty(db: sqlite3.Connection) -> bool:
 
 
 def check(db: sqlite3.Connection, path: str) -> None:
-    """Raise `NotALog` or `NewerFormat` for a file that this version cannot work with."""
+    """Raise `NotALog` or `NewerFormat` if this version cannot use the file."""
     if _pragma(db, "application_id") != APPLICATION_ID:
-        raise NotALog(f"'{path}' is an SQLite file, but not a penstock log. Give another path.")
+        raise NotALog(f"'{path}' is an SQLite file, but not a penstock log. Use another path.")
     version = _pragma(db, "user_version")
     if version > FORMAT_VERSION:
         raise NewerFormat(
-            f"'{path}' has format {version}; this penstock knows formats up to {FORMAT_VERSION}. "
-            "Install a newer one."
+            f"'{path}' has format {version}; this penstock supports formats up to "
+            f"{FORMAT_VERSION}. Install a newer version."
         )
 
 
 def prepare(db: sqlite3.Connection) -> None:
-    """What must be said before the first table of a new file."""
+    """Set what must be set before the first table of a new file."""
     db.execute(f"PRAGMA page_size = {PAGE_BYTES}")
     db.execute("PRAGMA auto_vacuum = INCREMENTAL")
 
 
 def create(db: sqlite3.Connection) -> None:
-    """All tables, inside a write transaction."""
+    """Create all tables, inside a write transaction."""
     for statement in _TABLES:
         db.execute(statement)
     db.execute("INSERT INTO meta VALUES ('id', ?)", (uuid.uuid4().hex,))

@@ -1,7 +1,7 @@
-"""Stored batches that are read to be stored again, while others may do the same.
+"""Rewriting of stored batches, while other processes may do the same.
 
-What is to be written is made without the lock. Under the lock, the batches are looked up again: if
-they are not those that were read, nothing is written and the caller starts over.
+The new batch is made without the lock. Under the lock the batches are looked up again: if they are
+not the ones that were read, nothing is written and the caller starts over.
 """
 
 from __future__ import annotations
@@ -13,22 +13,27 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from penstock.log.embedded.appends import insert_blob
-from penstock.log.embedded.arrow import BATCH_RECORDS, Chunk, as_read, decode
+from penstock.log.embedded.batch_codec import (
+    BATCH_RECORDS,
+    EncodedBatch,
+    add_read_columns,
+    decode,
+)
 
-#: How much is read, and replaced in one transaction.
+#: The most that one transaction reads and replaces.
 GROUP_BATCHES = 512
 GROUP_BYTES = 1024 * 1024
 
 
-class Place(NamedTuple):
-    """A partition, as the tables know it."""
+class PartitionKey(NamedTuple):
+    """The key of a partition in the tables."""
 
     topic_id: int
     partition: int
 
 
-class Batch(NamedTuple):
-    """A row of the table of batches."""
+class BatchRow(NamedTuple):
+    """The part of a row of the table `batches` that rewriting needs."""
 
     base: int
     last: int
@@ -39,23 +44,23 @@ class Batch(NamedTuple):
     blob_id: int
 
 
-_ROWS = """
+_SELECT = """
 SELECT base_offset, last_offset, records, bytes, append_time, delete_horizon, blob_id
 FROM batches WHERE topic_id = ? AND partition = ?
 """
 
 
-def rows_from(
-    db: sqlite3.Connection, place: Place, position: int, end: int
-) -> list[Batch]:
-    """Batches that begin in the range, as many as one transaction may replace; at least one."""
-    rows: list[Batch] = []
+def find_group(
+    db: sqlite3.Connection, key: PartitionKey, position: int, end: int
+) -> list[BatchRow]:
+    """Return batches that begin in the range, as many as one transaction may replace."""
+    rows: list[BatchRow] = []
     records = size = 0
     cursor = db.execute(
-        f"{_ROWS} AND base_offset >= ? AND base_offset < ? ORDER BY base_offset LIMIT ?",
-        (*place, position, end, GROUP_BATCHES),
+        f"{_SELECT} AND base_offset >= ? AND base_offset < ? ORDER BY base_offset LIMIT ?",
+        (*key, position, end, GROUP_BATCHES),
     )
-    for row in map(Batch._make, cursor):
+    for row in map(BatchRow._make, cursor):
         records += row.records
         size += row.bytes
         if rows and (records > BATCH_RECORDS or size > GROUP_BYTES):
@@ -65,44 +70,44 @@ def rows_from(
     return rows
 
 
-def load(db: sqlite3.Connection, row: Batch) -> pa.RecordBatch:
-    """The records of a batch with a reader's columns."""
+def load(db: sqlite3.Connection, row: BatchRow) -> pa.RecordBatch:
+    """Return the records of a batch with the columns of `COLUMNS`."""
     layout, data = db.execute(
         "SELECT layout, data FROM blobs WHERE id = ?", (row.blob_id,)
     ).fetchone()
-    return as_read(decode(data, layout), layout, row.base, row.append_time)
+    return add_read_columns(decode(data, layout), layout, row.base, row.append_time)
 
 
-def are_as_read(db: sqlite3.Connection, place: Place, rows: Sequence[Batch]) -> bool:
-    """Whether these are still all the batches from the first to the last of them."""
+def are_unchanged(db: sqlite3.Connection, key: PartitionKey, rows: Sequence[BatchRow]) -> bool:
+    """Return whether these are still all the batches from the first to the last of them."""
     found = db.execute(
-        f"{_ROWS} AND base_offset >= ? AND base_offset <= ? ORDER BY base_offset",
-        (*place, rows[0].base, rows[-1].base),
+        f"{_SELECT} AND base_offset >= ? AND base_offset <= ? ORDER BY base_offset",
+        (*key, rows[0].base, rows[-1].base),
     ).fetchall()
-    return [Batch._make(row) for row in found] == list(rows)
+    return [BatchRow._make(row) for row in found] == list(rows)
 
 
 def insert(
-    db: sqlite3.Connection, place: Place, span: tuple[int, int], chunk: Chunk,
+    db: sqlite3.Connection, key: PartitionKey, span: tuple[int, int], batch: EncodedBatch,
     delete_horizon: int | None,
 ) -> None:
-    """A batch that stands for the offsets of the span. Those it replaces must be gone already."""
-    facts = chunk.facts
+    """Insert a batch that covers the offsets of the span. Delete the replaced rows first."""
+    info = batch.info
     db.execute(
         "INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?, ?, ?, NULL, ?, ?)",
-        (*place, *span, facts.records, facts.bytes, facts.min_timestamp, facts.max_timestamp,
-         delete_horizon, insert_blob(db, chunk)),
+        (*key, *span, info.records, info.bytes, info.min_timestamp, info.max_timestamp,
+         delete_horizon, insert_blob(db, batch)),
     )
 
 
-def delete_rows(db: sqlite3.Connection, place: Place, rows: Sequence[Batch]) -> None:
-    """Take batches out of their partition; `delete_blobs` has to follow, after any insert."""
+def delete_rows(db: sqlite3.Connection, key: PartitionKey, rows: Sequence[BatchRow]) -> None:
+    """Delete the rows of batches. Call `delete_blobs` afterwards, and after any insert."""
     db.executemany(
         "DELETE FROM batches WHERE topic_id = ? AND partition = ? AND base_offset = ?",
-        [(*place, row.base) for row in rows],
+        [(*key, row.base) for row in rows],
     )
 
 
-def delete_blobs(db: sqlite3.Connection, rows: Sequence[Batch]) -> None:
-    """Remove the bytes of batches that are gone."""
+def delete_blobs(db: sqlite3.Connection, rows: Sequence[BatchRow]) -> None:
+    """Delete the bytes of batches whose rows are deleted."""
     db.executemany("DELETE FROM blobs WHERE id = ?", [(row.blob_id,) for row in rows])
