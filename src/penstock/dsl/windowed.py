@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from penstock.dsl.functions import check_function
 from penstock.dsl.grouped import STREAM_AGGREGATE, STREAM_REDUCE, Grouping, add_aggregation
 from penstock.dsl.options import Materialized, StoreOption, as_materialized
-from penstock.processors.aggregates import add_counts, count_up, merging, nothing, reducing, zero
+from penstock.processors.aggregates import (
+    add_counts,
+    aggregator_of_reducer,
+    count_up,
+    merger_of_aggregator,
+    no_initial_value,
+    zero,
+)
 from penstock.processors.session_aggregates import SessionAggregate
 from penstock.processors.sliding_aggregates import SlidingAggregate
 from penstock.processors.window_aggregates import WindowAggregate
@@ -82,7 +89,9 @@ class TimeWindowedKStream(Generic[K, V]):
         check_function(reducer, 2, step=step, what="the reducer")
         requested = as_materialized(store, step=step)
         value = self._grouping.ref.value
-        return self._aggregate(STREAM_REDUCE, name, requested, nothing, reducing(reducer), value)
+        return self._aggregate(
+            STREAM_REDUCE, name, requested, no_initial_value, aggregator_of_reducer(reducer), value
+        )
 
     def aggregate(
         self,
@@ -194,8 +203,8 @@ class SessionWindowedKStream(Generic[K, V]):
         """Combine the values of each session: `reducer(aggregate, value)`."""
         step = name or "reduce"
         check_function(reducer, 2, step=step, what="the reducer")
-        aggregator = reducing(reducer)
-        functions = (nothing, aggregator, merging(aggregator))
+        aggregator = aggregator_of_reducer(reducer)
+        functions = (no_initial_value, aggregator, merger_of_aggregator(aggregator))
         requested = as_materialized(store, step=step)
         return self._aggregate(
             STREAM_REDUCE, name, requested, functions, self._grouping.ref.value

@@ -1,1 +1,1 @@
-"""What each operator does, a file a family; `api` is what users write processors with."""
+"""The operators, one module per family, and the Processor API (`api`)."""

@@ -1,8 +1,8 @@
 """Aggregations without windows: of a grouped stream, and of a grouped table.
 
-A result's timestamp is the largest of the records in it. An aggregator that answers None deletes
-the row, and the next record begins again. The functions at the end are count and reduce said as
-an initializer and an aggregator, for the windowed operators, which know only these two.
+The timestamp of a result is the largest timestamp of its records. An aggregator that returns None
+deletes the row, and the next record starts from the initial value. The functions at the end
+express count and reduce as an initializer and an aggregator, for the windowed operators.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from penstock.processors.forwarding import row_writer
 from penstock.processors.table_store import StoreGetter, TableStore
 from penstock.record import Headers
 
-#: The value that an aggregation begins with.
+#: Returns the initial value of an aggregation.
 Initializer = Callable[[], Any]
-#: The next aggregate from key, value and the aggregate so far.
+#: Returns the new aggregate from key, value and current aggregate.
 Aggregator = Callable[[Any, Any, Any], Any]
-#: One value from two.
+#: Combines two values.
 Reducer = Callable[[Any, Any], Any]
-#: One aggregate of two sessions of a key.
+#: Merges the aggregates of two sessions of a key.
 Merger = Callable[[Any, Any, Any], Any]
 
 
@@ -32,7 +32,7 @@ Merger = Callable[[Any, Any, Any], Any]
 class StreamAggregate:
     """An aggregate for each key. Null keys and null values are dropped.
 
-    The old value sent with the first update of a key is the initial value, not null.
+    The old value of the first update of a key is the initial value, not null.
     """
 
     store_name: str
@@ -64,7 +64,7 @@ class StreamAggregate:
         return process
 
     def _attach_caching(self, store: Any, drop: Callable[[str], None]) -> Forward:
-        """The same where the cache forwards: the row is changed, no more."""
+        """The variant for a cached store, which only updates the row."""
         write_key, row_of = store.write_key, store.row_of
         fold_row = store.fold_row(*native_forms(self.initializer, self.aggregator))
         if core is not None:
@@ -84,13 +84,13 @@ class StreamAggregate:
         return process
 
     def getter_supplier(self) -> StoreGetter:
-        """How others read this table."""
+        """How other nodes read this table."""
         return StoreGetter(self.store_name)
 
 
 @dataclass(frozen=True, slots=True)
 class StreamReduce:
-    """The values of each key reduced to one; the first is taken as it is.
+    """Reduces the values of each key to one, starting with the first value.
 
     Null keys and null values are dropped.
     """
@@ -121,16 +121,16 @@ class StreamReduce:
         return process
 
     def getter_supplier(self) -> StoreGetter:
-        """How others read this table."""
+        """How other nodes read this table."""
         return StoreGetter(self.store_name)
 
 
 @dataclass(frozen=True, slots=True)
 class TableAggregate:
-    """An aggregate for each group of a table's rows: the old value is taken out, the new one in.
+    """An aggregate per group of a table's rows: subtracts the old value, adds the new one.
 
-    Nothing is taken out of a group that does not exist; a change that only takes out then sends
-    a deletion of it.
+    Nothing is subtracted from a group that does not exist; a change without a new value then
+    forwards a deletion of the group.
     """
 
     store_name: str
@@ -170,13 +170,13 @@ class TableAggregate:
         return process
 
     def getter_supplier(self) -> StoreGetter:
-        """How others read this table."""
+        """How other nodes read this table."""
         return StoreGetter(self.store_name)
 
 
 @dataclass(frozen=True, slots=True)
 class TableReduce:
-    """The rows of each group of a table reduced to one value; the first is taken as it is."""
+    """Reduces the rows of each group of a table to one value, starting with the first."""
 
     store_name: str
     adder: Reducer
@@ -215,12 +215,12 @@ class TableReduce:
         return process
 
     def getter_supplier(self) -> StoreGetter:
-        """How others read this table."""
+        """How other nodes read this table."""
         return StoreGetter(self.store_name)
 
 
 def zero() -> int:
-    """What a count begins with."""
+    """The initializer of a count."""
     return 0
 
 
@@ -239,7 +239,7 @@ def add_counts(key: Any, one: int, other: int) -> int:
     return one + other
 
 
-#: The same functions in the native core. Operators, which are pickled, never have these.
+#: Python function -> its native twin. Operators are pickled, so they never hold the native ones.
 _NATIVE: dict[Callable[..., Any], Callable[..., Any]] = (
     {} if core is None else {zero: core.zero, count_up: core.count_up}
 )
@@ -248,16 +248,16 @@ _NATIVE: dict[Callable[..., Any], Callable[..., Any]] = (
 def native_forms(
     initializer: Initializer, aggregator: Aggregator
 ) -> tuple[Initializer, Aggregator]:
-    """The two as a running task calls them."""
+    """Replace the built-in functions by their native twins."""
     return _NATIVE.get(initializer, initializer), _NATIVE.get(aggregator, aggregator)
 
 
-def nothing() -> None:
-    """What a windowed reduce begins with."""
+def no_initial_value() -> None:
+    """The initializer of a windowed reduce."""
 
 
-def reducing(reducer: Reducer) -> Aggregator:
-    """A reducer as an aggregator that begins with nothing."""
+def aggregator_of_reducer(reducer: Reducer) -> Aggregator:
+    """Turn a reducer into an aggregator whose initial value is None."""
 
     def aggregate(key: Any, value: Any, reduced: Any) -> Any:
         return value if reduced is None else reducer(reduced, value)
@@ -265,8 +265,8 @@ def reducing(reducer: Reducer) -> Aggregator:
     return aggregate
 
 
-def merging(aggregator: Aggregator) -> Merger:
-    """An aggregator that `reducing` made, as the merger of sessions."""
+def merger_of_aggregator(aggregator: Aggregator) -> Merger:
+    """Turn an aggregator of `aggregator_of_reducer` into a session merger."""
 
     def merge(key: Any, one: Any, other: Any) -> Any:
         return aggregator(key, other, one)

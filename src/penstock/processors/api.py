@@ -21,22 +21,22 @@ T = TypeVar("T")
 
 
 class PunctuationType(Enum):
-    """Which clock a schedule follows."""
+    """The clock that a schedule follows."""
 
     STREAM_TIME = "stream_time"
     WALL_CLOCK_TIME = "wall_clock_time"
 
 
 class Cancellable(Protocol):
-    """A schedule that can be ended."""
+    """A schedule that can be cancelled."""
 
     def cancel(self) -> None:
-        """No more punctuations."""
+        """Stop the punctuations."""
         ...
 
 
 class ProcessorContext(Protocol):
-    """What a processor may ask and do. It is given to `init` and valid until `close`."""
+    """The environment of a processor. It is passed to `init` and is valid until `close`."""
 
     @property
     def application_id(self) -> str: ...
@@ -46,17 +46,17 @@ class ProcessorContext(Protocol):
 
     @property
     def record_metadata(self) -> RecordMetadata | None:
-        """Where the current record came from; None while the processor is set up."""
+        """Topic, partition and offset of the current record; None during `init`."""
         ...
 
     @property
     def current_stream_time_ms(self) -> int:
-        """The largest timestamp the task has seen, -1 before the first record."""
+        """The largest timestamp that the task has processed, -1 before the first record."""
         ...
 
     @property
     def current_system_time_ms(self) -> int:
-        """The wall clock, read once a batch."""
+        """The wall-clock time, read once per batch."""
         ...
 
     @property
@@ -71,15 +71,15 @@ class ProcessorContext(Protocol):
 
     @property
     def state_dir(self) -> str:
-        """Where the task may keep files."""
+        """The directory in which the task may store files."""
         ...
 
     def get_state_store(self, name: str) -> Any:
-        """A store that is connected to this processor; global stores need no connection."""
+        """Return a store that is connected to this processor, or a global store."""
         ...
 
     def forward(self, record: Any, child: str | None = None) -> None:
-        """Send a record to all children, or to the child of that name."""
+        """Send a record to all children, or to the named child."""
         ...
 
     def schedule(
@@ -90,32 +90,32 @@ class ProcessorContext(Protocol):
         *,
         start: datetime | int | None = None,
     ) -> Cancellable:
-        """Call the punctuator with the time, every interval of the chosen clock."""
+        """Call `punctuator(timestamp)` every `interval` of the given clock."""
         ...
 
     def commit(self) -> None:
-        """Ask for a commit soon."""
+        """Request a commit."""
         ...
 
     def resource(self, name: str, factory: Callable[[], T]) -> T:
-        """Something that lives as long as the worker: a connection, a model."""
+        """Return an object that is created once per worker: a connection, a model."""
         ...
 
     def metrics(self) -> Mapping[str, float]:
-        """The task's counters so far."""
+        """The current counters of the task."""
         ...
 
     def app_configs(self) -> Mapping[str, Any]:
-        """The configuration by Kafka's names."""
+        """The configuration under Kafka's names."""
         ...
 
     def app_configs_with_prefix(self, prefix: str) -> Mapping[str, Any]:
-        """The part of it whose names begin so, without the prefix."""
+        """The settings whose names start with the prefix, without the prefix."""
         ...
 
 
 class RecordProcessor(Protocol[KIn_contra, VIn_contra]):
-    """What `process` takes: `init(context)` and `close()` are called where they exist."""
+    """The type for `process`. `init(context)` and `close()` are called if they exist."""
 
     def process(self, record: Record[KIn_contra, VIn_contra], /) -> object:
         """Called for every record."""
@@ -123,7 +123,7 @@ class RecordProcessor(Protocol[KIn_contra, VIn_contra]):
 
 
 class FixedKeyRecordProcessor(Protocol[KIn_contra, VIn_contra]):
-    """What `process_values` takes: `init(context)` and `close()` are called where they exist."""
+    """The type for `process_values`. `init(context)` and `close()` are called if they exist."""
 
     def process(self, record: FixedKeyRecord[KIn_contra, VIn_contra], /) -> object:
         """Called for every record."""
@@ -131,34 +131,34 @@ class FixedKeyRecordProcessor(Protocol[KIn_contra, VIn_contra]):
 
 
 class ValueTransformer(Protocol[KIn_contra, VIn_contra, VOut_co]):
-    """What `transform_values` takes: `init(context)` and `close()` are called where they exist."""
+    """The type for `transform_values`. `init(context)` and `close()` are called if they exist."""
 
     def transform(self, key: KIn_contra, value: VIn_contra | None, /) -> VOut_co:
-        """The new value of a row; the value is None where the row was deleted."""
+        """Return the new value of a row; `value` is None if the row was deleted."""
         ...
 
 
 class Processor(Generic[KIn, VIn]):
     """A processor: `init` once, `process` for every record, `close` at the end.
 
-    Subclasses usually override `process` only and use `self.context`; any object with these three
-    methods will do.
+    Subclasses usually override only `process` and use `self.context`. Any other object with these
+    methods works too.
     """
 
     context: ProcessorContext
 
     def init(self, context: ProcessorContext) -> None:
-        """Called before the first record; keep the context, open stores, make schedules."""
+        """Called before the first record: open stores and create schedules here."""
         self.context = context
 
     def process(self, record: Record[KIn, VIn]) -> None:
         """Called for every record."""
         raise TypeError(
-            f"{type(self).__name__} does not say what to do with a record: override process."
+            f"{type(self).__name__} does not override process(record)."
         )
 
     def close(self) -> None:
-        """Called at the end; stores are closed by the task."""
+        """Called at the end. The task closes the stores."""
 
 
 class FixedKeyProcessor(Generic[KIn, VIn]):
@@ -173,29 +173,29 @@ class FixedKeyProcessor(Generic[KIn, VIn]):
     def process(self, record: FixedKeyRecord[KIn, VIn]) -> None:
         """Called for every record."""
         raise TypeError(
-            f"{type(self).__name__} does not say what to do with a record: override process."
+            f"{type(self).__name__} does not override process(record)."
         )
 
     def close(self) -> None:
         """Called at the end."""
 
 
-#: Kafka has separate classes that remember the context; here every processor does.
+#: Kafka has separate classes that keep the context; here every processor does.
 ContextualProcessor = Processor
 ContextualFixedKeyProcessor = FixedKeyProcessor
 
 
 class ProcessorWrapper:
-    """Wraps the suppliers of all processors, for example to log or measure (KIP-1112)."""
+    """Wraps the suppliers of all processors, for example for logging or metrics (KIP-1112)."""
 
     def wrap_processor_supplier(
         self, name: str, supplier: Callable[[], Any]
     ) -> Callable[[], Any]:
-        """The supplier to use instead; by default the same."""
+        """Return the supplier to use; the default is the original one."""
         return supplier
 
     def wrap_fixed_key_processor_supplier(
         self, name: str, supplier: Callable[[], Any]
     ) -> Callable[[], Any]:
-        """The supplier to use instead; by default the same."""
+        """Return the supplier to use; the default is the original one."""
         return supplier

@@ -1,10 +1,9 @@
-"""What an operator is, and what the task gives it.
+"""The operator interface, and what a task provides to an operator.
 
-An operator (a frozen dataclass in a module beside this one) describes what one node of the
-topology does. When a task is put together, from the leaves up, each operator is *attached* once:
-it gets its `NodeContext` and one function that forwards to all its children, and answers the
-function that processes a record. So the running topology is a chain of closures and nothing is
-looked up for each record.
+An operator is a frozen dataclass that describes what one node of the topology does. When a task
+is assembled, from the leaves up, each operator is *attached* once: it receives its `NodeContext`
+and a function that forwards to all its children, and returns the function that processes a
+record. The running topology is a chain of closures, without lookups per record.
 """
 
 from __future__ import annotations
@@ -14,23 +13,23 @@ from typing import Any, Protocol
 
 from penstock.record import Current, Headers
 
-#: Processes, or passes on, one record: key, value, timestamp, headers. The value of a table's
-#: record is a `Change`.
+#: Processes or forwards one record: key, value, timestamp, headers. The value of a table's record
+#: is a `Change`.
 Forward = Callable[[Any, Any, int, Headers], None]
 
 
-#: Asks what becomes of a record for which a node failed: error, key, value, timestamp, headers.
-#: Raises, or returns if the record is to end in the node.
-Failed = Callable[[Exception, Any, Any, int, Headers], None]
+#: Handles the error of a node: error, key, value, timestamp, headers. Raises, or returns if the
+#: record is to be skipped.
+OnError = Callable[[Exception, Any, Any, int, Headers], None]
 
 
-def raise_it(error: Exception, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-    """For a node whose errors are somebody else's affair."""
+def raise_error(error: Exception, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+    """An error handler that only raises."""
     raise error
 
 
 class Clock:
-    """A time that an operator has observed; kept from batch to batch by the task. -1: none yet."""
+    """A time that an operator has observed, or -1. The task keeps it between batches."""
 
     __slots__ = ("time",)
 
@@ -38,8 +37,8 @@ class Clock:
         self.time = time
 
 
-class Tally:
-    """A counter of a node, for what happens with every record: whoever has it adds to it."""
+class NodeCounter:
+    """A counter for events on the hot path: the operator adds to `amount` directly."""
 
     __slots__ = ("amount",)
 
@@ -48,16 +47,16 @@ class Tally:
 
 
 class NodeContext(Protocol):
-    """One node of one running task, as its operator sees it."""
+    """One node of a running task, as its operator sees it."""
 
     #: The node's name in the topology.
     name: str
-    #: The record the task is working on: topic, partition, offset, timestamp, headers.
+    #: The record that the task is processing: topic, partition, offset, timestamp, headers.
     current: Current
 
     @property
     def stream_time(self) -> int:
-        """The largest timestamp the task has taken so far, -1 before the first record."""
+        """The largest timestamp that the task has processed, -1 before the first record."""
         ...
 
     @property
@@ -67,7 +66,7 @@ class NodeContext(Protocol):
 
     @property
     def drops(self) -> int:
-        """How many records the task has dropped so far, in all its nodes and stores."""
+        """The number of records dropped by all nodes and stores of the task."""
         ...
 
     def store(self, name: str) -> Any:
@@ -75,48 +74,47 @@ class NodeContext(Protocol):
         ...
 
     def drop(self, reason: str) -> None:
-        """Count the record as dropped (dropped-records-total) and say why at debug level."""
+        """Count the record as dropped (dropped-records-total) and log the reason at DEBUG."""
         ...
 
     def count(self, counter: str, amount: int = 1) -> None:
-        """Add to one of the node's own counters (joins: matched, unmatched, late...)."""
+        """Add to a counter of the node (joins: matched, unmatched, late, ...)."""
         ...
 
-    def tally(self, counter: str) -> Tally:
-        """One of the node's own counters, to be added to without a call."""
+    def tally(self, counter: str) -> NodeCounter:
+        """A counter of the node that the operator increments without a call."""
         ...
 
     def print_line(self, line: str, file: str | None = None) -> None:
-        """Add a line to what the task prints (or to a file); shown once, after the commit."""
+        """Print a line to standard output or to a file, once, after the commit."""
         ...
 
     def forward_to(self, child: str) -> Forward:
-        """The function that forwards to the child of that name only."""
+        """The function that forwards to the named child only."""
         ...
 
     def at_start(self, action: Callable[[], object]) -> None:
-        """Call this when all nodes are attached, in the order of the topology."""
+        """Register a call for the time when all nodes are attached, in topology order."""
         ...
 
     def at_close(self, action: Callable[[], object]) -> None:
-        """Call this when the task ends."""
+        """Register a call for the end of the task."""
         ...
 
     def user_context(self, forward: Forward) -> Any:
-        """A `ProcessorContext` for a processor of the user in this node."""
+        """A `ProcessorContext` for the user's processor in this node."""
         ...
 
     def clock(self, name: str) -> Clock:
-        """A clock that outlives the batch. Nodes that ask for one name share it."""
+        """A clock that is kept between batches. Nodes that use the same name share it."""
         ...
 
 
 class Operator(Protocol):
     """What one node does; frozen, picklable, shared by all tasks.
 
-    One that passes on the very record it was given, if any, may say so by a class attribute
-    `forwards_the_same = True`. All others make new records: that something of such a record was
-    sent is not said of the record it was made of (which decides what a dead letter queue gets).
+    An operator that forwards its input record unchanged sets `forwards_input = True`. All other
+    operators create new records; a dead letter queue then gets the source record.
     """
 
     def attach(self, node: NodeContext, forward: Forward) -> Forward:
@@ -125,44 +123,44 @@ class Operator(Protocol):
 
 
 class PlainOperator:
-    """An operator that asks the user's function once and then forwards the record, or not.
+    """An operator that calls the user's function once and forwards at most one record.
 
-    It never changes timestamp or headers, and it tells `failed` by itself when the function
-    raises; so the task need not watch over it, which makes it cheaper.
+    It keeps timestamp and headers, and calls `failed` itself when the function raises. The task
+    does not have to guard it, which saves a call per record.
     """
 
     __slots__ = ()
 
     def attach(
-        self, node: NodeContext, forward: Forward, failed: Failed = raise_it
+        self, node: NodeContext, forward: Forward, failed: OnError = raise_error
     ) -> Forward:
         """The function that processes a record in this task."""
-        raise TypeError(f"{type(self).__name__} does not say what it does.")
+        raise TypeError(f"{type(self).__name__} does not override attach().")
 
 
 class ValueGetter(Protocol):
-    """Reads a table's row on behalf of a join or a view: the store, or a function of it."""
+    """Reads a table's row for a join or a view: from the store, or computed from it."""
 
-    #: True if `get_as_of` may be asked.
+    #: Whether `get_as_of` is supported.
     is_versioned: bool
 
     def get(self, key: Any) -> tuple[Any, int] | None:
-        """(value, timestamp) of the row, None if there is none."""
+        """The (value, timestamp) of the row, or None."""
         ...
 
     def get_as_of(self, key: Any, timestamp: int) -> tuple[Any, int] | None:
-        """The same as of a time; versioned tables only."""
+        """The row as of a timestamp; versioned tables only."""
         ...
 
 
 class ValueGetterSupplier(Protocol):
-    """How a downstream node reads a table: which stores it must be connected to, and how."""
+    """How a downstream node reads a table, and the stores that it must be connected to."""
 
     @property
     def store_names(self) -> tuple[str, ...]:
-        """The stores that the reading node has to be connected to."""
+        """The stores that the reading node must be connected to."""
         ...
 
     def attach_getter(self, node: NodeContext) -> ValueGetter:
-        """The getter, for the node that reads."""
+        """The getter for the reading node."""
         ...

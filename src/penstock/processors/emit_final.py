@@ -1,7 +1,7 @@
-"""Emitting on window close: results are sent once, when no record can change them any more.
+"""Emit on window close: a result is forwarded once, when no record can change it.
 
-The closed windows are read back from the store after a record was put, so what the store's
-retention has dropped by then is never sent.
+Closed windows are read from the store after each write, so windows that the store has already
+expired are never forwarded.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from penstock.processors.base import Clock, Forward, NodeContext
 from penstock.processors.forwarding import change_of
 from penstock.record import Headers
 
-#: Sends the windows that have closed: close time of the windows, headers of the record at hand.
+#: Forwards the closed windows: close time of the windows, headers of the current record.
 EmitClosed = Callable[[int, Headers], None]
 
-#: The first and the last time to look for closed windows at, both inclusive, from the close time
-#: of the last emission (-1: none yet) and the present one. None: nothing can have closed.
+#: Returns the inclusive time range in which to look for closed windows, from the close time of
+#: the last emission (-1 for none) and the current one, or None if no window can have closed.
 ClosedRange = Callable[[int, int], tuple[int, int] | None]
 
 
 def observed_time(node: NodeContext) -> Clock:
-    """The node's own stream time: the largest timestamp of the records it has taken."""
+    """The stream time of the node: the largest timestamp of its records."""
     return node.clock(f"{node.name}/observed-stream-time")
 
 
 def closed_window_emitter(
     node: NodeContext, store: Any, forward: Forward, closed_range: ClosedRange
 ) -> EmitClosed:
-    """For time and sliding windows; results keep the time in the store.
+    """The emitter for time and sliding windows; results have the timestamp of the store.
 
-    A store that keeps none answers -1, which no record may have.
+    A store without timestamps returns -1, which no record may have.
     """
     fetch_all = store.fetch_all
 
@@ -41,7 +41,7 @@ def closed_window_emitter(
         for windowed, (value, timestamp) in fetch_all(first, last):
             if timestamp < 0:
                 raise StreamsException(
-                    f"{node.name}: the result of {windowed} has no timestamp, for store "
+                    f"{node.name}: the result of {windowed} has no timestamp. Store "
                     f"'{store.name}' keeps none. Emit on close needs a store with timestamps."
                 )
             forward(windowed, change_of((value, None, True)), timestamp, headers)
@@ -54,7 +54,7 @@ def closed_window_emitter(
 def closed_session_emitter(
     node: NodeContext, store: Any, forward: Forward, closed_range: ClosedRange
 ) -> EmitClosed:
-    """For sessions; results have the time of the session's end."""
+    """The emitter for sessions; the timestamp of a result is the end of its session."""
     find_sessions = store.find_sessions
 
     def send(first: int, last: int, headers: Headers) -> int:
@@ -68,7 +68,7 @@ def closed_session_emitter(
 
 
 def never_emit(close_time: int, headers: Headers) -> None:
-    """In place of an emitter where updates are sent as they happen."""
+    """The emitter of operators that forward every update."""
 
 
 def _emitter(

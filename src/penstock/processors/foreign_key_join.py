@@ -11,9 +11,9 @@
                       |
                  ResponseJoin -> the result's table
 
-The left side registers each row under its foreign key on the right side, which answers now and
-whenever the right row changes. An answer carries the hash of the left value that it was asked for;
-the left side drops answers to a value that has changed since.
+The left side subscribes each row to its foreign key on the right side, which responds at once and
+whenever the right row changes. A response carries the hash of the left value of its subscription.
+The left side drops responses for a value that has changed since.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from penstock.processors.foreign_key_wire import (
     SubscriptionResponse,
     hash128,
 )
-from penstock.processors.joiner import Joiner, oriented
+from penstock.processors.joiner import Joiner, orient_joiner
 from penstock.record import Change, Headers
 from penstock.serdes.base import Serde
 
 _DELETE_SILENTLY = int(Instruction.DELETE_KEY_NO_PROPAGATE)
 _DELETE = int(Instruction.DELETE_KEY_AND_PROPAGATE)
-_ANSWER_ALWAYS = int(Instruction.PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE)
-_ANSWER_IF_FOUND = int(Instruction.PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE)
+_RESPOND_ALWAYS = int(Instruction.PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE)
+_RESPOND_IF_FOUND = int(Instruction.PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE)
 
 _OUT_OF_ORDER = "out-of-order update of a versioned table in a foreign-key join"
 _NULL_FOREIGN_KEY = "null foreign key"
@@ -50,7 +50,7 @@ _NULL_FOREIGN_KEY = "null foreign key"
 def response_partition(
     topic: str, key: Any, response: SubscriptionResponse, partitions: int
 ) -> set[int] | None:
-    """The partitioner of the response topic: back to where the subscription came from."""
+    """The partitioner of the response topic: back to the partition of the subscription."""
     return None if response.partition is None else {response.partition}
 
 
@@ -58,8 +58,8 @@ def response_partition(
 class SubscriptionSend:
     """Turns an update of the left table into subscriptions, keyed by foreign key.
 
-    Needs old values: a row that has changed its foreign key is taken off the old one first.
-    `foreign_key` is called as (key, value). The serdes are never None.
+    It needs old values: a row that changes its foreign key is first removed from the old one.
+    `foreign_key` is called with (key, value). The serdes are never None.
     """
 
     foreign_key: Callable[[Any, Any], Any]
@@ -91,7 +91,7 @@ class SubscriptionSend:
         return process
 
     def _changes(self) -> Callable[[Any, Any], bool]:
-        """Whether two foreign keys differ: by their bytes."""
+        """Compares two foreign keys by their bytes."""
         to_bytes = self.foreign_key_serde.serialize
 
         def changed(new: Any, old: Any) -> bool:
@@ -107,10 +107,10 @@ class SubscriptionSend:
                 return ()
             old_key = None if old is None else extract(key, old)
             new_key = None if new is None else extract(key, new)
-            # Every update gets an answer. Under a null foreign key nothing is registered.
+            # Every update gets a response. A null foreign key is not subscribed.
             if old_key is not None and changed(new_key, old_key):
-                return (old_key, _DELETE_SILENTLY), (new_key, _ANSWER_ALWAYS)
-            return ((new_key, _ANSWER_ALWAYS),)
+                return (old_key, _DELETE_SILENTLY), (new_key, _RESPOND_ALWAYS)
+            return ((new_key, _RESPOND_ALWAYS),)
 
         return instructions
 
@@ -128,19 +128,19 @@ class SubscriptionSend:
                 drop(_NULL_FOREIGN_KEY)
                 return () if old_key is None else ((old_key, _DELETE),)
             if old_key is not None and changed(new_key, old_key):
-                # An earlier result has to be taken back if the new key finds no row.
-                return (old_key, _DELETE_SILENTLY), (new_key, _ANSWER_ALWAYS)
-            return ((new_key, _ANSWER_IF_FOUND),)
+                # An earlier result must be deleted if the new key has no row.
+                return (old_key, _DELETE_SILENTLY), (new_key, _RESPOND_ALWAYS)
+            return ((new_key, _RESPOND_IF_FOUND),)
 
         return instructions
 
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionReceive:
-    """Keeps the subscriptions of the right side's store up to date.
+    """Updates the subscriptions in the store of the right side.
 
-    Forwards a `CombinedKey` and a `Change` of (subscription, timestamp). The store is a timestamped
-    one of bytes keys and `Subscription` values, without a cache.
+    It forwards a `CombinedKey` and a `Change` of (subscription, timestamp). The store is a
+    timestamped store with bytes keys and `Subscription` values, without a cache.
     """
 
     store_name: str
@@ -155,7 +155,7 @@ class SubscriptionReceive:
             key: Any, subscription: Subscription, timestamp: int, headers: Headers
         ) -> None:
             _, instruction, primary_key, _, version = subscription
-            if key is None and instruction != _ANSWER_ALWAYS:
+            if key is None and instruction != _RESPOND_ALWAYS:
                 drop(_NULL_FOREIGN_KEY)
                 return
             if version > SUBSCRIPTION_VERSION:
@@ -173,7 +173,7 @@ class SubscriptionReceive:
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionJoin:
-    """Answers a subscription from the right table's row."""
+    """Responds to a subscription with the row of the right table."""
 
     foreign_table: ValueGetterSupplier
 
@@ -183,7 +183,7 @@ class SubscriptionJoin:
 
         def process(key: CombinedKey, change: Change, timestamp: int, headers: Headers) -> None:
             foreign_key, primary_key = key
-            (hashed, instruction, _, partition, _), asked_at = change.new
+            (hashed, instruction, _, partition, _), subscribed_at = change.new
             if instruction == _DELETE_SILENTLY:
                 return
             row = None if foreign_key is None else get(foreign_key)
@@ -194,12 +194,12 @@ class SubscriptionJoin:
                     value = row[0]
                 else:
                     count("unmatched-left")
-                    if instruction == _ANSWER_IF_FOUND:
+                    if instruction == _RESPOND_IF_FOUND:
                         return
-            if row is not None and row[1] > asked_at:
-                asked_at = row[1]
+            if row is not None and row[1] > subscribed_at:
+                subscribed_at = row[1]
             forward(
-                primary_key, SubscriptionResponse(hashed, value, partition), asked_at, headers
+                primary_key, SubscriptionResponse(hashed, value, partition), subscribed_at, headers
             )
 
         return process
@@ -207,7 +207,7 @@ class SubscriptionJoin:
 
 @dataclass(frozen=True, slots=True)
 class ForeignTableJoin:
-    """Answers, at an update of the right table, everyone who has subscribed to its key."""
+    """Responds to all subscriptions of a key when the right table is updated."""
 
     store_name: str
     keys: CombinedKeyCodec
@@ -228,20 +228,20 @@ class ForeignTableJoin:
                 return
             prefix = prefix_of(key)
             size = len(prefix)
-            answered = 0
+            responses = 0
             for raw_key, row in scan(prefix, _after(prefix)):
-                # The end of a range belongs to it.
+                # The end of a range is inclusive.
                 if raw_key[:size] != prefix:
                     continue
-                answered += 1
+                responses += 1
                 subscription: Subscription = row[0]
                 forward(
                     primary_key_of(raw_key[size:]),
                     SubscriptionResponse(subscription.hash, change.new, subscription.partition),
                     timestamp, headers,
                 )
-            if answered:
-                count("matched", answered)
+            if responses:
+                count("matched", responses)
             else:
                 count("unmatched-right")
 
@@ -249,9 +249,9 @@ class ForeignTableJoin:
 
 
 def _after(prefix: bytes) -> bytes:
-    """The smallest bytes behind everything that begins so.
+    """The smallest key after all keys with this prefix.
 
-    There always are some: a prefix begins with a length, which is never all ones.
+    It always exists: a prefix starts with a length, which is never all ones.
     """
     kept = prefix.rstrip(b"\xff")
     return kept[:-1] + bytes((kept[-1] + 1,)) + bytes(len(prefix) - len(kept))
@@ -259,7 +259,7 @@ def _after(prefix: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class ResponseJoin:
-    """Joins an answer with the left row, if that still is the row that had asked."""
+    """Joins a response with the left row, if that row has not changed since its subscription."""
 
     left_table: ValueGetterSupplier
     value_serde: Serde[Any]
@@ -268,10 +268,10 @@ class ResponseJoin:
     with_key: bool = False
 
     def attach(self, node: NodeContext, forward: Forward) -> Forward:
-        """The function that processes an answer in this task."""
+        """The function that processes a response in this task."""
         get, drop = self.left_table.attach_getter(node).get, node.drop
         to_bytes, left = self.value_serde.serialize, self.left
-        combine = oriented(self.joiner, with_key=self.with_key)
+        combine = orient_joiner(self.joiner, with_key=self.with_key)
 
         def process(
             key: Any, response: SubscriptionResponse, timestamp: int, headers: Headers
@@ -281,7 +281,7 @@ class ResponseJoin:
                 raise StreamsException("SubscriptionResponseWrapper is of an incompatible version.")
             row = get(key)
             if hashed != (None if row is None else hash128(to_bytes(row[0]))):
-                drop("answer to a left value that has changed since, in a foreign-key join")
+                drop("response for a left value that has changed since, in a foreign-key join")
                 return
             if foreign_value is None and (not left or row is None):
                 result = None

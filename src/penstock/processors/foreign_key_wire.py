@@ -1,7 +1,7 @@
-"""What a foreign-key join writes: subscriptions, responses, combined keys, and hashes of values.
+"""The wire format of a foreign-key join: subscriptions, responses, combined keys, value hashes.
 
-All bytes are Kafka Streams' own (subscription version 1, response version 0). In the first byte of
-either message the top bit says that there is no hash, the rest is the version.
+All bytes are those of Kafka Streams (subscription version 1, response version 0). In the first
+byte of a message the top bit means that there is no hash; the other bits are the version.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ _BLOCKS = struct.Struct("<QQ")
 
 
 class Instruction(IntEnum):
-    """What the right side is to do with a subscription."""
+    """What the right side does with a subscription."""
 
-    #: Forget it, send nothing.
+    #: Delete it, send nothing.
     DELETE_KEY_NO_PROPAGATE = 0
-    #: Forget it, answer null.
+    #: Delete it, respond with null.
     DELETE_KEY_AND_PROPAGATE = 1
-    #: Keep it, answer the row or null.
+    #: Store it, respond with the row or null.
     PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE = 2
-    #: Keep it, answer only if there is a row.
+    #: Store it, respond only if the row exists.
     PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE = 3
 
 
 class Subscription(NamedTuple):
-    """Sent to the foreign key's partition: which left row wants to hear of it.
+    """Sent to the partition of the foreign key: subscribes a left row to it.
 
-    `hash` is that of the left value (None for a deletion); the answer brings it back, so that
-    answers to a value that has changed since can be told. `partition` is None in version 0.
+    `hash` is that of the left value (None for a deletion). The response returns it, so that
+    responses for an outdated value can be detected. `partition` is None in version 0.
     """
 
     hash: bytes | None
@@ -51,7 +51,7 @@ class Subscription(NamedTuple):
 
 
 class SubscriptionResponse(NamedTuple):
-    """Sent back to the left row's partition; `partition` itself is not written."""
+    """Sent back to the partition of the left row; `partition` itself is not serialized."""
 
     hash: bytes | None
     foreign_value: Any
@@ -60,7 +60,7 @@ class SubscriptionResponse(NamedTuple):
 
 
 class CombinedKey(NamedTuple):
-    """The key of a subscription: foreign key (None in left joins only) and primary key."""
+    """The key of a subscription: foreign key (None only in left joins) and primary key."""
 
     foreign_key: Any
     primary_key: Any
@@ -69,10 +69,10 @@ class CombinedKey(NamedTuple):
 def subscription_serde(
     primary_key: Serde[Any], version: int = SUBSCRIPTION_VERSION
 ) -> Serde[Subscription]:
-    """Version and hash mark, instruction, hash, primary key, and since version 1 the partition.
+    """Version and hash flag, instruction, hash, primary key, and since version 1 the partition.
 
-    The primary key's serde is not told the topic; bind it to the join's own pseudo topic before.
-    `version` 0 is for a rolling upgrade from Kafka Streams before 3.4.
+    The serde of the primary key does not receive the topic; bind it to the join's pseudo topic
+    first. `version` 0 is for a rolling upgrade from Kafka Streams before 3.4.
     """
     write, read = primary_key.serialize, primary_key.deserialize
 
@@ -104,7 +104,7 @@ def subscription_serde(
 
 
 def response_serde(foreign_value: Serde[Any]) -> Serde[SubscriptionResponse]:
-    """Version and hash mark, hash, value. A value of no bytes at all is read as null."""
+    """Version and hash flag, hash, value. An empty value is read as null."""
     write, read = foreign_value.serialize, foreign_value.deserialize
 
     def serialize(response: SubscriptionResponse) -> bytes:
@@ -116,7 +116,7 @@ def response_serde(foreign_value: Serde[Any]) -> Serde[SubscriptionResponse]:
 
     def deserialize(data: bytes) -> SubscriptionResponse:
         if not data:
-            raise unreadable("The answer to a foreign-key subscription is empty", data)
+            raise unreadable("The response to a foreign-key subscription is empty", data)
         version = data[0] & 0x7F
         if version > RESPONSE_VERSION:
             raise StreamsException(f"SubscriptionWrapper does not support version {version}")
@@ -129,9 +129,9 @@ def response_serde(foreign_value: Serde[Any]) -> Serde[SubscriptionResponse]:
 
 @dataclass(frozen=True, slots=True)
 class CombinedKeyCodec:
-    """The subscription store's keys: 4-byte length of the foreign key, foreign key, primary key.
+    """Keys of the subscription store: 4-byte length of the foreign key, foreign key, primary key.
 
-    So all subscriptions of one foreign key stand together, in the order of the primary keys.
+    All subscriptions of a foreign key are adjacent, in the order of their primary keys.
     """
 
     foreign_key: Serde[Any]
@@ -142,12 +142,12 @@ class CombinedKeyCodec:
         return self.prefix(foreign_key) + self.primary_key.serialize(primary_key)
 
     def prefix(self, foreign_key: Any) -> bytes:
-        """What the keys of all subscriptions of a foreign key begin with."""
+        """The prefix of the keys of all subscriptions of a foreign key."""
         raw = self.foreign_key.serialize(foreign_key)
         return _INT.pack(len(raw)) + raw
 
     def from_bytes(self, raw: bytes) -> CombinedKey:
-        """Both keys again."""
+        """Decode both keys."""
         end = 4 + _INT.unpack_from(raw)[0]
         return CombinedKey(
             self.foreign_key.deserialize(raw[4:end]), self.primary_key.deserialize(raw[end:])
@@ -161,7 +161,7 @@ _SEED = 104729
 
 
 def hash128(data: bytes) -> bytes:
-    """Murmur3 of 128 bits (x64 form, Kafka's seed): two 8-byte words, big-endian as on the wire."""
+    """128-bit Murmur3 (x64 variant, Kafka's seed): two 8-byte words, big-endian."""
     h1 = h2 = _SEED
     length = len(data)
     body = length & ~15
@@ -181,13 +181,13 @@ def hash128(data: bytes) -> bytes:
     h2 ^= length
     h1 = h1 + h2 & _MASK
     h2 = h2 + h1 & _MASK
-    h1 = _mixed(h1)
-    h2 = _mixed(h2)
+    h1 = _final_mix(h1)
+    h2 = _final_mix(h2)
     h1 = h1 + h2 & _MASK
     return _TWO_LONGS.pack(h1, h2 + h1 & _MASK)
 
 
-def _mixed(h: int) -> int:
+def _final_mix(h: int) -> int:
     h = (h ^ h >> 33) * 0xFF51AFD7ED558CCD & _MASK
     h = (h ^ h >> 33) * 0xC4CEB9FE1A85EC53 & _MASK
     return h ^ h >> 33

@@ -1,8 +1,8 @@
-"""How a node that keeps a store writes a result and tells its children.
+"""How a node with a store writes a result and forwards it.
 
-A store with a cache forwards when the cache lets go (the listener registered here); the node
-then only writes. Without a cache the node writes and forwards at once. Which of the two, and
-whether old values are sent, is settled when the node is attached.
+With a cache, the node only writes; the flush listener registered here forwards the result when
+the cache is flushed or evicts the entry. Without a cache, the node writes and forwards at once.
+The choice is made when the node is attached, as is whether old values are sent.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from penstock.processors.table_store import LATEST, NOT_PUT
 from penstock.record import Change, Headers
 from penstock.windows import Window, Windowed
 
-#: Puts a row into the store and sends the change: key, new, old, timestamp, headers.
+#: Writes a row to the store and forwards the change: key, new, old, timestamp, headers.
 WriteRow = Callable[[Any, Any, Any, int, Headers], None]
 
 #: The same for a window: key, window, (new, old), timestamp, headers.
 WriteWindow = Callable[[Any, Window, tuple[Any, Any], int, Headers], None]
 
-# A NamedTuple's own constructor costs twice as much as the tuple it makes.
+# The constructor of a NamedTuple costs twice as much as creating the tuple.
 #: A `Change` from (new, old, is_latest).
 change_of: Callable[[tuple[Any, Any, bool]], Change] = partial(tuple.__new__, Change)
 #: A `Windowed` from (key, window).
@@ -31,7 +31,7 @@ windowed_of: Callable[[tuple[Any, Window]], Windowed[Any]] = partial(tuple.__new
 
 
 def change_listener(forward: Forward) -> Callable[[Any, Any, Any, int, Headers], None]:
-    """Forwards what a cache lets go as a change."""
+    """A flush listener that forwards each entry as a `Change`."""
     if core is not None:
         native: Callable[[Any, Any, Any, int, Headers], None]
         native = core.change_listener(forward, Change)
@@ -44,7 +44,7 @@ def change_listener(forward: Forward) -> Callable[[Any, Any, Any, int, Headers],
 
 
 def row_writer(store: Any, forward: Forward, send_old: bool) -> WriteRow:
-    """For a table's store, timestamped or versioned."""
+    """The writer for a table's store, timestamped or versioned."""
     caches = store.set_flush_listener(change_listener(forward), send_old)
     if store.is_versioned:
         return _version_writer(store, forward, send_old, caches)
@@ -71,7 +71,7 @@ def _version_writer(store: Any, forward: Forward, send_old: bool, caches: bool) 
 
     def keep_version(key: Any, new: Any, old: Any, timestamp: int, headers: Headers) -> None:
         code = put(key, new, timestamp)
-        # What the store refuses as too old has not happened for anyone downstream either.
+        # An update that is too old for the store is not forwarded either.
         if code != NOT_PUT and not caches:
             sent_old = old if send_old else None
             forward(key, change_of((new, sent_old, code == LATEST)), timestamp, headers)
@@ -80,7 +80,7 @@ def _version_writer(store: Any, forward: Forward, send_old: bool, caches: bool) 
 
 
 def window_writer(store: Any, forward: Forward, send_old: bool, emit_final: bool) -> WriteWindow:
-    """For a timestamped window store; with `emit_final` updates are kept and never sent."""
+    """The writer for a timestamped window store; with `emit_final` it never forwards."""
     save = store.save
     caches = emit_final or store.set_flush_listener(change_listener(forward), send_old)
 

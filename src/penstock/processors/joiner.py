@@ -1,4 +1,4 @@
-"""How a join calls the user's joiner: one shape for every side and every signature."""
+"""Adapts the user's joiner to one signature, for both sides of a join."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ Joiner = Callable[..., Any]
 Combine = Callable[[Any, Any, Any], Any]
 
 
-def oriented(joiner: Joiner, *, with_key: bool, reverse: bool = False) -> Combine:
-    """The joiner as the node of one side calls it.
+def orient_joiner(joiner: Joiner, *, with_key: bool, reverse: bool = False) -> Combine:
+    """The joiner with the signature that the node of one side calls.
 
-    `reverse` is for the right side, whose own value is the joiner's second.
+    Set `reverse` for the right side, whose own value is the joiner's second argument.
     """
     if with_key:
         if reverse:

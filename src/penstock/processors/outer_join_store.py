@@ -1,9 +1,9 @@
 """The records of a left or outer stream-stream join that wait for a partner.
 
-Both sides of a join share one store. Its bytes are Kafka Streams' own: key = 8-byte timestamp,
-1 byte for the side (1 left, 0 right), key bytes; value = a list of values, each with the side's
-byte in front. So a scan gives the oldest first, at one time the right side before the left, then
-by key.
+Both sides of a join share one store in the format of Kafka Streams: the key is an 8-byte
+timestamp, 1 byte for the side (1 left, 0 right) and the key bytes; the value is a list of values,
+each with the byte of its side in front. A scan returns the oldest records first, then the right
+side before the left, then by key.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _HEAD = struct.Struct(">qB")
 _INT = struct.Struct(">i")
 _COUNT = struct.Struct(">Bi")
 
-#: ListSerde's mark for elements of varying size.
+#: The marker of ListSerde for elements of variable size.
 _VARIABLE_SIZE = 1
 _LEFT = b"\x01"
 _RIGHT = b"\x00"
 
 
-class Waiting(NamedTuple):
-    """All values of one key, one time and one side that wait for a partner."""
+class WaitingRecords(NamedTuple):
+    """The values of one key, timestamp and side that wait for a partner."""
 
     raw_key: bytes
     timestamp: int
@@ -38,7 +38,7 @@ class Waiting(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OuterJoinShared:
-    """What the two sides of a left or outer join share: a bytes key-value store, and a time.
+    """The store and clocks that the two sides of a left or outer join share.
 
     The serdes are those of the join, never None.
     """
@@ -49,15 +49,15 @@ class OuterJoinShared:
     right_serde: Serde[Any]
 
     def open(self, node: NodeContext) -> OuterJoinStore:
-        """The store, for one side of the join in one task."""
+        """The store for one side of the join in one task."""
         return OuterJoinStore(node.store(self.store_name), self)
 
     def stream_time(self, node: NodeContext) -> Clock:
-        """The largest timestamp that either side has seen."""
+        """The largest timestamp of both sides."""
         return node.clock(f"{self.store_name}:stream-time")
 
     def oldest(self, node: NodeContext) -> Clock:
-        """The time from which on the store is worth scanning, -1 if it holds nothing."""
+        """The time from which the store must be scanned, -1 if it is empty."""
         return node.clock(f"{self.store_name}:oldest")
 
 
@@ -76,36 +76,36 @@ class OuterJoinStore:
         self.key_from_bytes = shared.key_serde.deserialize
 
     def add(self, timestamp: int, is_left: bool, key: bytes, value: Any) -> None:
-        """Let a record wait, behind those of the same key, time and side."""
+        """Add a record, after those of the same key, timestamp and side."""
         raw_key = _HEAD.pack(timestamp, is_left) + key
         raw = (self._left if is_left else self._right).serialize(value)
         if raw is None:
-            # What a serializer makes nothing of takes the whole list with it, as in Kafka.
+            # A value that serializes to null deletes the whole list, as in Kafka.
             self._put(raw_key, None)
             return
         raw = (_LEFT if is_left else _RIGHT) + raw
-        self._put(raw_key, _appended(self._get(raw_key), raw))
+        self._put(raw_key, _append_to_list(self._get(raw_key), raw))
 
     def discard(self, timestamp: int, is_left: bool, key: bytes) -> None:
-        """A partner came: none of the records of that key, time and side waits any longer."""
+        """Remove the records of that key, timestamp and side: a partner arrived."""
         raw_key = _HEAD.pack(timestamp, is_left) + key
         if self._get(raw_key) is not None:
             self._put(raw_key, None)
 
     def delete(self, raw_key: bytes) -> None:
-        """Forget records that have been sent."""
+        """Remove records that were forwarded."""
         self._put(raw_key, None)
 
     def closed(
         self, left_reach: int, right_reach: int, now: int
-    ) -> tuple[list[Waiting], int]:
-        """The records whose windows have closed, and the time of the last entry looked at.
+    ) -> tuple[list[WaitingRecords], int]:
+        """The records whose windows have closed, and the timestamp of the last scanned entry.
 
-        The time is -1 if the store is empty. The scan ends behind the first open entries of both
-        sides; while only one side waits it goes to the end, and so does the time, which decides
-        when the next scan is worth while.
+        The timestamp is -1 if the store is empty. The scan stops after the first open entries of
+        both sides. If only one side has entries, it runs to the end. The timestamp decides when
+        the next scan is needed.
         """
-        due: list[Waiting] = []
+        due: list[WaitingRecords] = []
         left_open = right_open = False
         time = -1
         for raw_key, raw_values in self._scan():
@@ -113,20 +113,20 @@ class OuterJoinStore:
             if left_open and right_open:
                 break
             if time + (left_reach if side else right_reach) < now:
-                due.append(Waiting(raw_key, time, side == 1, raw_values))
+                due.append(WaitingRecords(raw_key, time, side == 1, raw_values))
                 continue
             left_open, right_open = left_open or side == 1, right_open or side == 0
             if left_open and right_open and _COUNT.unpack_from(raw_values)[1] > 1:
-                # The values of a list are looked at one by one: the second one ends the scan.
+                # Kafka scans the values of a list one by one: the second one ends the scan.
                 break
         return due, time
 
-    def key_of(self, waiting: Waiting) -> Any:
+    def key_of(self, waiting: WaitingRecords) -> Any:
         """The key of waiting records."""
         return self.key_from_bytes(waiting.raw_key[_HEAD.size :])
 
-    def values_of(self, waiting: Waiting) -> Iterable[Any]:
-        """The values, in the order in which they came."""
+    def values_of(self, waiting: WaitingRecords) -> Iterable[Any]:
+        """The values in order of arrival."""
         deserialize = (self._left if waiting.is_left else self._right).deserialize
         raw = waiting.raw_values
         _, count = _COUNT.unpack_from(raw)
@@ -138,8 +138,8 @@ class OuterJoinStore:
             at += size
 
 
-def _appended(values: bytes | None, value: bytes) -> bytes:
-    """A list (in ListSerde's form) with one more element."""
+def _append_to_list(values: bytes | None, value: bytes) -> bytes:
+    """Append an element to a list in the format of ListSerde."""
     if values is None:
         return _COUNT.pack(_VARIABLE_SIZE, 1) + _INT.pack(len(value)) + value
     _, count = _COUNT.unpack_from(values)

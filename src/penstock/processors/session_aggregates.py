@@ -1,9 +1,9 @@
 """Aggregations over sessions: windows that grow with their records and merge when they touch.
 
-A record's session is merged with every session of its key within the gap: starting from the
-initial value, each one in turn by the merger, then the record by the aggregator. The merged
-sessions are removed and sent as deletions before the new one. Null keys are dropped; null values
-reach the aggregator.
+A new record is merged with every session of its key within the gap: starting from the initial
+value, the merger adds each session, then the aggregator adds the record. The merged sessions are
+removed and forwarded as deletions before the new one. Null keys are dropped; null values are
+passed to the aggregator.
 """
 
 from __future__ import annotations
@@ -28,12 +28,11 @@ from penstock.windows import SessionWindow, SessionWindows, Windowed
 
 @dataclass(frozen=True, slots=True)
 class SessionAggregate:
-    """An aggregate for each session; `emit_final` sends it once, when the session closes.
+    """An aggregate per session; `emit_final` forwards it once, when the session closes.
 
-    A result's timestamp is the session's end. Updates that are sent at once carry no headers;
-    those of closed sessions carry the headers of the record that closed them. What a cache sends
-    carries the headers that the store keeps beside the aggregate, which are none, or if it keeps
-    none those of the record that wrote it.
+    The timestamp of a result is the end of its session. Immediate updates have no headers. Closed
+    sessions have the headers of the record that closed them. Updates from a cache have no headers
+    if the store keeps headers, otherwise those of the record that wrote the session.
     """
 
     store_name: str
@@ -74,7 +73,7 @@ class SessionAggregate:
             if end < close_time:
                 drop("expired window")
             else:
-                # A session of this one point in time is overwritten, not removed.
+                # A session of exactly this timestamp is overwritten, not removed.
                 if start != timestamp or end != timestamp:
                     for session, existing in merged:
                         remove(session)
@@ -88,7 +87,7 @@ class SessionAggregate:
         return process
 
     def _sender(self, store: Any, forward: Forward) -> Callable[[Any, Any, Any], None]:
-        """Sends one update at once (session, new, old), unless a cache or the close will."""
+        """Forwards an update (session, new, old), unless the cache or the emitter does it."""
         send_old = self.send_old
         has_headers = store.has_headers
 
@@ -113,7 +112,7 @@ class SessionAggregate:
         return closed_session_emitter(node, store, forward, _closed_sessions)
 
     def getter_supplier(self) -> SessionGetter:
-        """How others read this table."""
+        """How other nodes read this table."""
         return SessionGetter(self.store_name)
 
 

@@ -1,12 +1,12 @@
 """Aggregations over sliding windows: one window for each set of records within the difference.
 
-Only windows that differ in their records exist. A record at t makes its left window [t - d, t]
-and, if a later record is near enough, its right window [t + 1, t + 1 + d]; it also makes the right
-window of the record before it, and goes into every window that it falls in. Windows would begin
-before the epoch for records earlier than d: those share the one window [0, d] instead.
+Only windows with different sets of records exist. A record at time t creates its left window
+[t - d, t] and, if a later record is close enough, its right window [t + 1, t + 1 + d]. It also
+creates the right window of the previous record, and is added to every window that contains it.
+Records earlier than d share the window [0, d], because no window starts before the epoch.
 
-Invariant that all of this rests on: the timestamp in the store of a window is that of its latest
-record, so the windows alone tell which records there were.
+Invariant: the stored timestamp of a window is that of its latest record, so the windows alone
+show which records existed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from penstock.windows import SlidingWindows, Window
 
 @dataclass(frozen=True, slots=True)
 class SlidingAggregate:
-    """An aggregate for each key and sliding window. Null keys and null values are dropped."""
+    """An aggregate per key and sliding window. Null keys and null values are dropped."""
 
     store_name: str
     windows: SlidingWindows
@@ -48,7 +48,7 @@ class SlidingAggregate:
         grace = self.windows.grace_ms
         observed = observed_time(node)
         write = window_writer(store, forward, self.send_old, self.emit_final)
-        steps = _Steps(difference, self.initializer, self.aggregator, write, drop)
+        updates = _WindowUpdates(difference, self.initializer, self.aggregator, write, drop)
         emit_closed = (
             closed_window_emitter(node, store, forward, _closed_windows(difference))
             if self.emit_final
@@ -68,22 +68,22 @@ class SlidingAggregate:
                 return
             record = _Arrival(key, value, timestamp, headers, close_time)
             if timestamp < difference:
-                # As in Kafka Streams, nothing is emitted on close by so early a record.
-                _process_early(record, steps, store)
+                # As in Kafka Streams, a record this early emits no closed windows.
+                _process_early(record, updates, store)
                 return
-            _process(record, steps, store)
+            _process(record, updates, store)
             emit_closed(close_time, headers)
 
         return process
 
     def getter_supplier(self) -> WindowGetter:
-        """How others read this table."""
+        """How other nodes read this table."""
         return WindowGetter(self.store_name)
 
 
 @dataclass(slots=True)
 class _Arrival:
-    """One record on its way through its windows, and what was found there."""
+    """One record and the windows found for it."""
 
     key: Any
     value: Any
@@ -92,15 +92,15 @@ class _Arrival:
     close_time: int
     #: The starts of the windows found.
     starts: set[int] = field(default_factory=set)
-    #: The time of the record before this one, if it is near enough to matter.
+    #: The timestamp of the previous record, if it is close enough to matter.
     previous: int | None = None
-    #: What the right window of this record will hold, if it has to be made.
+    #: The content of the right window of this record, if it must be created.
     right: Row | None = None
     right_exists: bool = False
 
 
-class _Steps:
-    """What can be done to a window, with everything bound that does not change by record."""
+class _WindowUpdates:
+    """The operations on a window, bound to the operator's functions."""
 
     __slots__ = ("_aggregator", "_drop", "_write", "difference", "initializer")
 
@@ -119,7 +119,7 @@ class _Steps:
         self._drop = drop
 
     def update(self, record: _Arrival, window: Window, old: Any, old_timestamp: int) -> None:
-        """Put the record into a window that held `old`, unless the window is closed."""
+        """Add the record to a window with the aggregate `old`, unless the window is closed."""
         if window.end < record.close_time:
             self._drop("expired window")
             return
@@ -130,12 +130,12 @@ class _Steps:
         self._write(record.key, window, (new, old), timestamp, record.headers)
 
     def start_with(self, record: _Arrival, start: int) -> None:
-        """Make a window that holds this record alone."""
+        """Create a window that contains only this record."""
         old = self.initializer()
         self.update(record, self.window(start), old, record.timestamp)
 
     def window(self, start: int) -> Window:
-        """The window that begins then."""
+        """The window with this start."""
         if self.difference == 0:
             raise ValueError(
                 "Window endMs must be greater than window startMs. "
@@ -144,9 +144,9 @@ class _Steps:
         return Window(start, start + self.difference)
 
     def make_right(self, record: _Arrival) -> None:
-        """Make the record's right window, if a later record is in it and it is not there yet.
+        """Create the right window of the record, if it contains a later record and is missing.
 
-        It holds what an overlapping window held before this record; closed or not.
+        Its content is that of an overlapping window before this record, closed or not.
         """
         if record.right_exists or record.right is None:
             return
@@ -156,9 +156,9 @@ class _Steps:
             self._write(record.key, window, (value, None), timestamp, record.headers)
 
 
-def _process(record: _Arrival, steps: _Steps, store: Any) -> None:
-    """A record whose left window does not reach before the epoch."""
-    timestamp, difference = record.timestamp, steps.difference
+def _process(record: _Arrival, updates: _WindowUpdates, store: Any) -> None:
+    """Process a record whose left window starts at or after the epoch."""
+    timestamp, difference = record.timestamp, updates.difference
     left_exists = False
     left: Any = None
     for windowed, row in _windows_before(store, record, difference):
@@ -170,12 +170,12 @@ def _process(record: _Arrival, steps: _Steps, store: Any) -> None:
         elif end > timestamp:
             if record.right is None:
                 record.right = (value, latest)
-            steps.update(record, window, value, latest)
+            updates.update(record, window, value, latest)
         elif end == timestamp:
             left_exists = True
-            steps.update(record, window, value, latest)
+            updates.update(record, window, value, latest)
             if latest >= timestamp:
-                # Another record of this very time has made all the windows there can be.
+                # Another record with this timestamp has already created all windows.
                 return
             record.previous = latest
         else:
@@ -185,25 +185,25 @@ def _process(record: _Arrival, steps: _Steps, store: Any) -> None:
     if previous is not None:
         start = previous + 1
         if start not in record.starts and start + difference >= timestamp:
-            steps.start_with(record, start)
+            updates.start_with(record, start)
     if not left_exists:
         start = timestamp - difference
         if previous is not None and start <= previous:
-            steps.update(record, steps.window(start), left, timestamp)
+            updates.update(record, updates.window(start), left, timestamp)
         else:
-            steps.start_with(record, start)
-    steps.make_right(record)
+            updates.start_with(record, start)
+    updates.make_right(record)
 
 
 def _windows_before(store: Any, record: _Arrival, difference: int) -> list[Any]:
-    """The windows that matter to a record, latest first: (Windowed, (value, timestamp)).
+    """The windows that affect a record, latest first: (Windowed, (value, timestamp)).
 
-    They end with the first one that the record is not in. Taken before anything is written.
+    The last one is the first window without the record. The list is read before any write.
     """
     timestamp, key = record.timestamp, record.key
     found = []
     earliest = max(0, timestamp - 2 * difference)
-    # One past the record's time, to see its right window too.
+    # One past the record's timestamp, to include its right window.
     with store.backward_fetch(key, key, earliest, timestamp + 1) as windows:
         for windowed, row in windows:
             found.append((windowed, row))
@@ -212,8 +212,8 @@ def _windows_before(store: Any, record: _Arrival, difference: int) -> list[Any]:
     return found
 
 
-def _process_early(record: _Arrival, steps: _Steps, store: Any) -> None:
-    """A record before the first whole window; it belongs to the window [0, difference]."""
+def _process_early(record: _Arrival, updates: _WindowUpdates, store: Any) -> None:
+    """Process a record before the first whole window; it belongs to [0, difference]."""
     timestamp, key = record.timestamp, record.key
     if timestamp < 0:
         raise StreamsException(
@@ -230,23 +230,23 @@ def _process_early(record: _Arrival, steps: _Steps, store: Any) -> None:
                 record.previous = latest
         elif start <= timestamp:
             record.right = (value, latest)
-            steps.update(record, window, value, latest)
+            updates.update(record, window, value, latest)
         else:
             record.right_exists = True
     if record.right is None and combined is not None and combined[2] > timestamp:
         record.right = combined[1:]
-    steps.make_right(record)
+    updates.make_right(record)
     if record.previous is not None and record.previous + 1 not in record.starts:
-        steps.start_with(record, record.previous + 1)
+        updates.start_with(record, record.previous + 1)
     if combined is None:
-        steps.start_with(record, 0)
+        updates.start_with(record, 0)
     else:
-        steps.update(record, *combined)
+        updates.update(record, *combined)
 
 
 def _closed_windows(difference: int) -> ClosedRange:
     def closed(last_close_time: int, close_time: int) -> tuple[int, int] | None:
-        # The end of a sliding window is inclusive: closed are those that end before close time.
+        # The end of a sliding window is inclusive: it closes if it ends before the close time.
         last = close_time - difference - 1
         if last < 0:
             return None

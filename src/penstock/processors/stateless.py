@@ -1,7 +1,7 @@
-"""Operators on streams that remember nothing: filter, map, flat_map, branch, print and so on.
+"""Stateless stream operators: filter, map, flat_map, branch, print and others.
 
-None of them looks at nulls: a null key or value is handed to the user's function as it is. All
-keep the timestamp and the headers of the record.
+None of them treats nulls specially: the user's function receives null keys and values. All keep
+the timestamp and headers of the record.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from penstock.native import core
-from penstock.processors.base import Failed, Forward, NodeContext, PlainOperator, raise_it
+from penstock.processors.base import Forward, NodeContext, OnError, PlainOperator, raise_error
 from penstock.record import Headers
 
 _NULL_RESULT = "The provided KeyValueMapper returned null which is not allowed."
@@ -19,15 +19,15 @@ _NULL_RESULT = "The provided KeyValueMapper returned null which is not allowed."
 
 @dataclass(frozen=True, slots=True)
 class Filter(PlainOperator):
-    """Passes on what the predicate accepts, or with `negate` what it refuses."""
+    """Forwards the records that the predicate accepts, or with `negate` those it rejects."""
 
-    forwards_the_same = True
+    forwards_input = True
 
     predicate: Callable[[Any, Any], bool]
     negate: bool = False
 
     def attach(
-        self, node: NodeContext, forward: Forward, failed: Failed = raise_it
+        self, node: NodeContext, forward: Forward, failed: OnError = raise_error
     ) -> Forward:
         predicate, negate = self.predicate, self.negate
         if core is not None:
@@ -48,7 +48,7 @@ class Filter(PlainOperator):
 
 @dataclass(frozen=True, slots=True)
 class Map:
-    """A new key and a new value from both."""
+    """Replaces key and value."""
 
     mapper: Callable[[Any, Any], Any]
 
@@ -60,7 +60,7 @@ class Map:
             try:
                 new_key, new_value = pair
             except (TypeError, ValueError):
-                _refuse_pair(node, pair)
+                _raise_not_a_pair(node, pair)
             forward(new_key, new_value, timestamp, headers)
 
         return process
@@ -68,12 +68,12 @@ class Map:
 
 @dataclass(frozen=True, slots=True)
 class SelectKey(PlainOperator):
-    """A new key; the value stays."""
+    """Replaces the key and keeps the value."""
 
     selector: Callable[[Any, Any], Any]
 
     def attach(
-        self, node: NodeContext, forward: Forward, failed: Failed = raise_it
+        self, node: NodeContext, forward: Forward, failed: OnError = raise_error
     ) -> Forward:
         selector = self.selector
         if core is not None:
@@ -93,13 +93,13 @@ class SelectKey(PlainOperator):
 
 @dataclass(frozen=True, slots=True)
 class MapValues(PlainOperator):
-    """A new value; `with_key` tells whether the function wants the key before it."""
+    """Replaces the value; with `with_key` the function receives the key first."""
 
     mapper: Callable[..., Any]
     with_key: bool = False
 
     def attach(
-        self, node: NodeContext, forward: Forward, failed: Failed = raise_it
+        self, node: NodeContext, forward: Forward, failed: OnError = raise_error
     ) -> Forward:
         mapper, with_key = self.mapper, self.with_key
         if core is not None:
@@ -119,7 +119,7 @@ class MapValues(PlainOperator):
 
 @dataclass(frozen=True, slots=True)
 class FlatMap:
-    """Any number of pairs from a record; each one is passed on before the next is asked for."""
+    """Maps a record to any number of pairs, each forwarded before the next one is computed."""
 
     mapper: Callable[[Any, Any], Iterable[Any]]
 
@@ -134,7 +134,7 @@ class FlatMap:
                 try:
                     new_key, new_value = pair
                 except (TypeError, ValueError):
-                    _refuse_pair(node, pair)
+                    _raise_not_a_pair(node, pair)
                 forward(new_key, new_value, timestamp, headers)
 
         return process
@@ -142,7 +142,7 @@ class FlatMap:
 
 @dataclass(frozen=True, slots=True)
 class FlatMapValues:
-    """Any number of values from a record, all with its key."""
+    """Maps a record to any number of values with the same key."""
 
     mapper: Callable[..., Iterable[Any]]
     with_key: bool = False
@@ -163,9 +163,9 @@ class FlatMapValues:
 
 @dataclass(frozen=True, slots=True)
 class Peek:
-    """Shows each record to a function, then passes it on."""
+    """Calls a function for each record, then forwards the record."""
 
-    forwards_the_same = True
+    forwards_input = True
 
     action: Callable[[Any, Any], object]
 
@@ -181,7 +181,7 @@ class Peek:
 
 @dataclass(frozen=True, slots=True)
 class Foreach:
-    """Shows each record to a function; the end of a stream."""
+    """Calls a function for each record; forwards nothing."""
 
     action: Callable[[Any, Any], object]
 
@@ -195,13 +195,13 @@ class Foreach:
 
 
 def key_and_value(key: Any, value: Any) -> str:
-    """How `Print` writes a record unless told otherwise."""
+    """The default text of a printed record."""
     return f"{_text(key)}, {_text(value)}"
 
 
 @dataclass(frozen=True, slots=True)
 class Print:
-    """Adds one line for each record to what the task prints; the end of a stream."""
+    """Prints one line per record; forwards nothing."""
 
     label: str
     mapper: Callable[[Any, Any], Any] = key_and_value
@@ -220,12 +220,13 @@ class Print:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """Passes each record to the child of the first predicate that accepts it.
+    """Forwards each record to the child of the first predicate that accepts it.
 
-    One child more than predicates: the last one takes the rest; otherwise the rest ends here.
+    If there is one more child than predicates, it receives the other records. Otherwise they are
+    not forwarded.
     """
 
-    forwards_the_same = True
+    forwards_input = True
 
     predicates: tuple[Callable[[Any, Any], bool], ...]
     children: tuple[str, ...]
@@ -249,29 +250,29 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class PassThrough(PlainOperator):
-    """Passes everything on: merge, the children of a branch, the result of a cogroup."""
+    """Forwards every record: merge, the children of a branch, the result of a cogroup."""
 
-    forwards_the_same = True
+    forwards_input = True
 
     def attach(
-        self, node: NodeContext, forward: Forward, failed: Failed = raise_it
+        self, node: NodeContext, forward: Forward, failed: OnError = raise_error
     ) -> Forward:
         return forward
 
 
 @dataclass(frozen=True, slots=True)
 class NullKeyFilter(PlainOperator):
-    """Stands before a topic that brings equal keys together: records without a key need not go.
+    """Drops records without a key before a repartition topic.
 
-    Unless a join behind the topic wants to see them: then it does not drop any.
+    With `drops` false it forwards them: a left or outer join behind the topic needs them.
     """
 
-    forwards_the_same = True
+    forwards_input = True
 
     drops: bool
 
     def attach(
-        self, node: NodeContext, forward: Forward, failed: Failed = raise_it
+        self, node: NodeContext, forward: Forward, failed: OnError = raise_error
     ) -> Forward:
         if not self.drops:
             return forward
@@ -290,17 +291,17 @@ def _iterable(node: NodeContext, values: Iterable[Any] | None) -> Iterable[Any]:
     if values is None:
         raise TypeError(
             f"The function of '{node.name}' returned null instead of an iterable of values. "
-            "Return an empty list to pass nothing on."
+            "Return an empty list to forward nothing."
         )
     return values
 
 
-def _refuse_pair(node: NodeContext, pair: Any) -> NoReturn:
+def _raise_not_a_pair(node: NodeContext, pair: Any) -> NoReturn:
     if pair is None:
         raise TypeError(_NULL_RESULT) from None
     raise TypeError(
-        f"The function of '{node.name}' must give pairs of a key and a value, "
-        f"but gave {type(pair).__name__}: {pair!r}."
+        f"The function of '{node.name}' must return pairs of a key and a value, "
+        f"but returned {type(pair).__name__}: {pair!r}."
     ) from None
 
 

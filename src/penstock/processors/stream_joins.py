@@ -1,9 +1,9 @@
 """Stream-stream joins.
 
-Each side is two nodes: `StreamJoinWindow` passes a record on and then keeps it for the other side;
-`StreamStreamJoin`, behind it, looks up the partners in the other side's store. A record so meets
-every earlier partner and never itself. There is no test for late records: they join whatever the
-other side's store still holds.
+Each side has two nodes: `StreamJoinWindow` forwards a record and then stores it for the other
+side; `StreamStreamJoin`, its child, looks up the partners in the store of the other side. A record
+therefore joins every earlier partner and never itself. Late records are not detected: they join
+the rows that the store of the other side still holds.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from penstock.processors.base import Forward, NodeContext
-from penstock.processors.joiner import Joiner, oriented
+from penstock.processors.joiner import Joiner, orient_joiner
 from penstock.processors.outer_join_store import OuterJoinShared, OuterJoinStore
 from penstock.record import Headers
 
@@ -22,9 +22,9 @@ _NULL = "null key or value in a stream-stream join"
 
 @dataclass(frozen=True, slots=True)
 class StreamJoinWindow:
-    """Keeps each record of one side for the other side's lookups, after passing it on."""
+    """Forwards each record of one side, then stores it for lookups by the other side."""
 
-    forwards_the_same = True
+    forwards_input = True
 
     store_name: str
 
@@ -42,7 +42,7 @@ class StreamJoinWindow:
                 return
             before = node.drops
             keep(key, value, timestamp, headers)
-            # What the store refuses as too old, it drops.
+            # The store drops records that are too old.
             expired.amount += node.drops - before
 
         return process
@@ -52,11 +52,11 @@ class StreamJoinWindow:
 class StreamStreamJoin:
     """One side of a stream-stream join.
 
-    `before_ms`, `after_ms` and `grace_ms` are the join's, as the user wrote them (from the left
-    side's point of view); the joiner too is the user's, whichever side this is. `outer` says that
-    this side's records are results without a partner too. They wait for one in `shared`; without
-    it (Kafka's deprecated JoinWindows.of) they are sent at once. In a left join the right side is
-    not outer but has `shared` as well: it takes away what found a partner.
+    `before_ms`, `after_ms`, `grace_ms` and the joiner are those of the user's join, from the left
+    side's point of view, for both sides. With `outer` the records of this side are also results
+    without a partner. They wait for a partner in `shared`; without it (Kafka's deprecated
+    JoinWindows.of) they are forwarded at once. In a left join the right side is not outer but has
+    `shared` too, to remove the records that found a partner.
     """
 
     side: Literal["left", "right"]
@@ -76,7 +76,7 @@ class StreamStreamJoin:
         return self._attach_waiting(node, forward, self.shared)
 
     def _reach(self) -> tuple[int, int]:
-        """How far this side looks back and ahead."""
+        """How far this side looks back and ahead, in milliseconds."""
         if self.side == "left":
             return self.before_ms, self.after_ms
         return self.after_ms, self.before_ms
@@ -84,7 +84,7 @@ class StreamStreamJoin:
     def _attach_at_once(self, node: NodeContext, forward: Forward) -> Forward:
         before, after = self._reach()
         partners = node.store(self.other_store).partners
-        combine = oriented(self.joiner, with_key=self.with_key, reverse=self.side == "right")
+        combine = orient_joiner(self.joiner, with_key=self.with_key, reverse=self.side == "right")
         drop, outer = node.drop, self.outer
         all_matched, unmatched = node.tally("matched"), node.tally(f"unmatched-{self.side}")
 
@@ -104,7 +104,7 @@ class StreamStreamJoin:
             if matched:
                 all_matched.amount += matched
                 return
-            # In an inner join a partner may still come; then that one counts as matched.
+            # In an inner join a partner may arrive later; that record then counts as matched.
             unmatched.amount += 1
             if outer:
                 forward(key, combine(key, value, None), timestamp, headers)
@@ -117,7 +117,7 @@ class StreamStreamJoin:
         before, after = self._reach()
         outer, is_left = self.outer, self.side == "left"
         partners = node.store(self.other_store).partners
-        combine = oriented(self.joiner, with_key=self.with_key, reverse=not is_left)
+        combine = orient_joiner(self.joiner, with_key=self.with_key, reverse=not is_left)
         drop, count = node.drop, node.count
         waiting = shared.open(node)
         add, discard, key_to_bytes = waiting.add, waiting.discard, waiting.key_to_bytes
@@ -152,7 +152,7 @@ class StreamStreamJoin:
                 count("matched", matched)
             elif outer:
                 if until < seen.time:
-                    # No partner can be waited for: both sides have gone past the window.
+                    # No partner can arrive any more: both sides are past the window.
                     count("late")
                     count(unmatched)
                     forward(key, combine(key, value, None), timestamp, headers)
@@ -166,14 +166,14 @@ class StreamStreamJoin:
     def _closed_sender(
         self, node: NodeContext, forward: Forward, shared: OuterJoinShared, waiting: OuterJoinStore
     ) -> Callable[[int, Headers], None]:
-        """The function that sends, unmatched, the records whose windows have closed.
+        """The function that forwards unmatched records whose windows have closed.
 
-        They go out under the arriving record's headers and their own timestamps. Whether a scan
-        is worth while depends on the arriving side's reach alone.
+        They have the headers of the arriving record and their own timestamps. Whether to scan
+        depends only on the reach of the arriving side.
         """
         wait = self._reach()[1] + self.grace_ms
         left_reach, right_reach = self.after_ms + self.grace_ms, self.before_ms + self.grace_ms
-        combine = oriented(self.joiner, with_key=self.with_key)
+        combine = orient_joiner(self.joiner, with_key=self.with_key)
         oldest, count = shared.oldest(node), node.count
 
         def send_closed(now: int, headers: Headers) -> None:
@@ -193,7 +193,7 @@ class StreamStreamJoin:
                         count("unmatched-right")
                     forward(key, result, timestamp, headers)
                     if sent is not None and sent is not entry.raw_key:
-                        # One entry behind: if the joiner fails, the entry before it is sent again.
+                        # Deletes one entry behind: if the joiner fails, the entry is sent again.
                         waiting.delete(sent)
                     sent = entry.raw_key
             if sent is not None:
@@ -207,8 +207,8 @@ class StreamStreamJoin:
 class StreamSelfJoin:
     """An inner join of a stream with itself over one store (single.store.self.join).
 
-    Sends what the two-sided join of equal streams would, in the same order. `retention_ms` is
-    that of the store; a record older than it no longer meets itself.
+    It forwards the results of the two-sided join in the same order. `retention_ms` is that of the
+    store; a record older than that does not join itself.
     """
 
     store_name: str
@@ -222,7 +222,7 @@ class StreamSelfJoin:
         """The function that processes a record in this task."""
         before, after, retention = self.before_ms, self.after_ms, self.retention_ms
         partners = node.store(self.store_name).partners
-        combine = oriented(self.joiner, with_key=self.with_key)
+        combine = orient_joiner(self.joiner, with_key=self.with_key)
         drop, count = node.drop, node.count
         seen = node.clock(f"{node.name}:stream-time")
 

@@ -1,8 +1,8 @@
 """Stream-table and stream-global-table joins: only the stream side triggers a result.
 
-A versioned table is asked as of the record's time, any other for its latest row. With a grace
-period the stream's records wait in a buffer until the stream has gone on by that much, so that
-late updates of the (versioned) table are seen; a record that is late itself joins at once.
+A versioned table is read as of the record's timestamp, any other table at its latest row. With a
+grace period the stream's records wait in a buffer until stream time has advanced by that much, so
+that late updates of the versioned table are included. A late stream record joins at once.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from penstock.native import core
 from penstock.processors.base import Forward, NodeContext, ValueGetter, ValueGetterSupplier
-from penstock.processors.joiner import Joiner, oriented
+from penstock.processors.joiner import Joiner, orient_joiner
 from penstock.record import Headers, RecordContext
 from penstock.stores.buffers.join_grace import JoinGraceBuffer
 
@@ -25,9 +25,9 @@ _Join = Callable[[Any, Any, Any, int, Headers], None]
 
 @dataclass(frozen=True, slots=True)
 class StreamTableJoin:
-    """Joins a stream's records with the rows of the same key.
+    """Joins the records of a stream with the rows of the same key.
 
-    `grace_ms` and `buffer` (the name of a `JoinGraceBuffer`) are given together or not at all.
+    `grace_ms` and `buffer` (the name of a `JoinGraceBuffer`) must be set together.
     """
 
     table: ValueGetterSupplier
@@ -39,13 +39,13 @@ class StreamTableJoin:
 
     def __post_init__(self) -> None:
         if (self.grace_ms is None) != (self.buffer is None):
-            raise ValueError("A grace period and its buffer are given together or not at all.")
+            raise ValueError("A grace period and its buffer must be set together.")
 
     def attach(self, node: NodeContext, forward: Forward) -> Forward:
         """The function that processes a record in this task."""
         getter = self.table.attach_getter(node)
-        combine = oriented(self.joiner, with_key=self.with_key)
-        join = _joining(node, forward, getter, combine, left=self.left)
+        combine = orient_joiner(self.joiner, with_key=self.with_key)
+        join = _join_function(node, forward, getter, combine, left=self.left)
         if self.buffer is not None:
             if not getter.is_versioned:
                 raise ValueError(
@@ -65,7 +65,7 @@ class StreamTableJoin:
         return process
 
     def _attach_plain(self, node: NodeContext, forward: Forward, getter: ValueGetter) -> Forward:
-        """The most common join, in one function."""
+        """The most common case in one function."""
         left, drop, get, joiner = self.left, node.drop, getter.get, self.joiner
         matched, unmatched = node.tally("matched"), node.tally("unmatched-left")
         if core is not None:
@@ -120,7 +120,7 @@ class StreamTableJoin:
 
 @dataclass(frozen=True, slots=True)
 class StreamGlobalTableJoin:
-    """Joins a stream's records with the rows of a global table, by a key selector(key, value)."""
+    """Joins the records of a stream with the rows of a global table by `key_selector`."""
 
     table: ValueGetterSupplier
     key_selector: Callable[[Any, Any], Any]
@@ -130,13 +130,13 @@ class StreamGlobalTableJoin:
 
     def attach(self, node: NodeContext, forward: Forward) -> Forward:
         """The function that processes a record in this task."""
-        combine = oriented(self.joiner, with_key=self.with_key)
+        combine = orient_joiner(self.joiner, with_key=self.with_key)
         getter = self.table.attach_getter(node)
-        join = _joining(node, forward, getter, combine, left=self.left)
+        join = _join_function(node, forward, getter, combine, left=self.left)
         left, drop, select = self.left, node.drop, self.key_selector
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-            # The selector sees null values too: it is asked before anything is dropped.
+            # The selector is called before null values are dropped, as in Kafka Streams.
             row_key = select(key, value)
             if value is None or (row_key is None and not left):
                 drop(_NULL)
@@ -146,11 +146,11 @@ class StreamGlobalTableJoin:
         return process
 
 
-def _joining(
+def _join_function(
     node: NodeContext, forward: Forward, getter: ValueGetter,
     combine: Callable[[Any, Any, Any], Any], *, left: bool,
 ) -> _Join:
-    """Looks the row up and forwards the result, if there is one."""
+    """The function that looks up the row and forwards the result, if any."""
     get, get_as_of, versioned, count = getter.get, getter.get_as_of, getter.is_versioned, node.count
 
     def join(key: Any, row_key: Any, value: Any, timestamp: int, headers: Headers) -> None:

@@ -1,4 +1,4 @@
-"""suppress: holds a table's updates back until a time limit or until their window has closed."""
+"""suppress: holds updates of a table back until a time limit or until their window closes."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from penstock.processors.base import Forward, NodeContext, ValueGetter, ValueGet
 from penstock.record import Change, Headers, RecordContext
 from penstock.stores.buffers.suppress import SuppressBuffer
 
-#: Kafka's "no limit", also in messages.
+#: Kafka's value for "no limit", which also appears in its error messages.
 NO_LIMIT = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Suppress:
-    """Buffers updates, the last of each key, and sends them when their time has come.
+    """Buffers the last update of each key and forwards it when its time has come.
 
-    `wait_ms` is the time limit, or the grace period of the windows. `until_window_closes` takes
-    the end of the key's window as an update's time (otherwise the record's own) and drops
-    tombstones: what is sent is final, so nothing was sent before that could be taken back.
-    A full buffer sends its oldest early (`emit_early`) or ends the application.
+    `wait_ms` is the time limit, or the grace period of the windows. With `until_window_closes` the
+    time of an update is the end of its window instead of its timestamp, and tombstones are
+    dropped, because no earlier result exists. A full buffer forwards its oldest updates early
+    (`emit_early`) or fails the task.
     """
 
     buffer: str
@@ -73,10 +73,10 @@ class Suppress:
 
 @dataclass(frozen=True, slots=True)
 class SuppressedRows:
-    """The suppressed table as a reader sees it.
+    """The suppressed table for a reader.
 
-    A row that waits in the buffer has the value from before it was put there, its time unknown
-    (-1); any other row is the parent's.
+    A buffered row has the value from before the update, with the unknown timestamp -1. Any other
+    row is that of the parent.
     """
 
     buffer: str
@@ -84,16 +84,16 @@ class SuppressedRows:
 
     @property
     def store_names(self) -> tuple[str, ...]:
-        """The stores that the reading node has to be connected to."""
+        """The stores that the reading node must be connected to."""
         return (self.buffer, *self.parent.store_names)
 
     def attach_getter(self, node: NodeContext) -> ValueGetter:
-        """The getter, for the node that reads."""
+        """The getter for the reading node."""
         return _SuppressedGetter(node.store(self.buffer), self.parent.attach_getter(node))
 
 
 class _SuppressedGetter:
-    """Asks the buffer first."""
+    """Reads the buffer first, then the parent."""
 
     __slots__ = ("_parent", "_prior", "is_versioned")
 
@@ -103,12 +103,12 @@ class _SuppressedGetter:
         self._parent = parent.get
 
     def get(self, key: Any) -> tuple[Any, int] | None:
-        """(value, timestamp) of the row, None if there is none."""
+        """The (value, timestamp) of the row, or None."""
         buffered, value = self._prior(key)
         if not buffered:
             return self._parent(key)
         return None if value is None else (value, -1)
 
     def get_as_of(self, key: Any, timestamp: int) -> tuple[Any, int] | None:
-        """Never asked: a suppressed table is not versioned."""
+        """Not supported: a suppressed table is not versioned."""
         raise TypeError("A suppressed table has no versions.")

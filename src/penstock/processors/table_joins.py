@@ -1,8 +1,8 @@
-"""Table-table joins: each side looks up the other's row, and a merger brings both together.
+"""Table-table joins: each side looks up the row of the other, and a merger combines both.
 
-Kafka names the node of each side by what its own row needs: an inner join is two "inner" nodes, an
-outer join two "outer" nodes, a left join a "left" node on the left and a "right" node on the right
-(which sends nothing unless the left side has a row).
+The kind of a node follows Kafka's names: an inner join has two "inner" nodes, an outer join two
+"outer" nodes, and a left join a "left" node on the left and a "right" node on the right, which
+sends nothing unless the left side has a row.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from penstock.processors.base import Forward, NodeContext, ValueGetter, ValueGetterSupplier
 from penstock.processors.forwarding import change_of, row_writer
-from penstock.processors.joiner import Combine, Joiner, oriented
+from penstock.processors.joiner import Combine, Joiner, orient_joiner
 from penstock.record import Change, Headers
 
 Kind = Literal["inner", "left", "outer", "right"]
@@ -25,9 +25,9 @@ _OUT_OF_ORDER = "out-of-order update of a versioned table in a table-table join"
 class TableTableJoin:
     """One side of a table-table join.
 
-    `this` is the table that sends updates to this node, `other` the one it looks up. The joiner is
-    the user's; `reverse` marks the side that is the user's right one. `versioned` is Kafka's
-    useVersionedSemantics: the parent is versioned, and its out-of-order updates are dropped.
+    `this` is the table that sends updates to this node, `other` the table that it reads. `reverse`
+    marks the right side of the user's join. `versioned` is Kafka's useVersionedSemantics: the
+    parent is versioned, and its out-of-order updates are dropped.
     """
 
     kind: Kind
@@ -40,14 +40,14 @@ class TableTableJoin:
     versioned: bool = False
 
     def getter_supplier(self) -> JoinedRows:
-        """The join's result as seen by a reader: computed when it is read."""
+        """The result of the join for a reader, computed on each read."""
         return JoinedRows(
             self.kind, self.this, self.other, self.joiner, self.reverse, self.with_key
         )
 
     def attach(self, node: NodeContext, forward: Forward) -> Forward:
         """The function that processes an update in this task."""
-        combine = oriented(self.joiner, with_key=self.with_key, reverse=self.reverse)
+        combine = orient_joiner(self.joiner, with_key=self.with_key, reverse=self.reverse)
         changed = {
             "inner": _inner, "left": _left, "outer": _outer, "right": _right
         }[self.kind](combine, self.send_old)
@@ -89,16 +89,16 @@ def _inner(combine: Combine, send_old: bool) -> Any:
     return changed
 
 
-#: A left node differs from an inner one only in going on without the other row.
+#: A left node differs from an inner node only in that it also forwards without the other row.
 _left = _inner
 
 
 def _outer(combine: Combine, send_old: bool) -> Any:
     def changed(key: Any, new: Any, old: Any, other: Any) -> tuple[Any, Any]:
-        there = other is not None
+        has_other = other is not None
         return (
-            combine(key, new, other) if there or new is not None else None,
-            combine(key, old, other) if send_old and (there or old is not None) else None,
+            combine(key, new, other) if has_other or new is not None else None,
+            combine(key, old, other) if send_old and (has_other or old is not None) else None,
         )
 
     return changed
@@ -113,7 +113,7 @@ def _right(combine: Combine, send_old: bool) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class JoinedRows:
-    """A join's result, joined anew for each read. Never versioned, whatever its parents are."""
+    """The result of a join, computed for each read. It is never versioned."""
 
     kind: Kind
     this: ValueGetterSupplier
@@ -124,14 +124,14 @@ class JoinedRows:
 
     @property
     def store_names(self) -> tuple[str, ...]:
-        """The stores that the reading node has to be connected to."""
+        """The stores that the reading node must be connected to."""
         return tuple(dict.fromkeys((*self.this.store_names, *self.other.store_names)))
 
     def attach_getter(self, node: NodeContext) -> ValueGetter:
-        """The getter, for the node that reads."""
+        """The getter for the reading node."""
         return _JoinedGetter(
             self.kind, self.this.attach_getter(node), self.other.attach_getter(node),
-            oriented(self.joiner, with_key=self.with_key, reverse=self.reverse),
+            orient_joiner(self.joiner, with_key=self.with_key, reverse=self.reverse),
         )
 
 
@@ -151,7 +151,7 @@ class _JoinedGetter:
         self._needs_other = kind in ("inner", "right")
 
     def get(self, key: Any) -> tuple[Any, int] | None:
-        """(result, the larger of both times), None if there is no result."""
+        """The result with the larger of both timestamps, or None."""
         mine = self._this(key)
         if self._needs_this and (mine is None or mine[0] is None):
             return None
@@ -166,13 +166,13 @@ class _JoinedGetter:
         return None if result is None else (result, max(time, other_time))
 
     def get_as_of(self, key: Any, timestamp: int) -> tuple[Any, int] | None:
-        """Never asked: the result of a join is not versioned."""
+        """Not supported: the result of a join is not versioned."""
         raise TypeError("The result of a table-table join has no versions.")
 
 
 @dataclass(frozen=True, slots=True)
 class TableJoinMerger:
-    """Where both sides of a table-table join meet; keeps the result if it is materialized."""
+    """Merges both sides of a table-table join and stores the result if it is materialized."""
 
     store_name: str | None = None
     send_old: bool = False
@@ -180,7 +180,7 @@ class TableJoinMerger:
     def attach(self, node: NodeContext, forward: Forward) -> Forward:
         """The function that processes a result in this task."""
         if self.store_name is None:
-            return _passing(forward, send_old=self.send_old)
+            return _pass_on(forward, send_old=self.send_old)
         write = row_writer(node.store(self.store_name), forward, self.send_old)
 
         def process(key: Any, change: Change, timestamp: int, headers: Headers) -> None:
@@ -191,9 +191,9 @@ class TableJoinMerger:
 
 @dataclass(frozen=True, slots=True)
 class MergedRows:
-    """A join's result without a store, as a reader behind the merger sees it.
+    """The result of a join without a store, for readers behind the merger.
 
-    Reads through the left node's view; the stores of both are connected.
+    It reads the view of the left node; the stores of both sides are connected.
     """
 
     left: ValueGetterSupplier
@@ -201,15 +201,15 @@ class MergedRows:
 
     @property
     def store_names(self) -> tuple[str, ...]:
-        """The stores that the reading node has to be connected to."""
+        """The stores that the reading node must be connected to."""
         return tuple(dict.fromkeys((*self.left.store_names, *self.right.store_names)))
 
     def attach_getter(self, node: NodeContext) -> ValueGetter:
-        """The getter, for the node that reads."""
+        """The getter for the reading node."""
         return self.left.attach_getter(node)
 
 
-def _passing(forward: Forward, *, send_old: bool) -> Forward:
+def _pass_on(forward: Forward, *, send_old: bool) -> Forward:
     if send_old:
         return forward
 

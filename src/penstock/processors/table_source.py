@@ -1,6 +1,6 @@
-"""Where a table begins, and where it turns into something else.
+"""Conversions between streams and tables.
 
-`TableSource` makes a table of a stream or topic, `ToStream` a stream of a table, and
+`TableSource` turns a topic or stream into a table, `ToStream` a table into a stream, and
 `TableRepartitionMap` is the first half of `KTable.group_by`.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from penstock.errors import StreamsException
 from penstock.native import core
-from penstock.processors.base import Failed, Forward, NodeContext, PlainOperator, raise_it
+from penstock.processors.base import Forward, NodeContext, OnError, PlainOperator, raise_error
 from penstock.processors.forwarding import change_of, row_writer
 from penstock.processors.table_store import StoreGetter, TableStore
 from penstock.record import Headers
@@ -20,10 +20,11 @@ from penstock.record import Headers
 
 @dataclass(frozen=True, slots=True)
 class TableSource:
-    """Takes each record as the new value of the row of its key; null deletes the row.
+    """Each record replaces the row of its key; null deletes the row.
 
-    Without a store (`store_name` None) changes pass through, with no old value. A row is replaced
-    by whatever arrives later, even if its time is earlier; only a versioned store goes by time.
+    Without a store (`store_name` is None) changes are forwarded without an old value. A record
+    that arrives later replaces the row even if its timestamp is earlier; only a versioned store
+    orders by timestamp.
     """
 
     store_name: str | None
@@ -65,20 +66,20 @@ class TableSource:
         return process
 
     def getter_supplier(self) -> StoreGetter:
-        """How others read this table; only a table with a store can be read."""
+        """How other nodes read this table; only a table with a store can be read."""
         if self.store_name is None:
             raise StreamsException(
-                "A table without a store cannot be read. Give the source table a store."
+                "A table without a store cannot be read. Materialize the source table."
             )
         return StoreGetter(self.store_name)
 
 
 @dataclass(frozen=True, slots=True)
 class ToStream(PlainOperator):
-    """The new values of a table as a stream; out-of-order updates and deletions included."""
+    """The new values of a table as a stream, including out-of-order updates and deletions."""
 
     def attach(
-        self, node: NodeContext, forward: Forward, failed: Failed = raise_it
+        self, node: NodeContext, forward: Forward, failed: OnError = raise_error
     ) -> Forward:
         if core is not None:
             native: Forward = core.new_value(forward)
@@ -92,11 +93,11 @@ class ToStream(PlainOperator):
 
 @dataclass(frozen=True, slots=True)
 class TableRepartitionMap:
-    """Tells the groups of a row what it was and what it is, on the way to a table aggregation.
+    """Sends the old and new value of a row to its groups, for a table aggregation.
 
-    A row that stays in its group is one change with both values; one that moves is two changes,
-    the old group's first. A null row, group or mapped value is left out on its side. The table
-    above must send old values.
+    A row that stays in its group is one change with both values. A row that moves is two changes,
+    that of the old group first. A null row, group or mapped value is omitted on its side. The
+    parent table must send old values.
     """
 
     mapper: Callable[[Any, Any], Any]
@@ -112,7 +113,7 @@ class TableRepartitionMap:
             new, old, is_latest = change
             if latest_only and not is_latest:
                 return
-            # The new value is mapped first: a user's function may see the difference.
+            # The new value is mapped first, as in Kafka Streams.
             new_group, new_value = _mapped(node, mapper, key, new)
             old_group, old_value = _mapped(node, mapper, key, old)
             has_old = old_group is not None and old_value is not None
@@ -141,7 +142,7 @@ def _mapped(
         group, mapped = pair
     except (TypeError, ValueError):
         raise TypeError(
-            f"The function of '{node.name}' must give a pair of a group and a value, "
-            f"but gave {type(pair).__name__}: {pair!r}."
+            f"The function of '{node.name}' must return a pair of a group and a value, "
+            f"but returned {type(pair).__name__}: {pair!r}."
         ) from None
     return group, mapped

@@ -1,7 +1,7 @@
-"""The store of a table, whichever kind it is, and the getters that read a table through it.
+"""The store of a table, and the getters that read a table through it.
 
-A table's rows are in a timestamped or in a versioned key-value store; which one is known only
-when a task is put together.
+A table's rows are in a timestamped or a versioned key-value store. The kind is known only when a
+task is assembled.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from typing import Any
 from penstock.errors import InvalidStateStoreException
 from penstock.processors.base import NodeContext, ValueGetter
 
-#: What a versioned store answers to a put that became the latest version of its key.
+#: Returned by a versioned store for a put that became the latest version of its key.
 LATEST = -1
-#: What it answers to a put that is older than its history.
+#: Returned for a put that is older than the history.
 NOT_PUT = -(2**63)
 
 Row = tuple[Any, int]
 
 
 class TableStore:
-    """Reads rows as (value, timestamp) from a table's store; None if there is no row."""
+    """Reads rows as (value, timestamp) from a table's store, or None."""
 
     __slots__ = ("_store", "get", "is_versioned")
 
@@ -34,7 +34,7 @@ class TableStore:
         )
 
     def get_as_of(self, key: Any, timestamp: int) -> Row | None:
-        """The row as it was at a time; only a versioned store knows."""
+        """The row as of a timestamp; versioned stores only."""
         if not self.is_versioned:
             raise _not_versioned(self._store.name)
         version = self._store.get(key, timestamp)
@@ -61,7 +61,7 @@ class StoreGetter:
 
 @dataclass(frozen=True, slots=True)
 class WindowGetter:
-    """Reads a table of time windows; its keys are `Windowed`, of which the start is looked up."""
+    """Reads a table of time windows by the start of the `Windowed` key."""
 
     store_name: str
 
@@ -101,7 +101,7 @@ class SessionGetter:
 
 
 class UnversionedGetter:
-    """A getter without a history, over a function that finds a row."""
+    """A getter without history, over a lookup function."""
 
     __slots__ = ("get", "store_name")
 
@@ -117,6 +117,6 @@ class UnversionedGetter:
 
 def _not_versioned(store_name: str) -> InvalidStateStoreException:
     return InvalidStateStoreException(
-        f"Store '{store_name}' has no history, so it cannot be read as of a time. "
+        f"Store '{store_name}' has no history and cannot be read as of a timestamp. "
         "Materialize the table in a versioned store."
     )

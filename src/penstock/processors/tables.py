@@ -1,8 +1,8 @@
-"""Operators from a table to a table: filter, map_values, transform_values.
+"""Operators from table to table: filter, map_values, transform_values.
 
-Each may keep its result in a store of its own (`store_name`) or be a view: then whoever reads it
-reads its parent and applies the function (the getters here). With a store, the old value sent
-downstream is the one in that store; without, it is computed from the parent's old value.
+Each operator may materialize its result (`store_name`) or be a view: readers then read its parent
+and apply the function (the getters here). The old value that is sent downstream comes from the
+store if there is one, otherwise it is computed from the parent's old value.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from penstock.processors.forwarding import change_of, row_writer
 from penstock.processors.table_store import Row, StoreGetter, TableStore
 from penstock.record import NO_HEADERS, Headers, RecordContext
 
-#: A row's new value from its key and value; None if there is none.
+#: Computes the new value of a row from key and value, or None.
 Compute = Callable[[Any, Any], Any]
 
-#: Makes a user's transformer for one node of one task and answers its `transform`.
+#: Creates a user's transformer for one node of one task and returns its `transform`.
 TransformerFactory = Callable[[NodeContext], Compute]
 
 
 @dataclass(frozen=True, slots=True)
 class TableFilter:
-    """The rows that the predicate accepts (or with `negate` refuses); the others are deletions.
+    """Keeps the rows that the predicate accepts (or with `negate` rejects) and deletes the others.
 
-    The predicate never sees null. A row that did not pass before and does not pass now is not
+    The predicate is not called for null. A row that neither passed before nor passes now is not
     sent, if old values are known (`send_old`) and the table is not versioned.
     """
 
@@ -39,7 +39,7 @@ class TableFilter:
     use_versioned_semantics: bool = False
 
     def attach(self, node: NodeContext, forward: Forward) -> Forward:
-        compute = _filtering(self.predicate, self.negate)
+        compute = _filter_function(self.predicate, self.negate)
         send_old = self.send_old
         skip_nothing_new = send_old and not self.use_versioned_semantics
         if self.store_name is None:
@@ -67,7 +67,7 @@ class TableFilter:
         return keep
 
     def getter_supplier(self) -> ValueGetterSupplier:
-        """How others read this table."""
+        """How other nodes read this table."""
         if self.store_name is not None:
             return StoreGetter(self.store_name)
         return FilterGetter(self.parent, self.predicate, self.negate)
@@ -75,7 +75,7 @@ class TableFilter:
 
 @dataclass(frozen=True, slots=True)
 class TableMapValues:
-    """Each row's value through a function, which never sees null: a deletion stays one."""
+    """Maps the value of each row. The function is not called for deletions."""
 
     mapper: Callable[..., Any]
     parent: ValueGetterSupplier
@@ -92,7 +92,7 @@ class TableMapValues:
         return _attach_function(node, forward, compute, self.store_name, self.send_old)
 
     def getter_supplier(self) -> ValueGetterSupplier:
-        """How others read this table."""
+        """How other nodes read this table."""
         if self.store_name is not None:
             return StoreGetter(self.store_name)
         return MapValuesGetter(self.parent, self.mapper, self.with_key)
@@ -100,10 +100,10 @@ class TableMapValues:
 
 @dataclass(frozen=True, slots=True)
 class TableTransformValues:
-    """Each row's value through a user's transformer, which sees deletions as null values too.
+    """Transforms the value of each row with the user's transformer, deletions included.
 
-    The factory makes one transformer for this node and, for each node that reads the table as a
-    view, another one in that node.
+    The factory creates one transformer for this node and one for each node that reads the table
+    as a view.
     """
 
     transformer_factory: TransformerFactory
@@ -116,7 +116,7 @@ class TableTransformValues:
         return _attach_function(node, forward, transform, self.store_name, self.send_old)
 
     def getter_supplier(self) -> ValueGetterSupplier:
-        """How others read this table."""
+        """How other nodes read this table."""
         if self.store_name is not None:
             return StoreGetter(self.store_name)
         return TransformValuesGetter(self.parent, self.transformer_factory)
@@ -124,9 +124,9 @@ class TableTransformValues:
 
 @dataclass(frozen=True, slots=True)
 class TablePassThrough:
-    """The one table that the aggregations of a cogroup, which share its store, make together."""
+    """The result of a cogroup: its aggregations share one store."""
 
-    forwards_the_same = True
+    forwards_input = True
 
     store_name: str
 
@@ -134,7 +134,7 @@ class TablePassThrough:
         return forward
 
     def getter_supplier(self) -> StoreGetter:
-        """How others read this table."""
+        """How other nodes read this table."""
         return StoreGetter(self.store_name)
 
 
@@ -175,7 +175,7 @@ class FilterGetter:
         return self.parent.store_names
 
     def attach_getter(self, node: NodeContext) -> ValueGetter:
-        compute = _filtering(self.predicate, self.negate)
+        compute = _filter_function(self.predicate, self.negate)
 
         def passed(key: Any, row: Row | None) -> Row | None:
             return None if row is None or compute(key, row[0]) is None else row
@@ -211,8 +211,8 @@ class MapValuesGetter:
 class TransformValuesGetter:
     """Reads a transformed table that has no store, with a transformer of the reading node.
 
-    While it transforms, the current record is unknown but for the row's timestamp: topic None,
-    partition and offset -1. A missing row is transformed too, as null at time -1.
+    During the transformation only the timestamp of the current record is known: the topic is None,
+    partition and offset are -1. A missing row is transformed as null with timestamp -1.
     """
 
     parent: ValueGetterSupplier
@@ -223,7 +223,7 @@ class TransformValuesGetter:
         return self.parent.store_names
 
     def attach_getter(self, node: NodeContext) -> ValueGetter:
-        # The parent first: its transformers are initialised before this one.
+        # The transformers of the parent must be initialized first.
         parent = self.parent.attach_getter(node)
         transform = self.transformer_factory(node)
         current = node.current
@@ -260,7 +260,7 @@ class View:
         return self._apply(key, self._parent.get_as_of(key, timestamp))
 
 
-def _filtering(predicate: Callable[[Any, Any], bool], negate: bool) -> Compute:
+def _filter_function(predicate: Callable[[Any, Any], bool], negate: bool) -> Compute:
     def compute(key: Any, value: Any) -> Any:
         if value is None or bool(predicate(key, value)) is negate:
             return None

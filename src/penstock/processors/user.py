@@ -1,4 +1,4 @@
-"""Processors and transformers of the user, run as operators."""
+"""Runs the user's processors and transformers as operators."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from penstock.processors.base import Forward, NodeContext
 from penstock.record import FixedKeyRecord, Headers, Record
 
 
-def brought_stores(supplier: Any) -> tuple[Any, ...]:
-    """The store builders a supplier brings along as `stores`, an attribute or a method."""
+def supplied_stores(supplier: Any) -> tuple[Any, ...]:
+    """The store builders of a supplier: its attribute or method `stores`."""
     stores = getattr(supplier, "stores", None)
     if callable(stores):
         if not _takes_nothing(stores):
             raise TypeError(
                 f"{_name(supplier)}.stores cannot be called without arguments. "
-                "Where a class is the supplier, make it a static method, or a list of builders."
+                "If the supplier is a class, make it a static method or a list of builders."
             )
         stores = stores()
     if stores is None:
@@ -28,8 +28,8 @@ def brought_stores(supplier: Any) -> tuple[Any, ...]:
     for builder in builders:
         if not hasattr(builder, "build") or not hasattr(builder, "name"):
             raise TypeError(
-                f"{_name(supplier)}.stores must be builders of stores, not {builder!r}. "
-                "Stores.key_value_store_builder(supplier, key, value) makes one of a supplier."
+                f"{_name(supplier)}.stores must contain store builders, not {builder!r}. "
+                "Stores.key_value_store_builder(supplier, key, value) creates one."
             )
     return builders
 
@@ -50,20 +50,20 @@ def _name(thing: Any) -> str:
 
 
 def _check_supplier(supplier: Any, method: str, kind: str, step: str) -> None:
-    """A class with that method, or a function that makes a new object with it at every call."""
+    """Raise unless `supplier` is a class with the method, or creates a new such object per call."""
     if not callable(supplier):
         raise TypeError(
-            f"{step}: a {kind} is given by what makes it, a class or a function without "
-            f"arguments, not by {type(supplier).__name__}. "
-            f"Give {type(supplier).__name__}, or lambda: {type(supplier).__name__}(...)."
+            f"{step}: expected a class or a function without arguments that creates a {kind}, "
+            f"not an instance of {type(supplier).__name__}. "
+            f"Pass {type(supplier).__name__}, or lambda: {type(supplier).__name__}(...)."
         )
     if not _takes_nothing(supplier):
         raise TypeError(
-            f"{step}: what makes a {kind} is called without arguments, but {_name(supplier)} needs "
-            f"some. Give a function: lambda: {_name(supplier)}(...)."
+            f"{step}: a {kind} is created without arguments, but {_name(supplier)} requires some. "
+            f"Pass a function: lambda: {_name(supplier)}(...)."
             if isinstance(supplier, type) else
-            f"{step}: what makes a {kind} is called without arguments, but {_name(supplier)} needs "
-            f"some. Give a class with a method `{method}`, or a function that answers its object."
+            f"{step}: a {kind} is created without arguments, but {_name(supplier)} requires some. "
+            f"Pass a class with a method `{method}`, or a function that returns its instance."
         )
     if isinstance(supplier, type):
         if not hasattr(supplier, method):
@@ -72,21 +72,21 @@ def _check_supplier(supplier: Any, method: str, kind: str, step: str) -> None:
     first, second = supplier(), supplier()
     if not hasattr(first, method):
         raise StreamsException(
-            f"{step}: the supplier made {first!r}, which has no method `{method}`."
+            f"{step}: the supplier returned {first!r}, which has no method `{method}`."
         )
     if first is second:
         raise ValueError(
-            f"{step}: {_name(supplier)} generates single reference. It must make a new {kind} "
-            "each time it is called: every task has its own."
+            f"{step}: {_name(supplier)} generates single reference. It must create a new {kind} "
+            "for each call, because every task has its own."
         )
 
 
 @dataclass(frozen=True, slots=True)
 class UserProcessor:
-    """Runs a processor of the user; a new one for every task and batch."""
+    """Runs the user's processor; a new one is created for every task and batch."""
 
-    # Its context looks at each record that is forwarded.
-    forwards_the_same = True
+    # Its context inspects each record that is forwarded.
+    forwards_input = True
 
     supplier: Callable[[], Any]
     fixed_key: bool = False
@@ -95,7 +95,7 @@ class UserProcessor:
     def checked(
         cls, supplier: Callable[[], Any], *, step: str, fixed_key: bool = False
     ) -> UserProcessor:
-        """Refuses what is no supplier of processors."""
+        """Create the operator after checking the supplier."""
         _check_supplier(supplier, "process", "processor", step)
         return cls(supplier, fixed_key)
 
@@ -103,7 +103,7 @@ class UserProcessor:
         processor = self.supplier()
         if not hasattr(processor, "process"):
             raise StreamsException(
-                f"{node.name}: the supplier made {processor!r}, which has no method `process`."
+                f"{node.name}: the supplier returned {processor!r}, which has no method `process`."
             )
         context = node.user_context(forward)
         if hasattr(processor, "init"):
@@ -111,10 +111,10 @@ class UserProcessor:
         if hasattr(processor, "close"):
             node.at_close(processor.close)
         handle = processor.process
-        shape: Any = FixedKeyRecord if self.fixed_key else Record
+        record_type: Any = FixedKeyRecord if self.fixed_key else Record
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-            context.given = record = shape(key, value, timestamp, headers)
+            context.given = record = record_type(key, value, timestamp, headers)
             handle(record)
 
         return process
@@ -123,16 +123,16 @@ class UserProcessor:
 def transformer_factory(
     supplier: Callable[[], Any], *, step: str
 ) -> Callable[[NodeContext], Callable[[Any, Any], Any]]:
-    """What makes the transforming function of `transform_values` in a task."""
+    """The factory of the transforming function of `transform_values` in a task."""
     _check_supplier(supplier, "transform", "transformer", step)
 
     def make(node: NodeContext) -> Callable[[Any, Any], Any]:
         transformer = supplier()
         if not hasattr(transformer, "transform"):
             raise StreamsException(
-                f"{step}: the supplier made {transformer!r}, which has no method `transform`."
+                f"{step}: the supplier returned {transformer!r}, which has no method `transform`."
             )
-        context = node.user_context(_forwards_nothing)
+        context = node.user_context(_reject_forward)
         if hasattr(transformer, "init"):
             node.at_start(lambda: transformer.init(context))
         if hasattr(transformer, "close"):
@@ -143,7 +143,7 @@ def transformer_factory(
     return make
 
 
-def _forwards_nothing(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+def _reject_forward(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
     raise StreamsException(
-        "A value transformer answers the new value; it cannot forward records."
+        "A value transformer returns the new value; it cannot forward records."
     )

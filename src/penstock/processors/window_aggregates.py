@@ -1,8 +1,8 @@
 """Aggregations over fixed windows: tumbling, hopping, unlimited and the user's own.
 
-A record goes into each of its windows that is still open, in the order of their starts. A window
-is open while its end is after the node's own stream time less the grace. Null keys are dropped
-and do not move that time; null values reach the aggregator.
+A record is added to each of its open windows, in the order of their starts. A window is open
+while its end is later than the node's stream time minus the grace period. Null keys are dropped
+and do not advance the stream time; null values are passed to the aggregator.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from penstock.windows import TimeWindows, Window, Windows
 
 @dataclass(frozen=True, slots=True)
 class WindowAggregate:
-    """An aggregate for each key and window; `emit_final` sends it once, when the window closes."""
+    """An aggregate per key and window; `emit_final` forwards it once, when the window closes."""
 
     store_name: str
     windows: Windows
@@ -87,7 +87,7 @@ class WindowAggregate:
         return process
 
     def _attach_caching(self, store: Any, node: NodeContext) -> Forward:
-        """The same where the cache forwards: the rows are changed, no more."""
+        """The variant for a cached store, which only updates the rows."""
         fold_row = store.fold_row(*native_forms(self.initializer, self.aggregator))
         drop = node.drop
         grace = self.windows.grace_period_ms
@@ -126,12 +126,12 @@ class WindowAggregate:
         return closed_window_emitter(node, store, forward, _closed_windows(self.windows))
 
     def getter_supplier(self) -> WindowGetter:
-        """How others read this table."""
+        """How other nodes read this table."""
         return WindowGetter(self.store_name)
 
 
 def windows_by_time(windows: Windows) -> Callable[[int], Iterable[Window]]:
-    """The windows of a timestamp, by start. Neighbouring records share the objects."""
+    """Returns a function from a timestamp to its windows by start; it reuses the last result."""
     if type(windows) is not TimeWindows:
         windows_for = windows.windows_for
         return lambda timestamp: windows_for(timestamp).values()
@@ -164,7 +164,7 @@ def _closed_windows(windows: Windows) -> ClosedRange:
             return None
         if last_close_time == -1:
             return 0, last
-        # A window that ended at the last close time was sent then: its end is exclusive.
+        # A window that ended at the last close time was already sent: its end is exclusive.
         first = max(0, last_close_time - size) + 1
         if windows_for(last) == windows_for(first - 1):
             return None
@@ -174,7 +174,7 @@ def _closed_windows(windows: Windows) -> ClosedRange:
 
 
 def _row_maker(store: Any) -> Callable[[Any, int], bytes]:
-    """The physical key of (key, start); what stands around a key is made once for each window."""
+    """Builds the physical key of (key, start); its prefix and suffix are reused per window."""
     around, write_key, row_of = store.around, store.write_key, store.row_of
     if around(0) is None:
         made: Callable[[Any, int], bytes] = row_of

@@ -13,7 +13,7 @@ from typing import Any
 
 from penstock.errors import ConfigException, StreamsException, WrongSerdeException
 from penstock.native import core
-from penstock.processors.base import Failed, Forward, PlainOperator
+from penstock.processors.base import Forward, OnError, PlainOperator
 from penstock.record import Current, Headers
 from penstock.task.blueprint import Blueprint
 from penstock.task.collector import Collector
@@ -62,7 +62,7 @@ def _attached(
     context.children = {
         child.name: _switching([child], current, failures) for child in children
     }
-    makes_records = failures.needs_sources and not getattr(operator, "forwards_the_same", False)
+    makes_records = failures.needs_sources and not getattr(operator, "forwards_input", False)
     several_with_sink = len(children) > 1 and any(child.is_sink for child in children)
     if isinstance(operator, PlainOperator) and not several_with_sink:
         failed = failures.watcher(node.name)
@@ -141,7 +141,7 @@ def _switching(children: list[Entry], current: Current, failures: Failures) -> F
     return forward
 
 
-def _watched(process: Forward, failed: Failed) -> Forward:
+def _watched(process: Forward, failed: OnError) -> Forward:
     """Asks about errors of a node."""
 
     def judge(error: Exception, key: Any, value: Any, timestamp: int, headers: Headers) -> None:

@@ -16,7 +16,7 @@ from penstock.handlers import (
     Result,
     SerializationExceptionOrigin,
 )
-from penstock.processors.base import Failed
+from penstock.processors.base import OnError
 from penstock.record import Current, Headers, Record, TaskId
 from penstock.timestamps import ConsumedRecord
 
@@ -93,7 +93,7 @@ class Failures:
             raise NodeFailed(node, error, None if record is None else record.key) from error
         self._drop("processing error")
 
-    def watcher(self, node: str) -> Failed:
+    def watcher(self, node: str) -> OnError:
         """What a node calls when it could not process a record."""
 
         def failed(

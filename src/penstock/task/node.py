@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.errors import StreamsException
 from penstock.processors.api import Cancellable, PunctuationType
-from penstock.processors.base import Clock, Forward, Tally
+from penstock.processors.base import Clock, Forward, NodeCounter
 from penstock.record import Current, Headers, RecordMetadata, TaskId
 from penstock.windows import instant_ms, to_ms
 
@@ -82,8 +82,8 @@ class TaskNode:
         name = f"{self.name}/{counter}"
         counters[name] = counters.get(name, 0) + amount
 
-    def tally(self, counter: str) -> Tally:
-        return self.runtime.tallies.setdefault(f"{self.name}/{counter}", Tally())
+    def tally(self, counter: str) -> NodeCounter:
+        return self.runtime.tallies.setdefault(f"{self.name}/{counter}", NodeCounter())
 
     def print_line(self, line: str, file: str | None = None) -> None:
         self.runtime.printed.append((file, line))

@@ -8,7 +8,7 @@ from typing import Any
 
 from penstock.config import StreamsConfig
 from penstock.processors.api import PunctuationType
-from penstock.processors.base import Clock, Tally
+from penstock.processors.base import Clock, NodeCounter
 from penstock.record import Current, Headers, TaskId
 from penstock.stores.bytes.store import OpenBytesStore, open_in_memory
 from penstock.stores.cache.record_cache import RecordCache
@@ -84,7 +84,7 @@ class Runtime:
         self.wall_schedules = Schedules(PunctuationType.WALL_CLOCK_TIME, state.wall_schedules)
         self.dropped = 0
         self.counters: dict[str, int] = {}
-        self.tallies: dict[str, Tally] = {}
+        self.tallies: dict[str, NodeCounter] = {}
         self.printed: list[tuple[str | None, str]] = []
         #: Each as `LoggedChange` has it.
         self.changelog: list[tuple[Any, ...]] = []

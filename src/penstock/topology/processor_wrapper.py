@@ -14,7 +14,7 @@ from typing import Any
 from penstock.errors import StreamsException, TopologyException
 from penstock.processors.base import Forward, NodeContext, Operator
 from penstock.processors.stateless import Filter, FlatMapValues, MapValues, NullKeyFilter, Peek
-from penstock.processors.user import UserProcessor, brought_stores
+from penstock.processors.user import UserProcessor, supplied_stores
 from penstock.record import FixedKeyRecord, Headers, Record
 from penstock.topology.default_serdes import DefaultSerdes, Deferred, resolved
 from penstock.topology.nodes import ProcessorNode
@@ -41,10 +41,10 @@ def wrapped(wrapper: Any, node: ProcessorNode) -> tuple[ProcessorNode, tuple[Any
             f"{node.name}: the processor wrapper {type(wrapper).__name__} answered {answer!r}. "
             "It must answer a supplier: a function without arguments that makes a processor."
         )
-    brought = brought_stores(answer)
+    brought = supplied_stores(answer)
     names = {builder.name for builder in brought}
     # A wrapper need not hand on the stores of what it wraps.
-    others = [builder for builder in brought_stores(supplier) if builder.name not in names]
+    others = [builder for builder in supplied_stores(supplier) if builder.name not in names]
     return replace(node, operator=UserProcessor(answer, fixed_key)), (*brought, *others)
 
 

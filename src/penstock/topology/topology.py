@@ -14,7 +14,7 @@ from typing import Any
 
 from penstock.config import StreamsConfig, TopologyConfig, resolve_topology_config
 from penstock.errors import TopologyException
-from penstock.processors.user import UserProcessor, brought_stores
+from penstock.processors.user import UserProcessor, supplied_stores
 from penstock.serdes.base import Serde, as_serde
 from penstock.stores.api.builder import StoreBuilder
 from penstock.topology.describe import TopologyDescription, describe
@@ -173,7 +173,7 @@ class Topology:
         )
         operator = UserProcessor.checked(supplier, step=processor)
         self.add_node(ProcessorNode(processor, operator, (source,)))
-        for builder in (*brought_stores(supplier), store.with_logging_disabled()):
+        for builder in (*supplied_stores(supplier), store.with_logging_disabled()):
             self.add_state_store(builder, processor)
         self.use_source_as_changelog(store.name, topic)
         return self
@@ -225,7 +225,7 @@ class Topology:
         if self._wrapper is not None:
             node, stores = wrapped(self._wrapper, node)
         elif isinstance(node.operator, UserProcessor):
-            stores = brought_stores(node.operator.supplier)
+            stores = supplied_stores(node.operator.supplier)
         self.add_node(node)
         for builder in stores:
             self.add_state_store(builder, node.name)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.processors.base import Clock, Forward, Tally
+from penstock.processors.base import Clock, Forward, NodeCounter
 from penstock.record import NO_HEADERS, Current, Headers, RecordContext
 
 
@@ -20,7 +20,7 @@ class FakeNode:
         self.stores: dict[str, Any] = stores
         self.dropped: list[str] = []
         self.counted: Counter[str] = Counter()
-        self.tallies: dict[str, Tally] = {}
+        self.tallies: dict[str, NodeCounter] = {}
         self.clocks: dict[str, Clock] = {}
         self.stream_time = -1
         self.system_time = 0
@@ -48,8 +48,8 @@ class FakeNode:
     def clock(self, name: str) -> Clock:
         return self.clocks.setdefault(name, Clock())
 
-    def tally(self, counter: str) -> Tally:
-        return self.tallies.setdefault(counter, Tally())
+    def tally(self, counter: str) -> NodeCounter:
+        return self.tallies.setdefault(counter, NodeCounter())
 
     def print_line(self, line: str, file: str | None = None) -> None:
         raise AssertionError(line)

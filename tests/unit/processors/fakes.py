@@ -23,7 +23,7 @@ class Sent(NamedTuple):
     headers: Headers = NO_HEADERS
 
 
-class _FakeTally:
+class _FakeCounter:
     """Writes through to the counters of a fake node."""
 
     def __init__(self, counters: Any, name: str) -> None:
@@ -64,7 +64,7 @@ class FakeNode:
         self.counts[counter] += amount
 
     def tally(self, counter: str) -> Any:
-        return _FakeTally(self.counts, counter)
+        return _FakeCounter(self.counts, counter)
 
     def print_line(self, line: str, file: str | None = None) -> None:
         self.printed.append(line)

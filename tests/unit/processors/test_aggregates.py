@@ -17,10 +17,10 @@ from penstock.processors.aggregates import (
     StreamReduce,
     TableAggregate,
     TableReduce,
+    aggregator_of_reducer,
     count_down,
     count_up,
-    merging,
-    reducing,
+    merger_of_aggregator,
     zero,
 )
 from penstock.processors.table_store import StoreGetter
@@ -149,8 +149,8 @@ def test_every_aggregate_is_read_through_its_store() -> None:
 
 
 def test_reduce_as_an_aggregator_and_as_a_merger() -> None:
-    aggregator = reducing(lambda a, b: a + b)
+    aggregator = aggregator_of_reducer(lambda a, b: a + b)
     assert aggregator("k", "x", None) == "x"
     assert aggregator("k", "y", "x") == "xy"
-    assert merging(aggregator)("k", None, "b") == "b"
-    assert merging(aggregator)("k", "a", "b") == "ab"
+    assert merger_of_aggregator(aggregator)("k", None, "b") == "b"
+    assert merger_of_aggregator(aggregator)("k", "a", "b") == "ab"

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tests.unit.processors.fakes import FakeNode, FakeWindowStore, Sent
 
-from penstock.processors.aggregates import nothing, reducing
+from penstock.processors.aggregates import aggregator_of_reducer, no_initial_value
 from penstock.processors.sliding_aggregates import SlidingAggregate
 from penstock.processors.table_store import WindowGetter
 from penstock.record import Change, Headers
@@ -126,7 +126,8 @@ def test_early_record_emits_nothing() -> None:
 def test_reduce_over_sliding_windows_begins_with_nothing() -> None:
     node = FakeNode(s=FakeWindowStore(10))
     windows = SlidingWindows(10, 0)
-    operator = SlidingAggregate("s", windows, nothing, reducing(lambda a, b: a + b), send_old=True)
+    add = aggregator_of_reducer(lambda a, b: a + b)
+    operator = SlidingAggregate("s", windows, no_initial_value, add, send_old=True)
     run = node.attach(operator)
     assert run("k", "a", 50) == [Sent(windowed(40, 50), Change("a", None), 50)]
     assert operator.getter_supplier() == WindowGetter("s")

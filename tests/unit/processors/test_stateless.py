@@ -49,7 +49,7 @@ def test_map_refuses_null() -> None:
 @pytest.mark.parametrize("result", [5, (1, 2, 3)])
 def test_map_refuses_what_is_no_pair_and_names_the_node(result: Any) -> None:
     run = FakeNode().attach(Map(lambda key, value: result))
-    with pytest.raises(TypeError, match="'node' must give pairs"):
+    with pytest.raises(TypeError, match="'node' must return pairs"):
         run("k", "v")
 
 

@@ -260,7 +260,7 @@ def test_null_rows_groups_and_values_are_left_out() -> None:
 def test_group_by_refuses_a_null_key_and_what_is_no_pair() -> None:
     with pytest.raises(StreamsException, match="grouping KTable should not be null"):
         FakeNode().attach(TableRepartitionMap(by_parity))(None, Change(1, None))
-    with pytest.raises(TypeError, match="must give a pair"):
+    with pytest.raises(TypeError, match="must return a pair"):
         FakeNode().attach(TableRepartitionMap(lambda k, v: 5))("k", Change(1, None))
 
 

@@ -5,7 +5,13 @@ from typing import Any
 import pytest
 from tests.unit.processors.fakes import FakeNode, FakeSessionStore, FakeWindowStore, Sent
 
-from penstock.processors.aggregates import add_counts, count_up, nothing, reducing, zero
+from penstock.processors.aggregates import (
+    add_counts,
+    aggregator_of_reducer,
+    count_up,
+    no_initial_value,
+    zero,
+)
 from penstock.processors.session_aggregates import SessionAggregate
 from penstock.processors.table_store import SessionGetter, WindowGetter
 from penstock.processors.window_aggregates import WindowAggregate, windows_by_time
@@ -85,8 +91,8 @@ def test_old_value_of_a_new_window_is_the_initial_value() -> None:
 
 
 def test_windowed_reduce_begins_with_nothing() -> None:
-    reduce = reducing(lambda a, b: a + b)
-    operator = WindowAggregate("s", TimeWindows(10, 10), nothing, reduce, send_old=True)
+    reduce = aggregator_of_reducer(lambda a, b: a + b)
+    operator = WindowAggregate("s", TimeWindows(10, 10), no_initial_value, reduce, send_old=True)
     _, run = attach(operator)
     assert run("k", "a", 5)[0].value == Change("a", None)
     assert run("k", "b", 6)[0].value == Change("ab", "a")
