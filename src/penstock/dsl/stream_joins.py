@@ -423,7 +423,7 @@ def _add_stream_join(
     )
     shared = None
     if kind != "inner" and not windows.eager:
-        shared = SharedJoinSpec.named_after(this_number, windows, options, outer=outer)
+        shared = SharedJoinSpec.of_join(this_number, options, outer=outer)
     if base is None:
         for spec in (this_spec, other_spec, shared):
             if spec is not None:

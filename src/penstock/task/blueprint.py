@@ -12,7 +12,7 @@ from typing import Any
 from penstock.config import StreamsConfig
 from penstock.processors.base import Operator
 from penstock.serdes.builtin import Serde
-from penstock.topology.default_serdes import DefaultSerdes, resolved
+from penstock.topology.default_serdes import DefaultSerdes, resolve
 from penstock.topology.java_order import hash_order
 from penstock.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode, StoreSpec
 from penstock.topology.topology import Topology
@@ -78,15 +78,15 @@ class Blueprint:
 
     def operator(self, node: ProcessorNode) -> Operator:
         """The operator of a node, with default serdes filled in."""
-        operator: Operator = resolved(node.operator, DefaultSerdes(self.config))
+        operator: Operator = resolve(node.operator, DefaultSerdes(self.config))
         return operator
 
     def serdes(self, node: SourceNode | SinkNode) -> tuple[Serde[Any], Serde[Any]]:
         """Key and value serdes of a source or sink, with defaults filled in."""
         defaults = DefaultSerdes(self.config)
         return (
-            defaults.key(resolved(node.key, defaults)),
-            defaults.value(resolved(node.value, defaults)),
+            defaults.key(resolve(node.key, defaults)),
+            defaults.value(resolve(node.value, defaults)),
         )
 
 

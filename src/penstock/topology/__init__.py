@@ -1,1 +1,16 @@
-"""What will run: plan nodes, naming, rules, lowering, sub-topologies, the description."""
+"""From the plan of the DSL to the topology that runs.
+
+    plan, plan_nodes     the plan: a graph of DSL steps
+    rules                rewrite rules: plan in, plan out
+    old_values           which tables send old values and which are materialized
+    lowering             turns the plan into a Topology
+    topology, nodes      sources, processors, sinks and stores; the Processor API
+    store_specs          stores before the configuration is known
+    default_serdes       default serdes and operators that need them
+    processor_wrapper    the processor_wrapper setting
+    naming               generated names
+    describe, java_order Kafka's text of a topology
+    partitions           partition counts of internal topics, task counts
+    offset_reset         AutoOffsetReset
+    compatibility        whether an application can keep its state after a change
+"""

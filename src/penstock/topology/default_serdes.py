@@ -1,4 +1,4 @@
-"""What can be made only once the configuration is known: things that hold default serdes."""
+"""Default serdes, and operators and serdes that need them and are created late."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from penstock.serdes.builtin import Serde
 
 @dataclass(frozen=True)
 class DefaultSerdes:
-    """The configuration's default serdes; asking for one that is not set is an error."""
+    """The default serdes of a configuration. A missing default raises `ConfigException`."""
 
     config: StreamsConfig
 
     def key(self, serde: Serde[Any] | None = None) -> Serde[Any]:
-        """The serde, or the default one for keys."""
+        """Return the serde, or the default key serde."""
         return self._or_default(serde, self.config.default_key_serde, "key")
 
     def value(self, serde: Serde[Any] | None = None) -> Serde[Any]:
-        """The serde, or the default one for values."""
+        """Return the serde, or the default value serde."""
         return self._or_default(serde, self.config.default_value_serde, "value")
 
     def _or_default(
@@ -32,23 +32,23 @@ class DefaultSerdes:
             return serde
         if default is None:
             raise ConfigException(
-                f"There is no {what} serde here and no default one. Give {what}= where the data "
-                f"is read, grouped or written, or set default_{what}_serde in StreamsConfig."
+                f"There is no {what} serde and no default {what} serde. Give {what}= where the "
+                f"data is read, grouped or written, or set default_{what}_serde in StreamsConfig."
             )
         return default
 
 
 @dataclass(frozen=True)
 class Deferred:
-    """An operator or a serde that is made when the task is put together."""
+    """An operator or serde that is created with the task, when the configuration is known."""
 
     make: Callable[[DefaultSerdes], Any]
 
     def getter_supplier(self) -> Any:
-        """Deferred operators are no tables."""
+        """Raise: a deferred operator is not a table."""
         raise TypeError("A deferred operator has no rows to read.")
 
 
-def resolved(thing: Any, defaults: DefaultSerdes) -> Any:
-    """The thing itself, or what a `Deferred` makes."""
-    return thing.make(defaults) if isinstance(thing, Deferred) else thing
+def resolve(value: Any, defaults: DefaultSerdes) -> Any:
+    """Create the operator or serde of a `Deferred`; return any other value unchanged."""
+    return value.make(defaults) if isinstance(value, Deferred) else value

@@ -1,7 +1,7 @@
-"""The orders in which Java's hash sets and tree sets give their elements.
+"""Reproduces the iteration order of Java's `HashSet` and `TreeSet`.
 
-Kafka's description of a topology lists stores, topics and neighbours in the order of such sets,
-and tools compare the text; so the order is reproduced.
+Kafka's description of a topology lists stores, topics and neighbours in that order, and tools
+compare the text.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _MASK = 0xFFFFFFFF
 
 
 def string_hash(text: str) -> int:
-    """`String.hashCode`, as an unsigned 32-bit number."""
+    """Return Java's `String.hashCode` as an unsigned 32-bit number."""
     value = 0
     for unit in memoryview(text.encode("utf-16-le")).cast("H"):
         value = (31 * value + unit) & _MASK
@@ -21,10 +21,10 @@ def string_hash(text: str) -> int:
 
 
 def hash_order(names: Iterable[str]) -> list[str]:
-    """The names in the order a `HashSet` (or the keys of a `HashMap`) filled with them has.
+    """Return the names in the iteration order of a `HashSet`.
 
-    The table starts with 16 buckets and doubles beyond three quarters; a bucket keeps the order
-    of insertion (growing splits buckets but keeps their order).
+    The table starts with 16 buckets and doubles when it is three quarters full. A bucket keeps the
+    order of insertion, also when growth splits it.
     """
     distinct = list(dict.fromkeys(names))
     buckets = 16
@@ -50,7 +50,7 @@ class _TreeNode:
 
 
 def tree_walk(root: _TreeNode | None) -> Iterator[Any]:
-    """The elements of a tree set in order."""
+    """Iterate over the elements of a tree in order."""
     if root is not None:
         yield from tree_walk(root.left)
         yield root.item
@@ -60,33 +60,33 @@ def tree_walk(root: _TreeNode | None) -> Iterator[Any]:
 def tree_insert(
     root: _TreeNode | None, item: Any, compare: Callable[[Any, Any], int]
 ) -> _TreeNode:
-    """Add to a `TreeSet` (a red-black tree) and answer its root.
+    """Add an element to a `TreeSet` (a red-black tree) and return the root.
 
-    The shape of the tree matters because Kafka changes what elements are compared by after they
-    have been added.
+    The shape of the tree matters: Kafka changes the sizes that elements are compared by after it
+    has added them.
     """
     if root is None:
         node = _TreeNode(item, None)
         node.red = False
         return node
-    here = root
+    parent = root
     while True:
-        order = compare(item, here.item)
+        order = compare(item, parent.item)
         if order == 0:
             return root
-        child = here.left if order < 0 else here.right
+        child = parent.left if order < 0 else parent.right
         if child is None:
             break
-        here = child
-    node = _TreeNode(item, here)
+        parent = child
+    node = _TreeNode(item, parent)
     if order < 0:
-        here.left = node
+        parent.left = node
     else:
-        here.right = node
-    return _rebalanced(root, node)
+        parent.right = node
+    return _rebalance(root, node)
 
 
-def _rebalanced(root: _TreeNode, node: _TreeNode) -> _TreeNode:
+def _rebalance(root: _TreeNode, node: _TreeNode) -> _TreeNode:
     while node.parent is not None and node.parent.red and node.parent.parent is not None:
         parent, grand = node.parent, node.parent.parent
         on_left = parent is grand.left
@@ -97,16 +97,16 @@ def _rebalanced(root: _TreeNode, node: _TreeNode) -> _TreeNode:
             node = grand
             continue
         if node is (parent.right if on_left else parent.left):
-            root = _rotated(root, parent, left=on_left)
+            root = _rotate(root, parent, left=on_left)
             node, parent = parent, node
         parent.red = False
         grand.red = True
-        root = _rotated(root, grand, left=not on_left)
+        root = _rotate(root, grand, left=not on_left)
     root.red = False
     return root
 
 
-def _rotated(root: _TreeNode, pivot: _TreeNode, *, left: bool) -> _TreeNode:
+def _rotate(root: _TreeNode, pivot: _TreeNode, *, left: bool) -> _TreeNode:
     riser = pivot.right if left else pivot.left
     assert riser is not None
     inner = riser.left if left else riser.right

@@ -1,4 +1,4 @@
-"""Names of processors and stores: Kafka's prefixes and its one counter (F1)."""
+"""Names of processors and stores: Kafka's prefixes and its single counter (F1)."""
 
 from __future__ import annotations
 
@@ -11,48 +11,48 @@ _MAX_LENGTH = 249
 
 
 def check_name(name: str) -> str:
-    """A name that the user gave: legal as part of a topic name, or a clear error."""
+    """Return a name of the user; raise if it cannot be part of a topic name."""
     if not isinstance(name, str):
-        raise TypeError(f"A name must be a text, not {type(name).__name__}: {name!r}.")
+        raise TypeError(f"A name must be a string, not {type(name).__name__}: {name!r}.")
     if not name:
-        raise TopologyException("A name must not be empty. Leave name= out to get a generated one.")
+        raise TopologyException("A name must not be empty. Leave out name= for a generated name.")
     if name in (".", ".."):
         raise TopologyException(f"A name must not be {name!r}.")
     if len(name) > _MAX_LENGTH:
         raise TopologyException(
-            f"A name must have at most {_MAX_LENGTH} characters, this one has {len(name)}: "
+            f"A name can have at most {_MAX_LENGTH} characters, but this one has {len(name)}: "
             f"{name!r}."
         )
     if not _LEGAL.fullmatch(name):
         raise TopologyException(
             f"The name {name!r} has an illegal character. "
-            "Names are made of ASCII letters, digits, '.', '_' and '-'."
+            "Use ASCII letters, digits, '.', '_' and '-'."
         )
     return name
 
 
 class NameCounter:
-    """Hands out numbered names. Every operator takes its numbers, also when the user names it."""
+    """Generates numbered names. A step consumes its numbers even if the user names it."""
 
     def __init__(self) -> None:
         self._next = 0
 
     def next_processor_name(self, prefix: str) -> str:
-        """The next processor name with this prefix."""
+        """Return the next processor name with this prefix."""
         number = self._next
         self._next += 1
         return f"{prefix}{number:010d}"
 
     def next_store_name(self, prefix: str) -> str:
-        """The next store name with this prefix."""
+        """Return the next store name with this prefix."""
         return self.next_processor_name(prefix + "STATE-STORE-")
 
     def given_or_next(self, name: str | None, prefix: str) -> str:
-        """The user's name, or a generated one; a number is used up either way."""
+        """Return the user's name or a generated one; both consume a number."""
         generated = self.next_processor_name(prefix)
         return generated if name is None else check_name(name)
 
     def suffixed_or_next(self, name: str | None, suffix: str, prefix: str) -> str:
-        """The user's name with a suffix, or a generated one; a number is used up either way."""
+        """Return the user's name with a suffix, or a generated one; both consume a number."""
         generated = self.next_processor_name(prefix)
         return generated if name is None else check_name(check_name(name) + suffix)

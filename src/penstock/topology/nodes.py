@@ -1,4 +1,4 @@
-"""The nodes of a topology: what will run. Frozen; put together and checked by `Topology`."""
+"""The nodes and stores of a topology. Frozen; `Topology` connects and checks them."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from penstock.serdes.builtin import Serde
 from penstock.stores.api.builder import StoreBuilder
 from penstock.topology.default_serdes import Deferred
 
-#: Chooses partitions: (topic, key, value, number of partitions) -> one, several, none at all
-#: (the record is dropped), or None for the default by the key's bytes.
+#: A function of (topic, key, value, number of partitions). It returns a partition, several of
+#: them, an empty iterable (the record is dropped), or None for the default: the hash of the key.
 Partitioner = Callable[[str, Any, Any, int], "int | Iterable[int] | None"]
-#: Chooses the topic a record is written to.
+#: A function of (key, value, context) that returns the topic of a record.
 TopicNameExtractor = Callable[[Any, Any, RecordContext], str]
 
 
 @dataclass(frozen=True, eq=False)
 class SourceNode:
-    """Reads topics. A serde of None is the configuration's default."""
+    """Reads topics. A serde of None is the default of the configuration."""
 
     name: str
     topics: tuple[str, ...] = ()
@@ -37,7 +37,7 @@ class SourceNode:
 
 @dataclass(frozen=True, eq=False)
 class ProcessorNode:
-    """Runs an operator for every record of its parents."""
+    """Runs an operator for each record of its parents."""
 
     name: str
     operator: Operator | Deferred
@@ -46,7 +46,7 @@ class ProcessorNode:
 
 @dataclass(frozen=True, eq=False)
 class SinkNode:
-    """Writes records to a topic, fixed or chosen for each record."""
+    """Writes records to a fixed topic, or to one chosen for each record."""
 
     name: str
     topic: str | TopicNameExtractor
@@ -60,7 +60,7 @@ Node = SourceNode | ProcessorNode | SinkNode
 
 
 class StoreSpec(Protocol):
-    """A store of the topology before the configuration is known."""
+    """A store of a topology, before the configuration is known."""
 
     @property
     def name(self) -> str: ...
@@ -73,21 +73,21 @@ class StoreSpec(Protocol):
 
     @property
     def history_retention_ms(self) -> int | None:
-        """How far back a versioned store answers; None if it is not versioned."""
+        """The history retention of a versioned store; None if it is not versioned."""
         ...
 
     def without_logging(self) -> StoreSpec:
-        """The same store without a changelog of its own."""
+        """Return the same store without a changelog."""
         ...
 
     def resolve(self, config: StreamsConfig) -> StoreBuilder:
-        """The builder of the store under this configuration."""
+        """Return the builder of the store for this configuration."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class UserStoreSpec:
-    """A store whose builder the user gave."""
+    """A store given by the user as a `StoreBuilder`."""
 
     builder: StoreBuilder
 
@@ -117,7 +117,7 @@ class UserStoreSpec:
 
 @dataclass(frozen=True)
 class InternalTopic:
-    """A topic the topology makes for itself; its name gets the application id in front."""
+    """A repartition or foreign-key topic; the application id is prepended to its name."""
 
     name: str
     partitions: int | None = None
@@ -125,7 +125,7 @@ class InternalTopic:
 
 @dataclass(frozen=True, eq=False)
 class GlobalStore:
-    """A store that every task may read, fed from a topic by a processor of its own."""
+    """A store that every task can read; a processor updates it from a topic."""
 
     store: StoreSpec
     source: SourceNode

@@ -1,4 +1,4 @@
-"""Where to start reading a topic for which the application has no committed offset (O14)."""
+"""Where to start reading a topic without a committed offset (O14)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.windows import to_ms
 
 @dataclass(frozen=True)
 class AutoOffsetReset:
-    """`earliest()`, `latest()`, `none()` (an error), or `by_duration(d)`: d before now."""
+    """Where to start reading a topic if the application has no committed offset for it."""
 
     strategy: Literal["earliest", "latest", "none", "by_duration"]
     duration_ms: int | None = None
@@ -23,17 +23,17 @@ class AutoOffsetReset:
 
     @classmethod
     def latest(cls) -> AutoOffsetReset:
-        """Start at its end."""
+        """Start at the end of the topic."""
         return cls("latest")
 
     @classmethod
     def none(cls) -> AutoOffsetReset:
-        """Fail."""
+        """Raise an error."""
         return cls("none")
 
     @classmethod
     def by_duration(cls, duration: timedelta | int) -> AutoOffsetReset:
-        """Start this long before now."""
+        """Start with the records of this last period of time."""
         milliseconds = to_ms(duration)
         if milliseconds < 0:
             raise ValueError(f"The duration of an offset reset must not be negative: {duration}.")

@@ -1,4 +1,5 @@
-"""What follows from a whole plan: who sends old values, what is materialized, what is versioned."""
+"""Properties that depend on the whole plan: which tables send old values, which are materialized or
+versioned."""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ from penstock.topology.plan_nodes import PlanNode
 class OldValues:
     """Which nodes send old values, and which source tables must be kept in a store.
 
-    Demands are taken in the order in which the user's calls made them: a filter gets old values
-    for nothing only if its parent is materialized already when the filter is attached (C1).
+    Requests are processed in the order of the user's calls: a filter gets old values without
+    forcing a store only if its parent is already materialized at that point (C1).
     """
 
     plan: Plan
@@ -29,71 +30,71 @@ class OldValues:
     sending: set[str] = field(default_factory=set)
     #: Names of source tables that are kept in a store.
     materialized: set[str] = field(default_factory=set)
-    _granted: set[str] = field(default_factory=set)
+    _enabled: set[str] = field(default_factory=set)
 
     @classmethod
     def of(cls, plan: Plan) -> OldValues:
-        """Go through all demands and readings of the plan."""
-        facts = cls(plan)
-        for table, fact in plan.tables.items():
-            if isinstance(fact, SourceTable) and fact.named:
-                facts.materialized.add(table)
+        """Process all requests and reads of the plan."""
+        old_values = cls(plan)
+        for name, table in plan.tables.items():
+            if isinstance(table, SourceTable) and table.named:
+                old_values.materialized.add(name)
         for event in plan.events:
             if not isinstance(event, OldValuesRequest):
-                facts._read(event.table)
-            elif facts._grant(event.table, event.force) and event.by_filter is not None:
-                facts.sending.add(event.by_filter)
-        return facts
+                old_values._materialize(event.table)
+            elif old_values._enable(event.table, event.force) and event.by_filter is not None:
+                old_values.sending.add(event.by_filter)
+        return old_values
 
-    def _grant(self, table: str, force: bool) -> bool:
-        """Make a table send old values; False if it could only by being materialized."""
-        if table in self._granted:
+    def _enable(self, name: str, force: bool) -> bool:
+        """Make a table send old values; False if this needs a store and `force` is not set."""
+        if name in self._enabled:
             return True
-        fact = self.plan.tables[table]
-        if isinstance(fact, SourceTable):
-            if not force and table not in self.materialized:
+        table = self.plan.tables[name]
+        if isinstance(table, SourceTable):
+            if not force and name not in self.materialized:
                 return False
-            self.materialized.add(table)
-            self.sending.add(fact.node)
-        elif isinstance(fact, AggregateTable):
-            self.sending.update(fact.nodes)
-        elif isinstance(fact, JoinedTable):
-            self.sending.update((fact.node, *fact.sides))
-            for side in fact.tables:
-                self._grant(side, True)
-        elif isinstance(fact, SuppressedTable):
-            if not self._grant(fact.parent, force):
+            self.materialized.add(name)
+            self.sending.add(table.node)
+        elif isinstance(table, AggregateTable):
+            self.sending.update(table.nodes)
+        elif isinstance(table, JoinedTable):
+            self.sending.update((table.node, *table.sides))
+            for side in table.tables:
+                self._enable(side, True)
+        elif isinstance(table, SuppressedTable):
+            if not self._enable(table.parent, force):
                 return False
         else:
-            if fact.store is not None or self._grant(fact.parent, force):
-                self.sending.add(fact.node)
-            if fact.node not in self.sending:
+            if table.store is not None or self._enable(table.parent, force):
+                self.sending.add(table.node)
+            if table.node not in self.sending:
                 return False
-        self._granted.add(table)
+        self._enabled.add(name)
         return True
 
-    def _read(self, table: str) -> None:
-        """Materialize what must be there for the table's rows to be read."""
-        fact = self.plan.tables[table]
-        if isinstance(fact, SourceTable):
-            self.materialized.add(table)
-        elif isinstance(fact, SuppressedTable) or (
-            isinstance(fact, ViewTable) and fact.store is None
+    def _materialize(self, name: str) -> None:
+        """Materialize the source tables that are needed to read the rows of a table."""
+        table = self.plan.tables[name]
+        if isinstance(table, SourceTable):
+            self.materialized.add(name)
+        elif isinstance(table, SuppressedTable) or (
+            isinstance(table, ViewTable) and table.store is None
         ):
-            self._read(fact.parent)
-        elif isinstance(fact, JoinedTable) and fact.store is None:
-            for side in fact.tables:
-                self._read(side)
+            self._materialize(table.parent)
+        elif isinstance(table, JoinedTable) and table.store is None:
+            for side in table.tables:
+                self._materialize(side)
 
 
 def is_versioned(plan: Plan, node: PlanNode) -> bool:
-    """Whether the table that leaves a node is versioned: as it says, or as all its parents are."""
+    """Return whether the output of a node is a versioned table."""
     if node.versioned is not None:
         return node.versioned
     return reads_versioned(plan, node)
 
 
 def reads_versioned(plan: Plan, node: PlanNode) -> bool:
-    """Whether all that reaches a node is versioned."""
+    """Return whether all parents of a node are versioned tables."""
     parents = plan.parents(node)
     return bool(parents) and all(is_versioned(plan, parent) for parent in parents)

@@ -1,7 +1,7 @@
-"""How many partitions internal topics get, and how many tasks each sub-topology has (F9, J11).
+"""Computes the partition counts of internal topics and the task counts of sub-topologies (F9, J11).
 
-Kafka Streams decides this when the group is assigned, from the topics it finds in the cluster.
-Here it is a function of the topology and of the partitions that all other topics have.
+Kafka Streams computes them during an assignment, from the topics in the cluster. Here they are a
+function of the topology and the partition counts of the external topics.
 """
 
 from __future__ import annotations
@@ -16,65 +16,67 @@ from penstock.topology.topology import Topology
 
 @dataclass(frozen=True)
 class PartitionPlan:
-    """The partitions of all topics that are read, and the tasks that follow from them.
+    """The partition counts of source topics and the task counts of sub-topologies.
 
-    Internal topics have the names they have without the application id.
+    Internal topics have their names without the application id.
     """
 
-    #: Every topic that a sub-topology reads, internal ones too.
+    #: Each topic that a sub-topology reads, including internal ones -> its partition count.
     partitions: Mapping[str, int]
-    #: Sub-topology -> how many tasks it has: as many as its widest source topic has partitions.
+    #: Sub-topology -> its number of tasks: the largest partition count of its source topics.
     tasks: Mapping[int, int]
-    #: Sub-topology -> source -> the topics it reads; those a pattern matches are named here.
+    #: Sub-topology -> source -> the topics it reads; patterns are resolved to topics.
     sources: Mapping[int, Mapping[str, tuple[str, ...]]]
 
 
 @dataclass(frozen=True)
-class _Group:
-    """A sub-topology: what each of its sources reads, and where it writes."""
+class _Subtopology:
+    """The topics that a sub-topology reads, by source, and those that it writes."""
 
     sources: dict[str, tuple[str, ...]]
     sinks: frozenset[str]
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """All topics it reads."""
+        """All topics that the sub-topology reads."""
         return tuple(topic for topics in self.sources.values() for topic in topics)
 
 
 def resolve_partitions(topology: Topology, external: Mapping[str, int]) -> PartitionPlan:
-    """Decide by Kafka's rules. `external`: the partitions of every topic that exists already.
+    """Apply Kafka's rules. `external` are the partition counts of all existing topics.
 
-    A repartition topic has the number of partitions it was given. If it has none, it has as many as
-    the widest topic that the sub-topologies which write it read. Topics that are joined must agree:
-    those that were not given a number follow the others.
+    A repartition topic has the count given to it. Without one, it has the largest count of the
+    topics that are read by the sub-topologies that write to it. Joined topics must have equal
+    counts: those without a given count take that of the others.
     """
     for topic, count in external.items():
         if count < 1:
             raise ValueError(f"Topic {topic} must have at least one partition, not {count}.")
-    groups = {
-        group.id: _group(topology, group.nodes, external)
+    subtopologies = {
+        group.id: _subtopology(topology, group.nodes, external)
         for group in topology.groups() if not group.is_global
     }
-    _check_sources(topology, groups, external)
+    _check_sources(topology, subtopologies, external)
     partitions = {
-        topic: external[topic] for group in groups.values() for topic in group.topics
+        topic: external[topic] for part in subtopologies.values() for topic in part.topics
         if topic not in topology.internal_topics
     }
-    partitions |= _widths(topology, groups, partitions)
-    for joined in _copartitioned(topology, groups):
-        _agree(topology, joined, partitions)
+    partitions |= _count_internal(topology, subtopologies, partitions)
+    for joined in _copartitioned_topics(topology, subtopologies):
+        _equalize(topology, joined, partitions)
     return PartitionPlan(
         partitions,
         {
-            number: max((partitions[topic] for topic in group.topics), default=0)
-            for number, group in groups.items()
+            number: max((partitions[topic] for topic in part.topics), default=0)
+            for number, part in subtopologies.items()
         },
-        {number: group.sources for number, group in groups.items()},
+        {number: part.sources for number, part in subtopologies.items()},
     )
 
 
-def _group(topology: Topology, names: tuple[str, ...], external: Mapping[str, int]) -> _Group:
+def _subtopology(
+    topology: Topology, names: tuple[str, ...], external: Mapping[str, int]
+) -> _Subtopology:
     nodes = [topology.node(name) for name in names]
     sources = {}
     for node in nodes:
@@ -84,16 +86,16 @@ def _group(topology: Topology, names: tuple[str, ...], external: Mapping[str, in
                 topics = tuple(sorted(filter(node.pattern.fullmatch, external)))
             sources[node.name] = topics
     sinks = {node.topic for node in nodes if isinstance(node, SinkNode)}
-    return _Group(sources, frozenset(topic for topic in sinks if isinstance(topic, str)))
+    return _Subtopology(sources, frozenset(topic for topic in sinks if isinstance(topic, str)))
 
 
 def _check_sources(
-    topology: Topology, groups: dict[int, _Group], external: Mapping[str, int]
+    topology: Topology, subtopologies: dict[int, _Subtopology], external: Mapping[str, int]
 ) -> None:
     internal = topology.internal_topics
-    for number, group in groups.items():
+    for number, part in subtopologies.items():
         missing = sorted(
-            topic for topic in group.topics if topic not in internal and topic not in external
+            topic for topic in part.topics if topic not in internal and topic not in external
         )
         if missing:
             raise MissingSourceTopicException(
@@ -102,74 +104,76 @@ def _check_sources(
             )
 
 
-def _widths(
-    topology: Topology, groups: dict[int, _Group], known: Mapping[str, int]
+def _count_internal(
+    topology: Topology, subtopologies: dict[int, _Subtopology], known: Mapping[str, int]
 ) -> dict[str, int]:
-    """The internal topics' numbers, before those that are joined have agreed.
+    """Return the partition counts of internal topics, before joined topics are equalized.
 
-    A topic waits until all that is upstream of it is known; where topics wait for each other, in a
-    circle, what is known of it has to do.
+    The count of a topic is computed when all upstream counts are known. In a cycle, the known
+    counts have to be sufficient.
     """
-    widths = {
+    counts = {
         name: topic.partitions for name, topic in topology.internal_topics.items()
         if topic.partitions is not None
     }
-    waiting = [name for name in topology.internal_topics if name not in widths]
-    while waiting:
+    pending = [name for name in topology.internal_topics if name not in counts]
+    while pending:
         upstream = {
             name: [
-                widths.get(topic, known.get(topic)) for group in groups.values()
-                if name in group.sinks for topic in group.topics
+                counts.get(topic, known.get(topic)) for part in subtopologies.values()
+                if name in part.sinks for topic in part.topics
             ]
-            for name in waiting
+            for name in pending
         }
-        ready = [name for name in waiting if upstream[name] and None not in upstream[name]]
+        ready = [name for name in pending if upstream[name] and None not in upstream[name]]
         if not ready:
-            ready = [name for name in waiting if any(upstream[name])][:1]
+            ready = [name for name in pending if any(upstream[name])][:1]
         if not ready:
             raise TopologyException(
                 "Failed to compute number of partitions for all repartition topics, make sure all "
                 "user input topics are created and all Pattern subscriptions match at least one "
-                f"topic in the cluster. Not known: {', '.join(waiting)}."
+                f"topic in the cluster. Unknown: {', '.join(pending)}."
             )
         for name in ready:
-            widths[name] = max(count for count in upstream[name] if count is not None)
-            waiting.remove(name)
-    return widths
+            counts[name] = max(count for count in upstream[name] if count is not None)
+            pending.remove(name)
+    return counts
 
 
-def _copartitioned(topology: Topology, groups: dict[int, _Group]) -> list[frozenset[str]]:
-    """The topics that are joined; sets that share a topic are one."""
+def _copartitioned_topics(
+    topology: Topology, subtopologies: dict[int, _Subtopology]
+) -> list[frozenset[str]]:
+    """Return the sets of joined topics; sets that share a topic are merged."""
     topics_of = {
-        source: topics for group in groups.values() for source, topics in group.sources.items()
+        source: topics for part in subtopologies.values() for source, topics in part.sources.items()
     }
-    united: list[frozenset[str]] = []
+    merged: list[frozenset[str]] = []
     for sources in topology.copartition_groups:
         topics = frozenset(topic for source in sources for topic in topics_of.get(source, ()))
-        for other in [each for each in united if not each.isdisjoint(topics)]:
-            united.remove(other)
+        for other in [each for each in merged if not each.isdisjoint(topics)]:
+            merged.remove(other)
             topics |= other
         if topics:
-            united.append(topics)
-    return united
+            merged.append(topics)
+    return merged
 
 
-def _agree(topology: Topology, joined: frozenset[str], partitions: dict[str, int]) -> None:
-    """Give topics that are joined the same number, or say why they cannot have it."""
+def _equalize(topology: Topology, joined: frozenset[str], partitions: dict[str, int]) -> None:
+    """Give joined topics the same partition count, or raise."""
     internal = topology.internal_topics
     outside = {topic: partitions[topic] for topic in sorted(joined) if topic not in internal}
     inside = sorted(topic for topic in joined if topic in internal)
     given = {topic: count for topic in inside if (count := internal[topic].partitions) is not None}
     if outside:
-        count = _same(
-            outside, f"Topics not co-partitioned: [{_shown(outside)}]",
+        count = _check_equal(
+            outside, f"Topics not co-partitioned: [{_format_counts(outside)}]",
             "Create them with the same number of partitions, or call repartition() on one side.",
         )
     elif given:
-        count = _same(
+        count = _check_equal(
             given,
             "Following topics do not have the same number of partitions: "
-            f"[{_shown({topic: partitions[topic] for topic in inside})}]",
+            f"[{_format_counts({topic: partitions[topic] for topic in inside})}]",
             "Give the repartition steps the same partitions=, or give it to one of them only.",
         )
     else:
@@ -179,17 +183,18 @@ def _agree(topology: Topology, joined: frozenset[str], partitions: dict[str, int
             raise TopologyException(
                 f"Number of partitions [{given[topic]}] of repartition topic [{topic}] doesn't "
                 f"match number of partitions [{count}] of the source topic. It is joined with "
-                f"{_shown(outside)}: give the repartition step partitions={count}, or leave it out."
+                f"{_format_counts(outside)}. Give the repartition step partitions={count}, or "
+                "leave it out."
             )
         partitions[topic] = count
 
 
-def _same(counts: dict[str, int], message: str, hint: str) -> int:
+def _check_equal(counts: dict[str, int], message: str, hint: str) -> int:
     count = next(iter(counts.values()))
     if any(other != count for other in counts.values()):
-        raise TopologyException(f"{message}. Topics that are joined must match. {hint}")
+        raise TopologyException(f"{message}. Joined topics must have equal counts. {hint}")
     return count
 
 
-def _shown(counts: Mapping[str, int]) -> str:
+def _format_counts(counts: Mapping[str, int]) -> str:
     return "{" + ", ".join(f"{topic}={counts[topic]}" for topic in sorted(counts)) + "}"

@@ -1,8 +1,8 @@
-"""The plan: what the user said, as a graph of frozen nodes, before anything is optimized.
+"""The plan: the steps of the DSL as a graph of frozen nodes, before any optimization.
 
-The DSL adds nodes; `rules` rewrite copies of the graph; `lowering` turns it into a `Topology`. A
-node's *priority* is the order in which it was last attached to a parent: nodes are lowered in that
-order, which decides both the order of processing and what a sub-topology's number is.
+The DSL adds nodes, `rules` rewrites copies of the graph, `lowering` turns it into a `Topology`. The
+*priority* of a node is the sequence number of its last edge. Nodes are lowered in this order, which
+determines the order of processing and the numbers of sub-topologies.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from penstock.topology.plan_nodes import PlanNode
 
 @dataclass(frozen=True)
 class SourceTable:
-    """A table read from a topic, or made of a stream, or the result of a foreign-key join.
+    """A table read from a topic, made from a stream, or the result of a foreign-key join.
 
-    It is materialized if the user named its store, or as soon as something reads it or needs its
-    old values.
+    It is materialized if the user named its store, or if an operator reads it or needs its old
+    values.
     """
 
     node: str
@@ -28,7 +28,7 @@ class SourceTable:
 
 @dataclass(frozen=True)
 class AggregateTable:
-    """The result of an aggregation: always materialized, always able to send old values."""
+    """The result of an aggregation: always materialized, so it can always send old values."""
 
     nodes: tuple[str, ...]
     store: str
@@ -55,7 +55,7 @@ class JoinedTable:
 
 @dataclass(frozen=True)
 class SuppressedTable:
-    """A table whose changes are held back."""
+    """The result of `suppress`."""
 
     node: str
     parent: str
@@ -66,26 +66,26 @@ TableInfo = SourceTable | AggregateTable | ViewTable | JoinedTable | SuppressedT
 
 @dataclass(frozen=True)
 class OldValuesRequest:
-    """Something asks a table for its old values; `force` makes it materialize for that."""
+    """An operator needs the old values of a table; `force` materializes the table if necessary."""
 
     table: str
     force: bool
-    #: The filter that asks, if it sends old values itself only when it can have them.
+    #: The filter that makes the request; it sends old values only if the request is granted.
     by_filter: str | None = None
 
 
 @dataclass(frozen=True)
 class TableRead:
-    """Something reads a table's rows, so that it must be materialized."""
+    """An operator reads the rows of a table, which must therefore be materialized."""
 
     table: str
 
 
 class Plan:
-    """A graph of plan nodes below an invisible root, and what is known of its tables.
+    """A graph of plan nodes below an implicit root, and its tables.
 
-    Invariants: edges are kept in both directions; `first_added` never changes for a node,
-    `priority` grows with every edge added to it.
+    Invariants: edges are stored in both directions; nodes are iterated in the order of their first
+    addition; the priority of a node increases with every edge added to it.
     """
 
     def __init__(self) -> None:
@@ -94,14 +94,14 @@ class Plan:
         self._priority: dict[PlanNode, int] = {}
         self._next_priority = 0
         self.tables: dict[str, TableInfo] = {}
-        #: Demands and readings in the order in which the user's calls caused them.
+        #: Requests for old values and reads of tables, in the order of the user's calls.
         self.events: list[OldValuesRequest | TableRead] = []
         self.copartitioned: list[frozenset[str]] = []
-        #: Names of topics and stores that were generated, for those who want none (KIP-1111).
+        #: Generated names of topics and stores, for ensure_explicit_internal_resource_naming.
         self.generated_names: list[str] = []
 
     def copy(self) -> Plan:
-        """A plan that a rule may change."""
+        """Return a copy that a rule can change."""
         other = Plan()
         other._parents = {node: list(parents) for node, parents in self._parents.items()}
         other._children = {node: list(children) for node, children in self._children.items()}
@@ -114,7 +114,7 @@ class Plan:
         return other
 
     def add(self, node: PlanNode, *parents: PlanNode) -> None:
-        """Attach a node below its parents, below the root if there are none."""
+        """Attach a node below its parents, or below the root."""
         self._parents.setdefault(node, [])
         self._children.setdefault(node, [])
         for parent in parents or (None,):
@@ -123,53 +123,54 @@ class Plan:
             self._next_priority += 1
 
     def link(self, parent: PlanNode | None, child: PlanNode) -> None:
-        """Add an edge; an edge that is there already stays where it is."""
+        """Add an edge; an existing edge keeps its position."""
         if child not in self._children[parent]:
             self._children[parent].append(child)
         if parent is not None and parent not in self._parents[child]:
             self._parents[child].append(parent)
 
     def unlink(self, parent: PlanNode | None, child: PlanNode) -> None:
-        """Remove an edge if it is there."""
+        """Remove an edge if it exists."""
         if child in self._children[parent]:
             self._children[parent].remove(child)
         if parent is not None and parent in self._parents[child]:
             self._parents[child].remove(parent)
 
     def insert(self, node: PlanNode, priority: int) -> None:
-        """A node without edges, to be lowered at a given place."""
+        """Add a node without edges, with a given priority."""
         self._parents[node] = []
         self._children[node] = []
         self._priority[node] = priority
 
     def replace(self, old: PlanNode, new: PlanNode) -> None:
-        """Put a node in the place of another: same edges, same order."""
+        """Replace a node; edges and order stay the same."""
 
-        def swapped(nodes: list[PlanNode]) -> list[PlanNode]:
+        def substitute(nodes: list[PlanNode]) -> list[PlanNode]:
             return [new if node is old else node for node in nodes]
 
         self._parents = {
-            new if node is old else node: swapped(nodes) for node, nodes in self._parents.items()
+            new if node is old else node: substitute(nodes) for node, nodes in self._parents.items()
         }
         self._children = {
-            new if node is old else node: swapped(nodes) for node, nodes in self._children.items()
+            new if node is old else node: substitute(nodes)
+            for node, nodes in self._children.items()
         }
         self._priority = {
             new if node is old else node: value for node, value in self._priority.items()
         }
 
     def parents(self, node: PlanNode) -> tuple[PlanNode, ...]:
-        """The parents in the order of their edges; the root is not one."""
+        """Return the parents in the order of their edges, without the root."""
         return tuple(self._parents[node])
 
     def children(self, node: PlanNode | None) -> tuple[PlanNode, ...]:
-        """The children in the order of their edges; of the root for None."""
+        """Return the children in the order of their edges; None stands for the root."""
         return tuple(self._children[node])
 
     def priority(self, node: PlanNode) -> int:
-        """When the node was last attached."""
+        """Return the sequence number of the node's last edge."""
         return self._priority[node]
 
     def __iter__(self) -> Iterator[PlanNode]:
-        """All nodes in the order in which they were first added."""
+        """Iterate over all nodes in the order of their first addition."""
         return iter(self._parents)

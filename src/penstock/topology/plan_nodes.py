@@ -1,8 +1,7 @@
-"""The nodes of a plan, one class for each thing a user can say. Frozen; equal only to themselves.
+"""The nodes of a plan, one class per kind of DSL step. Frozen; compared by identity.
 
-What follows from the whole plan is not in them: whether a table sends old values, whether a join
-must mind versions, how a view reads its parent. Their operators are prototypes in which
-`lowering` fills that in.
+They contain nothing that depends on the whole plan: whether a table sends old values, whether a
+join is version-aware, how a view reads its parent. `lowering` fills this into their operators.
 """
 
 from __future__ import annotations
@@ -20,46 +19,46 @@ from penstock.topology.nodes import Partitioner, StoreSpec, TopicNameExtractor
 from penstock.topology.offset_reset import AutoOffsetReset
 from penstock.windows import JoinWindows
 
-#: Which rows or records without a partner come through.
+#: Which records or rows without a match are emitted.
 JoinKind = Literal["inner", "left", "outer"]
-#: A serde, None for the configuration's default, or one that is made from the default.
+#: A serde, None for the default of the configuration, or a serde made from the default.
 AnySerde = Serde[Any] | Deferred | None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PlanNode:
-    """A named node. The flags say what rules need to know of it."""
+    """A named node. The properties are what the rewrite rules need to know."""
 
     name: str
 
     @property
     def changes_key(self) -> bool:
-        """Records leave with another key: what groups or joins them must repartition."""
+        """The node changes keys: groupings and joins below it repartition."""
         return False
 
     @property
     def changes_value(self) -> bool:
-        """Records leave with another value: a repartition cannot be moved ahead of it."""
+        """The node changes values: a repartition cannot move above it."""
         return False
 
     @property
     def is_merge(self) -> bool:
-        """Records of several parents become one stream."""
+        """The node merges the streams of its parents."""
         return False
 
     @property
     def keeps_null_keys(self) -> bool:
-        """A left or outer join: null keys must not be filtered out before it."""
+        """A left or outer join: null keys must not be dropped before it."""
         return False
 
     @property
     def grace_ms(self) -> int | None:
-        """How long after its end a window of this node takes records; None if not windowed."""
+        """The grace period of the windows of this node; None if it is not windowed."""
         return None
 
     @property
     def versioned(self) -> bool | None:
-        """Whether the table is versioned; None if that depends on its parents."""
+        """Whether the table is versioned; None if its parents decide."""
         return None
 
 
@@ -78,7 +77,7 @@ class StreamSourceNode(PlanNode):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TableSourceNode(PlanNode):
-    """A table, or a global table, read from a topic."""
+    """A table or a global table read from a topic."""
 
     table: str
     source: str
@@ -100,7 +99,7 @@ class TableSourceNode(PlanNode):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class GlobalStoreNode(PlanNode):
-    """A global store fed by a processor of the user."""
+    """A global store updated by a user processor."""
 
     source: str
     topic: str
@@ -113,7 +112,7 @@ class GlobalStoreNode(PlanNode):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class StateStoreNode(PlanNode):
-    """A store added to the builder, to be connected by name."""
+    """A store added to the builder; processors connect to it by name."""
 
     store: StoreSpec
 
@@ -142,10 +141,10 @@ class OperatorNode(PlanNode):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class UserProcessorNode(PlanNode):
-    """A processor of the user (`process`, `process_values`) and its stores.
+    """A user processor (`process`, `process_values`) and its stores.
 
-    Nothing is known of what it does to keys and values, so rules neither move a repartition up to
-    it nor keep one below it.
+    Its effect on keys and values is unknown, and both flags are False. So rules neither move a
+    repartition up to it nor keep one below it.
     """
 
     supplier: Callable[[], Any]
@@ -155,7 +154,7 @@ class UserProcessorNode(PlanNode):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class RepartitionNode(PlanNode):
-    """A hop through a topic that brings equal keys together; named after its source node."""
+    """A repartition through an internal topic; has the name of its source node."""
 
     sink: str
     null_key_filter: str
@@ -164,7 +163,7 @@ class RepartitionNode(PlanNode):
     value: AnySerde
     partitioner: Partitioner | None = None
     partitions: int | None = None
-    #: Implied by an operator, not asked for by the user: may be merged with others.
+    #: Added by an operator, not by `repartition()`: may be merged with others.
     implied: bool = True
     drops_null_keys: bool = False
 
@@ -176,7 +175,7 @@ _GENERATED = re.compile(r"KSTREAM.*-[0-9]{10}")
 def repartition_node(
     names: NameCounter, name: str, key: AnySerde, value: AnySerde
 ) -> RepartitionNode:
-    """A repartition whose nodes are numbered, or named after the name that was given."""
+    """Create a repartition; its nodes are numbered, or named after a name of the user."""
     topic = name if name.endswith(_SUFFIX) else name + _SUFFIX
     sink = names.next_processor_name("KSTREAM-SINK-")
     null_key_filter = names.next_processor_name("KSTREAM-FILTER-")
@@ -190,7 +189,7 @@ def repartition_node(
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TableRepartitionNode(PlanNode):
-    """The hop of a regrouped table: both halves of a change travel."""
+    """The repartition of a grouped table; records contain old and new values."""
 
     sink: str
     topic: str
@@ -210,7 +209,7 @@ class StreamSinkNode(PlanNode):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class AggregateNode(PlanNode):
-    """Any aggregation of a grouped stream or table."""
+    """An aggregation of a grouped stream or table."""
 
     table: str
     operator: Any
@@ -229,14 +228,14 @@ class AggregateNode(PlanNode):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class CogroupMergeNode(PlanNode):
-    """The table that several aggregations into one store make together."""
+    """Merges the results of several aggregations into one store."""
 
     operator: Operator
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ToTableNode(PlanNode):
-    """A stream read as the changes of a table."""
+    """A stream read as a table."""
 
     table: str
     store: StoreSpec
@@ -266,7 +265,7 @@ class TableViewNode(PlanNode):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SuppressNode(PlanNode):
-    """Changes of a table held back until their window closes, a time passed, or no room is left."""
+    """Buffers the changes of a table until a window closes, a time limit, or a full buffer."""
 
     table: str
     parent: str
@@ -280,7 +279,7 @@ class SuppressNode(PlanNode):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TableGroupByNode(PlanNode):
-    """A table's rows mapped to other keys, to be aggregated there (`group_by`)."""
+    """`KTable.group_by`: maps rows to new keys, for an aggregation."""
 
     parent: str
     operator: Any
@@ -288,7 +287,7 @@ class TableGroupByNode(PlanNode):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TableTableJoinNode(PlanNode):
-    """A join of two tables on their keys: a node for each side and one that merges them."""
+    """A join of two tables on their keys: one processor per side and one that merges them."""
 
     table: str
     this_name: str
@@ -307,14 +306,14 @@ class TableTableJoinNode(PlanNode):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class JoinWindowNode(PlanNode):
-    """Keeps a side of a stream-stream join in its window store."""
+    """Writes one side of a stream-stream join to its window store."""
 
     store: StoreSpec
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class StreamStreamJoinNode(PlanNode):
-    """A join of two streams: a node for each side and one that merges them."""
+    """A join of two streams: one processor per side and one that merges them."""
 
     this_name: str
     other_name: str
@@ -337,7 +336,7 @@ class StreamStreamJoinNode(PlanNode):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class StreamTableJoinNode(PlanNode):
-    """A stream enriched from a table with the same key."""
+    """A join of a stream with a table that has the same key."""
 
     table: str
     left: bool
@@ -353,7 +352,7 @@ class StreamTableJoinNode(PlanNode):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class StreamGlobalTableJoinNode(PlanNode):
-    """A stream enriched from a global table by a key of its own choice."""
+    """A join of a stream with a global table, by a selected key."""
 
     store_name: str
     left: bool
@@ -370,8 +369,8 @@ class StreamGlobalTableJoinNode(PlanNode):
 class ForeignKeyJoinNode(PlanNode):
     """One processor of a foreign-key join.
 
-    `reads` is the table it looks rows up in, `store` the store it brings along, `version_aware`
-    whether it must ignore out-of-order updates of its parent.
+    `reads` is the table that it looks up rows in, `store` the store to add. A `version_aware`
+    processor ignores out-of-order updates if its parent is versioned.
     """
 
     operator: Any

@@ -1,9 +1,9 @@
-"""Processors as `processor_wrapper` wants them (A7, KIP-1112).
+"""Applies `processor_wrapper` to processors (A7, KIP-1112).
 
-A wrapper sees the supplier of every processor, also of the DSL's own, which are dressed up as
-processors for it: their `process` takes a `Record` (of a table, with a `Change` as its value) and
-they forward through the context they are given. Global and read-only stores are fed by
-processors that are not wrapped, as in Kafka. Without a wrapper nothing of this runs.
+A wrapper receives the supplier of each processor. The built-in operators of the DSL are adapted to
+processors: `process` takes a `Record` (with a `Change` as the value of a table), and they forward
+through the context that `init` receives. The processors of global and read-only stores are not
+wrapped, as in Kafka. Without a wrapper, this module is not used.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from penstock.processors.base import Forward, NodeContext, Operator
 from penstock.processors.stateless import Filter, FlatMapValues, MapValues, NullKeyFilter, Peek
 from penstock.processors.user import UserProcessor, supplied_stores
 from penstock.record import FixedKeyRecord, Headers, Record
-from penstock.topology.default_serdes import DefaultSerdes, Deferred, resolved
+from penstock.topology.default_serdes import DefaultSerdes, Deferred, resolve
 from penstock.topology.nodes import ProcessorNode
 
-#: Kafka makes these of fixed-key processors.
+#: In Kafka these operators are fixed-key processors.
 _FIXED_KEY = (Filter, NullKeyFilter, MapValues, FlatMapValues, Peek)
 
 
-def wrapped(wrapper: Any, node: ProcessorNode) -> tuple[ProcessorNode, tuple[Any, ...]]:
-    """The node with the supplier that the wrapper answers, and the stores it brings along."""
+def wrap_node(wrapper: Any, node: ProcessorNode) -> tuple[ProcessorNode, tuple[Any, ...]]:
+    """Return the node with its wrapped supplier, and the stores that the supplier lists."""
     operator = node.operator
     supplier: Any
     if isinstance(operator, UserProcessor):
@@ -35,21 +35,21 @@ def wrapped(wrapper: Any, node: ProcessorNode) -> tuple[ProcessorNode, tuple[Any
     wrap = (
         wrapper.wrap_fixed_key_processor_supplier if fixed_key else wrapper.wrap_processor_supplier
     )
-    answer = wrap(node.name, supplier)
-    if not callable(answer):
+    wrapped = wrap(node.name, supplier)
+    if not callable(wrapped):
         raise TopologyException(
-            f"{node.name}: the processor wrapper {type(wrapper).__name__} answered {answer!r}. "
-            "It must answer a supplier: a function without arguments that makes a processor."
+            f"{node.name}: the processor wrapper {type(wrapper).__name__} returned {wrapped!r}. "
+            "It must return a supplier: a function without arguments that returns a processor."
         )
-    brought = supplied_stores(answer)
-    names = {builder.name for builder in brought}
-    # A wrapper need not hand on the stores of what it wraps.
+    stores = supplied_stores(wrapped)
+    names = {builder.name for builder in stores}
+    # A wrapper does not have to list the stores of the wrapped supplier.
     others = [builder for builder in supplied_stores(supplier) if builder.name not in names]
-    return replace(node, operator=UserProcessor(answer, fixed_key)), (*brought, *others)
+    return replace(node, operator=UserProcessor(wrapped, fixed_key)), (*stores, *others)
 
 
 class OperatorSupplier:
-    """Makes processors of a built-in operator."""
+    """Creates processors that run a built-in operator."""
 
     def __init__(self, name: str, operator: Operator | Deferred, fixed_key: bool) -> None:
         self.name = name
@@ -61,7 +61,7 @@ class OperatorSupplier:
 
 
 class OperatorProcessor:
-    """A built-in operator in the shape of a processor."""
+    """Adapts a built-in operator to the interface of a processor."""
 
     _process: Forward
 
@@ -69,54 +69,54 @@ class OperatorProcessor:
         self._supplier = supplier
 
     def init(self, context: Any) -> None:
-        """Set the operator up; what it forwards goes through `context`."""
+        """Attach the operator; it forwards through `context`."""
         supplier = self._supplier
         node: Any = getattr(context, "node", None)
         if node is None:
             raise StreamsException(
-                f"{supplier.name}: init() of a wrapped processor was given "
+                f"{supplier.name}: init() of a wrapped processor received a "
                 f"{type(context).__name__}, which is not the context of the task. "
-                "Give it the context that the wrapper's own init() got, or an object that hands "
-                "on every attribute it does not have itself (__getattr__)."
+                "Pass the context that the wrapper's own init() received, or an object that "
+                "delegates all other attributes to it with __getattr__."
             )
-        operator: Operator = resolved(supplier.operator, DefaultSerdes(node.config))
-        shape: Any = FixedKeyRecord if supplier.fixed_key else Record
+        operator: Operator = resolve(supplier.operator, DefaultSerdes(node.config))
+        record_type: Any = FixedKeyRecord if supplier.fixed_key else Record
         send = context.forward
 
         def forward(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-            send(shape(key, value, timestamp, headers))
+            send(record_type(key, value, timestamp, headers))
 
-        inside: Any = _Inside(node, send, shape)
-        self._process = operator.attach(inside, forward)
+        operator_context: Any = _OperatorContext(node, send, record_type)
+        self._process = operator.attach(operator_context, forward)
 
     def process(self, record: Any) -> None:
-        """Do to a record what the operator does."""
+        """Run the operator for a record."""
         self._process(record.key, record.value, record.timestamp, record.headers)
 
     def close(self) -> None:
-        """Nothing: what the operator wants closed, the task closes."""
+        """Do nothing: the task closes the resources of the operator."""
 
 
-class _Inside:
-    """The node as a wrapped operator sees it: its children are reached through the context."""
+class _OperatorContext:
+    """The node context of a wrapped operator; it forwards through the processor context."""
 
-    def __init__(self, node: NodeContext, send: Any, shape: Any) -> None:
+    def __init__(self, node: NodeContext, send: Any, record_type: Any) -> None:
         self._node = node
         self._send = send
-        self._shape = shape
+        self._record_type = record_type
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._node, name)
 
     def forward_to(self, child: str) -> Forward:
         self._node.forward_to(child)
-        send, shape = self._send, self._shape
+        send, record_type = self._send, self._record_type
 
         def forward(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-            send(shape(key, value, timestamp, headers), child)
+            send(record_type(key, value, timestamp, headers), child)
 
         return forward
 
     def at_start(self, action: Any) -> None:
-        # Processors are set up when all nodes are attached: this is the start.
+        # Processors are initialized when all nodes are attached, so this is the start.
         action()

@@ -1,7 +1,7 @@
-"""Stores that the DSL makes: described before the configuration is known, checked when said.
+"""The stores of the DSL: specified and checked before the configuration is known.
 
-Each resolves to a `StoreBuilder` once the configuration says which stores and which format the DSL
-is to use.
+Each spec resolves to a `StoreBuilder` when the configuration is known, which selects the
+implementation and the format of the stores.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _BUILT_IN: dict[str, DslStoreSuppliers] = {
 
 
 def dsl_suppliers(chosen: DslStoreSuppliers | None, config: StreamsConfig) -> DslStoreSuppliers:
-    """What the step chose, or what the configuration says."""
+    """Return the suppliers that the step chose, or those of the configuration."""
     if chosen is not None:
         return chosen
     configured: Any = config.dsl_store_suppliers
@@ -63,8 +63,8 @@ def _format(default: DslStoreFormat, config: StreamsConfig) -> DslStoreFormat:
     return DslStoreFormat.HEADERS if config.dsl_store_format == "HEADERS" else default
 
 
-class _Spec:
-    """What most stores of the DSL have in common: a materialization says how they are kept."""
+class _MaterializedSpec:
+    """The common part of stores that are specified by a `Materialized`."""
 
     materialized: Materialized[Any, Any]
 
@@ -76,12 +76,12 @@ class _Spec:
 
     @property
     def key(self) -> AnySerde:
-        """The serde of its keys, None for the default."""
+        """The key serde; None for the default."""
         return self.materialized.key
 
     @property
     def value(self) -> AnySerde:
-        """The serde of its values, None for the default."""
+        """The value serde; None for the default."""
         return self.materialized.value
 
     @property
@@ -98,27 +98,27 @@ class _Spec:
 
     @property
     def is_versioned(self) -> bool:
-        """Whether it keeps versions."""
+        """Whether the store is versioned."""
         return self.history_retention_ms is not None
 
     def without_logging(self) -> Any:
-        """The same store without a changelog of its own."""
+        """Return the same store without a changelog."""
         return replace(self, materialized=replace(self.materialized, logging=False))  # type: ignore[type-var]
 
-    def _refuse(self, *kinds: type) -> None:
+    def _reject_suppliers(self, *kinds: type) -> None:
         supplier = self.materialized.supplier
         if isinstance(supplier, kinds):
             raise TypeError(
-                f"The supplier of store {self.name} is a {type(supplier).__name__}, which does "
-                "not fit here. A table is kept in a key-value store, an aggregation in windows "
-                "in a window store, one in sessions in a session store."
+                f"The supplier of store {self.name} is a {type(supplier).__name__}, which cannot "
+                "be used here. A table needs a key-value store, an aggregation in time windows a "
+                "window store, an aggregation in sessions a session store."
             )
 
-    def _kept_for(self, default_ms: int) -> int:
+    def _retention_or(self, default_ms: int) -> int:
         retention = self.materialized.retention
         return default_ms if retention is None else to_ms(retention)
 
-    def _finished(self, builder: StoreBuilder, *, may_cache: bool = True) -> StoreBuilder:
+    def _configure(self, builder: StoreBuilder, *, may_cache: bool = True) -> StoreBuilder:
         if self.materialized.caching and may_cache:
             builder = builder.with_caching_enabled()
         if self.materialized.logging:
@@ -127,32 +127,32 @@ class _Spec:
 
 
 @dataclass(frozen=True, eq=False)
-class KeyValueSpec(_Spec):
+class KeyValueSpec(_MaterializedSpec):
     """The store of a table or an aggregation without windows."""
 
     materialized: Materialized[Any, Any]
 
     def __post_init__(self) -> None:
-        self._refuse(WindowSupplier, SessionSupplier)
+        self._reject_suppliers(WindowSupplier, SessionSupplier)
 
     def resolve(self, config: StreamsConfig) -> StoreBuilder:
         supplier = self.materialized.supplier
         if supplier is None:
-            kept = _format(DslStoreFormat.TIMESTAMPED, config)
+            store_format = _format(DslStoreFormat.TIMESTAMPED, config)
             suppliers = dsl_suppliers(self.materialized.suppliers, config)
-            supplier = suppliers.key_value_store(DslKeyValueParams(self.name, kept))
+            supplier = suppliers.key_value_store(DslKeyValueParams(self.name, store_format))
         if supplier.versioned:
             builder = Stores.versioned_key_value_store_builder(supplier, self.key, self.value)
-            return self._finished(builder, may_cache=False)
+            return self._configure(builder, may_cache=False)
         make = (
             Stores.timestamped_key_value_store_with_headers_builder if supplier.with_headers
             else Stores.timestamped_key_value_store_builder
         )
-        return self._finished(make(supplier, self.key, self.value))
+        return self._configure(make(supplier, self.key, self.value))
 
 
 @dataclass(frozen=True, eq=False)
-class WindowSpec(_Spec):
+class WindowSpec(_MaterializedSpec):
     """The store of an aggregation in tumbling, hopping or unlimited windows."""
 
     materialized: Materialized[Any, Any]
@@ -160,22 +160,22 @@ class WindowSpec(_Spec):
     emit: EmitStrategy
 
     def __post_init__(self) -> None:
-        self._refuse(KeyValueSupplier, VersionedSupplier, SessionSupplier)
+        self._reject_suppliers(KeyValueSupplier, VersionedSupplier, SessionSupplier)
         size, grace = self.windows.size, self.windows.grace_period_ms
         if size + grace > self.retention_ms:
             raise ValueError(
                 f"The retention period of the window store {self.name} must be no smaller than "
-                f"its window size plus the grace period: it is {self.retention_ms} ms, "
-                f"the size {size} ms, the grace {grace} ms."
+                f"its window size plus the grace period. The retention is {self.retention_ms} ms, "
+                f"the window size {size} ms, the grace period {grace} ms."
             )
 
     @property
     def retention_ms(self) -> int:
-        """How long windows are kept."""
-        return self._kept_for(self.windows.size + self.windows.grace_period_ms)
+        """The retention of windows."""
+        return self._retention_or(self.windows.size + self.windows.grace_period_ms)
 
     def resolve(self, config: StreamsConfig) -> StoreBuilder:
-        return self._finished(self._builder(config, self.windows.size, sliding=False))
+        return self._configure(self._builder(config, self.windows.size, sliding=False))
 
     def _builder(self, config: StreamsConfig, size_ms: int, *, sliding: bool) -> StoreBuilder:
         supplier = self.materialized.supplier
@@ -202,29 +202,29 @@ class SlidingSpec(WindowSpec):
     windows: SlidingWindows  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
-        self._refuse(KeyValueSupplier, VersionedSupplier, SessionSupplier)
+        self._reject_suppliers(KeyValueSupplier, VersionedSupplier, SessionSupplier)
         difference, grace = self.windows.time_difference_ms, self.windows.grace_ms
         if 2 * difference + grace > self.retention_ms:
             raise ValueError(
                 f"The retention period of the window store {self.name} must be no smaller than "
-                f"2 * time difference plus the grace period: it is {self.retention_ms} ms, "
-                f"the difference {difference} ms, the grace {grace} ms."
+                f"2 * time difference plus the grace period. The retention is {self.retention_ms} "
+                f"ms, the time difference {difference} ms, the grace period {grace} ms."
             )
 
     @property
     def retention_ms(self) -> int:
-        """How long windows are kept."""
-        return self._kept_for(2 * self.windows.time_difference_ms + self.windows.grace_ms)
+        """The retention of windows."""
+        return self._retention_or(2 * self.windows.time_difference_ms + self.windows.grace_ms)
 
     def resolve(self, config: StreamsConfig) -> StoreBuilder:
         builder = self._builder(config, self.windows.time_difference_ms, sliding=True)
-        return self._finished(
+        return self._configure(
             builder, may_cache=self.emit is not EmitStrategy.ON_WINDOW_CLOSE
         )
 
 
 @dataclass(frozen=True, eq=False)
-class SessionSpec(_Spec):
+class SessionSpec(_MaterializedSpec):
     """The store of an aggregation in sessions."""
 
     materialized: Materialized[Any, Any]
@@ -232,19 +232,19 @@ class SessionSpec(_Spec):
     emit: EmitStrategy
 
     def __post_init__(self) -> None:
-        self._refuse(KeyValueSupplier, VersionedSupplier, WindowSupplier)
+        self._reject_suppliers(KeyValueSupplier, VersionedSupplier, WindowSupplier)
         gap, grace = self.windows.gap_ms, self.windows.grace_ms
         if gap + grace > self.retention_ms:
             raise ValueError(
                 f"The retention period of the session store {self.name} must be no smaller than "
-                f"the inactivity gap plus the grace period: it is {self.retention_ms} ms, "
-                f"the gap {gap} ms, the grace {grace} ms."
+                f"the inactivity gap plus the grace period. The retention is {self.retention_ms} "
+                f"ms, the gap {gap} ms, the grace period {grace} ms."
             )
 
     @property
     def retention_ms(self) -> int:
-        """How long sessions are kept."""
-        return self._kept_for(self.windows.gap_ms + self.windows.grace_ms)
+        """The retention of sessions."""
+        return self._retention_or(self.windows.gap_ms + self.windows.grace_ms)
 
     def resolve(self, config: StreamsConfig) -> StoreBuilder:
         final = self.emit is EmitStrategy.ON_WINDOW_CLOSE
@@ -260,12 +260,12 @@ class SessionSpec(_Spec):
             Stores.session_store_with_headers_builder if supplier.with_headers
             else Stores.session_store_builder
         )
-        return self._finished(make(supplier, self.key, self.value), may_cache=not final)
+        return self._configure(make(supplier, self.key, self.value), may_cache=not final)
 
 
 @dataclass(frozen=True)
 class JoinStoreOptions:
-    """What the user said about the stores of a stream-stream join."""
+    """The user's options for the stores of a stream-stream join."""
 
     key: AnySerde = None
     value: AnySerde = None
@@ -279,48 +279,48 @@ class JoinStoreOptions:
 
 @dataclass(frozen=True, eq=False)
 class JoinWindowSpec:
-    """One side of a stream-stream join, kept for as long as it can find partners."""
+    """The window store of one side of a stream-stream join."""
 
-    own_name: str
+    default_name: str
     windows: JoinWindows
     options: JoinStoreOptions
     side: Literal["this", "other"]
     history_retention_ms: int | None = None
 
     @property
-    def given(self) -> WindowSupplier | None:
-        """The store the user gave for this side."""
+    def supplier(self) -> WindowSupplier | None:
+        """The user's supplier for this side."""
         options = self.options
         return options.this_store if self.side == "this" else options.other_store
 
     @property
     def name(self) -> str:
-        return self.own_name if self.given is None else self.given.name
+        return self.default_name if self.supplier is None else self.supplier.name
 
     @property
     def logging_enabled(self) -> bool:
-        return self.options.logging if self.given is None else True
+        return self.options.logging if self.supplier is None else True
 
     @property
     def log_config(self) -> Mapping[str, str]:
-        return {"cleanup.policy": "delete"} if self.given is None else {}
+        return {"cleanup.policy": "delete"} if self.supplier is None else {}
 
     def without_logging(self) -> JoinWindowSpec:
         return replace(self, options=replace(self.options, logging=False))
 
     def resolve(self, config: StreamsConfig) -> StoreBuilder:
         options = self.options
-        supplier = self.given
+        supplier = self.supplier
         if supplier is None:
             size_ms = self.windows.size
             supplier = dsl_suppliers(options.suppliers, config).window_store(
                 DslWindowParams(
-                    self.own_name, size_ms + self.windows.grace_ms, size_ms, True,
+                    self.default_name, size_ms + self.windows.grace_ms, size_ms, True,
                     format=_format(DslStoreFormat.PLAIN, config),
                 )
             )
         value = options.value if self.side == "this" else options.other_value
-        # Records are kept with all that the store has room for.
+        # A store on disk that keeps timestamps also keeps headers.
         make = (
             Stores.timestamped_window_store_with_headers_builder
             if supplier.persistent and supplier.timestamped
@@ -334,7 +334,7 @@ class JoinWindowSpec:
 
 @dataclass(frozen=True, eq=False)
 class SharedJoinSpec:
-    """Records of both sides of a left or outer join that still wait for a partner."""
+    """The store of unmatched records of a left or outer join, shared by both sides."""
 
     name: str
     options: JoinStoreOptions
@@ -342,10 +342,10 @@ class SharedJoinSpec:
     log_config: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def named_after(
-        cls, this_number: str, windows: JoinWindows, options: JoinStoreOptions, *, outer: bool
+    def of_join(
+        cls, this_number: str, options: JoinStoreOptions, *, outer: bool
     ) -> SharedJoinSpec:
-        """Named after the store of this side, or with the number of its processor."""
+        """Return the spec with Kafka's name: after this side's store, or its processor number."""
         suffix = "-outer-shared-join" if outer else "-left-shared-join"
         if options.this_store is not None:
             base = options.this_store.name + suffix
@@ -363,11 +363,11 @@ class SharedJoinSpec:
         return replace(self, options=replace(self.options, logging=False))
 
     def resolve(self, config: StreamsConfig) -> StoreBuilder:
-        given = self.options.this_store
+        this_store = self.options.this_store
         supplier: KeyValueSupplier
-        if self.options.suppliers is None and given is not None:
+        if self.options.suppliers is None and this_store is not None:
             supplier = (
-                Stores.persistent_key_value_store(self.name) if given.persistent
+                Stores.persistent_key_value_store(self.name) if this_store.persistent
                 else Stores.in_memory_key_value_store(self.name)
             )
         else:
@@ -380,7 +380,7 @@ class SharedJoinSpec:
 
 @dataclass(frozen=True, eq=False)
 class SubscriptionSpec:
-    """Which left rows of a foreign-key join want to hear of which right row."""
+    """The subscriptions of a foreign-key join: which left rows refer to which right row."""
 
     name: str
     primary_key: AnySerde
@@ -392,8 +392,10 @@ class SubscriptionSpec:
         return replace(self, logging_enabled=False)
 
     def resolve(self, config: StreamsConfig) -> StoreBuilder:
-        kept = _format(DslStoreFormat.TIMESTAMPED, config)
-        supplier = dsl_suppliers(None, config).key_value_store(DslKeyValueParams(self.name, kept))
+        store_format = _format(DslStoreFormat.TIMESTAMPED, config)
+        supplier = dsl_suppliers(None, config).key_value_store(
+            DslKeyValueParams(self.name, store_format)
+        )
         value = subscription_serde(DefaultSerdes(config).key(self.primary_key))
         make = (
             Stores.timestamped_key_value_store_with_headers_builder if supplier.with_headers
@@ -414,12 +416,12 @@ class BufferSpec:
         cls, name: str, key: AnySerde, value: AnySerde, logging: bool,
         log_config: Mapping[str, str],
     ) -> BufferSpec:
-        """Holds changes of a table."""
+        """Return the buffer of `suppress`: changes of a table."""
         return cls(SuppressBufferBuilder(name, key, value, logging, dict(log_config)))
 
     @classmethod
     def for_join(cls, step: str, key: AnySerde, value: AnySerde, grace_ms: int) -> BufferSpec:
-        """Holds records of a stream."""
+        """Return the buffer of a join with grace: records of a stream."""
         return cls(JoinGraceBufferBuilder(f"{step}-Buffer", grace_ms, key, value))
 
     @property

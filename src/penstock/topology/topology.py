@@ -1,8 +1,7 @@
-"""`Topology`: nodes and stores, added one by one and checked as they are added.
+"""`Topology`: nodes and stores, checked as they are added.
 
-This is both the Processor API's front door (P1-P6) and what the DSL is lowered to. It is the truth
-about what will run; everything derived from it (sub-topologies, tasks, the description) is computed
-from its nodes when asked for.
+It is the entry point of the Processor API (P1-P6) and the result of lowering a DSL plan.
+Sub-topologies and the description are computed from its nodes on demand.
 """
 
 from __future__ import annotations
@@ -31,15 +30,15 @@ from penstock.topology.nodes import (
     UserStoreSpec,
 )
 from penstock.topology.offset_reset import AutoOffsetReset
-from penstock.topology.processor_wrapper import wrapped
+from penstock.topology.processor_wrapper import wrap_node
 
-#: A serde, or for a source its deserializing and for a sink its serializing function.
+#: A serde, or a function: a deserializer for a source, a serializer for a sink.
 SerdeLike = Serde[Any] | Callable[[Any], Any] | None
 
 
 @dataclass(frozen=True)
 class NodeGroup:
-    """A connected part of the topology: a sub-topology, or a global store's two nodes."""
+    """A connected part of the topology: a sub-topology, or the two nodes of a global store."""
 
     id: int
     nodes: tuple[str, ...]
@@ -47,23 +46,24 @@ class NodeGroup:
 
 
 class Topology:
-    """The nodes of an application, in the order in which they were added.
+    """The nodes and stores of an application, in the order of addition.
 
-    Invariants: a node's parents were added before it; names are unique; a topic is read by one
-    source; a store's name belongs to one store, local or global.
+    Add sources, processors, stores and sinks by name; each method returns the topology. Invariants:
+    the parents of a node are added before it; names are unique; one source reads a topic; a store
+    name belongs to one store, local or global.
     """
 
     def __init__(self, config: StreamsConfig | TopologyConfig | None = None) -> None:
         self.config = resolve_topology_config(config)
         self._nodes: dict[str, Node] = {}
         self._stores: dict[str, StoreSpec] = {}
-        self._users: dict[str, list[str]] = {}
+        self._store_users: dict[str, list[str]] = {}
         self._connected: dict[str, list[str]] = {}
         self._global_stores: dict[str, GlobalStore] = {}
         self._internal_topics: dict[str, InternalTopic] = {}
         self._copartitioned: list[frozenset[str]] = []
         self._source_changelogs: dict[str, str] = {}
-        self._united = _UnionFind()
+        self._components = _UnionFind()
         self._wrapper = None if self.config is None else self.config.make_processor_wrapper()
 
     # ---- the Processor API -------------------------------------------------------------------
@@ -78,7 +78,10 @@ class Topology:
         key_deserializer: SerdeLike = None,
         value_deserializer: SerdeLike = None,
     ) -> Topology:
-        """Read topics, or all topics whose names match a pattern."""
+        """Add a source that reads topics, or all topics whose names match `pattern`.
+
+        A deserializer is a serde or a function of bytes; the default is that of the configuration.
+        """
         self.add_node(
             SourceNode(
                 name, tuple(topics), re.compile(pattern) if pattern is not None else None,
@@ -90,9 +93,13 @@ class Topology:
         return self
 
     def add_processor(self, name: str, supplier: Callable[[], Any], *parents: str) -> Topology:
-        """Run a processor of the supplier for every record of the parents."""
+        """Add a processor that receives the records of its parents.
+
+        `supplier` returns a new processor at each call; a class works. Its attribute `stores` may
+        list store builders to add and connect.
+        """
         operator = UserProcessor.checked(supplier, step=name)
-        self.add_wrapped(ProcessorNode(name, operator, parents))
+        self.add_processor_node(ProcessorNode(name, operator, parents))
         return self
 
     def add_sink(
@@ -104,11 +111,14 @@ class Topology:
         value_serializer: SerdeLike = None,
         partitioner: Partitioner | None = None,
     ) -> Topology:
-        """Write the records of the parents to a topic, fixed or chosen for each record."""
+        """Add a sink that writes the records of its parents to a topic.
+
+        `topic` is a name, or a function of (key, value, context) that returns one.
+        """
         if not isinstance(topic, str) and not callable(topic):
             raise TypeError(
-                f"{name}: a sink writes to a topic, or to the one that a function of "
-                f"(key, value, context) names, not to {topic!r}."
+                f"{name}: the topic of a sink must be a name or a function of "
+                f"(key, value, context), not {topic!r}."
             )
         self.add_node(
             SinkNode(
@@ -119,7 +129,7 @@ class Topology:
         return self
 
     def add_state_store(self, store: StoreBuilder | StoreSpec, *processors: str) -> Topology:
-        """Add a store and connect it to processors that are there already."""
+        """Add a store and connect it to processors that were added before."""
         if not hasattr(store, "name") or not (hasattr(store, "build") or hasattr(store, "resolve")):
             raise TypeError(
                 f"A store is added as a StoreBuilder, not {store!r}. "
@@ -130,11 +140,12 @@ class Topology:
         if known is not None and not _same_store(known, spec):
             raise TopologyException(
                 f"A different StateStore has already been added with the name {spec.name}. "
-                "Give one of the two another name, or add the same builder twice."
+                "Rename one of them, or use the same builder for both."
             )
         if spec.name in self._global_stores:
             raise TopologyException(
-                f"A different GlobalStateStore has already been added with the name {spec.name}."
+                f"A different GlobalStateStore has already been added with the name {spec.name}. "
+                "Rename one of them."
             )
         self._stores[spec.name] = spec
         for processor in processors:
@@ -142,12 +153,14 @@ class Topology:
         return self
 
     def connect_processor_and_state_stores(self, processor: str, *stores: str) -> Topology:
-        """Let a processor use stores."""
+        """Connect a processor to stores, which it can then use."""
         if not stores:
-            raise TopologyException(f"No stores are named to connect to processor {processor}.")
+            raise TopologyException(
+                f"No stores were given for processor {processor}. Name at least one."
+            )
         if isinstance(self._nodes.get(processor), SourceNode | SinkNode):
             raise TopologyException(
-                f"State stores cannot be connected to sources or sinks; {processor} is one."
+                f"State stores cannot be connected to sources or sinks, and {processor} is one."
             )
         for store in stores:
             self._connect(processor, store)
@@ -165,7 +178,10 @@ class Topology:
         key_deserializer: SerdeLike = None,
         value_deserializer: SerdeLike = None,
     ) -> Topology:
-        """A store that is fed from a topic, which serves as its changelog (KIP-813)."""
+        """Add a store that the processor of `supplier` updates from a topic (KIP-813).
+
+        The topic serves as the changelog of the store.
+        """
         self.add_source(
             source, topic, offset_reset=AutoOffsetReset.earliest(),
             timestamp_extractor=timestamp_extractor, key_deserializer=key_deserializer,
@@ -190,7 +206,10 @@ class Topology:
         key_deserializer: SerdeLike = None,
         value_deserializer: SerdeLike = None,
     ) -> Topology:
-        """A store that every task may read, fed from all partitions of a topic."""
+        """Add a store that every task can read.
+
+        The processor of `supplier` updates it from all partitions of a topic.
+        """
         source_node = SourceNode(
             source, (topic,), None, as_serde(key_deserializer, reads=True, step=source),
             as_serde(value_deserializer, reads=True, step=source), timestamp_extractor,
@@ -202,28 +221,28 @@ class Topology:
         return self
 
     def describe(self) -> TopologyDescription:
-        """What stands in the topology; `str()` of it is Kafka's own text."""
+        """Return the description of the topology; `str()` of it is Kafka's text."""
         return describe(self)
 
-    # ---- what the DSL's lowering adds --------------------------------------------------------
+    # ---- used by lowering --------------------------------------------------------------------
 
     def add_node(self, node: Node) -> None:
-        """Add a checked node."""
+        """Check and add a node."""
         self._check_new_name(node.name)
         if isinstance(node, SourceNode):
             self._check_source(node)
         else:
             self._check_parents(node)
         self._nodes[node.name] = node
-        self._united.add(node.name)
+        self._components.add(node.name)
         for parent in node.parents:
-            self._united.unite(node.name, parent)
+            self._components.unite(node.name, parent)
 
-    def add_wrapped(self, node: ProcessorNode) -> None:
-        """Add a processor as the configuration's wrapper makes it, and the stores it brings."""
+    def add_processor_node(self, node: ProcessorNode) -> None:
+        """Add a processor, wrapped if the configuration has a wrapper, and the stores it lists."""
         stores: Iterable[Any] = ()
         if self._wrapper is not None:
-            node, stores = wrapped(self._wrapper, node)
+            node, stores = wrap_node(self._wrapper, node)
         elif isinstance(node.operator, UserProcessor):
             stores = supplied_stores(node.operator.supplier)
         self.add_node(node)
@@ -233,9 +252,12 @@ class Topology:
     def add_global_nodes(
         self, source: SourceNode, processor: ProcessorNode, store: StoreSpec
     ) -> None:
-        """Add a global store with the two nodes that feed it."""
+        """Add a global store with its source and its processor."""
         if source.name == processor.name:
-            raise TopologyException("The source and the processor of a global store share a name.")
+            raise TopologyException(
+                f"The source and the processor of global store {store.name} have the same name, "
+                f"{source.name}. Rename one of them."
+            )
         self._check_new_name(processor.name)
         for kind, known in (
             ("StateStore", store.name in self._stores),
@@ -243,7 +265,8 @@ class Topology:
         ):
             if known:
                 raise TopologyException(
-                    f"A different {kind} has already been added with the name {store.name}."
+                    f"A different {kind} has already been added with the name {store.name}. "
+                    "Rename one of them."
                 )
         self.add_node(source)
         self.add_node(processor)
@@ -252,24 +275,24 @@ class Topology:
         self.use_source_as_changelog(store.name, source.topics[0])
 
     def add_internal_topic(self, topic: InternalTopic) -> None:
-        """Name a topic that the application makes for itself."""
+        """Add an internal topic."""
         self._internal_topics[topic.name] = topic
 
     def copartition(self, sources: Iterable[str]) -> None:
-        """The topics of these sources must have the same number of partitions."""
+        """Require equal partition counts for the topics of these sources."""
         self._copartitioned.append(frozenset(sources))
 
     def use_source_as_changelog(self, store: str, topic: str) -> None:
-        """A store that is restored from the topic it is fed from."""
+        """Restore a store from its source topic instead of a changelog."""
         if store in self._source_changelogs:
             raise TopologyException(f"Source store {store} is already added.")
         self._source_changelogs[store] = topic
 
-    # ---- reading -----------------------------------------------------------------------------
+    # ---- properties --------------------------------------------------------------------------
 
     @property
     def nodes(self) -> tuple[Node, ...]:
-        """All nodes in the order they were added."""
+        """All nodes in the order of addition."""
         return tuple(self._nodes.values())
 
     @property
@@ -289,27 +312,27 @@ class Topology:
 
     @property
     def copartition_groups(self) -> tuple[frozenset[str], ...]:
-        """Names of sources whose topics must have equal numbers of partitions."""
+        """Sets of sources whose topics must have equal partition counts."""
         return tuple(self._copartitioned)
 
     @property
     def source_changelogs(self) -> dict[str, str]:
-        """Stores whose changelog is the topic they are fed from."""
+        """Stores that are restored from their source topics, with the topics."""
         return dict(self._source_changelogs)
 
     def node(self, name: str) -> Node:
-        """The node of that name."""
+        """Return the node with that name."""
         return self._nodes[name]
 
     def stores_of(self, processor: str) -> tuple[str, ...]:
-        """The stores a processor is connected to, in the order of connecting."""
+        """Return the stores of a processor in the order of connection."""
         return tuple(self._connected.get(processor, ()))
 
     def groups(self) -> tuple[NodeGroup, ...]:
-        """Connected components over nodes and shared stores, numbered by their first node (F9)."""
+        """Return the connected components of nodes and stores, numbered by first node (F9)."""
         members: dict[str, list[str]] = {}
         for name in self._nodes:
-            members.setdefault(self._united.root(name), []).append(name)
+            members.setdefault(self._components.root(name), []).append(name)
         sources = {store.source.name for store in self._global_stores.values()}
         return tuple(
             NodeGroup(number, tuple(names), not sources.isdisjoint(names))
@@ -320,10 +343,10 @@ class Topology:
 
     def _check_new_name(self, name: str) -> None:
         if not isinstance(name, str) or not name:
-            raise TypeError(f"The name of a node must be a text, not {name!r}.")
+            raise TypeError(f"The name of a node must be a string, not {name!r}.")
         if name in self._nodes:
             raise TopologyException(
-                f"Processor {name} is already added. Every step needs a name of its own."
+                f"Processor {name} is already added. Use a different name for each step."
             )
 
     def _check_source(self, node: SourceNode) -> None:
@@ -336,13 +359,13 @@ class Topology:
         for topic in node.topics:
             if not isinstance(topic, str):
                 raise TypeError(
-                    f"Source {node.name}: a topic's name must be a text, not {topic!r}."
+                    f"Source {node.name}: the name of a topic must be a string, not {topic!r}."
                 )
             for other_topic, other in taken:
                 if topic == other_topic:
                     raise TopologyException(
                         f"Topic {topic} has already been registered by another source, "
-                        f"{other.name}; {node.name} cannot read it too."
+                        f"{other.name}. {node.name} cannot read it as well."
                     )
             for other_node in self._nodes.values():
                 if _matches(other_node, topic):
@@ -360,25 +383,26 @@ class Topology:
 
     def _check_parents(self, node: ProcessorNode | SinkNode) -> None:
         if not node.parents:
-            raise TopologyException(f"{node.name} has no parents; name at least one.")
+            raise TopologyException(f"{node.name} has no parents. Name at least one.")
         for parent in node.parents:
             known = self._nodes.get(parent)
             if known is None:
-                hint = " (it names itself)" if parent == node.name else ""
+                hint = " (a node cannot be its own parent)" if parent == node.name else ""
                 raise TopologyException(
                     f"Parent node {parent} of {node.name} is unknown{hint}. "
                     f"Nodes: {', '.join(self._nodes) or 'none'}."
                 )
             if isinstance(known, SinkNode):
                 raise TopologyException(
-                    f"Sink {parent} cannot be used as a parent of {node.name}: it forwards nothing."
+                    f"Sink {parent} cannot be used as a parent of {node.name}. "
+                    "Sinks do not forward records."
                 )
 
     def _connect(self, processor: str, store: str) -> None:
         if store in self._global_stores:
             raise TopologyException(
-                f"Global StateStore {store} can be used by a processor without being connected; "
-                f"do not name it for {processor}."
+                f"Global StateStore {store} can be used by a processor without being connected. "
+                f"Do not connect it to {processor}."
             )
         if store not in self._stores:
             raise TopologyException(
@@ -387,15 +411,17 @@ class Topology:
             )
         if processor not in self._nodes:
             raise TopologyException(
-                f"Processor {processor} is not added yet. Add it before store {store} is connected."
+                f"Processor {processor} is not added yet. "
+                f"Add it before you connect store {store}."
             )
         if not isinstance(self._nodes[processor], ProcessorNode):
             raise TopologyException(
-                f"StateStore {store} cannot be connected to {processor}: it is no processor."
+                f"StateStore {store} cannot be connected to {processor}, "
+                "which is a source or a sink."
             )
-        users = self._users.setdefault(store, [])
+        users = self._store_users.setdefault(store, [])
         if users:
-            self._united.unite(users[0], processor)
+            self._components.unite(users[0], processor)
         users.append(processor)
         connected = self._connected.setdefault(processor, [])
         if store not in connected:
@@ -411,8 +437,8 @@ def _matches(node: Node, topic: str) -> bool:
 
 
 def _as_spec(store: StoreBuilder | StoreSpec) -> StoreSpec:
-    given: Any = store
-    spec: StoreSpec = given if hasattr(store, "resolve") else UserStoreSpec(given)
+    untyped: Any = store
+    spec: StoreSpec = untyped if hasattr(store, "resolve") else UserStoreSpec(untyped)
     return spec
 
 
@@ -426,7 +452,7 @@ def _same_store(left: StoreSpec, right: StoreSpec) -> bool:
 
 
 class _UnionFind:
-    """Which nodes are connected; a node is represented by the root of its group."""
+    """The connected components of nodes; each has a root node that represents it."""
 
     def __init__(self) -> None:
         self._parent: dict[str, str] = {}

@@ -144,7 +144,7 @@ def test_a_removed_store_is_warned_of(log: Log, caplog: pytest.LogCaptureFixture
     left(log)
     with caplog.at_level(logging.WARNING):
         start(log, copies)
-    assert "Store 'counts' is not used any more" in caplog.text
+    assert "Store 'counts' is no longer used" in caplog.text
 
 
 def test_a_store_that_comes_back_is_refused_until_its_rows_are_gone(log: Log) -> None:
@@ -170,8 +170,8 @@ def test_all_reasons_and_the_ways_out_are_told(log: Log) -> None:
         start(log, windows)
     assert str(refused.value).splitlines() == [
         "The topology does not fit what application 'app' has kept:",
-        "- Store 'counts' was a timestamped key value store and is a timestamped window store. Its "
-        "rows cannot be read as such. Give the store another name to begin with an empty one.",
+        "- Store 'counts' was a timestamped key value store and is now a timestamped window store. "
+        "It cannot read the existing rows. Rename the store to start with an empty one.",
         "Or start anew: 'penstock reset app' removes all it has kept, and another application id "
         "leaves it alone.",
     ]
@@ -185,7 +185,7 @@ def test_more_partitions_of_a_source_are_refused_where_there_are_rows(log: Log) 
     log.add_partitions("b", 5)
     start(log, counts, copies)
     log.add_partitions("a", 3)
-    with pytest.raises(TopologyException, match="'counts' had 2 partitions and would have 3"):
+    with pytest.raises(TopologyException, match="'counts' had 2 partitions and would now have 3"):
         start(log, counts, copies)
 
 

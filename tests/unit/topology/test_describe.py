@@ -13,7 +13,7 @@ class Ignore(Processor[Any, Any]):
         pass
 
 
-def test_the_text_is_kafkas() -> None:
+def test_text_has_kafkas_format() -> None:
     text = Serdes.string()
     builder = Stores.key_value_store_builder(Stores.in_memory_key_value_store("kept"), text, text)
     topology = (
@@ -37,7 +37,7 @@ def test_the_text_is_kafkas() -> None:
     )
 
 
-def test_a_global_store_makes_no_tasks() -> None:
+def test_global_store_is_described_separately() -> None:
     builder = StreamsBuilder()
     builder.global_table("in", store="everywhere")
     description = builder.build().describe()
@@ -47,22 +47,22 @@ def test_a_global_store_makes_no_tasks() -> None:
     assert "Sub-topology: 0 for global store (will not generate tasks)" in str(description)
 
 
-def test_patterns_and_chosen_topics_are_shown() -> None:
-    def chosen(key: Any, value: Any, context: Any) -> str:
+def test_patterns_and_topic_name_extractors_are_shown() -> None:
+    def choose(key: Any, value: Any, context: Any) -> str:
         return "out"
 
-    topology = Topology().add_source("read", pattern="in-.*").add_sink("write", chosen, "read")
+    topology = Topology().add_source("read", pattern="in-.*").add_sink("write", choose, "read")
     (part,) = topology.describe().subtopologies
     read, write = part.nodes
     assert isinstance(read, SourceDescription)
     assert isinstance(write, SinkDescription)
     assert (read.topic_set, read.topic_pattern) == (None, re.compile("in-.*"))
-    assert (write.topic, write.topic_name_extractor) == (None, chosen)
+    assert (write.topic, write.topic_name_extractor) == (None, choose)
     assert "topics: in-.*" in str(read)
-    assert "extractor class: chosen" in str(write)
+    assert "extractor class: choose" in str(write)
 
 
-def test_sub_topologies_are_numbered_by_their_first_node() -> None:
+def test_subtopologies_are_numbered_by_their_first_node() -> None:
     builder = StreamsBuilder()
     builder.stream("a").to("x")
     builder.stream("b").to("y")
@@ -72,7 +72,7 @@ def test_sub_topologies_are_numbered_by_their_first_node() -> None:
     ]
 
 
-def test_nodes_that_share_a_store_are_in_one_sub_topology() -> None:
+def test_nodes_that_share_a_store_are_in_one_subtopology() -> None:
     text = Serdes.string()
     kept = Stores.key_value_store_builder(Stores.in_memory_key_value_store("kept"), text, text)
     topology = Topology().add_source("a", "a").add_source("b", "b")
@@ -82,16 +82,16 @@ def test_nodes_that_share_a_store_are_in_one_sub_topology() -> None:
     assert [group.nodes for group in topology.groups()] == [("a", "b", "left", "right")]
 
 
-def test_strings_are_hashed_as_in_java() -> None:
+def test_string_hash_equals_java() -> None:
     assert string_hash("") == 0
     assert string_hash("abc") == 96354
-    # The smallest signed number of 32 bits in Java.
+    # Java: Integer.MIN_VALUE.
     assert string_hash("polygenelubricants") == 2**31
     assert hash_order(["Aa", "BB"]) == ["Aa", "BB"]
     assert hash_order(["c", "a", "b"]) == ["a", "b", "c"]
 
 
-def test_a_tree_is_walked_in_the_order_of_its_comparison() -> None:
+def test_tree_walk_is_ordered() -> None:
     root = None
     for number in (5, 1, 4, 1, 3, 2, 6, 9, 8, 7):
         root = tree_insert(root, number, lambda left, right: left - right)

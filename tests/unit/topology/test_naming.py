@@ -18,7 +18,7 @@ def test_processors_and_stores_share_one_counter() -> None:
     assert names.next_processor_name("KSTREAM-MAP-") == "KSTREAM-MAP-0000000002"
 
 
-def test_a_given_name_uses_up_a_number() -> None:
+def test_user_name_consumes_a_number() -> None:
     names = NameCounter()
     assert names.given_or_next("mine", "KSTREAM-MAP-") == "mine"
     assert names.suffixed_or_next("mine", "-sink", "KSTREAM-SINK-") == "mine-sink"
@@ -26,22 +26,22 @@ def test_a_given_name_uses_up_a_number() -> None:
 
 
 @pytest.mark.parametrize("name", ["a", "A.b_c-9", "n" * 249])
-def test_a_name_that_could_be_a_topic_is_legal(name: str) -> None:
+def test_legal_name(name: str) -> None:
     assert check_name(name) == name
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a b", "ä", "a/b", "a\n", "n" * 250])
-def test_a_name_that_could_be_no_topic_is_refused(name: str) -> None:
+def test_illegal_name_raises(name: str) -> None:
     with pytest.raises(TopologyException):
         check_name(name)
 
 
-def test_a_suffix_counts_towards_the_length() -> None:
+def test_suffix_counts_towards_the_length() -> None:
     with pytest.raises(TopologyException, match="at most 249"):
         NameCounter().suffixed_or_next("n" * 245, "-sink", "KSTREAM-SINK-")
 
 
-def test_a_repartition_is_numbered_unless_its_name_was_given() -> None:
+def test_repartition_is_numbered_unless_the_user_names_it() -> None:
     names = NameCounter()
     numbered = repartition_node(names, "KSTREAM-KEY-SELECT-0000000001", None, None)
     assert (numbered.sink, numbered.null_key_filter, numbered.name) == (
@@ -54,7 +54,7 @@ def test_a_repartition_is_numbered_unless_its_name_was_given() -> None:
     )
 
 
-def test_a_table_takes_three_numbers() -> None:
+def test_table_consumes_three_numbers() -> None:
     builder = StreamsBuilder()
     builder.table("in")
     builder.stream("other")
@@ -63,7 +63,7 @@ def test_a_table_takes_three_numbers() -> None:
     ]
 
 
-def test_a_named_store_names_the_repartition_before_it() -> None:
+def test_named_store_names_its_repartition_topic() -> None:
     builder = StreamsBuilder()
     text = Serdes.string()
     stream = builder.stream("in", key=text, value=text)
@@ -72,7 +72,7 @@ def test_a_named_store_names_the_repartition_before_it() -> None:
     assert list(topology.internal_topics) == ["counts-repartition"]
 
 
-def test_branches_are_named_after_their_split() -> None:
+def test_branch_names_start_with_the_name_of_the_split() -> None:
     builder = StreamsBuilder()
     branches = (
         builder.stream("in").split(name="by-size-")

@@ -1,4 +1,4 @@
-"""Which tables are kept in a store, and which send old values."""
+"""Which tables are materialized, and which send old values."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ def table(builder: StreamsBuilder, **options: Any) -> Any:
     return builder.table("in", key=TEXT, value=TEXT, name="table", **options)
 
 
-def test_a_table_nobody_reads_is_not_kept() -> None:
+def test_table_without_readers_is_not_materialized() -> None:
     builder = StreamsBuilder()
     table(builder).to_stream().to("out")
     topology = builder.build()
     assert (topology.stores, source_of(topology).send_old) == ({}, False)
 
 
-def test_a_table_with_a_named_store_is_kept() -> None:
+def test_table_with_a_named_store_is_materialized() -> None:
     builder = StreamsBuilder()
     table(builder, store="kept")
     assert list(builder.build().stores) == ["kept"]
 
 
-def test_a_table_that_a_stream_is_joined_with_is_kept() -> None:
+def test_table_joined_with_a_stream_is_materialized() -> None:
     builder = StreamsBuilder()
     builder.stream("other", key=TEXT, value=TEXT).join(table(builder), lambda a, b: a)
     topology = builder.build()
     assert (len(topology.stores), source_of(topology).send_old) == (1, False)
 
 
-def test_a_view_is_computed_from_its_parents_store() -> None:
+def test_view_reads_the_store_of_its_parent() -> None:
     builder = StreamsBuilder()
     view = table(builder).map_values(len).filter(lambda n: n > 1)
     builder.stream("other", key=TEXT, value=TEXT).join(view, lambda a, b: a, name="joined")
@@ -53,24 +53,24 @@ def test_a_view_is_computed_from_its_parents_store() -> None:
     assert topology.stores_of("joined") == (store,)
 
 
-def test_regrouping_asks_for_old_values() -> None:
+def test_group_by_needs_old_values() -> None:
     builder = StreamsBuilder()
     table(builder).group_by(lambda key, value: (value, key), key=TEXT, value=TEXT).count()
     assert source_of(builder.build()).send_old
 
 
-@pytest.mark.parametrize(("kind", "wanted"), [("join", False), ("left_join", True)])
-def test_a_join_asks_for_old_values_where_a_row_may_lose_its_partner(
-    kind: str, wanted: bool
+@pytest.mark.parametrize(("kind", "expected"), [("join", False), ("left_join", True)])
+def test_only_a_left_join_needs_old_values(
+    kind: str, expected: bool
 ) -> None:
     builder = StreamsBuilder()
     other = builder.table("other", key=TEXT, value=TEXT)
     getattr(table(builder), kind)(other, lambda a, b: a)
-    assert source_of(builder.build()).send_old is wanted
+    assert source_of(builder.build()).send_old is expected
 
 
 @pytest.mark.parametrize("store", [None, "kept"])
-def test_a_filter_gets_old_values_only_for_nothing(store: str | None) -> None:
+def test_filter_does_not_force_a_store_for_old_values(store: str | None) -> None:
     builder = StreamsBuilder()
     table(builder, store=store).filter(lambda value: True)
     topology = builder.build()
@@ -78,7 +78,7 @@ def test_a_filter_gets_old_values_only_for_nothing(store: str | None) -> None:
     assert list(topology.stores) == ([] if store is None else [store])
 
 
-def test_a_view_of_a_versioned_table_is_versioned() -> None:
+def test_view_of_a_versioned_table_is_versioned() -> None:
     builder = StreamsBuilder()
     versions = Stores.persistent_versioned_key_value_store("versions", 60_000)
     view = table(builder, store=versions).filter(lambda value: True, name="view")

@@ -9,8 +9,8 @@ def step(name: str) -> OperatorNode:
     return OperatorNode(name=name, operator=PassThrough())
 
 
-def planned(*names: str) -> tuple[Plan, list[PlanNode]]:
-    """A source and steps below it, one below the other."""
+def chain(*names: str) -> tuple[Plan, list[PlanNode]]:
+    """Return a plan of a source followed by a chain of steps."""
     plan = Plan()
     nodes: list[PlanNode] = [StreamSourceNode(name="source")]
     plan.add(nodes[0])
@@ -20,36 +20,36 @@ def planned(*names: str) -> tuple[Plan, list[PlanNode]]:
     return plan, nodes
 
 
-def test_nodes_are_equal_only_to_themselves() -> None:
+def test_nodes_compare_by_identity() -> None:
     assert step("a") != step("a")
 
 
-def test_edges_go_both_ways() -> None:
-    plan, (source, a, b) = planned("a", "b")
+def test_edges_are_stored_in_both_directions() -> None:
+    plan, (source, a, b) = chain("a", "b")
     assert plan.children(None) == (source,)
     assert plan.children(source) == (a,)
     assert plan.parents(b) == (a,)
     assert list(plan) == [source, a, b]
 
 
-def test_a_node_that_is_attached_again_moves_back_in_the_order() -> None:
-    plan, (source, a, b) = planned("a", "b")
+def test_second_parent_increases_the_priority() -> None:
+    plan, (source, a, b) = chain("a", "b")
     before = plan.priority(a)
     plan.add(a, b)
     assert plan.priority(a) > plan.priority(b) > before
     assert plan.parents(a) == (source, b)
 
 
-def test_an_edge_is_kept_once() -> None:
-    plan, (source, a) = planned("a")
+def test_duplicate_edge_is_ignored() -> None:
+    plan, (source, a) = chain("a")
     plan.link(source, a)
     assert plan.children(source) == (a,)
     plan.unlink(source, a)
     assert (plan.children(source), plan.parents(a)) == ((), ())
 
 
-def test_a_replaced_node_leaves_its_edges_and_its_place() -> None:
-    plan, (source, a, b) = planned("a", "b")
+def test_replacement_keeps_edges_and_priority() -> None:
+    plan, (source, a, b) = chain("a", "b")
     new = step("new")
     priority = plan.priority(a)
     plan.replace(a, new)
@@ -58,8 +58,8 @@ def test_a_replaced_node_leaves_its_edges_and_its_place() -> None:
     )
 
 
-def test_a_copy_is_a_plan_of_its_own() -> None:
-    plan, (source, a) = planned("a")
+def test_copy_is_independent() -> None:
+    plan, (source, a) = chain("a")
     copy = plan.copy()
     copy.unlink(source, a)
     copy.generated_names.append("store x")

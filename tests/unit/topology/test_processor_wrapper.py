@@ -1,4 +1,4 @@
-"""Processor wrappers (KIP-1112): every processor of a topology, the DSL's own too."""
+"""Processor wrappers (KIP-1112) apply to user processors and to the operators of the DSL."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ TEXT = Serdes.string()
 NUMBER = Serdes.long()
 
 
-class Around:
-    """Notes what a processor is given and what it forwards."""
+class RecordingProcessor:
+    """Records the input and output of the wrapped processor."""
 
     def __init__(self, name: str, inner: Any, seen: list[Any]) -> None:
         self.name = name
@@ -43,7 +43,7 @@ class Around:
 
     def init(self, context: Any) -> None:
         self.context = context
-        self.inner.init(Notes(context, self))
+        self.inner.init(RecordingContext(context, self))
 
     def process(self, record: Any) -> None:
         self.seen.append((self.name, record))
@@ -54,22 +54,22 @@ class Around:
         self.inner.close()
 
 
-class Notes:
-    """A context of the wrapper's own."""
+class RecordingContext:
+    """A context that records forwarded records and delegates everything else."""
 
-    def __init__(self, context: Any, around: Around) -> None:
+    def __init__(self, context: Any, processor: RecordingProcessor) -> None:
         self._context = context
-        self._around = around
+        self._processor = processor
 
     def forward(self, record: Any, child: str | None = None) -> None:
-        self._around.seen.append((f"{self._around.name} forwards", record.value))
+        self._processor.seen.append((f"{self._processor.name} forwards", record.value))
         self._context.forward(record, child)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._context, name)
 
 
-class Watching(ProcessorWrapper):
+class RecordingWrapper(ProcessorWrapper):
     def __init__(self) -> None:
         self.wrapped: list[str] = []
         self.fixed_key: list[str] = []
@@ -79,22 +79,22 @@ class Watching(ProcessorWrapper):
         self, name: str, supplier: Callable[[], Any]
     ) -> Callable[[], Any]:
         self.wrapped.append(name)
-        return lambda: Around(name, supplier(), self.seen)
+        return lambda: RecordingProcessor(name, supplier(), self.seen)
 
     def wrap_fixed_key_processor_supplier(
         self, name: str, supplier: Callable[[], Any]
     ) -> Callable[[], Any]:
         self.fixed_key.append(name)
-        return lambda: Around(name, supplier(), self.seen)
+        return lambda: RecordingProcessor(name, supplier(), self.seen)
 
 
-def watched() -> tuple[Watching, StreamsConfig]:
-    wrapper = Watching()
+def recording_config() -> tuple[RecordingWrapper, StreamsConfig]:
+    wrapper = RecordingWrapper()
     return wrapper, StreamsConfig(application_id="app", processor_wrapper=wrapper)
 
 
 def outputs(topology: Topology, **inputs: list[tuple[str, str, int]]) -> list[Any]:
-    """What comes out of topic `out` for (key, value, timestamp) piped in, topic by topic."""
+    """Return the records of topic `out` for inputs of (key, value, timestamp), topic by topic."""
     config = StreamsConfig(
         application_id="app", default_key_serde=TEXT, default_value_serde=TEXT
     )
@@ -118,8 +118,8 @@ class ShoutValues(Processor[str, str]):
         self.context.forward(record.with_value(record.value.upper()))
 
 
-def test_every_processor_is_wrapped_and_sinks_and_sources_are_not() -> None:
-    wrapper, config = watched()
+def test_processors_are_wrapped_and_sources_and_sinks_are_not() -> None:
+    wrapper, config = recording_config()
     builder = StreamsBuilder(config)
     stream = builder.stream("in", key=TEXT, value=TEXT)
     stream.filter(lambda value: True, name="some").map_values(str, name="same").peek(
@@ -131,14 +131,14 @@ def test_every_processor_is_wrapped_and_sinks_and_sources_are_not() -> None:
     )
     builder.build()
     assert wrapper.wrapped == ["turned", "shout", "count"]
-    # The null-key filter of a repartition is a filter as any other.
+    # The null-key filter of a repartition is wrapped like any filter.
     assert wrapper.fixed_key == [
         "some", "same", "peek", "letters", "again", "counts-repartition-filter",
     ]
 
 
-def test_a_wrapped_operator_is_given_records_and_forwards_through_the_context() -> None:
-    wrapper, config = watched()
+def test_wrapped_operator_receives_records_and_forwards_through_the_context() -> None:
+    wrapper, config = recording_config()
     builder = StreamsBuilder(config)
     builder.stream("in").map_values(lambda value: value + "!", name="loud").to("out")
     results = outputs(builder.build(), **{"in": [("k", "v", 7)]})
@@ -148,8 +148,8 @@ def test_a_wrapped_operator_is_given_records_and_forwards_through_the_context() 
     ]
 
 
-def test_a_table_shows_its_changes() -> None:
-    wrapper, config = watched()
+def test_operator_of_a_table_receives_changes() -> None:
+    wrapper, config = recording_config()
     builder = StreamsBuilder(config)
     table = builder.table("in", key=TEXT, value=TEXT, store="kept")
     table.map_values(str.upper, name="upper").to_stream(name="changes").to("out")
@@ -159,19 +159,19 @@ def test_a_table_shows_its_changes() -> None:
     assert upper == [Change("a", None), Change("b", None)]
 
 
-def test_a_wrapper_may_change_what_comes_out() -> None:
-    class Doubles(ProcessorWrapper):
+def test_wrapper_can_change_the_output() -> None:
+    class DoublingWrapper(ProcessorWrapper):
         def wrap_processor_supplier(
             self, name: str, supplier: Callable[[], Any]
         ) -> Callable[[], Any]:
-            class Twice(Around):
+            class Twice(RecordingProcessor):
                 def process(self, record: Any) -> None:
                     self.inner.process(record)
                     self.inner.process(record)
 
             return lambda: Twice(name, supplier(), [])
 
-    config = StreamsConfig(application_id="app", processor_wrapper=Doubles)
+    config = StreamsConfig(application_id="app", processor_wrapper=DoublingWrapper)
     topology = (
         Topology(config)
         .add_source("source", "in")
@@ -206,13 +206,13 @@ def several(builder: StreamsBuilder) -> KStream[Any, Any]:
     return result
 
 
-def test_a_wrapper_that_only_watches_changes_nothing() -> None:
+def test_wrapper_that_only_records_does_not_change_the_output() -> None:
     inputs = {
         "table": [("a", "x", 0), ("x", "a", 1)],
         "left": [("a", "one", 500), ("x", "two", 2_500), ("a", "three", 9_000)],
         "right": [("a", "nine", 600), ("x", "zero", 2_600), (" ", "z", 20_000)],
     }
-    wrapper, config = watched()
+    wrapper, config = recording_config()
     plain, wrapped = StreamsBuilder(), StreamsBuilder(config)
     several(plain)
     several(wrapped)
@@ -223,14 +223,14 @@ def test_a_wrapper_that_only_watches_changes_nothing() -> None:
     assert len(wrapper.seen) > 30
 
 
-def test_wrapped_suppliers_may_bring_stores() -> None:
+def test_wrapped_supplier_can_add_stores() -> None:
     kept = Stores.key_value_store_builder(Stores.in_memory_key_value_store("seen"), TEXT, TEXT)
 
-    class Remembers(ProcessorWrapper):
+    class StoringWrapper(ProcessorWrapper):
         def wrap_fixed_key_processor_supplier(
             self, name: str, supplier: Callable[[], Any]
         ) -> Callable[[], Any]:
-            class Remembering(Around):
+            class StoringProcessor(RecordingProcessor):
                 def process(self, record: Any) -> None:
                     self.context.get_state_store("seen").put(record.key, record.value)
                     self.inner.process(record)
@@ -239,11 +239,11 @@ def test_wrapped_suppliers_may_bring_stores() -> None:
                 stores = (kept,)
 
                 def __call__(self) -> Any:
-                    return Remembering(name, supplier(), [])
+                    return StoringProcessor(name, supplier(), [])
 
             return Supplier()
 
-    config = StreamsConfig(application_id="app", processor_wrapper=Remembers())
+    config = StreamsConfig(application_id="app", processor_wrapper=StoringWrapper())
     builder = StreamsBuilder(config)
     builder.stream("in", key=TEXT, value=TEXT).filter(lambda value: True, name="all")
     topology = builder.build()
@@ -253,20 +253,20 @@ def test_wrapped_suppliers_may_bring_stores() -> None:
         assert driver.get_key_value_store("seen").get("k") == "v"
 
 
-def test_stores_of_a_wrapped_processor_need_not_be_handed_on() -> None:
-    class Brings(Shout):
+def test_stores_of_a_wrapped_processor_are_added() -> None:
+    class HasStores(Shout):
         stores = (
             Stores.key_value_store_builder(Stores.in_memory_key_value_store("own"), TEXT, TEXT),
         )
 
-    _, config = watched()
+    _, config = recording_config()
     builder = StreamsBuilder(config)
-    builder.stream("in").process(Brings, name="brings")
-    assert builder.build().stores_of("brings") == ("own",)
+    builder.stream("in").process(HasStores, name="has-stores")
+    assert builder.build().stores_of("has-stores") == ("own",)
 
 
 def test_processors_of_global_and_read_only_stores_are_not_wrapped() -> None:
-    wrapper, config = watched()
+    wrapper, config = recording_config()
     kept = Stores.key_value_store_builder(Stores.in_memory_key_value_store("kept"), TEXT, TEXT)
     everywhere = Stores.key_value_store_builder(
         Stores.in_memory_key_value_store("everywhere"), TEXT, TEXT
@@ -280,8 +280,8 @@ def test_processors_of_global_and_read_only_stores_are_not_wrapped() -> None:
     assert (wrapper.wrapped, wrapper.fixed_key) == ([], [])
 
 
-def test_the_configuration_given_to_build_counts() -> None:
-    wrapper, config = watched()
+def test_config_given_to_build_selects_the_wrapper() -> None:
+    wrapper, config = recording_config()
     builder = StreamsBuilder()
     builder.stream("in").peek(lambda key, value: None, name="peek")
     builder.build()
@@ -294,50 +294,50 @@ def test_the_configuration_given_to_build_counts() -> None:
     assert wrapper.fixed_key == ["peek", "peek"]
 
 
-def test_a_wrapper_is_told_the_configuration() -> None:
+def test_configure_receives_the_settings() -> None:
     class Configured(ProcessorWrapper):
         def configure(self, configs: dict[str, Any]) -> None:
-            told.append(configs["my.setting"])
+            settings.append(configs["my.setting"])
 
-    told: list[str] = []
+    settings: list[str] = []
     config = StreamsConfig.from_properties(
         {"application.id": "app", "my.setting": "x", "processor.wrapper.class": Configured}
     )
     Topology(config)
-    assert told == ["x"]
+    assert settings == ["x"]
 
 
-def test_a_wrapper_that_answers_no_supplier_is_refused() -> None:
-    class Forgets(ProcessorWrapper):
+def test_wrapper_that_returns_no_supplier_raises() -> None:
+    class ReturnsNone(ProcessorWrapper):
         def wrap_fixed_key_processor_supplier(self, name: str, supplier: Any) -> Any:
             return None
 
-    builder = StreamsBuilder(StreamsConfig(application_id="app", processor_wrapper=Forgets))
+    builder = StreamsBuilder(StreamsConfig(application_id="app", processor_wrapper=ReturnsNone))
     builder.stream("in").filter(lambda value: True, name="all")
-    with pytest.raises(TopologyException, match="all: the processor wrapper Forgets answered None"):
+    with pytest.raises(TopologyException, match="all: the processor wrapper ReturnsNone returned"):
         builder.build()
 
 
-def test_a_strange_context_is_refused() -> None:
-    class Strange(Around):
+def test_foreign_context_raises() -> None:
+    class ForeignContext(RecordingProcessor):
         def init(self, context: Any) -> None:
             self.inner.init(object())
 
-    class Wraps(ProcessorWrapper):
+    class ForeignContextWrapper(ProcessorWrapper):
         def wrap_fixed_key_processor_supplier(
             self, name: str, supplier: Callable[[], Any]
         ) -> Callable[[], Any]:
-            return lambda: Strange(name, supplier(), [])
+            return lambda: ForeignContext(name, supplier(), [])
 
-    config = StreamsConfig(application_id="app", processor_wrapper=Wraps)
+    config = StreamsConfig(application_id="app", processor_wrapper=ForeignContextWrapper)
     builder = StreamsBuilder(config)
     builder.stream("in", key=TEXT, value=TEXT).filter(lambda value: True, name="all")
-    with pytest.raises(StreamsException, match=r"all: init\(\) of a wrapped processor was given"):
+    with pytest.raises(StreamsException, match=r"all: init\(\) of a wrapped processor received"):
         TopologyTestDriver(builder.build(), config)
 
 
-def test_missing_serdes_are_found_behind_a_wrapper_too() -> None:
-    _, config = watched()
+def test_missing_serdes_raise_with_a_wrapper() -> None:
+    _, config = recording_config()
     builder = StreamsBuilder(config)
     left = builder.stream("left", key=TEXT, value=TEXT)
     left.outer_join(left.map_values(str), lambda a, b: a, JoinWindows.of(1), key=TEXT)

@@ -1,4 +1,4 @@
-"""Each rule, as the text of a topology before and after it."""
+"""Rewrite rules: the text of a topology before and after each."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def optimized(*names: str) -> StreamsConfig:
     return StreamsConfig(application_id="app", topology_optimization=frozenset(names))
 
 
-def shape(topology: Topology) -> str:
-    """One line for each node: what it is, its name, its children, its stores."""
+def outline(topology: Topology) -> str:
+    """Return one line per node: its kind, name, children and stores."""
     lines = []
     for part in topology.describe().subtopologies:
         lines.append(f"{part.id}")
@@ -52,7 +52,7 @@ def test_merge_equal_sources() -> None:
     builder = StreamsBuilder()
     builder.stream(["a", "b"], name="first").to("x", name="to-x")
     builder.stream(["b", "a"], name="second").to("y", name="to-y")
-    assert shape(builder.build()) == golden("""
+    assert outline(builder.build()) == golden("""
         0
           source first -> to-x, to-y
           sink to-x -> -
@@ -65,7 +65,7 @@ def test_reuse_source_topics() -> None:
     builder.table("in", key=TEXT, value=TEXT, store="kept")
     plain = builder.build()
     reused = builder.build(optimized("reuse.ktable.source.topics"))
-    assert shape(plain) == shape(reused)
+    assert outline(plain) == outline(reused)
     assert (plain.source_changelogs, plain.stores["kept"].logging_enabled) == ({}, True)
     assert (reused.source_changelogs, reused.stores["kept"].logging_enabled) == (
         {"kept": "in"}, False,
@@ -79,7 +79,7 @@ def test_merge_repartitions() -> None:
     keyed.filter(lambda value: True, name="some").group_by_key().count(
         store="two", name="count-two"
     )
-    assert shape(builder.build()) == golden("""
+    assert outline(builder.build()) == golden("""
         0
           source in -> key
           processor key -> one-repartition-filter, some
@@ -95,7 +95,7 @@ def test_merge_repartitions() -> None:
           source two-repartition-source -> count-two
           processor count-two -> - [two]
     """)
-    assert shape(builder.build(optimized("merge.repartition.topics"))) == golden("""
+    assert outline(builder.build(optimized("merge.repartition.topics"))) == golden("""
         0
           source in -> key
           processor key -> one-repartition-filter
@@ -109,7 +109,7 @@ def test_merge_repartitions() -> None:
     """)
 
 
-def test_a_repartition_is_not_moved_ahead_of_a_change_of_values() -> None:
+def test_repartition_does_not_move_above_a_change_of_values() -> None:
     builder = StreamsBuilder()
     keyed = builder.stream("in").select_key(lambda value: value)
     keyed.group_by_key().count(store="one")
@@ -124,7 +124,7 @@ def test_join_self_with_one_store() -> None:
     stream.join(
         stream, lambda left, right: left, JoinWindows.of(5), name="self", store_name="kept"
     )
-    assert shape(builder.build()) == golden("""
+    assert outline(builder.build()) == golden("""
         0
           source in -> self-other-windowed, self-this-windowed
           processor self-other-windowed -> self-other-join [kept-other-join-store]
@@ -133,7 +133,7 @@ def test_join_self_with_one_store() -> None:
           processor self-this-join -> self-merge [kept-other-join-store]
           processor self-merge -> -
     """)
-    assert shape(builder.build(optimized("single.store.self.join"))) == golden("""
+    assert outline(builder.build(optimized("single.store.self.join"))) == golden("""
         0
           source in -> self-this-windowed
           processor self-this-windowed -> self-merge [kept-this-join-store]
@@ -152,7 +152,7 @@ def test_filter_null_keys(join: str, keeps: bool) -> None:
     assert operator == NullKeyFilter(drops=not keeps)
 
 
-def test_building_twice_gives_the_same_topology() -> None:
+def test_building_twice_returns_the_same_topology() -> None:
     builder = StreamsBuilder()
     builder.stream("in").group_by(lambda value: value).count(store="counts")
     assert str(builder.build().describe()) == str(builder.build().describe())

@@ -73,7 +73,7 @@ def migrate_task_records(
     before = decode_application(records.application)
     changes = compare(before, now, lambda store: f"{config.application_id}-{store}-changelog")
     refused = [
-        *changes.refused, *_comes_back(target, before, now), *_unread(target, config, before, now)
+        *changes.errors, *_comes_back(target, before, now), *_unread(target, config, before, now)
     ]
     if refused:
         raise _refusal(refused, config.application_id)
@@ -130,7 +130,7 @@ def carried_over(
     for task_id in graph.tasks:
         before = [
             records.tasks[TaskId(group, task_id.partition)]
-            for group in changes.continues.get(task_id.subtopology, ())
+            for group in changes.predecessors.get(task_id.subtopology, ())
             if TaskId(group, task_id.partition) in records.tasks
         ]
         if before:
