@@ -11,12 +11,12 @@ from typing import Any
 
 Case = dict[str, Any]
 
-#: The cases that are kept with the tests.
-KEPT = Path(__file__).resolve().parent / "cases"
+#: The committed cases.
+CASES = Path(__file__).resolve().parent / "cases"
 
 
-class BadCase(Exception):
-    """The case itself is wrong: a word that is not in the vocabulary, a step that is not there."""
+class InvalidCase(Exception):
+    """The case uses an unknown word, or a step that does not exist."""
 
 
 def is_themed(path: Path) -> bool:
@@ -36,7 +36,7 @@ def case_id(path: Path, case: Case) -> str:
 
 
 def case_files(paths: Iterable[Path]) -> list[Path]:
-    """The case files that the paths name; a folder stands for all of its files."""
+    """Expand folders to the case files in them."""
     found: list[Path] = []
     for path in paths:
         if path.is_dir():

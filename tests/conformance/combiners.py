@@ -1,12 +1,12 @@
-"""The functions of two values (README.md, section 4): reducers, aggregators, mergers, joiners, and
-the initial values they start from; and the timestamp extractors (section 3)."""
+"""Reducers, aggregators, mergers, joiners and initializers (README.md, section 4), and timestamp
+extractors (section 3)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from conformance.cases import BadCase
+from conformance.cases import InvalidCase
 from conformance.functions import (
     Boom,
     Maker,
@@ -55,7 +55,7 @@ def joiner(spec: Spec) -> Joiner:
 
 
 def initializer(spec: Spec) -> Callable[[], Any]:
-    """No argument; a new value each time."""
+    """No argument. Returns a new value for each call."""
     return make_function("initial value", _INITIAL, spec)
 
 
@@ -292,11 +292,11 @@ _JOINERS: dict[str, Maker] = {
     "null": fixed(lambda k, left, right: None),
 }
 
-# ---- timestamp extractors of a case's own, of (value, the partition's time) ----
+# ---- timestamp extractors, functions of (value, partition time) ----
 
 
 def own_timestamp(spec: Spec) -> Callable[[Any, int], int] | None:
-    """The extractor of a spec, None if it is one of Kafka's own."""
+    """The extractor of a spec, or None for the extractors that Kafka provides."""
     name, given = name_of(spec), arguments(spec)
     if name in ("fail_on_invalid", "log_and_skip", "use_partition_time"):
         return None
@@ -311,7 +311,7 @@ def own_timestamp(spec: Spec) -> Callable[[Any, int], int] | None:
         return lambda value, partition_time: constant
     if name == "throw":
         return _throw
-    raise BadCase(f"Unknown timestamp extractor {name!r}.")
+    raise InvalidCase(f"Unknown timestamp extractor {name!r}.")
 
 
 def _after_at(value: Any, partition_time: int) -> int:

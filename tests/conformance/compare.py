@@ -9,13 +9,13 @@ from collections.abc import Callable
 from typing import Any
 
 from conformance.cases import Case
-from conformance.runner import Answer
+from conformance.runner import CaseResult
 from penstock import errors
 
-#: Cases in which penstock differs on purpose, with the reason. They are counted by themselves.
+#: Cases in which penstock differs on purpose, with the reason. They are counted separately.
 DELIBERATE: dict[str, str] = {}
 
-#: What each `--only` choice compares, in order of weight.
+#: The parts that each choice of `--only` compares, most important first.
 PARTS: dict[str, tuple[str, ...]] = {
     "outputs": ("error", "output"),
     "stores": ("stores", "queries", "internal_stores"),
@@ -26,9 +26,9 @@ EVERYTHING = (
     "internal_stores", "internal_topics", "describe",
 )
 
-#: Headers of a dead letter queue that hold names and words of the implementation's own: what is
-#: compared is that they are there.
-_OWN_WORDS = {
+#: Headers of a dead letter queue whose values depend on the implementation. The comparison checks
+#: only that they exist.
+_IMPLEMENTATION_HEADERS = {
     "__streams.errors.exception", "__streams.errors.message", "__streams.errors.stacktrace"
 }
 
@@ -49,23 +49,25 @@ _JAVA_NAMES: tuple[tuple[type[BaseException], frozenset[str]], ...] = (
 )
 
 
-def first_difference(case: Case, answer: Answer, parts: tuple[str, ...] = EVERYTHING) -> str | None:
-    """One line (or a few) on the first thing that differs, None if nothing does."""
+def first_difference(
+    case: Case, result: CaseResult, parts: tuple[str, ...] = EVERYTHING
+) -> str | None:
+    """Describe the first difference, or return None if there is none."""
     expect = case["expect"]
-    wrong = _error_difference(expect.get("error"), answer)
-    if wrong is not None and ("error" in parts or answer.exception is not None):
+    wrong = _error_difference(expect.get("error"), result)
+    if wrong is not None and ("error" in parts or result.exception is not None):
         return wrong
     for part in parts:
         if part == "error":
             continue
-        difference = _COMPARERS.get(part, _plain)(expect.get(part), answer.found.get(part), part)
+        difference = _COMPARERS.get(part, _plain)(expect.get(part), result.found.get(part), part)
         if difference is not None:
             return difference
     return None
 
 
 def java_names(error: BaseException) -> frozenset[str]:
-    """The names of the Java classes that this Python exception stands for."""
+    """The names of the Java exceptions that this Python exception corresponds to."""
     for python_type, names in _JAVA_NAMES:
         if isinstance(error, python_type):
             return names
@@ -73,30 +75,30 @@ def java_names(error: BaseException) -> frozenset[str]:
 
 
 def last_lines(error: BaseException, count: int = 6) -> str:
-    """The end of the traceback of the innermost cause, indented."""
+    """The last lines of the traceback of the innermost cause, indented."""
     while error.__cause__ is not None:
         error = error.__cause__
     lines = "".join(traceback.format_exception(error, chain=False)).rstrip().splitlines()
     return "\n".join(f"      {line}" for line in lines[-count:])
 
 
-def _error_difference(expected: dict[str, Any] | None, answer: Answer) -> str | None:
-    error = answer.exception
+def _error_difference(expected: dict[str, Any] | None, result: CaseResult) -> str | None:
+    error = result.exception
     if expected is None:
         if error is None:
             return None
         return (
-            f"error: unexpected {type(error).__name__} at {answer.at}: {error}\n"
+            f"error: unexpected {type(error).__name__} at {result.at}: {error}\n"
             f"{last_lines(error)}"
         )
     wanted = f"{expected['type']} at {expected['at']}"
     if error is None:
         return f"error: expected {wanted} ({expected.get('message')}), but nothing was raised"
-    if expected["type"] in java_names(error) and expected["at"] == answer.at:
+    if expected["type"] in java_names(error) and expected["at"] == result.at:
         return None
     return (
         f"error: expected {wanted} ({expected.get('message')}), "
-        f"got {type(error).__name__} at {answer.at}: {error}\n{last_lines(error)}"
+        f"got {type(error).__name__} at {result.at}: {error}\n{last_lines(error)}"
     )
 
 
@@ -157,11 +159,11 @@ def _masked(output: dict[str, Any]) -> dict[str, Any]:
 
 
 def _masked_header(name: str, value: str | None) -> list[str | None]:
-    return [name, "(own words)"] if name in _OWN_WORDS else [name, value]
+    return [name, "(own words)"] if name in _IMPLEMENTATION_HEADERS else [name, value]
 
 
 def _same(a: Any, b: Any) -> bool:
-    """Equality of JSON, where `true` is not 1."""
+    """JSON equality: `true` is not equal to 1."""
     return a == b and _show(a) == _show(b)
 
 

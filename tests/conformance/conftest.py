@@ -1,4 +1,4 @@
-"""Makes `conformance` importable as a package, whatever pytest's import mode is."""
+"""Makes `conformance` importable as a package under every import mode of pytest."""
 
 from __future__ import annotations
 

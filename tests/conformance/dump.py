@@ -1,12 +1,11 @@
-"""What is in a store, as JSON: all of it (`stores` of an expectation), or a query's answer
-(README.md, sections 6 and 7)."""
+"""Reads stores as JSON: all entries, or the result of a query (README.md, sections 6 and 7)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
 
-from conformance.cases import BadCase
+from conformance.cases import InvalidCase
 from conformance.values import JsonScalar, canonical, json_of
 from penstock import Serdes, Windowed
 from penstock.stores.typed.key_value import (
@@ -26,7 +25,7 @@ _UNLISTED_PARTS = ("SUBSCRIPTION-STATE-STORE", "OUTERSHARED")
 _UNLISTED_ENDS = ("-subscription-store", "-shared-join-store")
 _LARGEST = 2**63 - 1
 
-#: A subclass stands before its base.
+#: Subclasses before their base class.
 _KINDS: tuple[tuple[type, str], ...] = (
     (VersionedKeyValueStore, "versioned"),
     (TimestampedKeyValueStoreWithHeaders, "timestamped_kv_headers"),
@@ -41,17 +40,17 @@ _KINDS: tuple[tuple[type, str], ...] = (
 
 
 def is_listed(name: str) -> bool:
-    """False for the stores of joins whose contents are nobody's business."""
+    """False for the internal stores of joins, whose contents are not compared."""
     return not name.endswith(_UNLISTED_ENDS) and not any(p in name for p in _UNLISTED_PARTS)
 
 
 def store_kind(store: Any) -> str | None:
-    """The kind of a store in the words of an expectation, None if it cannot be listed."""
+    """The kind of a store as an expectation names it, or None if its entries cannot be listed."""
     return next((kind for store_type, kind in _KINDS if isinstance(store, store_type)), None)
 
 
 def dump_store(store: Any, keys: list[Any], *, cached: bool, named: bool) -> Any:
-    """All entries of a store; None if the store is of a kind that is not shown."""
+    """All entries of a store, or None if they cannot be listed."""
     kind = store_kind(store)
     if kind is None:
         return None
@@ -81,7 +80,7 @@ def dump_store(store: Any, keys: list[Any], *, cached: bool, named: bool) -> Any
 
 
 def query_store(store: Any, query: dict[str, Any]) -> Any:
-    """The answer to one of the case's queries."""
+    """The result of one query of the case."""
     kind = store_kind(store) or ""
     reverse = bool(query.get("reverse"))
     if kind == "versioned":
@@ -93,7 +92,7 @@ def query_store(store: Any, query: dict[str, Any]) -> Any:
     if "session" in kind:
         fetch = store.backward_fetch if reverse else store.fetch
         return _pairs(fetch(query["sessions"]))
-    raise BadCase(f"This store cannot be queried: {query!r}.")
+    raise InvalidCase(f"This store cannot be queried: {query!r}.")
 
 
 def _query_versioned(store: Any, query: dict[str, Any], reverse: bool) -> Any:
@@ -155,14 +154,14 @@ def _latest_versions(store: Any, keys: list[Any]) -> Iterable[dict[str, Any]]:
         seen.append(key)
         try:
             record = store.get(key)
-        except Exception:  # a key of another topic, of a type that this store does not take
+        except Exception:  # the key belongs to another topic and has another type
             continue
         if record is not None:
             yield {"key": json_of(key), "value": json_of(record.value), "ts": record.timestamp}
 
 
 def _value_part(stored: Any) -> dict[str, Any]:
-    """The value, and its time where the store keeps one; `raw` is the value itself."""
+    """The value and, if the store keeps one, its timestamp. `raw` is the value as stored."""
     if hasattr(stored, "timestamp"):
         return {"value": json_of(stored.value), "ts": stored.timestamp, "raw": stored.value}
     return {"value": json_of(stored), "raw": stored}
@@ -194,7 +193,7 @@ def _as_join_store(
     entries: list[dict[str, Any]], persistent: bool
 ) -> tuple[str, list[dict[str, Any]]]:
     """Kafka Streams shows the plain window stores of its joins as stores with timestamps and
-    headers. Their timestamp is unknown on disk, and that of the window in memory."""
+    headers. The timestamp is -1 on disk and the window start in memory."""
     return "timestamped_window_headers", [
         {**entry, "ts": -1 if persistent else entry["start"]} for entry in entries
     ]

@@ -1,7 +1,7 @@
 """The named functions of the cases (README.md, section 4).
 
-Each table maps a name to a maker: it takes the spec (a name, or an object with arguments) and
-answers the function. Makers check at once, so an unknown word fails before anything runs.
+Each table maps a name to a maker, which takes the spec (a name, or an object with arguments) and
+returns the function. Makers validate the spec, so an unknown word fails before the case runs.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from conformance.cases import BadCase
+from conformance.cases import InvalidCase
 from conformance.values import (
     canonical,
     characters,
@@ -34,7 +34,7 @@ _INTEGER = re.compile(r"-?[0-9]{1,18}")
 
 
 class Boom(RuntimeError):
-    """What the functions that fail on purpose raise."""
+    """Raised by the functions that fail on purpose."""
 
     def __init__(self) -> None:
         super().__init__("boom")
@@ -46,16 +46,16 @@ def name_of(spec: Spec) -> str:
         return spec
     if isinstance(spec, dict) and "f" in spec:
         return str(spec["f"])
-    raise BadCase(f"Not a function: {spec!r}.")
+    raise InvalidCase(f"Not a function: {spec!r}.")
 
 
 def arguments(spec: Spec) -> dict[str, Any]:
-    """The arguments in a spec; none for a bare name."""
+    """The arguments in a spec; empty for a bare name."""
     return spec if isinstance(spec, dict) else {}
 
 
 def number(value: Any) -> int | None:
-    """The long that a value is or spells, None if it does neither."""
+    """The value as a long, parsed if it is a string. None if it is not a number."""
     if type(value) is int:
         return value
     if isinstance(value, str) and _INTEGER.fullmatch(value):
@@ -64,12 +64,12 @@ def number(value: Any) -> int | None:
 
 
 def number0(value: Any) -> int:
-    """The same with 0 for none."""
+    """Like `number`, with 0 in place of None."""
     return number(value) or 0
 
 
 def field(value: Any, name: str) -> Any:
-    """A field of a JSON object, None if there is none or no object."""
+    """A field of a JSON object, or None if the value has no such field."""
     return value.get(name) if isinstance(value, dict) else None
 
 
@@ -84,17 +84,17 @@ def predicate(spec: Spec) -> Predicate:
 
 
 def list_function(spec: Spec) -> ListFunction:
-    """(key, value) to a list, or None in its place."""
+    """(key, value) to a list or None."""
     return make_function("list function", _LISTS, spec)
 
 
 def make_function(kind: str, makers: dict[str, Maker], spec: Spec) -> Callable[..., Any]:
     """The function that a spec names, from a table of makers."""
     if spec is None:
-        raise BadCase(f"A {kind} is missing.")
+        raise InvalidCase(f"A {kind} is missing.")
     maker = makers.get(name_of(spec))
     if maker is None:
-        raise BadCase(f"Unknown {kind} {name_of(spec)!r}. Known: {', '.join(sorted(makers))}.")
+        raise InvalidCase(f"Unknown {kind} {name_of(spec)!r}. Known: {', '.join(sorted(makers))}.")
     return maker(arguments(spec))
 
 
@@ -115,7 +115,7 @@ def long_argument(spec: dict[str, Any], name: str, default: int = 0) -> int:
 
 
 def compare(a: Any, b: Any) -> int:
-    """Longs by number, anything else by the code units of its text."""
+    """Compare longs as numbers, other values by the UTF-16 code units of their text."""
     if is_long(a) and is_long(b):
         return int(a > b) - int(a < b)
     x, y = code_units(text(a)), code_units(text(b))
@@ -193,7 +193,7 @@ def _split_part(spec: dict[str, Any]) -> Scalar:
 
 
 def split_literal(string: str, sep: str) -> list[str]:
-    """Split at a text; at the empty text, into characters (and an empty piece at the end)."""
+    """Split at a separator. An empty separator splits into characters and an empty last part."""
     return string.split(sep) if sep else [*characters(string), ""] if string else [""]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from conformance.cases import BadCase
+from conformance.cases import InvalidCase
 from conformance.combiners import aggregator, initializer, joiner, merger, reducer
 from conformance.functions import list_function, name_of, predicate, scalar, string_argument
 from conformance.options import (
@@ -45,10 +45,10 @@ Step = dict[str, Any]
 
 
 class Interpreter:
-    """The steps of one case, as they are called.
+    """Executes the steps of one case.
 
-    `observed` fills while the topology runs; the rest is complete when all steps were taken.
-    `prints` are the steps that print, each to a file of its own.
+    `observed` is filled while the topology runs, the other attributes while it is built. `prints`
+    are the ids of the steps that print; each prints to its own file.
     """
 
     def __init__(self, builder: StreamsBuilder) -> None:
@@ -60,10 +60,10 @@ class Interpreter:
         self.named_stores: set[str] = set()
 
     def step(self, step: Step) -> None:
-        """Take one step of the DSL."""
+        """Execute one step of the DSL."""
         method = getattr(self, f"_{step['op']}", None)
         if method is None:
-            raise BadCase(f"Unknown op {step['op']!r}.")
+            raise InvalidCase(f"Unknown op {step['op']!r}.")
         result = method(step)
         if "id" in step and result is not None:
             self.nodes[step["id"]] = result
@@ -72,7 +72,7 @@ class Interpreter:
 
     def _node(self, name: str) -> Any:
         if name not in self.nodes:
-            raise BadCase(f"No step {name!r}. Steps: {', '.join(self.nodes)}.")
+            raise InvalidCase(f"No step {name!r}. Steps: {', '.join(self.nodes)}.")
         return self.nodes[name]
 
     def _on(self, step: Step) -> Any:
@@ -80,7 +80,7 @@ class Interpreter:
         return self._node(on[0] if isinstance(on, list) else on)
 
     def _options(self, step: Step, *names: str) -> dict[str, Any]:
-        """The named options of a call; those that are absent are not passed."""
+        """The keyword arguments of a call. Absent options are not passed."""
         given: dict[str, Any] = {}
         for name in names:
             if step.get(name) is None:
@@ -125,7 +125,7 @@ class Interpreter:
         return self.builder.stream(topics, **self._consumed(step))
 
     def _table_options(self, step: Step) -> dict[str, Any]:
-        """Consumed is always passed, and its serdes, given or not, are those of the store."""
+        """The serdes of `Consumed` are also the serdes of the store, even if they are absent."""
         options = {**self._consumed(step), **self._options(step, "store")}
         if "store" in options:
             options["store"] = replace(options["store"], key=None, value=None)
@@ -313,7 +313,7 @@ class Interpreter:
                 foreign_key = _of_value(scalar(step["fk"]), step)
                 return join(right, foreign_key, lambda a, b: join_fn(None, a, b), **options)
             return join(right, _joiner({"fn": step.get("fn")}), **options)
-        raise BadCase(f"{type(left).__name__} and {type(right).__name__} cannot be joined.")
+        raise InvalidCase(f"{type(left).__name__} and {type(right).__name__} cannot be joined.")
 
     _left_join = _join
     _outer_join = _join
@@ -351,7 +351,7 @@ class Interpreter:
         )
 
     def processor_api(self, topology: Topology, step: Step) -> None:
-        """Take one step of the Processor API, on the topology that the DSL gave."""
+        """Execute one step of the Processor API on the topology built by the DSL."""
         op, name, parents = step["op"], step.get("name", ""), step.get("parents", ())
         half: dict[str, Any] = self._options(step, "key", "value")
         if op == "papi_source":
@@ -372,7 +372,7 @@ class Interpreter:
             writers = {f"{what}_serializer": given for what, given in half.items()}
             topology.add_sink(name, step.get("topic", ""), *parents, **writers)
         else:
-            raise BadCase(f"Unknown op {op!r}.")
+            raise InvalidCase(f"Unknown op {op!r}.")
 
 
 def _pairs(step: Step) -> Callable[[Any, Any], tuple[Any, Any] | None]:
@@ -384,7 +384,7 @@ def _pairs(step: Step) -> Callable[[Any, Any], tuple[Any, Any] | None]:
 
 
 def _of_value(function: Callable[[Any, Any], Any], step: Step) -> Callable[..., Any]:
-    """The variant that sees the key, or the one that does not."""
+    """The function with the key if the step has `with_key`, otherwise without it."""
     return function if step.get("with_key") else lambda value: function(None, value)
 
 
@@ -409,13 +409,13 @@ def _branched(branch: Step, made: dict[str, Any]) -> Branched[Any, Any]:
 
 
 def _view_options(on: Any) -> tuple[str, ...]:
-    """A table's steps may have a store; a stream has none to give."""
+    """The options of filters and maps: only those of tables may have a store."""
     return ("name", "store") if isinstance(on, KTable) else ("name",)
 
 
 def _partitioner(spec: Step) -> Callable[[str, Any, Any, int], Any]:
     if "drop_if" not in spec:
-        raise BadCase(f"Unknown partitioner {spec!r}.")
+        raise InvalidCase(f"Unknown partitioner {spec!r}.")
     drops = predicate(spec["drop_if"])
     return lambda topic, key, value, partitions: () if drops(key, value) else (0,)
 

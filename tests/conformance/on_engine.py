@@ -1,7 +1,7 @@
-"""Runs a case on the real engine: an embedded log, plans, outcomes, commits, replicas.
+"""Runs a case on the engine: embedded log, plans, outcomes, commits, replicas.
 
-`EngineDriver` answers what a runner asks of `TopologyTestDriver`. An event is appended to the log,
-and batches run until there is nothing left to do.
+`EngineDriver` has the interface of `TopologyTestDriver` that the runner uses. It appends an event
+to the log and runs batches until the input is processed.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
 
-from conformance.cases import BadCase, Case
-from conformance.runner import Answer, Run
+from conformance.cases import Case, InvalidCase
+from conformance.runner import CaseResult, Run
 from penstock import StreamsConfig, Topology
 from penstock.engine.compute import Compute, ComputeFactory
 from penstock.engine.inline import InlineCompute
@@ -34,14 +34,14 @@ from penstock.task.runtime import Environment
 from penstock.task.task import Task
 from penstock.topology.nodes import SinkNode, SourceNode
 
-#: Cases live in the year 1970, and in the far future.
+#: Timestamps of cases are in the year 1970 or far in the future.
 _ANY_TIME = {"retention.ms": "-1", "message.timestamp.after.max.ms": str(2**63 - 1)}
-_MOST_BATCHES = 200
+_MAX_BATCHES = 200
 _ENOUGH_MEMORY = 1 << 30
 
 
 class Raw(NamedTuple):
-    """A record of a topic, as bytes."""
+    """A serialized record of a topic."""
 
     key: bytes | None
     value: bytes | None
@@ -52,41 +52,41 @@ class Raw(NamedTuple):
 def inline(
     topology: Topology, config: StreamsConfig, graph: ExecutionGraph, source: Log
 ) -> Compute:
-    """Tasks run in this process; the way of their bytes is the same as on Spark."""
+    """Run tasks in this process. Blocks take the same path as on Spark."""
     return InlineCompute(Bundle(topology, config, graph, source.address, 1).dump())
 
 
 @functools.cache
 def _parent_directory() -> str | None:
-    """Files in memory where there is room: on a disk a case mostly waits for the file system."""
+    """A folder in memory if it has room: on a disk, cases mostly wait for the file system."""
     memory = Path("/dev/shm")
     if os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > _ENOUGH_MEMORY:
         return str(memory)
     return None
 
 
-def run_on_engine(case: Case, start_compute: ComputeFactory = inline) -> Answer:
-    """Run a case. Whatever it raises is part of the answer."""
-    answer = Answer({"output": {}, "internal_topics": {}})
+def run_on_engine(case: Case, start_compute: ComputeFactory = inline) -> CaseResult:
+    """Run a case. Its exception is part of the result."""
+    result = CaseResult({"output": {}, "internal_topics": {}})
     directory = Path(tempfile.mkdtemp(prefix="penstock-case-", dir=_parent_directory()))
     try:
-        EngineRun(case, answer, directory, start_compute).run()
-    except BadCase:
+        EngineRun(case, result, directory, start_compute).run()
+    except InvalidCase:
         raise
-    except Exception as error:  # the case's own failure is what is compared
-        answer.exception = error
+    except Exception as error:  # failures of cases are compared, too
+        result.exception = error
     finally:
         shutil.rmtree(directory, ignore_errors=True)
-    return answer
+    return result
 
 
 class EngineRun(Run):
     """One run of one case on the engine."""
 
     def __init__(
-        self, case: Case, answer: Answer, directory: Path, start_compute: ComputeFactory
+        self, case: Case, result: CaseResult, directory: Path, start_compute: ComputeFactory
     ) -> None:
-        super().__init__(case, answer)
+        super().__init__(case, result)
         self._directory = directory
         self._start_compute = start_compute
 
@@ -102,7 +102,7 @@ class EngineRun(Run):
 
 
 def topics_of(case: Case, topology: Topology, config: StreamsConfig) -> set[str]:
-    """The topics that are there before the application: all that the case names."""
+    """The topics that must exist before the application starts: all topics named by the case."""
     found = {*case.get("topics", ()), *case["expect"].get("output", ())}
     found |= {event["topic"] for event in case.get("input", ()) if "topic" in event}
     for node in topology.nodes:
@@ -118,9 +118,9 @@ def topics_of(case: Case, topology: Topology, config: StreamsConfig) -> set[str]
 
 
 class EngineDriver:
-    """An application on a log of its own, fed event by event.
+    """An application on its own log, fed event by event.
 
-    It is single-threaded, and the clock is its own: `now` moves only with the case's events.
+    Single-threaded. The clock `now` advances only with the events of the case.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class EngineDriver:
         self._dropped = 0
         self._ended = False
         self._read: dict[str, int] = {}
-        #: (topic, offset) of the records that were fed to it.
+        #: (topic, offset) of the records of events.
         self._piped: set[tuple[str, int]] = set()
         self._open = ExitStack()
         self._open.enter_context(
@@ -174,7 +174,7 @@ class EngineDriver:
         self._run()
 
     def _run(self) -> None:
-        for _ in range(_MOST_BATCHES):
+        for _ in range(_MAX_BATCHES):
             report = self._engine.run_batch()
             if report is None:
                 return
@@ -182,9 +182,9 @@ class EngineDriver:
             self._dropped += sum(
                 counters.get("dropped-records-total", 0) for counters in report.counters.values()
             )
-        raise AssertionError(f"The application is not done after {_MOST_BATCHES} batches.")
+        raise AssertionError(f"The input is not processed after {_MAX_BATCHES} batches.")
 
-    # ---- what came of them ----
+    # ---- results ----
 
     def produced_topic_names(self) -> list[str]:
         return [topic.name for topic in self._log.topics()]
@@ -206,13 +206,13 @@ class EngineDriver:
         return {"dropped-records-total": self._dropped}
 
     def get_all_state_stores(self) -> dict[str, Any]:
-        """The stores as the next instance of the application would find them; ends this one."""
+        """Close the engine and open the stores as the next instance of the application would."""
         self._end()
         planner = Planner(
             self._log, self._graph, self._config, self._topology, now_ms=self.now
         )
         epoch = self._engine._lease.epoch
-        # An application that has global tables only has no tasks to plan for.
+        # An application with global tables only has no tasks, hence no plan.
         plan = planner.next_plan(self.now, epoch) or BatchPlan(
             1, epoch, self.now, {}, planner._global_positions()
         )

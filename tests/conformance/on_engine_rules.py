@@ -1,11 +1,10 @@
-"""What the engine's answer to a case is compared with.
+"""The expected results of a case on the engine.
 
-The answers come from Kafka's test driver. It has one task for everything, hence one stream time for
-all sub-topologies; it commits after every record, and its processors and caches live as long as the
-driver. The engine, like Kafka on a cluster, has a task for each sub-topology and partition; it
-commits once a batch, and processors and caches live as long as a batch. Where that shows in a case,
-penstock's own driver says what is right: it gives Kafka's answers where Kafka's can
-be asked, and can be told to do what the engine does.
+The results in a case come from Kafka's test driver. The driver has one task, hence one stream time
+for all sub-topologies; it commits after every record, and its processors and caches live as long as
+the driver. The engine, like Kafka on a cluster, has a task for each sub-topology and partition; it
+commits once a batch, and processors and caches live as long as a batch. Where a case shows these
+differences, the reference is penstock's test driver, configured to commit as the engine does.
 """
 
 from __future__ import annotations
@@ -13,34 +12,34 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from conformance.cases import KEPT, Case, in_sample, read_cases
+from conformance.cases import CASES, Case, in_sample, read_cases
 from conformance.compare import EVERYTHING, first_difference, java_names
-from conformance.runner import Answer, Run
+from conformance.runner import CaseResult, Run
 from penstock import Topology
 from penstock.log.errors import InvalidTopic
 from penstock.testing import TopologyTestDriver
 
-#: Peeking and printing into lists happens in another process; a repartition topic is in the
-#: shuffle, not in the log.
+#: Without `observed`, because `peek` runs in another process, and `internal_topics`, because
+#: repartitioned records are in the shuffle and not in the log.
 PARTS = tuple(part for part in EVERYTHING if part not in {"observed", "internal_topics"})
 
-_MOST_HOPS = 8
+_MAX_HOPS = 8
 _TIES = ("corner-ties-", "corner-fan-ties")
 
-#: Single cases that say nothing about the engine, and why.
+#: Single cases that do not apply to the engine, with the reason.
 _KNOWN = {
     "random-public-plain-0739":
-        "A join of a table with itself, by a foreign key: its answers come with the next batch, "
-        "when the table has changed again, so one that is out of date by then is not sent on. "
-        "An aggregate keeps an empty text for each of those that were.",
+        "A foreign-key join of a table with itself: its responses arrive with the next batch, when "
+        "the table has changed again, so outdated responses are dropped. The aggregate keeps an "
+        "empty string for each response.",
     "options-stream-stream-join-1-406":
-        "Two topics that were waited for have records of the same time; see _TIES.",
+        "Two topics have records with the same timestamp; see _TIES.",
     "small-cache-random-8101-cached-0254":
-        "A cache of 150 bytes. In a driver it holds rows that earlier events have read, and lets "
-        "others go sooner; on the engine it begins empty with every batch.",
+        "A cache of 150 bytes. In a test driver it holds rows read by earlier events and evicts "
+        "others sooner; on the engine it is empty at the start of every batch.",
     "options-tables-1-297":
         "The store is restored from its source topic, whose records have headers. Kafka's driver "
-        "never restores, and shows its cache.",
+        "never restores and returns rows of the cache.",
 }
 
 
@@ -53,34 +52,34 @@ _SPARK_SAMPLE = 5
 
 def cases_for_spark() -> list[Case]:
     """The themes, the smoke cases, and one in five generated cases with several sub-topologies."""
-    themes = [case for theme in THEMES for case in read_cases(KEPT / f"{theme}.jsonl.gz")]
+    themes = [case for theme in THEMES for case in read_cases(CASES / f"{theme}.jsonl.gz")]
     themes += [
         case for theme in ("topology", "stateless")
-        for case in read_cases(KEPT / f"{theme}.jsonl.gz") if case["name"] in SMOKE
+        for case in read_cases(CASES / f"{theme}.jsonl.gz") if case["name"] in SMOKE
     ]
     generated = [
-        case for case in read_cases(KEPT / "random-plain.jsonl.gz")
+        case for case in read_cases(CASES / "random-plain.jsonl.gz")
         if in_sample(case, _SPARK_SAMPLE) and has_hops(case)
     ]
     return [case for case in themes + generated if exemption(case) is None]
 
 
 def exemption(case: Case) -> str | None:
-    """Why a case says nothing about the engine, None if it does."""
+    """The reason why a case does not apply to the engine, or None if it does."""
     config = case.get("config", {})
     if case["name"].startswith(_TIES):
-        return "Several topics have records of the same time: the log does not say which is first."
+        return "Several topics have records with the same timestamp: their order is not defined."
     if case["name"] in _KNOWN:
         return _KNOWN[case["name"]]
     if any(event.get("ts", 0) < 0 for event in case.get("input", ())):
-        return "A log, as Kafka, takes no record with a negative timestamp."
+        return "Logs, like Kafka, reject records with a negative timestamp."
     if int(config.get("max.task.idle.ms", 0)) > 0 and _has_several_tasks(case):
-        return "A task waits for the topics that it reads, not for those of other tasks."
+        return "A task waits for its own topics, not for those of other tasks."
     return None
 
 
 def has_hops(case: Case) -> bool:
-    """Whether records go from one sub-topology to another, or back to where they came from."""
+    """Whether records pass between sub-topologies, or return to the same one through a topic."""
     steps = case.get("topology", ())
     written = {step["topic"] for step in steps if "topic" in step and "on" in step}
     read = {step.get("topic") for step in steps if "on" not in step}
@@ -93,72 +92,73 @@ def _has_several_tasks(case: Case) -> bool:
 
 
 def parts_of(case: Case) -> tuple[str, ...]:
-    """What is compared."""
+    """The parts that can be compared."""
     parts = PARTS
     if _has_global_tables(case):
-        # Their rows are read by every worker, so what they drop is counted by none.
+        # Every worker reads the rows of a global table, so no worker counts the dropped ones.
         parts = tuple(part for part in parts if part != "dropped")
     if int(case.get("config", {}).get("statestore.cache.max.bytes", 0)) and _has(
         case, "supplier", "persistent_kv"
     ):
-        # The store keeps no timestamps; Kafka's answer shows those of its cache.
+        # The store keeps no timestamps; Kafka's results show those of its cache.
         parts = tuple(part for part in parts if part not in {"stores", "queries"})
     return parts
 
 
-def difference(case: Case, answer: Answer) -> str | None:
-    """The first thing that is wrong in the engine's answer, None if nothing is."""
+def difference(case: Case, result: CaseResult) -> str | None:
+    """The first difference in the engine's results, or None."""
     parts = parts_of(case)
-    found = first_difference(case, answer, parts)
-    if found is None or _is_refused_or_later(case, answer):
+    found = first_difference(case, result, parts)
+    if found is None or _is_refused_or_later(case, result):
         return None
-    for commits in (0, _MOST_HOPS):
-        other = Answer({"output": {}, "internal_topics": {}})
+    for commits in (0, _MAX_HOPS):
+        other = CaseResult({"output": {}, "internal_topics": {}})
         try:
-            ByBatch(case, other, commits).run()
+            BatchRun(case, other, commits).run()
         except Exception as error:
             other.exception = error
-        if _same_end(other, answer) and first_difference(
-            _answered(case, other), answer, parts
+        if _same_end(other, result) and first_difference(
+            _with_expected(case, other), result, parts
         ) is None:
             return None
-    if answer.exception is None and _has(case, "fk") and first_difference(
-        _ends(case), _ends_of(answer), ("output", "stores", "queries")
+    if result.exception is None and _has(case, "fk") and first_difference(
+        _ends(case), _ends_of(result), ("output", "stores", "queries")
     ) is None:
-        # Between the two sides of a join by foreign keys lies a batch: what comes out meanwhile
-        # may differ, what it comes to does not.
+        # A batch lies between the two sides of a foreign-key join: intermediate results may differ,
+        # final results may not.
         return None
     return found
 
 
-def _is_refused_or_later(case: Case, answer: Answer) -> bool:
-    """Whether the failure is the right one for a log, though not for Kafka's driver."""
+def _is_refused_or_later(case: Case, result: CaseResult) -> bool:
+    """Whether the failure is correct on a log, although Kafka's driver has another one."""
     expected = case["expect"].get("error")
-    if isinstance(answer.exception, InvalidTopic):
-        # Kafka's driver has no topics that could refuse their names.
+    if isinstance(result.exception, InvalidTopic):
+        # Kafka's driver has no topics, hence no invalid topic names.
         return True
-    # A record of a global table is read when the next batch needs the table, not at once.
+    # A record of a global table is read when the next batch needs the table.
     return (
-        expected is not None and answer.exception is not None and _has_global_tables(case)
-        and expected["type"] in java_names(answer.exception)
+        expected is not None and result.exception is not None and _has_global_tables(case)
+        and expected["type"] in java_names(result.exception)
     )
 
 
-def _same_end(one: Answer, other: Answer) -> bool:
+def _same_end(one: CaseResult, other: CaseResult) -> bool:
     return type(one.exception) is type(other.exception) and (
         one.exception is None or one.at == other.at
     )
 
 
-class ByBatch(Run):
-    """What the engine does, by penstock's driver: a task for each sub-topology, a batch an event.
+class BatchRun(Run):
+    """Runs a case on penstock's driver as the engine does: a task for each sub-topology, a batch for
+    each event.
 
-    With `commits` of 0 there is one after every record, otherwise so many after each event: each
-    lets records make one hop.
+    With 0 `commits` the driver commits after every record, otherwise that often after each event:
+    with each commit records move to the next sub-topology.
     """
 
-    def __init__(self, case: Case, answer: Answer, commits: int) -> None:
-        super().__init__(case, answer)
+    def __init__(self, case: Case, result: CaseResult, commits: int) -> None:
+        super().__init__(case, result)
         self._commits = commits
 
     def _driver(self, topology: Topology, config: Any) -> Any:
@@ -174,13 +174,13 @@ class ByBatch(Run):
         driver.new_batch()
 
 
-def _answered(case: Case, answer: Answer) -> Case:
-    """The case with another answer to what several tasks may answer in their own way."""
+def _with_expected(case: Case, result: CaseResult) -> Case:
+    """The case with other expected results for the parts that depend on the number of tasks."""
     theirs = ("output", "stores", "queries", "dropped", "printed", "internal_stores")
-    expect = {**case["expect"], **{part: answer.found.get(part) for part in theirs}}
-    if answer.exception is not None:
-        kind = next(iter(java_names(answer.exception)))
-        expect["error"] = {"type": kind, "at": answer.at}
+    expect = {**case["expect"], **{part: result.found.get(part) for part in theirs}}
+    if result.exception is not None:
+        kind = next(iter(java_names(result.exception)))
+        expect["error"] = {"type": kind, "at": result.at}
     else:
         expect.pop("error", None)
     return {**case, "expect": expect}
@@ -192,10 +192,10 @@ def _ends(case: Case) -> Case:
     }}
 
 
-def _ends_of(answer: Answer) -> Answer:
-    return Answer(
-        {**answer.found, "output": _last_of_each_key(answer.found["output"])},
-        answer.exception, answer.at,
+def _ends_of(result: CaseResult) -> CaseResult:
+    return CaseResult(
+        {**result.found, "output": _last_of_each_key(result.found["output"])},
+        result.exception, result.at,
     )
 
 
@@ -215,7 +215,7 @@ def _has_global_tables(case: Case) -> bool:
 
 
 def _has(node: Any, name: str, value: str | None = None) -> bool:
-    """Whether anything in a case is given under that name, and is that value if one is wanted."""
+    """Whether a case has a field with that name, and that value if one is given, at any depth."""
     if isinstance(node, list):
         return any(_has(each, name, value) for each in node)
     if not isinstance(node, dict):

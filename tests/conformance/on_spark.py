@@ -1,4 +1,4 @@
-"""What runs the tasks of cases on Spark: one Spark for all of them."""
+"""Runs the tasks of cases on Spark, in one session for all cases."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from penstock.engine.spark.backend import PARALLELISM, SparkBackend, spark_place
 from penstock.log import Log
 
 
-def in_place(place: SparkBackend) -> ComputeFactory:
-    """Starts what computes. Topics of cases have one partition, so one lane does."""
+def start_on(place: SparkBackend) -> ComputeFactory:
+    """Run tasks on a Spark backend. Topics of cases have one partition, so one lane suffices."""
 
     def start(
         topology: Topology, config: StreamsConfig, graph: ExecutionGraph, source: Log
@@ -27,9 +27,9 @@ def in_place(place: SparkBackend) -> ComputeFactory:
 
 @contextmanager
 def started_spark() -> Iterator[ComputeFactory]:
-    """A Spark of two cores, as long as it is needed."""
+    """A Spark session with two cores."""
     place = spark_place(StreamsConfig(application_id="conformance"), master="local[2]")
     try:
-        yield in_place(place)
+        yield start_on(place)
     finally:
         place.close()

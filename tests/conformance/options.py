@@ -1,12 +1,12 @@
-"""What stands in a step besides functions: windows, stores, suppression, timestamp extractors,
-and the configuration of a case."""
+"""Reads the options of steps (windows, stores, suppression, timestamp extractors) and the
+configuration of a case."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from conformance.cases import BadCase, Case
+from conformance.cases import Case, InvalidCase
 from conformance.combiners import own_timestamp
 from conformance.functions import name_of
 from conformance.wire import serde
@@ -40,7 +40,7 @@ _KAFKAS_EXTRACTORS: dict[str, Callable[[], Any]] = {
 
 
 def timestamp_extractor(spec: Any) -> Callable[[Any, int], int]:
-    """An extractor of (record, the partition's time so far)."""
+    """An extractor: a function of (record, partition time)."""
     own = own_timestamp(spec)
     if own is None:
         kafkas: Callable[[Any, int], int] = _KAFKAS_EXTRACTORS[name_of(spec)]()
@@ -65,11 +65,11 @@ def windows(spec: Spec) -> Any:
     if kind == "unlimited":
         unlimited = UnlimitedWindows.of()
         return unlimited.start_on(spec["start"]) if "start" in spec else unlimited
-    raise BadCase(f"Unknown window {spec!r}.")
+    raise InvalidCase(f"Unknown window {spec!r}.")
 
 
 def join_windows(spec: Spec) -> JoinWindows:
-    """The windows of a join; the bound that is not negative is set first."""
+    """The windows of a join. The bound that is not negative is set first."""
     diff = spec.get("diff", 0)
     if spec.get("legacy"):
         grace = spec.get("grace", max(_DAY_MS - 2 * diff, 0))
@@ -90,7 +90,7 @@ def join_windows(spec: Spec) -> JoinWindows:
 
 
 def store_supplier(spec: Spec) -> Any:
-    """What makes the bytes store."""
+    """The supplier of a bytes store."""
     name = spec.get("name", "")
     retention, size = spec.get("retention_ms", 0), spec.get("size_ms", 0)
     duplicates = bool(spec.get("retain_duplicates"))
@@ -118,16 +118,16 @@ def store_supplier(spec: Spec) -> Any:
             return Stores.persistent_session_store(name, retention)
         case "in_memory_session":
             return Stores.in_memory_session_store(name, retention)
-    raise BadCase(f"Unknown store supplier {spec!r}.")
+    raise InvalidCase(f"Unknown store supplier {spec!r}.")
 
 
 def store_type(kind: str) -> StoreType:
-    """Which built-in stores are meant by a name."""
+    """The built-in store suppliers with a name."""
     return StoreType.IN_MEMORY if kind == "in_memory" else StoreType.ROCKS_DB
 
 
 def materialized(spec: Spec) -> Materialized[Any, Any]:
-    """How an operator keeps its result."""
+    """The `Materialized` of a step."""
     options: dict[str, Any] = {what: serde(spec[what]) for what in ("key", "value") if what in spec}
     if "supplier" in spec:
         options["supplier"] = store_supplier(spec)
@@ -145,7 +145,7 @@ def materialized(spec: Spec) -> Materialized[Any, Any]:
 
 
 def store_builder(spec: Spec) -> Any:
-    """A store that is added by itself."""
+    """The builder of a store that is added explicitly."""
     builders: dict[Any, Any] = {
         "kv": Stores.key_value_store_builder,
         "timestamped_kv": Stores.timestamped_key_value_store_builder,
@@ -156,7 +156,7 @@ def store_builder(spec: Spec) -> Any:
     }
     kind = spec.get("builder")
     if kind not in builders:
-        raise BadCase(f"Unknown store builder {spec!r}.")
+        raise InvalidCase(f"Unknown store builder {spec!r}.")
     key, value = (serde(spec[what]) if what in spec else None for what in ("key", "value"))
     made: Any = builders[kind](store_supplier(spec), key, value)
     if "caching" in spec:
@@ -170,7 +170,7 @@ def store_builder(spec: Spec) -> Any:
 
 
 def suppressed(step: Spec) -> Suppressed:
-    """What is held back, and for how long."""
+    """The `Suppressed` of a step."""
     if "max_records" in step:
         buffer = BufferConfig.max_records(step["max_records"])
         if "max_bytes" in step:
@@ -195,7 +195,7 @@ def suppressed(step: Spec) -> Suppressed:
 
 
 class ContinueProduction:
-    """A production exception handler that leaves out what cannot be written."""
+    """A production exception handler that skips records that cannot be written."""
 
     def handle_error(self, context: Any, record: Any, exception: Exception) -> Response:
         return Response.resume()
@@ -207,7 +207,7 @@ class ContinueProduction:
 
 
 def configuration(case: Case) -> StreamsConfig:
-    """The configuration of a case, on top of the base."""
+    """The configuration of a case on top of the base configuration."""
     properties: dict[str, Any] = {
         "application.id": "oracle",
         "statestore.cache.max.bytes": "0",

@@ -1,7 +1,7 @@
 """Runs conformance cases: `python tests/conformance/run.py PATH...`.
 
-PATH is a file of cases (.jsonl or .jsonl.gz) or a folder of them; without one, the kept cases.
-`--on engine` runs them batch by batch on a log, `--on spark` the same with tasks on Spark.
+PATH is a file of cases (.jsonl or .jsonl.gz) or a folder; by default, the committed cases.
+`--on engine` runs them batch by batch on an embedded log, `--on spark` with tasks on Spark.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ HERE = Path(__file__).resolve().parent
 for _folder in (HERE.parents[1] / "src", HERE.parent):
     if str(_folder) not in sys.path:
         sys.path.insert(0, str(_folder))
-# The script's own folder would hide `conformance` modules behind plain names.
+# The folder of the script must not be on the path: its modules belong to `conformance`.
 sys.path[:] = [p for p in sys.path if p != str(HERE)]
 
-from conformance.cases import KEPT, BadCase, Case, case_files, read_cases  # noqa: E402
+from conformance.cases import CASES, Case, InvalidCase, case_files, read_cases  # noqa: E402
 from conformance.compare import (  # noqa: E402
     DELIBERATE,
     EVERYTHING,
@@ -32,13 +32,13 @@ from conformance.compare import (  # noqa: E402
 )
 from conformance.runner import run_case  # noqa: E402
 
-#: After so many cases of a file it is told how far the run is.
+#: The number of cases between two progress messages.
 PROGRESS = 50
 
 
 @dataclass
 class Tally:
-    """How many cases of a file, or of all, ended how."""
+    """Counts of the cases of a file, or of all files."""
 
     passed: int = 0
     failed: list[str] = field(default_factory=list)
@@ -53,11 +53,11 @@ class Tally:
 
     def __str__(self) -> str:
         text = f"{self.passed} passed, {len(self.failed)} failed"
-        text += f", {self.exempt} say nothing about it" if self.exempt else ""
+        text += f", {self.exempt} not applicable" if self.exempt else ""
         return f"{text}, {self.deliberate} differ on purpose" if self.deliberate else text
 
 
-#: Says why a case is left out, and what is wrong in the answer to it.
+#: Returns the reason for skipping a case, and the first difference of its result.
 Exemption = Callable[[Case], str | None]
 Check = Callable[[Case, tuple[str, ...]], str | None]
 
@@ -67,8 +67,8 @@ def check_on_driver(case: Case, parts: tuple[str, ...]) -> str | None:
 
 
 @contextmanager
-def checked_on(what: str) -> Iterator[tuple[Exemption, Check]]:
-    """How cases are checked, on the test driver, on the engine in this process, or on Spark."""
+def checker(what: str) -> Iterator[tuple[Exemption, Check]]:
+    """The check for the test driver, the engine in this process, or the engine on Spark."""
     if what == "driver":
         yield lambda case: None, check_on_driver
         return
@@ -85,19 +85,19 @@ def checked_on(what: str) -> Iterator[tuple[Exemption, Check]]:
 
 
 def check(case: Case, parts: tuple[str, ...], how: Check = check_on_driver) -> str | None:
-    """Run one case; the first difference, or None."""
+    """Run one case and return the first difference, or None."""
     try:
         return how(case, parts)
-    except BadCase as error:
+    except InvalidCase as error:
         return f"bad case: {error}"
-    except Exception as error:  # a broken harness fails its case, not the run
+    except Exception as error:  # an error of the harness fails the case, not the run
         return f"harness: {type(error).__name__}: {error}\n{last_lines(error)}"
 
 
 def run_file(
     path: Path, options: argparse.Namespace, exemption: Exemption, how: Check
 ) -> Tally:
-    """Run the cases of a file that were asked for, and print what failed."""
+    """Run the selected cases of a file and print the failures."""
     parts = PARTS[options.only] if options.only else EVERYTHING
     tally = Tally()
     for number, case in enumerate(read_cases(path)):
@@ -122,23 +122,23 @@ def run_file(
 
 def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("paths", nargs="*", type=Path, default=[KEPT], metavar="PATH")
+    parser.add_argument("paths", nargs="*", type=Path, default=[CASES], metavar="PATH")
     parser.add_argument("--on", choices=["driver", "engine", "spark"], default="driver",
-                        help="what runs the cases; 'driver' if not said")
-    parser.add_argument("--only", choices=sorted(PARTS), help="compare only this")
-    parser.add_argument("--name", metavar="SUBSTRING", help="only cases whose name has this in it")
-    parser.add_argument("-v", "--verbose", action="store_true", help="counts for each file")
+                        help="runs the cases; 'driver' by default")
+    parser.add_argument("--only", choices=sorted(PARTS), help="compare only this part")
+    parser.add_argument("--name", metavar="SUBSTRING", help="only cases whose name contains this")
+    parser.add_argument("-v", "--verbose", action="store_true", help="print counts for each file")
     return parser.parse_args(argv)
 
 
 def main(argv: list[str] | None = None) -> int:
     options = arguments(argv)
-    # Failures that a case expects are logged by penstock; here they are answers.
+    # penstock logs the failures that cases expect.
     logging.getLogger("penstock").addHandler(logging.NullHandler())
     logging.getLogger("penstock").propagate = False
     total = Tally()
     started = time.perf_counter()
-    with checked_on(options.on) as (exemption, how):
+    with checker(options.on) as (exemption, how):
         for path in case_files(options.paths):
             tally = run_file(path, options, exemption, how)
             total.add(tally)

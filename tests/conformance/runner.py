@@ -1,5 +1,5 @@
-"""Runs one case under penstock's TopologyTestDriver and collects what Kafka Streams was asked
-for too: everything under `expect` (README.md, section 7)."""
+"""Runs one case under penstock's TopologyTestDriver and collects the results: all parts of `expect`
+(README.md, section 7)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from conformance.cases import BadCase, Case
+from conformance.cases import Case, InvalidCase
 from conformance.dump import dump_store, is_listed, query_store
 from conformance.interpreter import Interpreter
 from conformance.options import configuration
@@ -20,34 +20,34 @@ _EXTRACTOR = re.compile(r"extractor class: [^)]*\)")
 
 
 @dataclass
-class Answer:
-    """What came out of a case; `exception` is what ended it, if something did."""
+class CaseResult:
+    """The results of a case. `exception` ended the run if it is not None."""
 
     found: dict[str, Any] = field(default_factory=dict)
     exception: BaseException | None = None
-    #: The index of the event at which it ended, or "build", "stores", "close".
+    #: The index of the event that raised, or "build", "stores", "close".
     at: int | str = "build"
 
 
-def run_case(case: Case) -> Answer:
-    """Run a case. Whatever it raises is part of the answer."""
-    answer = Answer({"output": {}, "internal_topics": {}})
+def run_case(case: Case) -> CaseResult:
+    """Run a case. Its exception is part of the result."""
+    result = CaseResult({"output": {}, "internal_topics": {}})
     try:
-        Run(case, answer).run()
-    except BadCase:
+        Run(case, result).run()
+    except InvalidCase:
         raise
-    except Exception as error:  # the case's own failure is what is compared
-        answer.exception = error
-    return answer
+    except Exception as error:  # failures of cases are compared, too
+        result.exception = error
+    return result
 
 
 class Run:
     """One run of one case."""
 
-    def __init__(self, case: Case, answer: Answer) -> None:
+    def __init__(self, case: Case, result: CaseResult) -> None:
         self.case = case
-        self.answer = answer
-        self.found = answer.found
+        self.result = result
+        self.found = result.found
 
     def run(self) -> None:
         """Build, feed the events, read the stores."""
@@ -64,7 +64,7 @@ class Run:
             if steps.branches:
                 self.found["branches"] = steps.branches
             self._feed(driver, steps)
-            self.answer.at = "stores"
+            self.result.at = "stores"
             self._read_stores(driver, steps)
         finally:
             self.found["dropped"] = int(driver.metrics().get("dropped-records-total", 0))
@@ -76,7 +76,7 @@ class Run:
             }
 
     def _driver(self, topology: Topology, config: Any) -> Any:
-        """What the case is fed to."""
+        """The driver that processes the events."""
         return TopologyTestDriver(
             topology, config, initial_wall_clock=self.case.get("wall", 0), show_printed=False
         )
@@ -92,13 +92,13 @@ class Run:
         return topology
 
     def _close(self, driver: TopologyTestDriver) -> None:
-        if self.answer.at == "stores":
-            self.answer.at = "close"
+        if self.result.at == "stores":
+            self.result.at = "close"
             driver.close()
             return
         try:
             driver.close()
-        except Exception:  # the run has failed already; that failure is the answer
+        except Exception:  # the run has already failed with the error to report
             return
 
     # ---- events ----
@@ -106,7 +106,7 @@ class Run:
     def _feed(self, driver: TopologyTestDriver, steps: Interpreter) -> None:
         try:
             for index, event in enumerate(self.case.get("input", ())):
-                self.answer.at = index
+                self.result.at = index
                 try:
                     self._event(driver, event)
                 finally:

@@ -1,12 +1,12 @@
-"""The commands that a record may give to a store (README.md, section 5): (store, key, words) to the
-answer, a text, or None if the command has no answer."""
+"""The commands of records to stores (README.md, section 5): functions of (store, key, words) that
+return a string, or None if the command has no result."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from conformance.cases import BadCase
+from conformance.cases import InvalidCase
 from conformance.values import text
 from penstock import Serdes, Window, Windowed
 
@@ -38,7 +38,7 @@ def _kv(store: Any, key: Any, words: list[str]) -> str | None:
         case "prefix":
             return _entries(store.prefix_scan(words[1], Serdes.string().serialize))
         case _:
-            raise BadCase(f"kv_ops: {words[0]}")
+            raise InvalidCase(f"kv_ops: {words[0]}")
     return None
 
 
@@ -64,7 +64,7 @@ def _window(store: Any, key: Any, words: list[str]) -> str | None:
             keys = _bound(words[1]), _bound(words[2])
             return _entries(store.fetch(*keys, int(words[3]), int(words[4])))
         case _:
-            raise BadCase(f"window_ops: {words[0]}")
+            raise InvalidCase(f"window_ops: {words[0]}")
     return None
 
 
@@ -87,7 +87,7 @@ def _session(store: Any, key: Any, words: list[str]) -> str | None:
         case "backward_find":
             return _entries(store.backward_find_sessions(key, int(words[1]), int(words[2])))
         case _:
-            raise BadCase(f"session_ops: {words[0]}")
+            raise InvalidCase(f"session_ops: {words[0]}")
     return None
 
 
@@ -104,7 +104,7 @@ def _versioned(store: Any, key: Any, words: list[str]) -> str | None:
         case "get_at":
             return _version(store.get(key, int(words[1])))
         case _:
-            raise BadCase(f"versioned_ops: {words[0]}")
+            raise InvalidCase(f"versioned_ops: {words[0]}")
 
 
 def _bound(word: str) -> str | None:
@@ -112,8 +112,7 @@ def _bound(word: str) -> str | None:
 
 
 def _fetch_keys(store: Any, first: str | None, last: str | None) -> Any:
-    # penstock's `fetch` of one key is that of two without the second, so an open end is asked for
-    # in the longer way.
+    # penstock has one `fetch` for one key and for a range: an open range needs both arguments.
     return store.fetch(first, last) if last is not None else store.find_sessions(
         first, None, 0, 2**63 - 1
     )

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from conformance.cases import KEPT, Case, case_files, case_id, in_sample, is_themed, read_cases
+from conformance.cases import CASES, Case, case_files, case_id, in_sample, is_themed, read_cases
 from conformance.compare import DELIBERATE, first_difference
 from conformance.runner import run_case
 
@@ -23,7 +23,7 @@ def _parameters() -> list[Any]:
             case, id=case_id(path, case),
             marks=() if is_themed(path) or in_sample(case, SAMPLE) else pytest.mark.full,
         )
-        for path in case_files([KEPT])
+        for path in case_files([CASES])
         for case in read_cases(path)
     ]
 

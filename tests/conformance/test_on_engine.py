@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from conformance.cases import KEPT, Case, case_files, case_id, in_sample, read_cases
+from conformance.cases import CASES, Case, case_files, case_id, in_sample, read_cases
 from conformance.on_engine import run_on_engine
 from conformance.on_engine_rules import THEMES, difference, exemption
 
@@ -23,7 +23,7 @@ def _parameters() -> list[Any]:
             case, id=case_id(path, case),
             marks=() if case["theme"] in THEMES or in_sample(case, SAMPLE) else pytest.mark.full,
         )
-        for path in case_files([KEPT])
+        for path in case_files([CASES])
         for case in read_cases(path)
         if exemption(case) is None
     ]

@@ -1,7 +1,7 @@
 """The processors of the cases (README.md, section 5); `store_commands.py` has those for stores.
 
-A processor is a class with `init` and `process`, made anew by its supplier. The simple ones are
-a function of (context, record) and serve `process` and `process_values` alike.
+A processor is a class with `init` and `process`; its supplier creates a new instance for each call.
+Simple processors are functions of (context, record), for `process` and `process_values`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from conformance.cases import BadCase
+from conformance.cases import InvalidCase
 from conformance.combiners import joiner
 from conformance.functions import (
     Boom,
@@ -30,7 +30,7 @@ Process = Callable[[Any, Any], None]
 
 
 class Supplier:
-    """Makes one processor for each call, and says which stores come with it."""
+    """Creates one processor for each call, and names the stores that it connects."""
 
     def __init__(self, make: Callable[[], Any], own_stores: Iterable[Any]) -> None:
         make()
@@ -49,7 +49,7 @@ def processor_supplier(spec: Spec, own_stores: Iterable[Any] = ()) -> Supplier:
 def fixed_key_supplier(spec: Spec, own_stores: Iterable[Any] = ()) -> Supplier:
     """For `process_values`."""
     if name_of(spec) not in _FIXED_KEY:
-        raise BadCase(f"Unknown fixed-key processor {name_of(spec)!r}.")
+        raise InvalidCase(f"Unknown fixed-key processor {name_of(spec)!r}.")
     return Supplier(lambda: _processor(spec, fixed_key=True), own_stores)
 
 
@@ -59,7 +59,7 @@ def transformer_supplier(spec: Spec, own_stores: Iterable[Any] = ()) -> Supplier
 
 
 def put_into(store: str) -> Callable[[], Any]:
-    """The processor of a global store: puts what it reads."""
+    """The processor of a global store: puts each record into it."""
     return lambda: PutInto(store)
 
 
@@ -73,7 +73,7 @@ def _processor(spec: Spec, fixed_key: bool = False) -> Any:
         return Simple(_map_value(given))
     if name in _SIMPLE:
         return Simple(_SIMPLE[name](given))
-    raise BadCase(f"Unknown processor {name!r}.")
+    raise InvalidCase(f"Unknown processor {name!r}.")
 
 
 class Simple:
@@ -103,7 +103,7 @@ class Stateful:
         self.open()
 
     def open(self) -> None:
-        """What there is to do once, when the context is there."""
+        """Called once, after the context is set."""
 
     def store(self) -> Any:
         return self.context.get_state_store(string_argument(self.spec, "store"))
@@ -120,7 +120,7 @@ class Stateful:
         pass
 
 
-# ---- simple ones ----
+# ---- simple processors ----
 
 
 def _forward(spec: dict[str, Any]) -> Process:
@@ -167,8 +167,8 @@ def _system_time(spec: dict[str, Any]) -> Process:
 def _meta(spec: dict[str, Any]) -> Process:
     def process(c: Any, r: Any) -> None:
         m = c.record_metadata
-        said = "none" if m is None else f"{text(m.topic)}/{m.partition}/{m.offset}"
-        c.forward(r.with_value(said))
+        shown = "none" if m is None else f"{text(m.topic)}/{m.partition}/{m.offset}"
+        c.forward(r.with_value(shown))
 
     return process
 
@@ -260,7 +260,7 @@ def _lookup(spec: dict[str, Any]) -> Process:
 
 
 def count_up(store: Any, key: Any) -> int:
-    """One more than the long that is stored, which is put in its place."""
+    """Increment the stored long and return it."""
     n = wrap_long((store.get(key) or 0) + 1)
     store.put(key, n)
     return n
@@ -272,7 +272,7 @@ def stored_value(store: Any, key: Any) -> Any:
     return stored.value if hasattr(stored, "timestamp") else stored
 
 
-# ---- stateful ones; they ask for their store when they are initialised ----
+# ---- stateful processors; they get their store in `init` ----
 
 
 class Dedup(Stateful):
@@ -359,7 +359,7 @@ class Ttl(Stateful):
 
 
 class StoreProcessor(Stateful):
-    """The record's value is a command for the store; its answer, if it has one, is forwarded."""
+    """The record's value is a command for the store; its result, if any, is forwarded."""
 
     def __init__(self, spec: dict[str, Any], run: Callable[[Any, Any, list[str]], Any]) -> None:
         super().__init__(spec)
@@ -369,9 +369,9 @@ class StoreProcessor(Stateful):
         words = text(r.value).split(" ")
         while len(words) > 1 and not words[-1]:
             words.pop()
-        answer = self.run(self.store(), r.key, words)
-        if answer is not None:
-            self.context.forward(r.with_value(answer))
+        result = self.run(self.store(), r.key, words)
+        if result is not None:
+            self.context.forward(r.with_value(result))
 
 
 class PutInto(Stateful):
@@ -390,7 +390,7 @@ class PutInto(Stateful):
 
 
 class Transformer:
-    """Of `KTable.transform_values`."""
+    """A transformer for `KTable.transform_values`."""
 
     def __init__(self, spec: Spec) -> None:
         self.kind = name_of(spec)
@@ -401,7 +401,7 @@ class Transformer:
         elif self.kind == "lookup":
             self.join = joiner(given.get("fn"))
         elif self.kind != "count":
-            raise BadCase(f"Unknown transformer {self.kind!r}.")
+            raise InvalidCase(f"Unknown transformer {self.kind!r}.")
 
     def init(self, context: Any) -> None:
         self.context = context

@@ -1,8 +1,8 @@
 """The values that flow through a case: string, long, JSON, null, and windowed keys.
 
 In Python a string is `str`, a long `int` in 64 bits, null `None`, a JSON object or array `dict`
-or `list`, a JSON boolean `bool`. A JSON text or number that stands alone (not inside an object)
-is *not* a string or a long to the functions of a case: it is a `JsonScalar`.
+or `list`, a JSON boolean `bool`. A JSON string or number at the root of a value is a `JsonScalar`:
+the functions of a case do not treat it as a string or a long.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ class JsonScalar:
 
 
 def is_long(value: Any) -> bool:
-    """True for a long; a JSON boolean is none, though Python's is an int."""
+    """True for a long. A boolean is not a long, although it is an int in Python."""
     return type(value) is int
 
 
 def wrap_long(number: int) -> int:
-    """The number as 64 bits hold it: an overflow goes round."""
+    """The number as a signed 64-bit integer, with overflow."""
     return ((number + 2**63) & (2**64 - 1)) - 2**63
 
 
 def from_json_text(data: bytes) -> Any:
-    """What the json serde reads."""
+    """Deserialize as the json serde does."""
     parsed = json.loads(data)
     return parsed if isinstance(parsed, (dict, list, bool)) else JsonScalar(parsed)
 
@@ -50,7 +50,7 @@ def canonical(node: Any) -> str:
 
 
 def json_of(value: Any) -> Any:
-    """A value as JSON: what stands in an expectation, or inside another JSON value."""
+    """A value as JSON, as in an expectation or inside another JSON value."""
     if isinstance(value, JsonScalar):
         return value.value
     if isinstance(value, Windowed):
@@ -63,7 +63,7 @@ def json_of(value: Any) -> Any:
 
 
 def text(value: Any) -> str:
-    """The text of a value: null is spelled, a windowed key shows its window."""
+    """Format a value as the Java reference does."""
     if isinstance(value, str):
         return value
     if value is None:

@@ -1,8 +1,7 @@
 """Serdes by name (README.md, section 2), and the bytes of events and outputs.
 
-The serdes that go into a topology are penstock's own where it has them; what a case pipes and
-reads is encoded and decoded here, apart from penstock, so that an error in both directions of a
-serde does not go unnoticed.
+Topologies use the serdes of penstock where it has them. Events and outputs are encoded and decoded
+here, without penstock, so that a serde with symmetrical errors is detected.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from conformance.cases import BadCase
+from conformance.cases import InvalidCase
 from conformance.values import JsonScalar, canonical, from_json_text, json_of
 from penstock import Serde, Serdes, WindowedSerdes, errors
 
@@ -26,7 +25,7 @@ def serde(spec: Any) -> Serde[Any]:
             return WindowedSerdes.time_windowed(inner, int(spec.get("size", 0)))
         if spec.get("windowed") == "session":
             return WindowedSerdes.session_windowed(inner)
-        raise BadCase(f"Unknown serde {spec!r}.")
+        raise InvalidCase(f"Unknown serde {spec!r}.")
     if spec == "string":
         return Serdes.string()
     if spec == "long":
@@ -37,7 +36,7 @@ def serde(spec: Any) -> Serde[Any]:
         return Serde.of(_write_json, _read_json)
     if spec == "picky_string":
         return Serde.of(_write_picky, _read_string)
-    raise BadCase(f"Unknown serde {spec!r}.")
+    raise InvalidCase(f"Unknown serde {spec!r}.")
 
 
 def encode(spec: Any, value: Any) -> bytes | None:
@@ -50,11 +49,11 @@ def encode(spec: Any, value: Any) -> bytes | None:
         return _LONG.pack(value)
     if spec in ("string", "picky_string") and isinstance(value, str):
         return value.encode()
-    raise BadCase(f"{value!r} does not fit the serde {spec!r} of its topic.")
+    raise InvalidCase(f"{value!r} does not fit the serde {spec!r} of its topic.")
 
 
 def decode(spec: Any, data: bytes | None) -> Any:
-    """An output's key or value as JSON; bytes that do not fit are shown in hexadecimal."""
+    """A key or value of an output as JSON. Invalid bytes are shown in hexadecimal."""
     if data is None:
         return None
     data = bytes(data)
@@ -77,7 +76,7 @@ def _decode(spec: Any, data: bytes) -> Any:
         return json_of(from_json_text(data))
     if spec == "bytes":
         return {"hex": data.hex()}
-    raise BadCase(f"Unknown serde {spec!r}.")
+    raise InvalidCase(f"Unknown serde {spec!r}.")
 
 
 def _decode_windowed(spec: dict[str, Any], data: bytes) -> Any:

@@ -9,7 +9,7 @@ import pytest
 from conformance.cases import Case
 from conformance.on_engine import run_on_engine
 from conformance.on_engine_rules import SMOKE, cases_for_spark, difference
-from conformance.on_spark import in_place
+from conformance.on_spark import start_on
 from penstock.engine.spark.backend import SparkBackend
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -26,5 +26,5 @@ def _parameters() -> list[Any]:
 
 @pytest.mark.parametrize("case", _parameters())
 def test_case_equals_kafka_streams_on_spark(case: Case, place: SparkBackend) -> None:
-    found = difference(case, run_on_engine(case, in_place(place)))
+    found = difference(case, run_on_engine(case, start_on(place)))
     assert found is None, found

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from conformance.cases import KEPT, Case, case_files, read_cases
+from conformance.cases import CASES, Case, case_files, read_cases
 from conformance.interpreter import Interpreter
 from conformance.options import configuration
 from penstock import (
@@ -216,7 +216,7 @@ def _leads_back(edges: set[tuple[int, int]], start: int) -> bool:
 
 
 def _topologies() -> Iterator[tuple[Case, Topology, StreamsConfig]]:
-    for path in case_files([KEPT]):
+    for path in case_files([CASES]):
         for case in read_cases(path):
             try:
                 config = configuration(case)
