@@ -150,8 +150,8 @@ def _same_end(one: CaseResult, other: CaseResult) -> bool:
 
 
 class BatchRun(Run):
-    """Runs a case on penstock's driver as the engine does: a task for each sub-topology, a batch for
-    each event.
+    """Runs a case on penstock's driver as the engine does, with a task for each sub-topology and a
+    batch for each event.
 
     With 0 `commits` the driver commits after every record, otherwise that often after each event:
     with each commit records move to the next sub-topology.
