@@ -81,7 +81,7 @@ class NodeContext(Protocol):
         """Add to a counter of the node (joins: matched, unmatched, late, ...)."""
         ...
 
-    def tally(self, counter: str) -> NodeCounter:
+    def counter(self, name: str) -> NodeCounter:
         """A counter of the node that the operator increments without a call."""
         ...
 

@@ -31,7 +31,7 @@ class StreamJoinWindow:
     def attach(self, node: NodeContext, forward: Forward) -> Forward:
         """The function that processes a record in this task."""
         keep = node.store(self.store_name).keep
-        expired = node.tally("expired")
+        expired = node.counter("expired")
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             forward(key, value, timestamp, headers)
@@ -86,7 +86,7 @@ class StreamStreamJoin:
         partners = node.store(self.other_store).partners
         combine = orient_joiner(self.joiner, with_key=self.with_key, reverse=self.side == "right")
         drop, outer = node.drop, self.outer
-        all_matched, unmatched = node.tally("matched"), node.tally(f"unmatched-{self.side}")
+        all_matched, unmatched = node.counter("matched"), node.counter(f"unmatched-{self.side}")
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             if value is None or (key is None and not outer):

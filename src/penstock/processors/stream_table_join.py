@@ -67,7 +67,7 @@ class StreamTableJoin:
     def _attach_plain(self, node: NodeContext, forward: Forward, getter: ValueGetter) -> Forward:
         """The most common case in one function."""
         left, drop, get, joiner = self.left, node.drop, getter.get, self.joiner
-        matched, unmatched = node.tally("matched"), node.tally("unmatched-left")
+        matched, unmatched = node.counter("matched"), node.counter("unmatched-left")
         if core is not None:
             native: Forward = core.table_join(
                 get, joiner, forward, (drop, _NULL), (matched, unmatched), left

@@ -1,1 +1,1 @@
-"""One sub-topology over one partition, record by record; pure: records in, a result out."""
+"""One sub-topology over one partition, record by record: records in, a result out, no I/O."""

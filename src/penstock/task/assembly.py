@@ -1,9 +1,8 @@
-"""Puts a task together: from the leaves up, every node becomes one function.
+"""Assembles a task: from the leaves up, every node becomes one function.
 
-A node's function is called by its parents through a *forward*: it keeps `Current` in step with the
-record (a record with another timestamp or other headers is the current one while its children
-see it) and asks the processing handler about errors. Sinks and sources are not asked about: an
-error in a sink is its parent's.
+Parents call the function of a node through a *forward*. It updates `Current` (a record with
+another timestamp or other headers is the current one while its children process it) and passes
+errors to the processing handler. Errors of a sink count as errors of its parent.
 """
 
 from __future__ import annotations
@@ -17,65 +16,65 @@ from penstock.processors.base import Forward, OnError, PlainOperator
 from penstock.record import Current, Headers
 from penstock.task.blueprint import Blueprint
 from penstock.task.collector import Collector
-from penstock.task.error_handling import Failures, NodeFailed
+from penstock.task.error_handling import ExceptionHandlers, NodeFailed
 from penstock.task.node import TaskNode, no_children
 from penstock.task.runtime import Runtime
 from penstock.topology.nodes import ProcessorNode, SinkNode, SourceNode
 
 
 @dataclass(frozen=True)
-class Entry:
-    """How a parent calls a node. `watched` ones are asked about by whoever calls them."""
+class NodeEntry:
+    """How a parent calls a node. The caller must guard a node that is `guarded`."""
 
     name: str
     process: Forward
-    watched: bool
+    guarded: bool
     is_sink: bool = False
 
 
 def assemble(
-    blueprint: Blueprint, runtime: Runtime, collector: Collector, failures: Failures
+    blueprint: Blueprint, runtime: Runtime, collector: Collector, handlers: ExceptionHandlers
 ) -> dict[str, Forward]:
-    """Attach all nodes; answers for each source the function that takes its records."""
-    entries: dict[str, Entry] = {}
+    """Attach all nodes. Returns for each source the function that processes its records."""
+    entries: dict[str, NodeEntry] = {}
     sources: dict[str, Forward] = {}
     for node in reversed(blueprint.nodes):
         children = [entries[name] for name in blueprint.children[node.name]]
         if isinstance(node, SinkNode):
-            process = _sink(node, blueprint, runtime, collector, failures)
-            entries[node.name] = Entry(node.name, process, watched=False, is_sink=True)
+            process = _sink(node, blueprint, runtime, collector, handlers)
+            entries[node.name] = NodeEntry(node.name, process, guarded=False, is_sink=True)
         elif isinstance(node, SourceNode):
-            # The task has just made the record the current one.
-            sources[node.name] = _unswitched(children, failures)
+            # The task has already set the current record.
+            sources[node.name] = _call_children(children, handlers)
         else:
-            entries[node.name] = _attached(node, children, blueprint, runtime, failures)
+            entries[node.name] = _attach_processor(node, children, blueprint, runtime, handlers)
     return sources
 
 
-def _attached(
-    node: ProcessorNode, children: list[Entry], blueprint: Blueprint, runtime: Runtime,
-    failures: Failures,
-) -> Entry:
+def _attach_processor(
+    node: ProcessorNode, children: list[NodeEntry], blueprint: Blueprint, runtime: Runtime,
+    handlers: ExceptionHandlers,
+) -> NodeEntry:
     context = TaskNode(node.name, runtime, blueprint.connected[node.name])
     operator = _operator(blueprint, node)
     current = runtime.current
     context.children = {
-        child.name: _switching([child], current, failures) for child in children
+        child.name: _call_children_with_context([child], current, handlers) for child in children
     }
-    makes_records = failures.needs_sources and not getattr(operator, "forwards_input", False)
+    makes_records = handlers.needs_sources and not getattr(operator, "forwards_input", False)
     several_with_sink = len(children) > 1 and any(child.is_sink for child in children)
     if isinstance(operator, PlainOperator) and not several_with_sink:
-        failed = failures.watcher(node.name)
-        forward = _unswitched(children, failures)
+        failed = handlers.error_callback(node.name)
+        forward = _call_children(children, handlers)
         if children and children[0].is_sink:
-            forward = _watched(forward, failed)
+            forward = _guarded(forward, failed)
         if makes_records:
-            forward = _unmarked(forward, current)
-        return Entry(node.name, operator.attach(context, forward, failed), watched=False)
-    forward = _switching(children, current, failures)
+            forward = _keep_sent_flag(forward, current)
+        return NodeEntry(node.name, operator.attach(context, forward, failed), guarded=False)
+    forward = _call_children_with_context(children, current, handlers)
     if makes_records:
-        forward = _unmarked(forward, current)
-    return Entry(node.name, operator.attach(context, forward), watched=True)
+        forward = _keep_sent_flag(forward, current)
+    return NodeEntry(node.name, operator.attach(context, forward), guarded=True)
 
 
 def _operator(blueprint: Blueprint, node: ProcessorNode) -> Any:
@@ -87,7 +86,7 @@ def _operator(blueprint: Blueprint, node: ProcessorNode) -> Any:
 
 def _sink(
     node: SinkNode, blueprint: Blueprint, runtime: Runtime, collector: Collector,
-    failures: Failures,
+    handlers: ExceptionHandlers,
 ) -> Forward:
     try:
         serdes = blueprint.serdes(node)
@@ -96,15 +95,16 @@ def _sink(
             f"Failed to initialize serdes for sink node {node.name}: {error}"
         ) from error
     topic = blueprint.topic(node.topic) if isinstance(node.topic, str) else None
-    return collector.attach_sink(node, topic, serdes, failures, runtime.drop)
+    return collector.attach_sink(node, topic, serdes, handlers, runtime.drop)
 
 
-def _unswitched(children: list[Entry], failures: Failures) -> Forward:
-    """Calls all children in order, for a node that forwards what it was given."""
+def _call_children(children: list[NodeEntry], handlers: ExceptionHandlers) -> Forward:
+    """Calls all children in order, for a node that keeps timestamp and headers."""
     if not children:
         return no_children
     calls = [
-        _watched(child.process, failures.watcher(child.name)) if child.watched else child.process
+        _guarded(child.process, handlers.error_callback(child.name))
+        if child.guarded else child.process
         for child in children
     ]
     if len(calls) == 1:
@@ -117,11 +117,13 @@ def _unswitched(children: list[Entry], failures: Failures) -> Forward:
     return forward
 
 
-def _switching(children: list[Entry], current: Current, failures: Failures) -> Forward:
-    """Calls all children in order, while the record that is forwarded is the current one."""
+def _call_children_with_context(
+    children: list[NodeEntry], current: Current, handlers: ExceptionHandlers
+) -> Forward:
+    """Calls all children in order, with the forwarded record as the current one."""
     if not children:
         return no_children
-    to_all = _unswitched(children, failures)
+    to_all = _call_children(children, handlers)
     if core is not None:
         native: Forward = core.switching(to_all, current)
         return native
@@ -141,14 +143,14 @@ def _switching(children: list[Entry], current: Current, failures: Failures) -> F
     return forward
 
 
-def _watched(process: Forward, failed: OnError) -> Forward:
-    """Asks about errors of a node."""
+def _guarded(process: Forward, failed: OnError) -> Forward:
+    """Passes the errors of a node to the processing handler."""
 
     def judge(error: Exception, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
         if isinstance(error, NodeFailed):
             raise error
         if isinstance(error, WrongSerdeException):
-            # Not this node's handler is asked, but that of the node before it.
+            # The error belongs to the parent node.
             raise StreamsException(str(error)) from error
         failed(error, key, value, timestamp, headers)
 
@@ -156,23 +158,23 @@ def _watched(process: Forward, failed: OnError) -> Forward:
         native: Forward = core.guarded(process, judge)
         return native
 
-    def watched(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+    def guarded(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
         try:
             process(key, value, timestamp, headers)
         except Exception as error:
             judge(error, key, value, timestamp, headers)
 
-    return watched
+    return guarded
 
 
-def _unmarked(forward: Forward, current: Current) -> Forward:
-    """For a node that makes new records: that one of them was sent is not said of its source."""
+def _keep_sent_flag(forward: Forward, current: Current) -> Forward:
+    """For a node that creates records: sending one does not mark the source record as sent."""
 
-    def unmarked(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+    def keep_sent_flag(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
         sent = current.sent
         try:
             forward(key, value, timestamp, headers)
         finally:
             current.sent = sent
 
-    return unmarked
+    return keep_sent_flag

@@ -1,6 +1,6 @@
-"""What a task runs: the part of a topology it is made of, with the configuration applied.
+"""The part of a topology that a task runs, with the configuration applied.
 
-Made once for each sub-topology and shared by its tasks; frozen.
+A blueprint is frozen, created once per sub-topology and shared by its tasks.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from penstock.topology.topology import Topology
 
 @dataclass(frozen=True)
 class StorePlan:
-    """A store of the task: its builder and the topic its changes are logged to, if any."""
+    """A store of the task with its builder and topics."""
 
     name: str
     spec: StoreSpec
-    #: The topic of its changelog; None if it is not logged.
+    #: The changelog topic; None if logging is disabled.
     changelog: str | None
-    #: The topic it is restored from: the changelog, or the topic it is fed from.
+    #: The topic that it is restored from: the changelog, or the source topic of a table.
     restored_from: str | None
 
 
 @dataclass(frozen=True)
 class Blueprint:
-    """Nodes in the order of the topology, their children, and their stores."""
+    """Nodes in topology order, their children and their stores."""
 
     config: StreamsConfig
     nodes: tuple[Node, ...]
     children: dict[str, tuple[str, ...]]
-    #: Stores in the order in which the nodes first use them: the order of flushing caches.
+    #: Stores in the order of their first use by the nodes, which is the order of cache flushes.
     stores: tuple[StorePlan, ...]
     connected: dict[str, tuple[str, ...]]
     global_stores: frozenset[str]
@@ -47,7 +47,7 @@ class Blueprint:
     def of(
         cls, topology: Topology, config: StreamsConfig, groups: Iterable[int] | None = None
     ) -> Blueprint:
-        """The part of a topology that stands in these groups; by default all that makes tasks."""
+        """The nodes of these groups; by default of all groups that have tasks."""
         wanted = None if groups is None else set(groups)
         names = {
             name for group in topology.groups()
@@ -68,7 +68,7 @@ class Blueprint:
         )
 
     def topic(self, name: str) -> str:
-        """The real name of a topic: internal ones have the application id in front."""
+        """The name of a topic in the log: internal topics have the application id as prefix."""
         return f"{self.config.application_id}-{name}" if name in self.internal_topics else name
 
     @property
@@ -77,12 +77,12 @@ class Blueprint:
         return tuple(node for node in self.nodes if isinstance(node, SourceNode))
 
     def operator(self, node: ProcessorNode) -> Operator:
-        """The operator of a node, with default serdes filled in."""
+        """The operator of a node, with the default serdes applied."""
         operator: Operator = resolve(node.operator, DefaultSerdes(self.config))
         return operator
 
     def serdes(self, node: SourceNode | SinkNode) -> tuple[Serde[Any], Serde[Any]]:
-        """Key and value serdes of a source or sink, with defaults filled in."""
+        """Key and value serde of a source or sink, with the defaults applied."""
         defaults = DefaultSerdes(self.config)
         return (
             defaults.key(resolve(node.key, defaults)),

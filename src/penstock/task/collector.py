@@ -1,4 +1,4 @@
-"""What leaves a task: records for topics, serialized and given their partitions."""
+"""Collects the output records of a task, serialized and partitioned."""
 
 from __future__ import annotations
 
@@ -13,22 +13,23 @@ from penstock.processors.base import Forward
 from penstock.record import Current, Headers, RecordContext
 from penstock.serdes.builtin import Serde
 from penstock.serdes.windowed import WindowedSerde
-from penstock.task.error_handling import Failures
+from penstock.task.error_handling import ExceptionHandlers
 from penstock.task.record_limits import RecordLimits, no_limits
 from penstock.topology.nodes import Partitioner, SinkNode
 
 
 class Collector:
-    """Collects the outputs of a task in the order in which they were written.
+    """The outputs of a task in the order in which they were written.
 
-    `partitions_of` knows how many partitions a topic has; a topic it does not know is refused.
+    `partitions_of` returns the number of partitions of a topic. Records for unknown topics are
+    rejected.
     """
 
     def __init__(
         self, current: Current, partitions_of: Callable[[str], int | None],
         limits_of: Callable[[str], RecordLimits | None] = no_limits,
     ) -> None:
-        #: Each as `Output` has it; plain tuples, because there are many.
+        #: Plain tuples with the fields of `Output`; named tuples cost more.
         self.outputs: list[tuple[Any, ...]] = []
         self.null_keys_sent = 0
         self._current = current
@@ -36,7 +37,7 @@ class Collector:
         self._limits_of = limits_of
 
     def send_raw(self, record: ProducedRecord) -> None:
-        """A record that is bytes already (dead letter queues)."""
+        """Add a serialized record (dead letter queue)."""
         partition = record.partition
         if partition is None:
             partition = self._default_partition(record.topic, record.key)
@@ -46,24 +47,24 @@ class Collector:
 
     def attach_sink(
         self, node: SinkNode, topic: str | None, serdes: tuple[Serde[Any], Serde[Any]],
-        failures: Failures, drop: Callable[[str], None],
+        handlers: ExceptionHandlers, drop: Callable[[str], None],
     ) -> Forward:
-        """The function of a sink. `topic` is None if it is chosen for each record."""
+        """The function of a sink. `topic` is None if it is selected per record."""
         key_serde, value_serde = serdes
         if topic is not None:
             key_serde, value_serde = (
                 key_serde.for_topic(topic, True), value_serde.for_topic(topic, False)
             )
-        encode = _encoder(node.name, key_serde, value_serde, failures)
+        encode = _encoder(node.name, key_serde, value_serde, handlers)
         partitions = self._partitioning(node, key_serde, drop)
         if topic is not None and node.partitioner is None:
             return self._plain_sink(
-                node.name, topic, (key_serde, value_serde), failures,
-                _partitioned(partitions, encode),
+                node.name, topic, (key_serde, value_serde), handlers,
+                _check_partition_first(partitions, encode),
             )
         choose: Any = node.topic if topic is None else None
         current = self._current
-        append = self._checked_append(node.name, failures)
+        append = self._checked_append(node.name, handlers)
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             target = topic
@@ -77,7 +78,7 @@ class Collector:
                 )
                 if not isinstance(target, str):
                     raise ValueError(
-                        f"{node.name}: the function that names the topic answered {target!r}."
+                        f"{node.name}: the topic name extractor returned {target!r}, not a str."
                     )
             for partition in partitions(target, key, value):
                 encoded = encode(target, key, value, timestamp, headers)
@@ -90,19 +91,20 @@ class Collector:
         return process
 
     def _plain_sink(
-        self, name: str, topic: str, serdes: tuple[Serde[Any], Serde[Any]], failures: Failures,
+        self, name: str, topic: str, serdes: tuple[Serde[Any], Serde[Any]],
+        handlers: ExceptionHandlers,
         encode: Callable[..., tuple[bytes | None, bytes | None] | None],
     ) -> Forward:
-        """The common case: a fixed topic, partitioned by the bytes of the key."""
+        """The common case: a fixed topic, partitioned by the serialized key."""
         write_key, write_value = serdes[0].writer, serdes[1].writer
         current, append = self._current, self.outputs.append
-        # A windowed key goes where its key alone would go.
+        # A windowed key is partitioned by its inner key.
         tail = serdes[0].tail if isinstance(serdes[0], WindowedSerde) else 0
-        append_checked = self._checked_append(name, failures, tail)
+        append_checked = self._checked_append(name, handlers, tail)
         partitions, limits = self._partitions_of(topic), self._limits_of(topic)
         unchecked = partitions == 1 and limits is None
         if core is not None:
-            # It looks at sizes and times itself; a record without a key is always looked at here.
+            # Native code checks sizes and timestamps; records without a key are checked in Python.
             bounds = (-1, tail) if limits is None else (
                 limits.max_bytes, tail, limits.earliest, limits.latest
             )
@@ -113,7 +115,7 @@ class Collector:
             return native
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-            # What fails here is done again with care, so that the handler hears the real reason.
+            # A failure is repeated in `encode`, so that the handler receives the real error.
             try:
                 raw_key = None if key is None else write_key(key)
                 raw_value = None if value is None else write_value(value)
@@ -131,11 +133,11 @@ class Collector:
         return process
 
     def _checked_append(
-        self, name: str, failures: Failures, tail: int = 0
+        self, name: str, handlers: ExceptionHandlers, tail: int = 0
     ) -> Callable[..., None]:
-        """Adds a record that the log will take; about others the production handler is asked.
+        """Adds a record that the log accepts; others go to the production handler.
 
-        `tail`: so many bytes at the end of a key do not tell its partition.
+        `tail` is the number of bytes at the end of a key that do not affect its partition.
         """
         append, limits_of = self.outputs.append, self._limits_of
 
@@ -151,7 +153,7 @@ class Collector:
                     limits.check((topic, key, value, timestamp, headers))
             except NotSentException as error:
                 record = ProducedRecord(topic, partition, timestamp, key, value, headers)
-                failures.not_sent(name, record, error)
+                handlers.not_sent(name, record, error)
                 return
             append((topic, partition, key, value, timestamp, headers))
 
@@ -160,7 +162,7 @@ class Collector:
     def _partitioning(
         self, node: SinkNode, key_serde: Serde[Any], drop: Callable[[str], None]
     ) -> Callable[[str, Any, Any], Iterable[int | None]]:
-        """Where a record goes; [None] leaves it to the bytes of its key, [] drops it."""
+        """Selects the partitions of a record; [None] means by the key's bytes, [] drops it."""
         partitioner = node.partitioner
         if partitioner is None and isinstance(key_serde, WindowedSerde):
             inner = key_serde.inner.serialize
@@ -174,24 +176,24 @@ class Collector:
             return by_inner_key
         if partitioner is None:
             return lambda topic, key, value: (None,)
-        return self._chosen(node.name, partitioner, drop)
+        return self._partitions_chosen(node.name, partitioner, drop)
 
-    def _chosen(
+    def _partitions_chosen(
         self, name: str, partitioner: Partitioner, drop: Callable[[str], None]
     ) -> Callable[[str, Any, Any], Iterable[int | None]]:
         def chosen(topic: str, key: Any, value: Any) -> Iterable[int | None]:
             count = self._count(topic)
-            answer = partitioner(topic, key, value, count)
-            if answer is None:
+            selected = partitioner(topic, key, value, count)
+            if selected is None:
                 return (None,)
-            partitions = (answer,) if isinstance(answer, int) else tuple(answer)
+            partitions = (selected,) if isinstance(selected, int) else tuple(selected)
             if not partitions:
-                drop("the partitioner chose no partition")
+                drop("the partitioner returned no partition")
             for partition in partitions:
                 if not 0 <= partition < count:
                     raise StreamsException(
-                        f"{name}: the partitioner chose partition {partition} of topic {topic}, "
-                        f"which has {count}."
+                        f"{name}: the partitioner returned partition {partition} for topic "
+                        f"{topic}, which has {count} partitions."
                     )
             return partitions
 
@@ -214,11 +216,11 @@ class Collector:
         return partition_of(raw_key[:len(raw_key) - tail], count) if count > 1 else 0
 
 
-def _partitioned(
+def _check_partition_first(
     partitions: Callable[[str, Any, Any], Iterable[int | None]],
     encode: Callable[..., tuple[bytes | None, bytes | None] | None],
 ) -> Callable[..., tuple[bytes | None, bytes | None] | None]:
-    """`encode` as Kafka calls it: a key that has no partition fails before it is written."""
+    """`encode` in Kafka's order: a key without a partition fails before it is serialized."""
 
     def encoded(topic: str, key: Any, value: Any, timestamp: int, headers: Headers) -> Any:
         partitions(topic, key, value)
@@ -228,9 +230,9 @@ def _partitioned(
 
 
 def _encoder(
-    name: str, key_serde: Serde[Any], value_serde: Serde[Any], failures: Failures
+    name: str, key_serde: Serde[Any], value_serde: Serde[Any], handlers: ExceptionHandlers
 ) -> Callable[..., tuple[bytes | None, bytes | None] | None]:
-    """Serializes both halves; None if one cannot be and the handler gives the record up."""
+    """Serializes key and value; None if that fails and the handler skips the record."""
     halves = (
         (SerializationExceptionOrigin.KEY, key_serde.serialize, key_serde),
         (SerializationExceptionOrigin.VALUE, value_serde.serialize, value_serde),
@@ -246,12 +248,12 @@ def _encoder(
             except TypeError as error:
                 raise StreamsException(
                     f"{name}: the {origin.value} serde {serde!r} for topic {topic} does not fit "
-                    f"a {origin.value} of type {type(half).__name__}. Give {origin.value}= to the "
+                    f"a {origin.value} of type {type(half).__name__}. Pass {origin.value}= to the "
                     f"step that writes, or set default_{origin.value}_serde."
                 ) from error
             except Exception as error:
                 record = ProducedRecord(topic, None, timestamp, key, value, headers)
-                failures.not_serialized(name, record, error, origin)
+                handlers.not_serialized(name, record, error, origin)
                 return None
         return encoded[0], encoded[1]
 

@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 class NodeFailed(StreamsException):
-    """A node failed and its handler said so; passes up through its parents unasked."""
+    """A node failed and its handler decided to fail; parents do not handle it again."""
 
     def __init__(self, node: str, cause: BaseException, key: object = None) -> None:
         super().__init__(f"{node} failed: {cause}")
@@ -33,10 +33,10 @@ class NodeFailed(StreamsException):
         self.key = key
 
 
-class Failures:
-    """Asks the configured handlers on behalf of a task.
+class ExceptionHandlers:
+    """Calls the configured exception handlers for a task.
 
-    `write` sends a record of a dead letter queue, `drop` counts the record that was given up.
+    `write` sends a record of a dead letter queue, `drop` counts a skipped record.
     """
 
     def __init__(
@@ -46,8 +46,8 @@ class Failures:
         self._deserialization = config.deserialization_handler()
         self._processing = config.processing_handler()
         self._production = config.production_handler()
-        #: Whether anyone may look at the bytes of the source record: a handler of the user, or a
-        #: built-in one on behalf of a dead letter queue.
+        #: Whether a handler may read the bytes of the source record: a handler of the user, or a
+        #: built-in one for a dead letter queue.
         self.needs_sources = config.errors_dead_letter_queue_topic_name is not None or not all(
             isinstance(handler, BuiltInHandler) for handler in (self._processing, self._production)
         )
@@ -59,12 +59,12 @@ class Failures:
     def not_deserialized(
         self, node: str, raw: ConsumedRecord, part: str, error: Exception
     ) -> None:
-        """Bytes that cannot be read: raises, or the record is skipped. `part`: key or value."""
+        """Handle a deserialization error: raise, or skip the record. `part` is key or value."""
         context = ErrorHandlerContext(
             raw.topic, raw.partition, raw.offset, raw.headers, node, self._task_id, raw.timestamp,
             raw.key, raw.value,
         )
-        response = self._ask(
+        response = self._call_handler(
             node, error, lambda: self._deserialization.handle_error(context, raw, error)
         )
         if response.result is Result.FAIL:
@@ -84,8 +84,8 @@ class Failures:
     def not_processed(
         self, node: str, error: Exception, record: Record[Any, Any] | None
     ) -> None:
-        """A processor raised: raises `NodeFailed`, or the record ends in this node."""
-        response = self._ask(
+        """Handle the error of a processor: raise `NodeFailed`, or skip the record."""
+        response = self._call_handler(
             node, error,
             lambda: self._processing.handle_error(self._context(node), record, error),
         )
@@ -93,8 +93,8 @@ class Failures:
             raise NodeFailed(node, error, None if record is None else record.key) from error
         self._drop("processing error")
 
-    def watcher(self, node: str) -> OnError:
-        """What a node calls when it could not process a record."""
+    def error_callback(self, node: str) -> OnError:
+        """The function that a node calls when it cannot process a record."""
 
         def failed(
             error: Exception, key: Any, value: Any, timestamp: int, headers: Headers
@@ -107,8 +107,8 @@ class Failures:
         self, node: str, record: ProducedRecord, error: Exception,
         origin: SerializationExceptionOrigin,
     ) -> None:
-        """A result that cannot be written: raises, or it is given up."""
-        response = self._ask(
+        """Handle a serialization error: raise, or skip the output record."""
+        response = self._call_handler(
             node, error,
             lambda: self._production.handle_serialization_error(
                 self._context(node), record, error, origin
@@ -123,8 +123,8 @@ class Failures:
         self._drop("serialization error")
 
     def not_sent(self, node: str, record: ProducedRecord, error: Exception) -> None:
-        """A result that the log would refuse: raises, or it is given up."""
-        response = self._ask(
+        """Handle an output record that the log would reject: raise, or skip it."""
+        response = self._call_handler(
             node, error,
             lambda: self._production.handle_error(self._context(node), record, error),
         )
@@ -135,12 +135,11 @@ class Failures:
         self._drop("production error")
 
     def _not_produced(self, node: str, what: str) -> ProcessingFailedException:
-        """Says which record was processed; its key is shown as it was read, also when something
-        that was made of it has been sent before."""
+        """The error with the source record; its key is shown as the bytes that were read."""
         current = self._current
         key = current.rows.keys[current.at]
         source = "" if current.topic is None else (
-            f" It was made of topic {current.topic}, partition {current.partition}, offset "
+            f" Source record: topic {current.topic}, partition {current.partition}, offset "
             f"{current.offset}, key {key!r}."
         )
         return ProcessingFailedException(
@@ -150,13 +149,13 @@ class Failures:
             partition=current.partition, offset=current.offset, key=key,
         )
 
-    def _ask(
+    def _call_handler(
         self, node: str, error: Exception, handler: Callable[[], Response]
     ) -> Response:
         try:
             response = handler()
             if not isinstance(response, Response):
-                raise TypeError(f"An exception handler must answer a Response, not {response!r}.")
+                raise TypeError(f"An exception handler must return a Response, not {response!r}.")
         except Exception as broken:
             log.error("The exception handler itself failed on: %s", error)
             raise NodeFailed(node, broken) from broken

@@ -1,4 +1,4 @@
-"""Python's search for garbage, kept out of batches."""
+"""Pauses the cyclic garbage collector during a batch."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def without_garbage_collection() -> Iterator[None]:
-    """Counting references is enough inside a batch, which is bounded.
+def gc_paused() -> Iterator[None]:
+    """Disable the cyclic garbage collector within the block.
 
-    A batch makes many objects that live until its end; looking through them again and again for
-    cycles costs more than the work itself. Behind the batch they count as old (which is what
-    freezing and unfreezing does), so that not all of them are looked through at once.
+    A batch creates many objects that live until its end. Scanning them repeatedly for cycles costs
+    more than the work itself, and reference counting is enough for a bounded batch. Freezing and
+    unfreezing moves the objects to the oldest generation, which avoids a full scan afterwards.
     """
     if not gc.isenabled():
         yield

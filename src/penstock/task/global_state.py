@@ -1,4 +1,4 @@
-"""Global tables and stores: fed from their topics, read by every task (J10)."""
+"""Global tables and stores: updated from their topics, read by every task (J10)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.stores.cache.record_cache import RecordCache
 from penstock.task.assembly import assemble
 from penstock.task.blueprint import Blueprint
 from penstock.task.collector import Collector
-from penstock.task.error_handling import Failures, NodeFailed
+from penstock.task.error_handling import ExceptionHandlers, NodeFailed
 from penstock.task.queue import RawRecord
 from penstock.task.result import TaskState
 from penstock.task.runtime import Environment, Runtime
@@ -25,10 +25,10 @@ GLOBAL_TASK = TaskId(-1, -1)
 
 
 class GlobalState:
-    """The stores of all global tables of a topology and what feeds them.
+    """The stores of all global tables of a topology, and their processors.
 
-    A record that cannot be deserialized is skipped; timestamps are the records' own. What a
-    processor raises goes up: there is no handler here, as in Kafka Streams.
+    A record that cannot be deserialized is skipped. Timestamps are those of the records. Errors of
+    a processor are raised without calling a handler.
     """
 
     def __init__(
@@ -47,8 +47,10 @@ class GlobalState:
         self.stores = runtime.stores
         collector = Collector(runtime.current, runtime.environment.partitions_of)
         failing = config.with_(processing_exception_handler="fail")
-        failures = Failures(failing, GLOBAL_TASK, runtime.current, collector.send_raw, runtime.drop)
-        sources = assemble(blueprint, runtime, collector, failures)
+        handlers = ExceptionHandlers(
+            failing, GLOBAL_TASK, runtime.current, collector.send_raw, runtime.drop
+        )
+        sources = assemble(blueprint, runtime, collector, handlers)
         for _, action in runtime.starts:
             action()
         runtime.starting = False
@@ -59,16 +61,16 @@ class GlobalState:
 
     @property
     def topics(self) -> frozenset[str]:
-        """The topics the global stores are fed from."""
+        """The source topics of the global stores."""
         return frozenset(self._sources)
 
     def update(self, record: RawRecord) -> None:
-        """Take one record of one of the topics; it is seen by everyone at once."""
+        """Process one record and commit it."""
         self._take(record)
         self.commit()
 
     def update_all(self, rows: PartitionColumns) -> None:
-        """Take many records of one partition; what they write is kept by `commit`."""
+        """Process the records of one partition, without a commit."""
         topic, partition = rows.topic, rows.partition
         assert topic is not None
         headers = rows.headers or [NO_HEADERS] * len(rows)
@@ -78,20 +80,20 @@ class GlobalState:
             self._take(RawRecord(topic, partition, offset, time, key, value, pairs))
 
     def commit(self) -> None:
-        """Make what was written part of the stores."""
+        """Commit the writes to the stores."""
         for store in self.stores.values():
             store.commit()
             store.advance()
 
     def clocks(self) -> dict[str, dict[str, int]]:
-        """What the stores remember besides their rows, by store."""
+        """Store -> the times that it has observed."""
         return {
             name: dict(store.clocks()) for name, store in self.stores.items()
             if hasattr(store, "clocks")
         }
 
     def set_clocks(self, clocks: Mapping[str, Mapping[str, int]]) -> None:
-        """Go on from what `clocks` gave."""
+        """Restore the times that `clocks` returned."""
         for name, known in clocks.items():
             if name in self.stores:
                 self.stores[name].set_clocks(known)

@@ -1,4 +1,4 @@
-"""A node of a running task: what its operator, and a processor of the user in it, may ask for."""
+"""A node of a running task: the contexts of its operator and of the user's processor."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class TaskNode:
         self.current: Current = runtime.current
         self.runtime = runtime
         self._stores = stores
-        #: Filled in when the children are attached: forwards to one child each.
+        #: Child name -> the function that forwards to it; set when the children are attached.
         self.children: dict[str, Forward] = {}
         self._schedules_made = 0
         self._drops = f"{name}/dropped"
@@ -50,16 +50,16 @@ class TaskNode:
 
     @property
     def config(self) -> StreamsConfig:
-        """The configuration the task runs with."""
+        """The configuration of the task."""
         return self.runtime.config
 
     def store(self, name: str) -> Any:
-        """The store as operators use it: without headers in its values."""
+        """The store for operators, without headers in its values."""
         store = self.find_store(name)
         return getattr(store, "plain", store)
 
     def find_store(self, name: str) -> Any:
-        """A global store, or one that is connected to this node."""
+        """A global store, or a store that is connected to this node."""
         runtime = self.runtime
         if name in runtime.global_stores:
             return runtime.global_stores[name]
@@ -67,14 +67,14 @@ class TaskNode:
             known = ", ".join(repr(each) for each in self._stores) or "none"
             raise StreamsException(
                 f"Processor {self.name} has no access to StateStore {name} as the store is not "
-                f"connected to the processor. Connected stores: {known}. Name the store in "
+                f"connected to the processor. Connected stores: {known}. Pass the store name to "
                 "process(), process_values() or transform_values(), connect it with "
-                "connect_processor_and_state_stores(), or let the supplier bring it as `stores`."
+                "connect_processor_and_state_stores(), or add it to `stores` of the supplier."
             )
         return runtime.stores[name]
 
     def drop(self, reason: str) -> None:
-        log.debug("%s: a record is dropped: %s", self.name, reason)
+        log.debug("%s dropped a record: %s", self.name, reason)
         self.runtime.dropped += 1
 
     def count(self, counter: str, amount: int = 1) -> None:
@@ -82,8 +82,8 @@ class TaskNode:
         name = f"{self.name}/{counter}"
         counters[name] = counters.get(name, 0) + amount
 
-    def tally(self, counter: str) -> NodeCounter:
-        return self.runtime.tallies.setdefault(f"{self.name}/{counter}", NodeCounter())
+    def counter(self, name: str) -> NodeCounter:
+        return self.runtime.node_counters.setdefault(f"{self.name}/{name}", NodeCounter())
 
     def print_line(self, line: str, file: str | None = None) -> None:
         self.runtime.printed.append((file, line))
@@ -114,7 +114,7 @@ class TaskNode:
         self, interval_ms: int, type: PunctuationType, punctuator: Callable[[int], object],
         start: int | None,
     ) -> Cancellable:
-        """Make the next schedule of this node."""
+        """Add a schedule of this node."""
         runtime = self.runtime
         schedules, now = (
             (runtime.stream_schedules, runtime.stream_time)
@@ -126,12 +126,12 @@ class TaskNode:
 
 
 class UserContext:
-    """Implements `ProcessorContext`: what a processor of the user sees."""
+    """Implements `ProcessorContext` for the user's processor."""
 
     def __init__(self, node: TaskNode, forward: Forward) -> None:
-        #: For a built-in operator inside a processor of the user (`topology.wrapping`).
+        #: For a built-in operator inside a user's processor (`topology/wrapper.py`).
         self.node = node
-        #: The record the processor was given last.
+        #: The last record that was passed to the processor.
         self.given: Any = None
         self._runtime = node.runtime
         self._forward = forward
@@ -228,7 +228,7 @@ _WRITES = frozenset(
 
 
 class ReadOnlyStore:
-    """A global store as a processor sees it: to be read, not written."""
+    """A global store for processors: writes raise an error."""
 
     def __init__(self, store: Any) -> None:
         self._store = store
@@ -248,4 +248,4 @@ class ReadOnlyStore:
 
 
 def no_children(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-    """What a node without children forwards to."""
+    """The forward function of a node without children."""

@@ -1,4 +1,4 @@
-"""Schedules: when a processor wants to be called by the clock (M8)."""
+"""Schedules of punctuations (M8)."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from penstock.processors.api import PunctuationType
-from penstock.task.partition_group import PartitionGroup
+from penstock.task.priority_queue import JavaPriorityQueue
 
 #: Later than any time.
 NEVER = 2**63
 
 
 class ScheduleState(NamedTuple):
-    """A schedule as it is kept between batches: which one it is, when it is due next."""
+    """The state of a schedule between batches."""
 
     node: str
-    #: The how-manieth call of `schedule` in this node.
+    #: Counts the calls of `schedule` in this node from 1.
     number: int
     due: int
     cancelled: bool
 
 
 class Schedule:
-    """One schedule of one node. `time` is when it is due next."""
+    """One schedule of one node. `time` is its next due time."""
 
     __slots__ = ("cancelled", "interval_ms", "node", "number", "punctuator", "time", "type")
 
@@ -40,11 +40,11 @@ class Schedule:
         self.cancelled = False
 
     def cancel(self) -> None:
-        """No more punctuations."""
+        """Stop the punctuations."""
         self.cancelled = True
 
-    def move_on(self, now: int) -> None:
-        """To the next time after now; what was missed is missed."""
+    def move_past(self, now: int) -> None:
+        """Advance to the first due time after `now`; missed punctuations are skipped."""
         due = self.time + self.interval_ms
         if now >= due:
             due = self.time + ((now - self.time) // self.interval_ms + 1) * self.interval_ms
@@ -54,33 +54,33 @@ class Schedule:
 class Schedules:
     """All schedules of a task that follow one clock.
 
-    In the next batch the processors make their schedules again; one that is known from before
-    (by its node and number) goes on from where it was.
+    Processors create their schedules again in each batch. A schedule with a known node and number
+    resumes from its previous state.
     """
 
-    # Looked at for every record: a slot of its own, where native code finds it.
+    # Native code reads this slot for every record.
     __slots__ = ("__dict__", "next_due")
 
     def __init__(self, type: PunctuationType, known: tuple[ScheduleState, ...] = ()) -> None:
         self._type = type
-        self._heap: PartitionGroup[Schedule] = PartitionGroup()
+        self._heap: JavaPriorityQueue[Schedule] = JavaPriorityQueue()
         self._all: list[Schedule] = []
         self._known = {(state.node, state.number): state for state in known}
         self._places = {name: place for place, name in enumerate(self._known)}
-        #: The earliest due time, for a check without a call; `NEVER` if nothing is scheduled.
+        #: The earliest due time, or `NEVER`; read directly on the hot path.
         self.next_due = NEVER
 
     def add(
         self, node: str, number: int, interval_ms: int, punctuator: Callable[[int], object],
         now: int, start: int | None,
     ) -> Schedule:
-        """Make a schedule; with a start in the past, from its next slot on."""
+        """Add a schedule. A start in the past is moved to its next due time."""
         first = start
         if first is None:
             first = 0 if self._type is PunctuationType.STREAM_TIME else now + interval_ms
         schedule = Schedule(node, number, first, interval_ms, self._type, punctuator)
         if start is not None and start < now:
-            schedule.move_on(now)
+            schedule.move_past(now)
         state = self._known.pop((node, number), None)
         if state is not None:
             schedule.time, schedule.cancelled = state.due, state.cancelled
@@ -90,12 +90,12 @@ class Schedules:
         self._update()
         return schedule
 
-    def settle(self) -> None:
-        """Let schedules of one time go in the order in which they would have gone before.
+    def restore_order(self) -> None:
+        """Restore the order of schedules with equal times from the previous batch.
 
-        To be called when all processors are set up.
+        Called once, when all processors are initialized.
         """
-        heap, self._heap = self._heap, PartitionGroup()
+        heap, self._heap = self._heap, JavaPriorityQueue()
         last = len(self._places)
         for schedule in sorted(
             heap.items, key=lambda each: self._places.get((each.node, each.number), last)
@@ -103,7 +103,7 @@ class Schedules:
             self._heap.add(schedule)
 
     def fire(self, now: int, punctuate: Callable[[Schedule, int], None]) -> None:
-        """Call all that are due, each at most once."""
+        """Fire all due schedules, each at most once."""
         heap = self._heap
         while (first := heap.peek()) is not None and first.time <= now:
             heap.take()
@@ -111,12 +111,12 @@ class Schedules:
                 continue
             punctuate(first, now)
             if not first.cancelled:
-                first.move_on(now)
+                first.move_past(now)
                 heap.add(first)
         self._update()
 
     def states(self) -> tuple[ScheduleState, ...]:
-        """What the next batch must know: first those that are due some time, as they stand."""
+        """The states for the next batch: the queued schedules first, in queue order."""
         waiting = self._heap.items
         others = [each for each in self._all if each not in waiting]
         return tuple(

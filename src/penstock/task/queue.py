@@ -1,4 +1,4 @@
-"""The records of one source partition that wait for their turn (M3, M4)."""
+"""The queue of records of one source partition (M3, M4)."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from penstock.native import core
 from penstock.processors.base import Forward
 from penstock.record import NO_HEADERS, Headers, PartitionColumns
 from penstock.serdes.builtin import Serde
-from penstock.task.error_handling import Failures
+from penstock.task.error_handling import ExceptionHandlers
 from penstock.task.punctuation import NEVER
 from penstock.task.runtime import Runtime
 from penstock.timestamps import ConsumedRecord, FailOnInvalidTimestamp
 
-#: How many records are taken between two looks at the task's budget.
+#: The number of records between two checks of the task's budget.
 CHUNK = 1024
 
 
 class RawRecord(NamedTuple):
-    """A record as it was read from a topic: bytes."""
+    """A serialized record of a topic."""
 
     topic: str
     partition: int
@@ -34,7 +34,7 @@ class RawRecord(NamedTuple):
     headers: Headers
 
     def columns(self) -> PartitionColumns:
-        """The record in the form that a queue takes."""
+        """The record as columns, the form that a queue takes."""
         return PartitionColumns(
             topic=self.topic, partition=self.partition, offsets=(self.offset,),
             timestamps=(self.timestamp,), keys=(self.key,), values=(self.value,),
@@ -47,8 +47,8 @@ class RecordRange:
     """A range of a partition.
 
     `cut`: the partition has more records after the range. When the range runs empty, the task must
-    not go on with other partitions. `whole`: the task must take all records in this batch, because
-    they are not offered again.
+    not continue with other partitions. `whole`: the task must process all records in this batch,
+    because they are not offered again.
     """
 
     records: PartitionColumns
@@ -58,25 +58,25 @@ class RecordRange:
 
 @dataclass(frozen=True)
 class QueueSource:
-    """The source node of a queue: its name, serdes, timestamp extractor and way into the task."""
+    """The source node of a queue: its name, serdes, timestamp extractor and forward function."""
 
     name: str
     serdes: tuple[Serde[Any], Serde[Any]]
     extract: Callable[[ConsumedRecord, int], int]
     forward: Forward
-    failures: Failures
+    handlers: ExceptionHandlers
 
 
 class RecordQueue:
-    """A queue of raw records whose first one is always deserialized.
+    """A queue of serialized records whose head is always deserialized.
 
-    `has_head` says whether there is a first one; `time` is its timestamp, by which queues are
-    ordered, and its other parts stand beside it. `partition_time` is the largest timestamp taken.
-    A first record that is only there to be passed over is `corrupted`.
+    `has_head` tells whether a head exists. `time` is its timestamp, which orders the queues of a
+    task. `partition_time` is the largest timestamp processed. A head that only represents skipped
+    records is `corrupted`.
     """
 
     __slots__ = (
-        "_extract", "_failures", "_feeds", "_next", "_plain_time", "_runtime", "_source", "at",
+        "_extract", "_feeds", "_handlers", "_next", "_plain_time", "_runtime", "_source", "at",
         "corrupted", "cut", "forward", "has_head", "key", "name", "next_offset", "partition",
         "partition_time", "rows", "skipped", "taken", "time", "topic", "value", "whole",
     )
@@ -96,38 +96,38 @@ class RecordQueue:
         self.value: Any = None
         self.time = -1
         self.partition_time = -1
-        #: Where to go on: behind the last record that was taken; -1 if none was.
+        #: The offset after the last processed record, or -1.
         self.next_offset = -1
         self.taken = 0
-        #: Records that could not be read and were passed over on the way to the first one.
+        #: The number of records that could not be deserialized and were skipped.
         self.skipped = 0
         self.cut = False
         self.whole = False
         self._source = source
         self._extract = source.extract
         self._plain_time = type(source.extract) is FailOnInvalidTimestamp
-        self._failures = source.failures
+        self._handlers = source.handlers
         self._runtime = runtime
         self._feeds: deque[PartitionColumns] = deque()
-        #: The next record of the first feed that was not looked at.
+        #: The index of the next record of the first feed.
         self._next = 0
 
     @property
     def position(self) -> int:
-        """Where to go on: what was passed over is done with, the first record is not."""
+        """The offset to resume from: after all skipped records, before the head."""
         if self.has_head:
             offset: int = self.rows.offsets[self.at]
             return offset + self.corrupted
         return self.next_offset
 
     def add(self, rows: PartitionColumns) -> None:
-        """Put records at the end."""
+        """Append records."""
         self._feeds.append(rows)
         if not self.has_head:
             self.next_head()
 
     def next_head(self) -> None:
-        """Deserialize the next record, or find that there is none."""
+        """Deserialize the next record, if there is one."""
         self.has_head = False
         self.corrupted = False
         before = self.skipped
@@ -146,7 +146,7 @@ class RecordQueue:
             self.time = -1
 
     def _set_head(self, rows: PartitionColumns, at: int) -> bool:
-        """Make a record the first one; False if it has to be skipped."""
+        """Make a record the head. Returns False if it must be skipped."""
         self.rows = rows
         self.at = at
         key, value = rows.keys[at], rows.values[at]
@@ -160,7 +160,7 @@ class RecordQueue:
                 value = read_value.deserialize(value)
         except Exception as error:
             raw = self._consumed(rows.keys[at], rows.values[at])
-            self._failures.not_deserialized(self.name, raw, part, error)
+            self._handlers.not_deserialized(self.name, raw, part, error)
             return False
         timestamp = rows.timestamps[at]
         if not self._plain_time or timestamp < 0:
@@ -175,9 +175,9 @@ class RecordQueue:
         return True
 
     def process_chunk(self) -> bool:
-        """Push the next records through the task, as many as fit into a chunk.
+        """Process the next records, at most one chunk. Returns False if the queue is empty.
 
-        Only when no other queue has records. False if this one has none left.
+        Only valid if no other queue has records.
         """
         if self.has_head:
             self.take()
@@ -195,9 +195,9 @@ class RecordQueue:
         return False
 
     def process_before(self, limit: int) -> bool:
-        """Push the first record through the task, and those behind it that are before `limit`.
+        """Process the head and the following records with timestamps before `limit`.
 
-        False if there is no such record behind the first one; then nothing was done.
+        Returns False, without processing anything, if there is no such record after the head.
         """
         if not self._feeds or not self._plain_time or self.corrupted:
             return False
@@ -215,14 +215,14 @@ class RecordQueue:
         return True
 
     def _take_rows(self, rows: PartitionColumns, first: int, last: int) -> None:
-        """Push records of the first feed through the task."""
+        """Process records of the first feed."""
         self._process_rows(rows, first, last)
         self._next = last
         self.taken += last - first
         self.next_offset = rows.offsets[last - 1] + 1
 
     def _process_rows(self, rows: PartitionColumns, first: int, last: int) -> None:
-        """The way of most records: bound to local names, because it is walked so often."""
+        """Process records one by one: the hot path, bound to local names."""
         read_key, read_value = (serde.reader for serde in self._source.serdes)
         if core is not None:
             self.partition_time = core.process_rows(
@@ -250,7 +250,7 @@ class RecordQueue:
             except Exception:
                 timestamp = -1
             if timestamp < plain_from:
-                # With care: what cannot be read is asked about, what has no time gets one.
+                # The careful path: calls the deserialization handler and the extractor.
                 self.partition_time = partition_time
                 if not set_head(rows, at):
                     continue
@@ -273,7 +273,7 @@ class RecordQueue:
         self.partition_time = partition_time
 
     def take(self) -> None:
-        """Count the first record as taken; its parts stay until `next_head`."""
+        """Count the head as processed; its fields stay valid until `next_head`."""
         self.next_offset = self.rows.offsets[self.at] + 1
         self.taken += 1
         time = self.time
@@ -285,7 +285,7 @@ class RecordQueue:
     def process(
         self, rows: PartitionColumns, at: int, key: Any, value: Any, timestamp: int
     ) -> None:
-        """Push a record through the task, then fire what its time makes due."""
+        """Process a record, then fire the schedules that its timestamp makes due."""
         runtime = self._runtime
         current = runtime.current
         current.rows = rows
@@ -320,14 +320,14 @@ class RecordQueue:
             ) from error
 
 
-def _milliseconds(answer: Any) -> int:
-    """What an extractor answered that is no plain int: numpy's integers are one, too."""
-    if not isinstance(answer, bool):
+def _milliseconds(extracted: Any) -> int:
+    """Convert the result of an extractor that is not a plain int, such as a numpy integer."""
+    if not isinstance(extracted, bool):
         try:
-            return int(operator.index(answer))
+            return int(operator.index(extracted))
         except TypeError:
             pass
     raise TypeError(
-        f"It answered {answer!r}, of type {type(answer).__name__}. It must answer the epoch "
+        f"It returned {extracted!r}, of type {type(extracted).__name__}. It must return epoch "
         "milliseconds as an int."
     )

@@ -1,5 +1,8 @@
-"""What a topic takes. A log would refuse the rest, and with it the whole batch: so a task looks
-first, and the production handler decides about each such record."""
+"""Limits on the records of a topic.
+
+A log rejects an invalid record together with the whole batch. A task therefore checks each record
+first, and the production handler decides about invalid ones.
+"""
 
 from __future__ import annotations
 
@@ -16,29 +19,29 @@ Sent: TypeAlias = "tuple[str, bytes | None, bytes | None, int, Headers]"
 
 @dataclass(frozen=True, slots=True)
 class RecordLimits:
-    """The limits of one topic while a batch runs."""
+    """The limits of one topic during a batch."""
 
-    #: Of key, value and headers together.
+    #: Maximum size of key, value and headers together.
     max_bytes: int
-    #: As a compacted topic does.
+    #: True for a compacted topic.
     needs_key: bool = False
-    #: Timestamps in epoch milliseconds, both of them taken.
+    #: Valid timestamps in epoch milliseconds, both inclusive.
     earliest: int = _FIRST
     latest: int = _LAST
 
     def check(self, record: Sent) -> None:
-        """Raise `NotSentException` for a record that the topic does not take."""
+        """Raise `NotSentException` for a record that the topic rejects."""
         topic, key, value, timestamp, headers = record
         size = len(key or b"") + len(value or b"")
         size += sum(len(name.encode()) + len(content or b"") for name, content in headers)
         if size > self.max_bytes:
             raise NotSentException(
-                f"A record for topic {topic} has {size} bytes; the topic takes at most "
+                f"A record for topic {topic} has {size} bytes; the topic accepts at most "
                 f"{self.max_bytes} (max.message.bytes)."
             )
         if key is None and self.needs_key:
             raise NotSentException(
-                f"Topic {topic} is compacted: it takes no records without a key."
+                f"Topic {topic} is compacted and rejects records without a key."
             )
         if not self.earliest <= timestamp <= self.latest:
             setting = "before" if timestamp < self.earliest else "after"
@@ -49,4 +52,4 @@ class RecordLimits:
 
 
 def no_limits(topic: str) -> None:
-    """Every topic takes every record."""
+    """Return None: no topic has limits."""

@@ -1,4 +1,4 @@
-"""The stores of a task as a replica follows them."""
+"""The stores of a task in the form that a replica needs."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from penstock.task.runtime import Environment, Runtime
 
 def replica_stores(blueprint: Blueprint, task_id: TaskId) -> tuple[ReplicaStore, ...]:
     """All stores of a task, in the order of the blueprint."""
-    return tuple(_followed(blueprint, task_id, plan) for plan in blueprint.stores)
+    return tuple(_replica_store(blueprint, task_id, plan) for plan in blueprint.stores)
 
 
-def _followed(blueprint: Blueprint, task_id: TaskId, plan: StorePlan) -> ReplicaStore:
+def _replica_store(blueprint: Blueprint, task_id: TaskId, plan: StorePlan) -> ReplicaStore:
     builder: Any = plan.spec.resolve(blueprint.config)
     keeps_rows = getattr(builder, "keeps_rows", False)
     is_lru = getattr(getattr(builder, "supplier", None), "max_entries", None) is not None
@@ -33,7 +33,7 @@ def _followed(blueprint: Blueprint, task_id: TaskId, plan: StorePlan) -> Replica
 def _build(
     blueprint: Blueprint, task_id: TaskId, plan: StorePlan, open_bytes: OpenBytesStore
 ) -> Any:
-    """The store over given rows, open, in a task that logs nothing."""
+    """Open the store over the given rows, in a task without changelogs."""
     environment = Environment(cache=RecordCache(0))
     runtime = Runtime(blueprint.config, task_id, environment, TaskState(), {})
     builder: Any = plan.spec.resolve(blueprint.config)

@@ -1,4 +1,4 @@
-"""What a task hands over at a commit: everything it wants to happen outside of itself."""
+"""The result of a task at a commit: everything that is to be written outside of the task."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 from penstock.record import Headers, TaskId
 from penstock.task.punctuation import ScheduleState
 
-#: Grows when the meaning of a field changes, so that a driver and a worker can tell.
+#: Incremented when the meaning of a field changes, so that driver and worker can detect it.
 FORMAT_VERSION = 1
 
 
 class Output(NamedTuple):
-    """A record for a topic, in the order in which the task wrote it.
+    """A record for a topic.
 
-    A result holds plain tuples of this form; `Output._make` gives them names.
+    Results contain plain tuples with these fields, in the order in which the task wrote them.
     """
 
     topic: str
@@ -27,7 +27,7 @@ class Output(NamedTuple):
 
 
 class LoggedChange(NamedTuple):
-    """A record for the changelog of a store; in a result, a plain tuple of this form."""
+    """A record for the changelog of a store. Results contain plain tuples with these fields."""
 
     store: str
     key: bytes
@@ -38,44 +38,44 @@ class LoggedChange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TaskState:
-    """What a task must know to go on where it was; kept with the commit."""
+    """The state from which a task resumes; stored with the commit."""
 
     stream_time: int = -1
-    #: The largest timestamp taken from each (topic, partition).
+    #: (topic, partition) -> the largest timestamp processed.
     partition_times: dict[tuple[str, int], int] = field(default_factory=dict)
-    #: What operators have observed, by the names of their clocks.
+    #: Clock name -> the time that operators have observed.
     clocks: dict[str, int] = field(default_factory=dict)
-    #: What stores have observed, by store.
+    #: Store -> the times that it has observed.
     store_clocks: dict[str, dict[str, int]] = field(default_factory=dict)
     stream_schedules: tuple[ScheduleState, ...] = ()
     wall_schedules: tuple[ScheduleState, ...] = ()
-    #: How many records without a key were sent: they go to the partitions in turn.
+    #: The number of records without a key so far; they go to the partitions in turn.
     null_keys_sent: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """One commit of one task. Nothing of it has happened yet."""
+    """One commit of one task. Nothing of it has been written yet."""
 
     task_id: TaskId
     outputs: list[tuple[Any, ...]]
     changelog: list[tuple[Any, ...]]
-    #: (topic, partition) -> the offset to go on from: what was really consumed.
+    #: (topic, partition) -> the offset of the next record to consume.
     offsets: dict[tuple[str, int], int]
     state: TaskState
-    #: When the next wall-clock punctuation is due, None if there is none.
+    #: The time of the next wall-clock punctuation, or None.
     next_wall_punctuation: int | None
     #: (file or None for standard output, line), in order.
     printed: list[tuple[str | None, str]]
-    #: Counters of the batch: name -> amount; a node's own are `node/name`.
+    #: Counter name -> amount in this batch; the counters of a node are named `node/name`.
     counters: dict[str, int]
-    #: A processor asked for a commit.
+    #: Whether a processor requested a commit.
     commit_requested: bool = False
-    #: What ended the batch, if it failed: then nothing else counts.
+    #: The error of a failed batch; all other fields are then meaningless.
     failure: Exception | None = None
     format_version: int = FORMAT_VERSION
 
     @classmethod
     def failed(cls, task_id: TaskId, failure: Exception, state: TaskState) -> TaskResult:
-        """A batch that came to nothing, and why."""
+        """The result of a failed batch."""
         return cls(task_id, [], [], {}, state, None, [], {}, failure=failure)

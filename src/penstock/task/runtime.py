@@ -1,4 +1,4 @@
-"""What the nodes and stores of one task share while it runs."""
+"""The mutable state that the nodes and stores of a running task share."""
 
 from __future__ import annotations
 
@@ -18,48 +18,48 @@ from penstock.task.result import TaskState
 
 
 def one_partition(topic: str) -> int:
-    """Every topic has one partition, as under Kafka's test driver."""
+    """Return 1: every topic has one partition, as in Kafka's test driver."""
     return 1
 
 
 def thread_cache(config: StreamsConfig) -> RecordCache:
-    """The record cache of one thread: its part of the configured size."""
+    """The record cache of one thread, with its share of the configured size."""
     return RecordCache(config.statestore_cache_max_bytes // config.num_stream_threads)
 
 
 def _no_punctuation(schedule: Schedule, now: int) -> None:
-    raise AssertionError("a punctuation outside of a task")
+    raise AssertionError("punctuation outside of a task")
 
 
 @dataclass
 class Environment:
-    """What a task is given from outside; it asks for nothing else."""
+    """Everything that a task receives from outside."""
 
-    #: How many partitions a topic has, None if there is no such topic.
+    #: Returns the number of partitions of a topic, or None if the topic does not exist.
     partitions_of: Callable[[str], int | None] = one_partition
-    #: Which records a topic takes; None: all.
+    #: Returns the limits on the records of a topic; None means no limits.
     limits_of: Callable[[str], RecordLimits | None] = no_limits
-    #: Where the rows of a store rest.
+    #: Opens the bytes store of a store.
     open_bytes: OpenBytesStore = open_in_memory
     global_stores: dict[str, Any] = field(default_factory=dict)
-    #: Things that live as long as the worker.
+    #: Objects that exist as long as the worker (`context.resource`).
     resources: dict[str, Any] = field(default_factory=dict)
     #: The wall clock of the batch.
     now: int = 0
     state_dir: str = ""
-    #: The record cache of the thread, if the task shares one; else it makes its own.
+    #: The shared record cache of the thread; None creates one for the task.
     cache: RecordCache | None = None
-    #: A batch ends early when what it wants to write is about this large; None: no limit.
+    #: A batch ends early when its result has about this size; None means no limit.
     max_result_bytes: int | None = None
 
 
 class Runtime:
-    """The mutable middle of a task: clocks, counters, schedules, the changelog being written.
+    """Clocks, counters, schedules and pending changelog records of a task.
 
-    It is the `StoreContext` of the task's stores. Written by the task and its nodes only.
+    It is the `StoreContext` of the task's stores. Only the task and its nodes write it.
     """
 
-    # What moves with every record has a slot of its own, where native code finds it.
+    # Native code reads and writes this slot for every record.
     __slots__ = ("__dict__", "stream_time")
 
     def __init__(
@@ -84,48 +84,48 @@ class Runtime:
         self.wall_schedules = Schedules(PunctuationType.WALL_CLOCK_TIME, state.wall_schedules)
         self.dropped = 0
         self.counters: dict[str, int] = {}
-        self.tallies: dict[str, NodeCounter] = {}
+        self.node_counters: dict[str, NodeCounter] = {}
         self.printed: list[tuple[str | None, str]] = []
-        #: Each as `LoggedChange` has it.
+        #: Tuples with the fields of `LoggedChange`.
         self.changelog: list[tuple[Any, ...]] = []
         self.commit_requested = False
-        #: True while processors are set up: there is no record yet.
+        #: True while processors are initialized, before the first record.
         self.starting = True
         self.starts: list[tuple[str, Callable[[], object]]] = []
-        #: Calls one punctuator at a time; set by the task.
+        #: Calls one punctuator; set by the task.
         self.punctuate: Callable[[Schedule, int], None] = _no_punctuation
         self.closings: list[Callable[[], object]] = []
         self._clocks = {name: Clock(time) for name, time in state.clocks.items()}
         self._changelogs = changelogs
 
     def clock(self, name: str) -> Clock:
-        """A clock that outlives the batch."""
+        """A clock that is kept between batches."""
         return self._clocks.setdefault(name, Clock())
 
     def clocks(self) -> dict[str, int]:
-        """All clocks and what they show."""
+        """The times of all clocks by name."""
         return {name: clock.time for name, clock in self._clocks.items()}
 
     def all_counters(self) -> dict[str, int]:
-        """The nodes' counters and how many records were dropped."""
-        tallies = {name: tally.amount for name, tally in self.tallies.items() if tally.amount}
-        return {**self.counters, **tallies, "dropped-records-total": self.dropped}
+        """The counters of all nodes, and the number of dropped records."""
+        counted = {name: each.amount for name, each in self.node_counters.items() if each.amount}
+        return {**self.counters, **counted, "dropped-records-total": self.dropped}
 
     # ---- for stores --------------------------------------------------------------------------
 
     def changelog_topic(self, store: str) -> str:
-        """The topic a store's changes go to, or would go to."""
+        """The changelog topic of a store; also defined for stores without logging."""
         return self._changelogs.get(store) or f"{self.application_id}-{store}-changelog"
 
     def log_change(
         self, store: str, key: bytes, value: bytes | None, timestamp: int, headers: Headers
     ) -> None:
-        """Append to a store's changelog, if it has one."""
+        """Append a record to the changelog of a store, if it has one."""
         if self._changelogs.get(store) is not None:
             self.changelog.append((store, key, value, timestamp, headers))
 
     def log_changes(self, store: str, changes: list[tuple[Any, ...]]) -> None:
-        """Append many records to one store's changelog; each as `LoggedChange` has it."""
+        """Append records with the fields of `LoggedChange` to the changelog of a store."""
         if self._changelogs.get(store) is not None:
             self.changelog += changes
 

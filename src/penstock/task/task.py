@@ -1,7 +1,7 @@
-"""`Task`: takes records in the order of their times and pushes each one through its nodes.
+"""`Task`: processes records in the order of their timestamps.
 
-A task changes nothing outside of itself. What it wants to happen is in the `TaskResult` that
-`commit` answers; once that has been carried out, `advance` makes it part of the task's stores.
+A task changes nothing outside of itself. `commit` returns a `TaskResult` with everything that is
+to be written. Once that is written, `advance` applies the changes to the task's stores.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from penstock.stores.buffers.buffer import Buffer
 from penstock.task.assembly import assemble
 from penstock.task.blueprint import Blueprint
 from penstock.task.collector import Collector
-from penstock.task.error_handling import Failures, NodeFailed
-from penstock.task.gc_pause import without_garbage_collection
-from penstock.task.partition_group import PartitionGroup
+from penstock.task.error_handling import ExceptionHandlers, NodeFailed
+from penstock.task.gc_pause import gc_paused
+from penstock.task.priority_queue import JavaPriorityQueue
 from penstock.task.punctuation import NEVER, Schedule
 from penstock.task.queue import CHUNK, QueueSource, RawRecord, RecordQueue, RecordRange
 from penstock.task.result import TaskResult, TaskState
@@ -33,10 +33,10 @@ Partition = tuple[str, int]
 
 
 class Task:
-    """One sub-topology over one partition (or, as under Kafka's test driver, all of them).
+    """One sub-topology over one partition (in Kafka's test driver: all sub-topologies).
 
-    Invariants: a queue is in `_waiting` if and only if it has a first record; the offset a result
-    names is that of the first record which was not processed.
+    Invariants: a queue is in `_waiting` if and only if it has a head. The offset in a result is
+    that of the first record that was not processed.
     """
 
     def __init__(
@@ -56,19 +56,19 @@ class Task:
             self.runtime.current, environment.partitions_of, environment.limits_of
         )
         self._collector.null_keys_sent = state.null_keys_sent
-        self._failures = Failures(
+        self._handlers = ExceptionHandlers(
             blueprint.config, task_id, self.runtime.current, self._collector.send_raw,
             self.runtime.drop,
         )
         self._partition_times = dict(state.partition_times)
         self._queues: dict[Partition, RecordQueue] = {}
-        self._waiting: PartitionGroup[RecordQueue] = PartitionGroup()
-        #: When an empty queue has been waited for long enough (max.task.idle.ms).
+        self._waiting: JavaPriorityQueue[RecordQueue] = JavaPriorityQueue()
+        #: Empty partition -> when the task stops waiting for it (max.task.idle.ms).
         self._deadlines: dict[Partition, int] = {}
         self.runtime.punctuate = self._punctuate
         self._open_stores(state)
 
-    # ---- life --------------------------------------------------------------------------------
+    # ---- life cycle --------------------------------------------------------------------------
 
     def _open_stores(self, state: TaskState) -> None:
         runtime = self.runtime
@@ -86,9 +86,9 @@ class Task:
                 store.set_clocks(state.store_clocks[plan.name])
 
     def start(self) -> None:
-        """Attach the nodes and set up the processors; stores must have been restored."""
+        """Attach the nodes and initialize the processors. Stores must be restored before."""
         runtime = self.runtime
-        self._sources = assemble(self.blueprint, runtime, self._collector, self._failures)
+        self._sources = assemble(self.blueprint, runtime, self._collector, self._handlers)
         actions: dict[str, list[Callable[[], object]]] = {}
         for name, action in runtime.starts:
             actions.setdefault(name, []).append(action)
@@ -99,8 +99,8 @@ class Task:
                     RecordContext(None, -1, -1, runtime.system_time, NO_HEADERS)
                 )
                 action()
-        runtime.stream_schedules.settle()
-        runtime.wall_schedules.settle()
+        runtime.stream_schedules.restore_order()
+        runtime.wall_schedules.restore_order()
         runtime.starting = False
         self._check_source_serdes()
 
@@ -115,7 +115,7 @@ class Task:
                 ) from error
 
     def subscribe(self, source: str, topic: str, partition: int) -> None:
-        """Make a queue for a partition that one of the sources reads."""
+        """Create a queue for a partition of a source."""
         node = next(each for each in self.blueprint.sources if each.name == source)
         extract = node.timestamp
         if extract is None:
@@ -125,7 +125,7 @@ class Task:
             topic, partition,
             QueueSource(
                 source, (key.for_topic(topic, True), value.for_topic(topic, False)), extract,
-                self._sources[source], self._failures,
+                self._sources[source], self._handlers,
             ),
             self.runtime,
         )
@@ -142,7 +142,7 @@ class Task:
     # ---- records -----------------------------------------------------------------------------
 
     def add_records(self, partition: Partition, records: Iterable[RawRecord]) -> None:
-        """Put records at the end of their partition's queue."""
+        """Append records to the queue of their partition."""
         for record in records:
             self._add(partition, record.columns())
 
@@ -155,11 +155,11 @@ class Task:
 
     @property
     def has_records(self) -> bool:
-        """Whether any record waits."""
+        """Whether any queue has a record."""
         return bool(self._waiting.items)
 
     def may_process(self, wall: int) -> bool:
-        """Whether a record may be taken now, or an empty queue is still waited for (M3)."""
+        """Whether a record may be processed now; False while waiting for an empty queue (M3)."""
         idle_ms = self.blueprint.config.max_task_idle_ms
         if idle_ms <= 0:
             return True
@@ -171,7 +171,7 @@ class Task:
         return True
 
     def process_next(self, wall: int) -> None:
-        """Take the record with the smallest time and push it through the nodes."""
+        """Process the record with the smallest timestamp."""
         self.runtime.system_time = wall
         queue = self._waiting.take()
         queue.take()
@@ -186,16 +186,17 @@ class Task:
         try:
             queue.process(rows, at, key, value, time)
         except Exception as error:
-            self._blame(queue, error)
+            self._raise_with_record(queue, error)
 
     def run(self, ranges: Mapping[Partition, RecordRange]) -> TaskResult:
-        """One batch: due punctuations, then the records of all ranges by time, then the commit.
+        """Run one batch: due punctuations, the records of all ranges by time, the commit.
 
-        Ends when all ranges are used up, when a range that was cut runs empty (its next record
-        might be the earliest of all), or when the result is large enough; but ranges that are to be
-        taken whole are. A failure is a result as well: one that holds nothing else.
+        The batch ends when all ranges are processed, when a cut range runs empty (its next record
+        might be the earliest of all), or when the result reaches its size limit. Ranges marked
+        `whole` are always processed completely. A failed batch returns a result with only the
+        failure.
         """
-        with without_garbage_collection():
+        with gc_paused():
             try:
                 self._run(ranges)
                 return self.commit()
@@ -221,7 +222,7 @@ class Task:
         self._take_until(_never)
 
     def _take_until(self, enough: Callable[[], bool]) -> None:
-        """Take what waits, by time, until a range that was cut runs empty or there is enough."""
+        """Process records by time until a cut range runs empty or `enough` returns True."""
         waiting = self._waiting
         while waiting.items and not enough():
             if len(waiting.items) > 1:
@@ -233,10 +234,10 @@ class Task:
                 if not queue.process_chunk():
                     waiting.items.clear()
             except Exception as error:
-                self._blame(queue, error)
+                self._raise_with_record(queue, error)
 
     def _process_chunk_of_several(self) -> bool:
-        """Take records by time from several queues; False if a range that was cut ran empty."""
+        """Process records of several queues by time; False if a cut range ran empty."""
         waiting = self._waiting
         for _ in range(CHUNK):
             queue = waiting.items[0]
@@ -250,9 +251,10 @@ class Task:
         return True
 
     def _process_stretch(self, queue: RecordQueue) -> bool:
-        """Take what one of two queues has before the other's first record, if it is several.
+        """Process the records of one of two queues up to the head of the other one.
 
-        Of three queues, taking one and putting it back might change the order of the others.
+        With three queues, removing and adding one might change the order of the others. Returns
+        False if there is only one such record.
         """
         waiting = self._waiting
         if len(waiting.items) != 2:
@@ -261,14 +263,14 @@ class Task:
             if not queue.process_before(waiting.items[1].time):
                 return False
         except Exception as error:
-            self._blame(queue, error)
+            self._raise_with_record(queue, error)
         waiting.take()
         if queue.has_head:
             waiting.add(queue)
         return True
 
     def _is_full(self) -> bool:
-        """Whether the result has reached its budget; sizes are sampled."""
+        """Whether the result has reached its size limit; sizes are sampled."""
         limit = self.runtime.environment.max_result_bytes
         if limit is None:
             return False
@@ -281,8 +283,8 @@ class Task:
                 size += each * len(records) // len(sample)
         return size >= limit
 
-    def _blame(self, queue: RecordQueue, error: Exception) -> NoReturn:
-        """Say which record was processed when an error was raised."""
+    def _raise_with_record(self, queue: RecordQueue, error: Exception) -> NoReturn:
+        """Raise the error with the record that was processed."""
         if isinstance(error, NodeFailed):
             raise self._failed(error.node, error.cause, error.key) from error.cause
         if isinstance(error, StreamsException):
@@ -290,7 +292,7 @@ class Task:
         raise self._failed(queue.name, error, self._current_key(queue)) from error
 
     def _current_key(self, queue: RecordQueue) -> object:
-        """The key of the record that is processed, as bytes unless it is the queue's first one."""
+        """The key of the current record, as bytes unless it is the head of the queue."""
         current = self.runtime.current
         if current.rows is queue.rows and current.at == queue.at:
             return queue.key
@@ -311,7 +313,7 @@ class Task:
     # ---- clocks ------------------------------------------------------------------------------
 
     def punctuate_wall_clock(self, now: int) -> None:
-        """Fire what is due by the wall clock."""
+        """Fire the due wall-clock schedules."""
         runtime = self.runtime
         runtime.system_time = max(runtime.system_time, now)
         runtime.wall_schedules.fire(now, self._punctuate)
@@ -324,7 +326,7 @@ class Task:
             raise self._punctuation_failed(schedule, now, failure.cause) from failure.cause
         except Exception as error:
             try:
-                self._failures.not_processed(schedule.node, error, None)
+                self._handlers.not_processed(schedule.node, error, None)
             except NodeFailed as failure:
                 raise self._punctuation_failed(schedule, now, failure.cause) from failure.cause
 
@@ -340,7 +342,7 @@ class Task:
     # ---- commit ------------------------------------------------------------------------------
 
     def commit(self) -> TaskResult:
-        """Let the caches go and hand over all that the task wants to happen."""
+        """Flush the caches and return the result of the batch."""
         runtime = self.runtime
         self._flush()
         due = runtime.wall_schedules.next_due
@@ -363,9 +365,9 @@ class Task:
         return result
 
     def _flush(self) -> None:
-        """Let all caches go, then log what buffers hold; the first failure is raised at the end.
+        """Flush all caches, then log the content of buffers; raise the first failure at the end.
 
-        Buffers come last: a cache that is let go may still fill them.
+        Buffers are last, because flushing a cache may still fill them.
         """
         first: StreamsException | None = None
         stores = self.runtime.stores.values()
@@ -400,7 +402,7 @@ class Task:
         )
 
     def advance(self) -> None:
-        """Make what was committed part of the stores."""
+        """Apply the committed changes to the stores."""
         for store in self.runtime.stores.values():
             if hasattr(store, "advance"):
                 store.advance()
@@ -411,7 +413,7 @@ def _never() -> bool:
 
 
 def partition_order(partitions: Iterable[Partition]) -> list[Partition]:
-    """Source partitions in the order in which Kafka goes through them."""
+    """Source partitions in Kafka's processing order."""
     by_topic: dict[str, list[int]] = {}
     for topic, number in partitions:
         by_topic.setdefault(topic, []).append(number)

@@ -20,7 +20,7 @@ class FakeNode:
         self.stores: dict[str, Any] = stores
         self.dropped: list[str] = []
         self.counted: Counter[str] = Counter()
-        self.tallies: dict[str, NodeCounter] = {}
+        self.node_counters: dict[str, NodeCounter] = {}
         self.clocks: dict[str, Clock] = {}
         self.stream_time = -1
         self.system_time = 0
@@ -40,7 +40,8 @@ class FakeNode:
 
     @property
     def counters(self) -> Counter[str]:
-        return self.counted + Counter({name: each.amount for name, each in self.tallies.items()})
+        amounts = {name: each.amount for name, each in self.node_counters.items()}
+        return self.counted + Counter(amounts)
 
     def forward_to(self, child: str) -> Forward:
         raise AssertionError(child)
@@ -48,8 +49,8 @@ class FakeNode:
     def clock(self, name: str) -> Clock:
         return self.clocks.setdefault(name, Clock())
 
-    def tally(self, counter: str) -> NodeCounter:
-        return self.tallies.setdefault(counter, NodeCounter())
+    def counter(self, name: str) -> NodeCounter:
+        return self.node_counters.setdefault(name, NodeCounter())
 
     def print_line(self, line: str, file: str | None = None) -> None:
         raise AssertionError(line)

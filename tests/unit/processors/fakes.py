@@ -63,8 +63,8 @@ class FakeNode:
     def count(self, counter: str, amount: int = 1) -> None:
         self.counts[counter] += amount
 
-    def tally(self, counter: str) -> Any:
-        return _FakeCounter(self.counts, counter)
+    def counter(self, name: str) -> Any:
+        return _FakeCounter(self.counts, name)
 
     def print_line(self, line: str, file: str | None = None) -> None:
         self.printed.append(line)

@@ -319,7 +319,7 @@ def test_a_refused_record_is_told_with_the_record_it_was_made_of(refusing: Any) 
     assert isinstance(failure, ProcessingFailedException)
     assert (failure.task_id, failure.processor, failure.topic) == ("0_0", "sink", "a")
     assert (failure.partition, failure.offset, failure.key) == (0, 41, b"k")
-    assert "made of topic a, partition 0, offset 41, key b'k'." in str(failure)
+    assert "Source record: topic a, partition 0, offset 41, key b'k'." in str(failure)
     assert str(failure).endswith("set production_exception_handler='continue'.")
     assert isinstance(failure.__cause__, NotSentException)
 
@@ -334,7 +334,7 @@ def test_a_result_that_cannot_be_serialized_is_told_with_the_record_it_was_made_
     failure = task_of(topology).run({("a", 0): records(("x", 1), first=41)}).failure
     assert isinstance(failure, ProcessingFailedException)
     assert (failure.processor, failure.topic, failure.offset) == ("sink", "a", 41)
-    assert "cannot be serialized: no bytes. It was made of topic a" in str(failure)
+    assert "cannot be serialized: no bytes. Source record: topic a" in str(failure)
     assert "production_exception_handler" in str(failure)
 
 
@@ -345,7 +345,7 @@ def test_a_refused_record_of_a_punctuation_names_no_source() -> None:
     ).failure
     assert isinstance(failure, ProcessingFailedException)
     assert (failure.topic, failure.offset) == (None, -1)
-    assert "made of" not in str(failure)
+    assert "Source record" not in str(failure)
     assert "production_exception_handler" in str(failure)
 
 
@@ -373,7 +373,7 @@ def test_an_extractor_that_answers_no_integer_is_told_with_its_record(answer: An
     ).to("out"))
     failure = task_of(topology).run({("a", 0): records(("x", 1), ("y", 2), first=40)}).failure
     assert type(failure) is StreamsException
-    assert "topic a, partition 0, offset 41: It answered" in str(failure)
+    assert "topic a, partition 0, offset 41: It returned" in str(failure)
     assert f"{answer!r}, of type {type(answer).__name__}." in str(failure)
     assert "milliseconds as an int" in str(failure)
 

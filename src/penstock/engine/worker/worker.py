@@ -30,7 +30,7 @@ from penstock.log import open_log
 from penstock.log.base import Log
 from penstock.record import TaskId
 from penstock.task.blueprint import Blueprint
-from penstock.task.gc_pause import without_garbage_collection
+from penstock.task.gc_pause import gc_paused
 
 log = logging.getLogger(__name__)
 
@@ -127,7 +127,7 @@ class Worker:
         run = TaskRun(self, Attempt(plan, task_plan, attempt), blocks)
         with (
             LogCapture(self.bundle.log_level, active=self._listens) as listening,
-            without_garbage_collection(),
+            gc_paused(),
         ):
             try:
                 try:

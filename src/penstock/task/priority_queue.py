@@ -1,9 +1,8 @@
-"""A priority queue that breaks ties as `java.util.PriorityQueue` does.
+"""A priority queue that breaks ties like `java.util.PriorityQueue`.
 
-Which of two equal times goes first is visible in results, so the order is reproduced: adding
-appends and swaps upwards while the parent is strictly larger; taking puts the last element in the
-root's place and swaps it downwards with its smaller child (the left one if equal) while that is
-strictly smaller.
+The order of elements with equal times is visible in results. `add` appends the element and swaps
+it up while the parent is strictly larger. `take` moves the last element to the root and swaps it
+down with its smaller child (the left one if equal) while that child is strictly smaller.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from typing import Generic, Protocol, TypeVar
 
 
 class Timed(Protocol):
-    """What can be in the queue: the element with the smallest `time` is first."""
+    """An element of the queue; the smallest `time` is first."""
 
     time: int
 
@@ -20,8 +19,8 @@ class Timed(Protocol):
 T = TypeVar("T", bound=Timed)
 
 
-class PartitionGroup(Generic[T]):
-    """Elements by time. An element's time must not change while it is inside."""
+class JavaPriorityQueue(Generic[T]):
+    """Elements ordered by time. The time of an element must not change while it is queued."""
 
     __slots__ = ("items",)
 
@@ -32,11 +31,11 @@ class PartitionGroup(Generic[T]):
         return len(self.items)
 
     def peek(self) -> T | None:
-        """The first element, None if there is none."""
+        """The first element, or None."""
         return self.items[0] if self.items else None
 
     def add(self, item: T) -> None:
-        """Put an element in."""
+        """Add an element."""
         items = self.items
         items.append(item)
         here = len(items) - 1
@@ -51,7 +50,7 @@ class PartitionGroup(Generic[T]):
         items[here] = item
 
     def take(self) -> T:
-        """Remove and answer the first element."""
+        """Remove and return the first element."""
         items = self.items
         first = items[0]
         last = items.pop()
