@@ -1,7 +1,7 @@
-"""The pytest plugin: fixtures for tests of topologies, and a real broker.
+"""The pytest plugin: fixtures for tests of topologies and a Kafka broker.
 
-pytest loads this module whenever it runs, so it stands outside of the package, which it imports
-only for a test that uses a fixture.
+pytest loads this module in every run. It is outside of the package, which it imports only when a
+test uses a fixture.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def penstock_config() -> StreamsConfig:
-    """The configuration that `topology_driver` uses: texts as keys and values.
+    """The configuration of `topology_driver`: string keys and values.
 
-    Override it in a `conftest.py` to test with another one.
+    Override it in a `conftest.py` to use another one.
     """
     from penstock import Serdes, StreamsConfig
 
@@ -35,10 +35,9 @@ def penstock_config() -> StreamsConfig:
 def topology_driver(
     penstock_config: StreamsConfig,
 ) -> Iterator[Callable[..., TopologyTestDriver]]:
-    """Makes drivers, `topology_driver(topology, **options)`, and closes them after the test.
+    """Create drivers with `topology_driver(topology, **options)`; they are closed after the test.
 
-    `config=` takes the place of `penstock_config`; a topology that was built with a configuration
-    keeps its own.
+    `config=` replaces `penstock_config`. A topology built with a configuration keeps its own.
     """
     from penstock.testing import TopologyTestDriver
 
@@ -60,9 +59,9 @@ def topology_driver(
 
 @pytest.fixture(scope="session")
 def penstock_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterStatus]:
-    """A real Kafka for the whole session, started by the first test that asks for it.
+    """A local Kafka broker, started once per session by the first test that uses it.
 
-    Its `address` is what `open_log` takes, its `bootstrap_servers` what Kafka's clients take.
+    Pass its `address` to `open_log` and its `bootstrap_servers` to Kafka clients.
     """
     from penstock.broker.cluster import LocalCluster
     from penstock.broker.properties import BrokerOptions

@@ -1,8 +1,12 @@
-"""Test topologies in plain pytest: the real task and the real stores, no Java, no broker.
+"""Tests of topologies with the real tasks and stores, without Java or a broker.
 
-Read `driver` (what a test calls) and `topics`, then what is behind it: `placement` (which tasks
-there are), `cluster` (how they run, commit and crash), `log` (what survives), `stores` (how a test
-looks at stores). `mock_context` is for a processor alone.
+    driver          TopologyTestDriver
+    topics          TestInputTopic, TestOutputTopic, TestRecord
+    store_access    the driver's methods for stores
+    task_layout     which tasks exist and what they read
+    task_runner     runs, commits, restarts and crashes tasks
+    memory_log      the topics, offsets and changelogs of a test
+    mock_context    MockProcessorContext, for tests of a single processor
 """
 
 from penstock.testing.driver import TopologyTestDriver

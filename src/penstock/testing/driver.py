@@ -1,4 +1,4 @@
-"""`TopologyTestDriver`: feed records to a topology, look at what comes out and at its stores."""
+"""`TopologyTestDriver`: pipes records into a topology and returns its output and stores."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.partitioning import partition_of
 from penstock.record import NO_HEADERS, TaskId, as_headers
 from penstock.task.result import Output
 from penstock.testing.store_access import StoreAccess
-from penstock.testing.task_layout import one_task, task_for_each_partition
+from penstock.testing.task_layout import partitioned_layout, single_task_layout
 from penstock.testing.task_runner import TaskRunner
 from penstock.testing.topics import TestInputTopic, TestOutputTopic
 from penstock.topology.topology import Topology
@@ -20,19 +20,20 @@ from penstock.windows import instant_ms, to_ms
 
 
 class TopologyTestDriver(StoreAccess):
-    """Runs a topology in the test's own process, with the real tasks and the real stores.
+    """Runs a topology in the process of the test, with the real tasks and stores.
 
-    By default as Kafka Streams' own driver does: one task holds all sub-topologies, every topic has
-    one partition, there is a commit after every record, and processors live as long as the driver.
+    By default it works like Kafka Streams' driver: one task runs all sub-topologies, each topic has
+    one partition, every record is committed, and processors live as long as the driver. Time moves
+    only with `advance_wall_clock_time`. Use it as a context manager, or call `close`.
 
-    `partitions`: a number for all topics, or {topic: number}. Then there is a task for each
-    sub-topology and partition, and a record goes to the partition of its key.
-    `commit_interval`: commits happen only when the wall clock has moved on by this much, when
-    `commit` is called, or when a processor asks for one. `auto_commit=False`, or an interval of
-    `timedelta.max`: not even by the wall clock. Until a commit, outputs are not visible,
-    caches hold what they hold, and sub-topologies hear nothing of each other.
-    `batch_size`: `new_batch` after so many records. `show_printed`: whether the lines of
-    `KStream.print` go to standard output and to their files, too.
+    `partitions`: a count for all topics, or {topic: count}. Each sub-topology then runs as one task
+    per partition, and a record goes to the partition of its key.
+    `commit_interval`: commit only when the wall clock has advanced this far, when `commit` is
+    called, or when a processor requests it. `auto_commit=False` or `timedelta.max` turns commits by
+    the wall clock off. Before a commit, outputs are not visible, caches are not flushed, and
+    records do not reach other sub-topologies.
+    `batch_size`: call `new_batch` after this many records.
+    `show_printed`: write the lines of `KStream.print` to standard output and their files.
     """
 
     def __init__(
@@ -50,69 +51,73 @@ class TopologyTestDriver(StoreAccess):
         if not isinstance(topology, Topology):
             raise TypeError(
                 f"TopologyTestDriver takes a Topology, not a {type(topology).__name__}. "
-                "A StreamsBuilder gives one with build()."
+                "Get one with StreamsBuilder.build()."
             )
         if batch_size is not None and batch_size < 1:
-            raise ValueError(f"A batch has at least one record, not {batch_size}.")
+            raise ValueError(f"batch_size must be at least 1, not {batch_size}.")
         self._config = config or topology.config or StreamsConfig(application_id="test")
         now = instant_ms(initial_wall_clock)
-        # Nothing is as long as the longest duration: then only the test commits.
+        # timedelta.max stands for no commits by the wall clock.
         auto_commit = auto_commit and commit_interval != timedelta.max
-        self._every_record = auto_commit and commit_interval is None
-        self._interval_ms = (
+        self._commit_every_record = auto_commit and commit_interval is None
+        self._commit_interval_ms = (
             to_ms(commit_interval) if auto_commit and commit_interval is not None else None
         )
-        placement = (
-            one_task(topology, self._config) if partitions is None
-            else task_for_each_partition(topology, self._config, partitions)
+        layout = (
+            single_task_layout(topology, self._config) if partitions is None
+            else partitioned_layout(topology, self._config, partitions)
         )
-        self._cluster = TaskRunner(
-            topology, self._config, placement, now, commit_every_record=self._every_record
+        self._runner = TaskRunner(
+            topology, self._config, layout, now, commit_every_record=self._commit_every_record
         )
         self._last_commit = now
         self._batch_size = batch_size
-        self._in_batch = 0
-        self._null_keys: dict[str, int] = {}
+        self._batch_records = 0
+        self._null_key_counts: dict[str, int] = {}
         self._show_printed = show_printed
-        self._shown = 0
+        self._shown_lines = 0
         self._files: set[str] = set()
         self._closed = False
 
-    # ---- in ----------------------------------------------------------------------------------
+    # ---- input -------------------------------------------------------------------------------
 
     def pipe(
         self, topic: str, key: bytes | None, value: bytes | None, timestamp: int,
         headers: Iterable[tuple[str, bytes | None]] = NO_HEADERS, *, partition: int | None = None,
     ) -> None:
-        """Feed one record of bytes and process all that follows from it."""
-        cluster = self._cluster
-        if not cluster.reads(topic):
-            known = {queue for queue, _ in cluster.placement.readers}
-            if cluster.global_state is not None:
-                known |= cluster.global_state.topics
+        """Pipe in a serialized record and process it, with all records that result from it."""
+        runner = self._runner
+        if not runner.reads(topic):
+            known = {queue for queue, _ in runner.layout.readers}
+            if runner.global_state is not None:
+                known |= runner.global_state.topics
             raise ValueError(
-                f"Unknown topic: {topic}. The topology reads {', '.join(sorted(known))}."
+                f"Unknown topic: {topic}. Topics of the topology: {', '.join(sorted(known))}."
             )
         number = self._partition(topic, key) if partition is None else partition
-        if not 0 <= number < cluster.placement.partitions_of(topic):
+        if not 0 <= number < runner.layout.partitions_of(topic):
             raise ValueError(
-                f"Topic {topic} has no partition {number}; it has "
-                f"{cluster.placement.partitions_of(topic)}."
+                f"Topic {topic} has no partition {number}. It has "
+                f"{runner.layout.partitions_of(topic)} partitions, numbered from 0."
             )
         try:
-            cluster.receive(topic, number, timestamp, (key, value, as_headers(headers)))
+            runner.receive(topic, number, timestamp, (key, value, as_headers(headers)))
         finally:
-            self._show()
-        self._in_batch += 1
-        if self._in_batch == self._batch_size:
+            self._show_printed_lines()
+        self._batch_records += 1
+        if self._batch_records == self._batch_size:
             self.new_batch()
 
     def create_input_topic(
         self, topic: str, key: Any = None, value: Any = None, *,
         start: datetime | int | None = None, auto_advance: timedelta | int = 0,
     ) -> TestInputTopic[Any, Any]:
-        """A topic to feed values to; `key` and `value` are their serdes."""
-        first = self._cluster.now if start is None else instant_ms(start)
+        """Return an input topic; `key` and `value` are its serdes.
+
+        Records without a timestamp start at `start` (default: the wall clock) and advance by
+        `auto_advance`.
+        """
+        first = self._runner.now if start is None else instant_ms(start)
         return TestInputTopic(
             self, topic, key or self._config.default_key_serde,
             value or self._config.default_value_serde, first, to_ms(auto_advance),
@@ -121,7 +126,7 @@ class TopologyTestDriver(StoreAccess):
     def create_output_topic(
         self, topic: str, key: Any = None, value: Any = None
     ) -> TestOutputTopic[Any, Any]:
-        """A topic to read results from; `key` and `value` are their serdes."""
+        """Return an output topic; `key` and `value` are its serdes."""
         return TestOutputTopic(
             self, topic, key or self._config.default_key_serde,
             value or self._config.default_value_serde,
@@ -130,80 +135,79 @@ class TopologyTestDriver(StoreAccess):
     # ---- time, commits, batches, crashes -----------------------------------------------------
 
     def advance_wall_clock_time(self, advance: timedelta | int) -> None:
-        """Move the wall clock: punctuations that become due fire."""
+        """Advance the wall clock and run the punctuators that are due."""
         advance_ms = to_ms(advance)
         if advance_ms < 0:
-            raise ValueError(f"The wall clock must not go backwards: {advance}.")
-        cluster = self._cluster
-        cluster.now += advance_ms
+            raise ValueError(f"The wall clock cannot go backwards: {advance}.")
+        runner = self._runner
+        runner.now += advance_ms
         try:
-            cluster.punctuate()
-            if self._every_record:
-                cluster.commit_once()
+            runner.punctuate()
+            if self._commit_every_record:
+                runner.commit_once()
             elif self._commit_is_due():
-                cluster.commit()
-                self._last_commit = cluster.now
-            cluster.run()
+                runner.commit()
+                self._last_commit = runner.now
+            runner.run()
         finally:
-            self._show()
+            self._show_printed_lines()
 
     def commit(self) -> None:
-        """Let caches go and make visible what was done since the last commit.
+        """Commit all tasks: flush caches and make outputs visible.
 
-        A record that one sub-topology sends to another is processed, and that committed in turn,
-        until nothing moves.
+        Records between sub-topologies are processed and committed too, until none is left.
         """
         try:
-            self._cluster.commit()
+            self._runner.commit()
         finally:
-            self._show()
-        self._last_commit = self._cluster.now
+            self._show_printed_lines()
+        self._last_commit = self._runner.now
 
     def new_batch(self) -> None:
-        """Commit, then put every task together anew, as an application does between batches.
+        """Commit, then recreate all tasks, as an application does between batches.
 
-        Processors are new; what is in stores, clocks and schedules goes on. Stores have to be asked
-        for again.
+        Processors are new; stores, clocks and schedules keep their contents. Store objects from
+        before become invalid: get them again.
         """
-        self._in_batch = 0
+        self._batch_records = 0
         try:
-            self._cluster.new_batch()
+            self._runner.new_batch()
         finally:
-            self._show()
-        self._last_commit = self._cluster.now
+            self._show_printed_lines()
+        self._last_commit = self._runner.now
 
     def crash(self) -> None:
-        """Lose all that is not committed, and start again from what is.
+        """Simulate a crash: discard everything uncommitted and recover.
 
-        Stores are restored from their changelogs (those without one are empty) and have to be asked
-        for again; then the input is read again from the committed offsets, in the order in which it
-        came. Processors are not closed: they had no time.
+        Stores are restored from their changelogs; a store without a changelog is empty. The input
+        is then reprocessed from the committed offsets, in its order of arrival. Processors are not
+        closed. Store objects from before become invalid: get them again.
         """
-        self._in_batch = 0
+        self._batch_records = 0
         try:
-            self._cluster.crash()
+            self._runner.crash()
         finally:
-            self._show()
+            self._show_printed_lines()
 
-    # ---- out ---------------------------------------------------------------------------------
+    # ---- output ------------------------------------------------------------------------------
 
     @property
     def tasks(self) -> tuple[TaskId, ...]:
-        """The tasks that run."""
-        return tuple(self._cluster.tasks)
+        """The ids of all tasks."""
+        return tuple(self._runner.tasks)
 
     @property
     def printed_lines(self) -> list[tuple[str | None, str]]:
-        """What `KStream.print` printed: (file, or None for standard output, and line)."""
-        return self._cluster.printed
+        """The lines of `KStream.print` as (file or None, line); None is standard output."""
+        return self._runner.printed
 
     def produced_topic_names(self) -> frozenset[str]:
-        """The topics that were written so far, internal ones too."""
-        return frozenset(self._cluster.log.unread)
+        """Return the topics that have been written, including internal ones."""
+        return frozenset(self._runner.log.unread)
 
     def read_raw(self, topic: str) -> list[Output]:
-        """The records of a topic that were not read yet."""
-        queue = self._cluster.log.unread.get(topic)
+        """Return all unread records of a topic, serialized, and remove them."""
+        queue = self._runner.log.unread.get(topic)
         if queue is None:
             return []
         records = list(queue)
@@ -211,18 +215,18 @@ class TopologyTestDriver(StoreAccess):
         return records
 
     def queue_of(self, topic: str) -> deque[Output]:
-        """The records of a topic that were not read yet, to be taken from the left."""
-        return self._cluster.log.unread.get(topic, deque())
+        """Return the queue of unread records of a topic; `popleft()` takes the oldest."""
+        return self._runner.log.unread.get(topic, deque())
 
     def metrics(self) -> dict[str, int]:
-        """The counters so far."""
-        return self._cluster.counters()
+        """Return the counters, such as `dropped-records-total`."""
+        return self._runner.counters()
 
     def close(self) -> None:
-        """Close processors and stores."""
+        """Close all processors and stores."""
         if not self._closed:
             self._closed = True
-            self._cluster.close()
+            self._runner.close()
 
     def __repr__(self) -> str:
         how_many = "1 task" if len(self.tasks) == 1 else f"{len(self.tasks)} tasks"
@@ -235,46 +239,46 @@ class TopologyTestDriver(StoreAccess):
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    # ---- inside ------------------------------------------------------------------------------
+    # ---- internals ---------------------------------------------------------------------------
 
     def _partition(self, topic: str, key: bytes | None) -> int:
-        count = self._cluster.placement.partitions_of(topic)
+        count = self._runner.layout.partitions_of(topic)
         if key is not None:
             return partition_of(key, count) if count > 1 else 0
-        number = self._null_keys.get(topic, 0)
-        self._null_keys[topic] = number + 1
+        number = self._null_key_counts.get(topic, 0)
+        self._null_key_counts[topic] = number + 1
         return number % count
 
     def _commit_is_due(self) -> bool:
-        interval_ms = self._interval_ms
-        return interval_ms is not None and self._cluster.now - self._last_commit >= interval_ms
+        interval_ms = self._commit_interval_ms
+        return interval_ms is not None and self._runner.now - self._last_commit >= interval_ms
 
-    def _show(self) -> None:
-        """Show what was printed since the last time; a file begins anew with each driver."""
-        lines = self._cluster.printed
-        if not self._show_printed or self._shown == len(lines):
+    def _show_printed_lines(self) -> None:
+        """Write the new lines of `KStream.print`; each driver overwrites its files."""
+        lines = self._runner.printed
+        if not self._show_printed or self._shown_lines == len(lines):
             return
-        for file, line in lines[self._shown :]:
+        for file, line in lines[self._shown_lines :]:
             if file is None:
                 print(line)
                 continue
             with open(file, "a" if file in self._files else "w", encoding="utf-8") as out:
                 out.write(f"{line}\n")
             self._files.add(file)
-        self._shown = len(lines)
+        self._shown_lines = len(lines)
 
     def _stores_of(self, name: str) -> dict[int, Any]:
-        cluster = self._cluster
-        if cluster.global_state is not None and name in cluster.global_state.stores:
-            return {-1: cluster.global_state.stores[name]}
+        runner = self._runner
+        if runner.global_state is not None and name in runner.global_state.stores:
+            return {-1: runner.global_state.stores[name]}
         return {
             task.task_id.partition: task.runtime.stores[name]
-            for task in cluster.tasks.values() if name in task.runtime.stores
+            for task in runner.tasks.values() if name in task.runtime.stores
         }
 
     def _store_names(self) -> list[str]:
-        cluster = self._cluster
-        names = {name: None for task in cluster.tasks.values() for name in task.runtime.stores}
-        if cluster.global_state is not None:
-            names |= dict.fromkeys(cluster.global_state.stores)
+        runner = self._runner
+        names = {name: None for task in runner.tasks.values() for name in task.runtime.stores}
+        if runner.global_state is not None:
+            names |= dict.fromkeys(runner.global_state.stores)
         return list(names)

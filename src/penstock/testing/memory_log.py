@@ -1,4 +1,4 @@
-"""The topics of a test, in memory: what a log is to an application, less the disk."""
+"""The topics, committed offsets and changelogs of a test, in memory."""
 
 from __future__ import annotations
 
@@ -9,32 +9,31 @@ from penstock.record import Headers
 from penstock.task.queue import RawRecord
 from penstock.task.result import LoggedChange, Output, TaskResult
 
-#: A source partition: the name of its queue (a topic, or the text of a pattern) and a number.
+#: A source partition: the name of its queue (a topic, or a pattern) and a number.
 Partition = tuple[str, int]
 
 
 class InputRecord(NamedTuple):
-    """A record that came to a topic which the topology reads."""
+    """A record of a topic that the topology reads, and its queue."""
 
     queue: str
     record: RawRecord
 
 
 class MemoryLog:
-    """All that has been written, and how far it has been read.
+    """The state that survives a crash.
 
-    The truth about what a crash leaves behind: records in the order in which they came, over all
-    topics; committed offsets; changelogs. Nothing is forgotten, so a store can be restored from the
-    beginning.
+    Holds the input records of all topics in their order of arrival, the committed offsets and the
+    changelogs. Nothing is deleted, so a store can be restored from the beginning.
     """
 
     def __init__(self) -> None:
-        self.arrivals: list[InputRecord] = []
-        #: Where each source partition is to be read on after a crash.
+        self.inputs: list[InputRecord] = []
+        #: The committed offset of each source partition.
         self.offsets: dict[Partition, int] = {}
-        #: (store, task's partition) -> its changelog.
+        #: (store, partition of the task) -> its changelog.
         self.changelogs: dict[tuple[str, int], list[LoggedChange]] = {}
-        #: What the test has not read yet, by topic.
+        #: The output records that the test has not read yet, by topic.
         self.unread: dict[str, deque[Output]] = {}
         self._ends: dict[Partition, int] = {}
 
@@ -42,23 +41,23 @@ class MemoryLog:
         self, queue: str, topic: str, partition: int, timestamp: int,
         content: tuple[bytes | None, bytes | None, Headers],
     ) -> RawRecord:
-        """A record of a topic that is read; it gets the next offset of its partition."""
+        """Append a record to a source topic, with the next offset of its partition."""
         offset = self._ends.get((queue, partition), 0)
         self._ends[queue, partition] = offset + 1
         record = RawRecord(topic, partition, offset, timestamp, *content)
-        self.arrivals.append(InputRecord(queue, record))
+        self.inputs.append(InputRecord(queue, record))
         return record
 
     def records(self, queue: str, partition: int) -> list[RawRecord]:
-        """The records of a source partition that are committed as read."""
+        """Return the records of a source partition below its committed offset."""
         end = self.offsets.get((queue, partition), 0)
         return [
-            record for name, record in self.arrivals
+            record for name, record in self.inputs
             if name == queue and record.partition == partition and record.offset < end
         ]
 
     def commit(self, result: TaskResult, application_id: str) -> list[Output]:
-        """Take what a task wants to happen; answers the records it wrote."""
+        """Apply the result of a task; return its output records."""
         self.offsets.update(result.offsets)
         partition = result.task_id.partition
         for change in map(LoggedChange._make, result.changelog):
@@ -73,5 +72,5 @@ class MemoryLog:
         return outputs
 
     def queue_of(self, topic: str) -> deque[Output]:
-        """The records of a topic that were not read yet, to be taken from the left."""
+        """Return the queue of output records of a topic that were not read yet."""
         return self.unread.setdefault(topic, deque())

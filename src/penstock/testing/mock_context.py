@@ -1,4 +1,4 @@
-"""A context that only remembers: for tests of one processor, without a topology (D3)."""
+"""`MockProcessorContext`: records the calls of a single processor, without a topology (D3)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TASK = TaskId(0, 0)
 
 
 class CapturedForward(NamedTuple):
-    """A record that was forwarded, to all children (None) or to one."""
+    """A forwarded record; `child` is None if it went to all children."""
 
     record: Any
     child: str | None = None
@@ -32,29 +32,29 @@ class CapturedForward(NamedTuple):
 
 @dataclass
 class CapturedPunctuator:
-    """A schedule that was made; it is up to the test to call its punctuator."""
+    """A scheduled punctuator. The test calls it: `captured.punctuator(timestamp)`."""
 
     interval_ms: int
     type: PunctuationType
     punctuator: Callable[[int], object]
-    #: When it should begin, None if nothing was said.
+    #: The start time of the schedule, if it has one.
     start: int | None = None
     cancelled: bool = field(default=False)
 
     def cancel(self) -> None:
-        """What the processor calls when it has had enough."""
+        """Cancel the schedule; called by the processor."""
         self.cancelled = True
 
 
 class MockProcessorContext:
-    """Stands in for the context of a processor: what it is told to answer, it answers.
+    """A processor context that returns the values a test sets and records what a processor does.
 
-    Nothing happens by itself: no clock moves, no punctuator is called, nothing is committed. Where
-    that is needed, run the processor in a small topology under `TopologyTestDriver`.
+    It does nothing on its own: clocks do not move, punctuators are not called, nothing is
+    committed. For that, run the processor in a small topology with `TopologyTestDriver`.
     """
 
-    #: What `forward` takes.
-    _shape: type = Record
+    #: The type of record that `forward` takes.
+    _record_type: type = Record
 
     def __init__(
         self, config: StreamsConfig | None = None, task_id: TaskId = _TASK,
@@ -75,10 +75,10 @@ class MockProcessorContext:
             self._config, task_id, Environment(state_dir=state_dir), TaskState(), {}
         )
 
-    # ---- what the test sets ------------------------------------------------------------------
+    # ---- set by the test ---------------------------------------------------------------------
 
     def set_record_metadata(self, topic: str | None, partition: int, offset: int) -> None:
-        """Where the current record is said to come from."""
+        """Set the origin of the current record."""
         self._metadata = RecordMetadata(topic, partition, offset)
 
     def set_current_system_time_ms(self, time: datetime | int) -> None:
@@ -90,44 +90,44 @@ class MockProcessorContext:
         self._stream_time = instant_ms(time)
 
     def add_state_store(self, store: Any) -> None:
-        """Let the processor find a store; open it first with `state_store_context`."""
+        """Add a store for `get_state_store`; open it first with `state_store_context`."""
         self._stores[store.name] = store
 
     @property
     def state_store_context(self) -> StoreContext:
-        """What a store is opened with: `store.init(context.state_store_context)`."""
+        """The context to open a store with: `store.init(context.state_store_context)`."""
         context: Any = self._runtime
         found: StoreContext = context
         return found
 
-    # ---- what the test reads -----------------------------------------------------------------
+    # ---- read by the test --------------------------------------------------------------------
 
     def forwarded(self, child: str | None = None) -> list[CapturedForward]:
-        """What was forwarded so far; with a name, what that child would have got."""
+        """Return the forwarded records; with `child`, those that this child would receive."""
         return [
             each for each in self._forwarded
             if child is None or each.child is None or each.child == child
         ]
 
     def reset_forwards(self) -> None:
-        """Forget what was forwarded."""
+        """Clear the forwarded records."""
         self._forwarded.clear()
 
     @property
     def scheduled_punctuators(self) -> list[CapturedPunctuator]:
-        """The schedules made so far."""
+        """All schedules so far."""
         return list(self._punctuators)
 
     @property
     def committed(self) -> bool:
-        """Whether a commit was asked for."""
+        """Whether the processor requested a commit."""
         return self._committed
 
     def reset_commit(self) -> None:
-        """Forget that a commit was asked for."""
+        """Clear the request for a commit."""
         self._committed = False
 
-    # ---- what the processor sees -------------------------------------------------------------
+    # ---- used by the processor ---------------------------------------------------------------
 
     @property
     def application_id(self) -> str:
@@ -170,17 +170,20 @@ class MockProcessorContext:
         return self._state_dir
 
     def get_state_store(self, name: str) -> Any:
-        """A store that the test added."""
+        """Return a store that the test added."""
         if name not in self._stores:
             known = ", ".join(map(repr, self._stores)) or "none"
-            raise KeyError(f"No store {name!r}. Add it with add_state_store. Stores: {known}.")
+            raise KeyError(
+                f"Store {name!r} does not exist. Stores: {known}. Add it with add_state_store."
+            )
         return self._stores[name]
 
     def forward(self, record: Any, child: str | None = None) -> None:
-        """Remember a record."""
-        if not isinstance(record, self._shape):
+        """Record a forwarded record."""
+        if not isinstance(record, self._record_type):
             raise TypeError(
-                f"This context forwards a {self._shape.__name__}, not a {type(record).__name__}."
+                f"This context forwards a {self._record_type.__name__}, "
+                f"not a {type(record).__name__}."
             )
         self._forwarded.append(CapturedForward(record, child))
 
@@ -192,7 +195,7 @@ class MockProcessorContext:
         *,
         start: datetime | int | None = None,
     ) -> CapturedPunctuator:
-        """Remember a schedule."""
+        """Record a schedule."""
         captured = CapturedPunctuator(
             to_ms(interval), type, punctuator, None if start is None else instant_ms(start)
         )
@@ -200,18 +203,18 @@ class MockProcessorContext:
         return captured
 
     def commit(self) -> None:
-        """Remember that a commit was asked for."""
+        """Record the request for a commit."""
         self._committed = True
 
     def resource(self, name: str, factory: Callable[[], T]) -> T:
-        """Something that lives as long as the context."""
+        """Return the resource with that name; `factory` creates it once per context."""
         if name not in self._resources:
             self._resources[name] = factory()
         found: T = self._resources[name]
         return found
 
     def metrics(self) -> Mapping[str, float]:
-        """The counters that stores have moved."""
+        """Return the counters that stores have updated."""
         return self._runtime.all_counters()
 
     def app_configs(self) -> Mapping[str, Any]:
@@ -222,6 +225,6 @@ class MockProcessorContext:
 
 
 class MockFixedKeyProcessorContext(MockProcessorContext):
-    """The same for processors that cannot change keys: they forward a `FixedKeyRecord`."""
+    """The mock context of `process_values`: `forward` takes a `FixedKeyRecord`."""
 
-    _shape = FixedKeyRecord
+    _record_type = FixedKeyRecord

@@ -1,4 +1,4 @@
-"""How a test looks at stores: by name and kind, whole or one partition of them."""
+"""Access to the stores of a test: by name and kind, all partitions or one."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from penstock.stores.typed.window import (
     WindowStore,
 )
 
-#: Kinds of stores, each with the methods that give it, the best one first. A subclass stands before
-#: its base.
-_METHODS: tuple[tuple[type, str, tuple[str, ...]], ...] = (
+#: Store class, its name in messages, and the methods that return it, the most specific one first.
+#: A subclass comes before its base.
+_ACCESS_METHODS: tuple[tuple[type, str, tuple[str, ...]], ...] = (
     (VersionedKeyValueStore, "versioned key-value", ("get_versioned_key_value_store",)),
     (
         TimestampedKeyValueStoreWithHeaders, "timestamped key-value store with headers",
@@ -59,150 +59,153 @@ _METHODS: tuple[tuple[type, str, tuple[str, ...]], ...] = (
     (SessionStore, "session", ("get_session_store",)),
 )
 
-_WRITES = frozenset(
+_WRITE_METHODS = frozenset(
     ("put", "put_if_absent", "put_all", "delete", "remove", "restore", "advance", "commit", "close",
      "init", "set_clocks")
 )
 
 
 class StoreAccess(ABC):
-    """The part of the driver that hands out stores.
+    """The methods of `TopologyTestDriver` that return stores.
 
-    Every method takes `partition=`, or `key=` for the partition that a key belongs to, where there
-    are several tasks; without them a store is the whole of it, to be read.
+    With several partitions, `partition=` selects one, and `key=` selects the partition of a key.
+    Without them a method returns a read-only view of all partitions.
     """
 
     def get_all_state_stores(self) -> dict[str, Any]:
-        """All stores by name, global ones too."""
+        """Return all stores by name, including global ones."""
         return {name: self.get_state_store(name) for name in self._store_names()}
 
     def get_state_store(
         self, name: str, *, partition: int | None = None, key: Any = None
     ) -> Any:
-        """The store of that name, as it is."""
-        return self._store(name, partition, key, _itself)
+        """Return the store with that name, of any kind."""
+        return self._select_store(name, partition, key, _identity)
 
     def get_key_value_store(
         self, name: str, *, partition: int | None = None, key: Any = None
     ) -> Any:
-        """A key-value store; of one with timestamps the plain values."""
-        return self._typed("get_key_value_store", name, partition, key, _plain_values)
+        """Return a key-value store; a timestamped one is shown with plain values."""
+        return self._typed_store("get_key_value_store", name, partition, key, _values_only)
 
     def get_timestamped_key_value_store(
         self, name: str, *, partition: int | None = None, key: Any = None
     ) -> Any:
-        """A key-value store of `ValueAndTimestamp`."""
-        return self._typed("get_timestamped_key_value_store", name, partition, key, _no_headers)
+        """Return a key-value store with values of type `ValueAndTimestamp`."""
+        method = "get_timestamped_key_value_store"
+        return self._typed_store(method, name, partition, key, _without_headers)
 
     def get_timestamped_key_value_store_with_headers(
         self, name: str, *, partition: int | None = None, key: Any = None
     ) -> Any:
-        """A key-value store of `ValueTimestampHeaders`."""
+        """Return a key-value store with values of type `ValueTimestampHeaders`."""
         method = "get_timestamped_key_value_store_with_headers"
-        return self._typed(method, name, partition, key, _itself)
+        return self._typed_store(method, name, partition, key, _identity)
 
     def get_versioned_key_value_store(
         self, name: str, *, partition: int | None = None, key: Any = None
     ) -> Any:
-        """A versioned store."""
-        return self._typed("get_versioned_key_value_store", name, partition, key, _itself)
+        """Return a versioned key-value store."""
+        return self._typed_store("get_versioned_key_value_store", name, partition, key, _identity)
 
     def get_window_store(
         self, name: str, *, partition: int | None = None, key: Any = None
     ) -> Any:
-        """A window store; of one with timestamps the plain values."""
-        return self._typed("get_window_store", name, partition, key, _plain_values)
+        """Return a window store; a timestamped one is shown with plain values."""
+        return self._typed_store("get_window_store", name, partition, key, _values_only)
 
     def get_timestamped_window_store(
         self, name: str, *, partition: int | None = None, key: Any = None
     ) -> Any:
-        """A window store of `ValueAndTimestamp`."""
-        return self._typed("get_timestamped_window_store", name, partition, key, _no_headers)
+        """Return a window store with values of type `ValueAndTimestamp`."""
+        method = "get_timestamped_window_store"
+        return self._typed_store(method, name, partition, key, _without_headers)
 
     def get_timestamped_window_store_with_headers(
         self, name: str, *, partition: int | None = None, key: Any = None
     ) -> Any:
-        """A window store of `ValueTimestampHeaders`."""
+        """Return a window store with values of type `ValueTimestampHeaders`."""
         method = "get_timestamped_window_store_with_headers"
-        return self._typed(method, name, partition, key, _itself)
+        return self._typed_store(method, name, partition, key, _identity)
 
     def get_session_store(
         self, name: str, *, partition: int | None = None, key: Any = None
     ) -> Any:
-        """A session store; of one with headers the plain aggregates."""
-        return self._typed("get_session_store", name, partition, key, _no_headers)
+        """Return a session store; one with headers is shown with plain aggregates."""
+        return self._typed_store("get_session_store", name, partition, key, _without_headers)
 
     def get_session_store_with_headers(
         self, name: str, *, partition: int | None = None, key: Any = None
     ) -> Any:
-        """A session store of `AggregationWithHeaders`."""
-        return self._typed("get_session_store_with_headers", name, partition, key, _itself)
+        """Return a session store with values of type `AggregationWithHeaders`."""
+        return self._typed_store("get_session_store_with_headers", name, partition, key, _identity)
 
-    # ---- what the driver knows ---------------------------------------------------------------
+    # ---- implemented by the driver -----------------------------------------------------------
 
     @abstractmethod
     def _stores_of(self, name: str) -> dict[int, Any]:
-        """The store of that name in every task that has it, by partition."""
+        """Return the store with that name of each task that has it, by partition."""
 
     @abstractmethod
     def _store_names(self) -> list[str]:
-        """The names of all stores."""
+        """Return the names of all stores."""
 
-    # ---- inside ------------------------------------------------------------------------------
+    # ---- internals ---------------------------------------------------------------------------
 
-    def _typed(
+    def _typed_store(
         self, method: str, name: str, partition: int | None, key: Any, view: Callable[[Any], Any]
     ) -> Any:
-        store = next(iter(self._parts(name).values()))
-        methods, what = _methods_of(store)
+        store = next(iter(self._partitions(name).values()))
+        methods, what = _access_methods(store)
         if method not in methods:
             raise ValueError(
-                f"Store {name!r} is a {what}; use {methods[0]}({name!r}), not {method}."
+                f"Store {name!r} is a {what}. Use {methods[0]}({name!r}), not {method}."
             )
-        return self._store(name, partition, key, view)
+        return self._select_store(name, partition, key, view)
 
-    def _store(
+    def _select_store(
         self, name: str, partition: int | None, key: Any, view: Callable[[Any], Any]
     ) -> Any:
-        parts = self._parts(name)
+        partitions = self._partitions(name)
         if key is not None:
-            first = next(iter(parts.values()))
-            partition = partition_of(first._key(key), len(parts))
-        if len(parts) == 1 and partition in {None, *parts}:
-            return view(next(iter(parts.values())))
+            first = next(iter(partitions.values()))
+            partition = partition_of(first._key(key), len(partitions))
+        if len(partitions) == 1 and partition in {None, *partitions}:
+            return view(next(iter(partitions.values())))
         if partition is None:
-            return PartitionedStore(name, [view(parts[number]) for number in sorted(parts)])
-        if partition not in parts:
+            views = [view(partitions[number]) for number in sorted(partitions)]
+            return PartitionedStore(name, views)
+        if partition not in partitions:
             raise InvalidStateStorePartitionException(
                 f"Store {name!r} has no partition {partition}. "
-                f"Partitions: {', '.join(map(str, sorted(parts)))}."
+                f"Partitions: {', '.join(map(str, sorted(partitions)))}."
             )
-        return view(parts[partition])
+        return view(partitions[partition])
 
-    def _parts(self, name: str) -> dict[int, Any]:
-        parts = self._stores_of(name)
-        if not parts:
+    def _partitions(self, name: str) -> dict[int, Any]:
+        partitions = self._stores_of(name)
+        if not partitions:
             names = ", ".join(map(repr, sorted(self._store_names()))) or "none"
-            raise KeyError(f"No store {name!r}. Stores: {names}.")
-        return parts
+            raise KeyError(f"Store {name!r} does not exist. Stores: {names}.")
+        return partitions
 
 
-def _methods_of(store: Any) -> tuple[tuple[str, ...], str]:
-    for kind, what, methods in _METHODS:
+def _access_methods(store: Any) -> tuple[tuple[str, ...], str]:
+    for kind, what, methods in _ACCESS_METHODS:
         if isinstance(store, kind):
             return methods, what if " store" in what else f"{what} store"
-    return ("get_state_store",), f"store of a kind of its own ({type(store).__name__})"
+    return ("get_state_store",), f"custom store ({type(store).__name__})"
 
 
-def _itself(store: Any) -> Any:
+def _identity(store: Any) -> Any:
     return store
 
 
-def _no_headers(store: Any) -> Any:
+def _without_headers(store: Any) -> Any:
     return store.plain
 
 
-def _plain_values(store: Any) -> Any:
+def _values_only(store: Any) -> Any:
     store = store.plain
     if isinstance(store, TimestampedKeyValueStore | TimestampedWindowStore):
         return ValuesOnly(store)
@@ -210,7 +213,7 @@ def _plain_values(store: Any) -> Any:
 
 
 class ValuesOnly:
-    """A store with timestamps, seen without them; what a test writes has the timestamp -1."""
+    """A timestamped store shown without timestamps; values written through it have timestamp -1."""
 
     def __init__(self, store: Any) -> None:
         self._store = store
@@ -220,19 +223,19 @@ class ValuesOnly:
 
     def put(self, key: Any, value: Any, *window_start: Any) -> None:
         """Write a value; None deletes."""
-        self._store.put(key, _stamped(value), *window_start)
+        self._store.put(key, _with_timestamp(value), *window_start)
 
     def put_if_absent(self, key: Any, value: Any) -> Any:
-        """Write a value unless the key has one; the one it had."""
-        return _unstamped(self._store.put_if_absent(key, _stamped(value)))
+        """Write a value unless the key has one; return the old value."""
+        return _without_timestamp(self._store.put_if_absent(key, _with_timestamp(value)))
 
     def put_all(self, entries: Iterable[tuple[Any, Any]]) -> None:
         """Write several values."""
-        self._store.put_all([(key, _stamped(value)) for key, value in entries])
+        self._store.put_all([(key, _with_timestamp(value)) for key, value in entries])
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._store, name)
-        return (lambda *question: _unstamped(found(*question))) if callable(found) else found
+        return (lambda *args: _without_timestamp(found(*args))) if callable(found) else found
 
     def __getitem__(self, key: Any) -> Any:
         return self._store[key].value
@@ -244,63 +247,62 @@ class ValuesOnly:
         return iter(self._store)
 
 
-def _stamped(value: Any) -> Any:
+def _with_timestamp(value: Any) -> Any:
     return None if value is None else ValueAndTimestamp(value, -1)
 
 
-def _unstamped(answer: Any) -> Any:
-    if isinstance(answer, StoreIterator):
-        return StoreIterator((key, stored.value) for key, stored in answer)
-    return answer.value if isinstance(answer, ValueAndTimestamp) else answer
+def _without_timestamp(result: Any) -> Any:
+    if isinstance(result, StoreIterator):
+        return StoreIterator((key, stored.value) for key, stored in result)
+    return result.value if isinstance(result, ValueAndTimestamp) else result
 
 
 class PartitionedStore:
-    """A store of several tasks, to be read as one.
+    """A read-only view of a store with several partitions.
 
-    A question for one row is put to every partition until one has it; a scan goes through one
-    partition after the other, each in its own order.
+    A lookup tries all partitions. A scan reads one partition after the other.
     """
 
-    def __init__(self, name: str, parts: list[Any]) -> None:
+    def __init__(self, name: str, partitions: list[Any]) -> None:
         self.name = name
-        self._parts = parts
+        self._partitions = partitions
 
     def __repr__(self) -> str:
-        return f"<PartitionedStore '{self.name}', {len(self._parts)} partitions>"
+        return f"<PartitionedStore '{self.name}', {len(self._partitions)} partitions>"
 
     @property
     def approximate_num_entries(self) -> int:
-        """How many rows there are in all partitions."""
-        return sum(part.approximate_num_entries for part in self._parts)
+        """The number of rows in all partitions."""
+        return sum(partition.approximate_num_entries for partition in self._partitions)
 
     def __getattr__(self, name: str) -> Any:
-        if name in _WRITES:
+        if name in _WRITE_METHODS:
             raise ValueError(
-                f"Store {self.name!r} lies in {len(self._parts)} partitions: the whole of it can "
-                f"only be read. To use {name}, ask for one of them with partition= or key=."
+                f"Store {self.name!r} has {len(self._partitions)} partitions, so it is read-only. "
+                f"To use {name}, select a partition with partition= or key=."
             )
-        found = [getattr(part, name) for part in self._parts]
+        found = [getattr(partition, name) for partition in self._partitions]
         if not callable(found[0]):
             return found[0]
         if name.startswith(("reverse_", "backward_")):
             found.reverse()
 
-        def ask(*question: Any, **options: Any) -> Any:
-            answers = [each(*question, **options) for each in found]
-            if all(isinstance(answer, Iterator | StoreIterator) for answer in answers):
-                return StoreIterator(chain.from_iterable(answers))
-            return next((answer for answer in answers if answer is not None), None)
+        def read_all(*args: Any, **options: Any) -> Any:
+            results = [method(*args, **options) for method in found]
+            if all(isinstance(result, Iterator | StoreIterator) for result in results):
+                return StoreIterator(chain.from_iterable(results))
+            return next((result for result in results if result is not None), None)
 
-        return ask
+        return read_all
 
     def __getitem__(self, key: Any) -> Any:
-        for part in self._parts:
-            if key in part:
-                return part[key]
+        for partition in self._partitions:
+            if key in partition:
+                return partition[key]
         raise KeyError(key)
 
     def __contains__(self, key: object) -> bool:
-        return any(key in part for part in self._parts)
+        return any(key in partition for partition in self._partitions)
 
     def __iter__(self) -> Iterator[Any]:
-        return chain.from_iterable(self._parts)
+        return chain.from_iterable(self._partitions)

@@ -1,4 +1,4 @@
-"""Which tasks a test runs and what each of them reads."""
+"""The tasks of a test, and the topics and partitions that they read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from penstock.topology.topology import Topology
 
 @dataclass(frozen=True)
 class TaskSpec:
-    """A task that is to run: what it is made of, and (source, queue, partition) it reads."""
+    """A task to run: its blueprint, and the (source, queue, partition) triples that it reads."""
 
     task_id: TaskId
     blueprint: Blueprint
@@ -27,24 +27,27 @@ class TaskSpec:
 
 @dataclass(frozen=True)
 class TaskLayout:
-    """All tasks of a test, and how many partitions topics have."""
+    """All tasks of a test, and the partition counts of topics.
 
-    places: tuple[TaskSpec, ...]
-    #: Topics that are read, by their real names.
+    A queue is the input of a source partition: a topic, or a pattern whose topics it combines.
+    """
+
+    tasks: tuple[TaskSpec, ...]
+    #: Partition counts of source topics, by their full names.
     partitions: Mapping[str, int]
-    #: Partitions of a topic that is only written.
-    otherwise: int = 1
-    #: Patterns that are read as one queue each.
+    #: The partition count of topics that are only written.
+    default_partitions: int = 1
+    #: Patterns; each is one queue.
     patterns: tuple[re.Pattern[str], ...] = ()
     readers: dict[tuple[str, int], TaskId] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for place in self.places:
-            for _, queue, partition in place.queues:
-                self.readers[queue, partition] = place.task_id
+        for spec in self.tasks:
+            for _, queue, partition in spec.queues:
+                self.readers[queue, partition] = spec.task_id
 
     def queue_of(self, topic: str) -> str | None:
-        """The queue that a topic's records go to, None if no task reads it."""
+        """Return the queue of a topic; None if no task reads it."""
         if topic in self.partitions and (topic, 0) in self.readers:
             return topic
         return next(
@@ -52,12 +55,12 @@ class TaskLayout:
         )
 
     def partitions_of(self, topic: str) -> int:
-        """How many partitions a topic has."""
-        return self.partitions.get(topic, self.otherwise)
+        """Return the partition count of a topic."""
+        return self.partitions.get(topic, self.default_partitions)
 
 
-def one_task(topology: Topology, config: StreamsConfig) -> TaskLayout:
-    """As under Kafka's test driver: one task holds everything, topics have one partition."""
+def single_task_layout(topology: Topology, config: StreamsConfig) -> TaskLayout:
+    """Return the layout of Kafka's test driver: one task, and one partition per topic."""
     blueprint = Blueprint.of(topology, config)
     readers = {}
     patterns = []
@@ -68,32 +71,32 @@ def one_task(topology: Topology, config: StreamsConfig) -> TaskLayout:
         for topic in source.topics:
             readers[blueprint.topic(topic)] = source.name
     order = partition_order((queue, 0) for queue in readers)
-    place = TaskSpec(
+    spec = TaskSpec(
         TaskId(0, 0), blueprint, tuple((readers[queue], queue, 0) for queue, _ in order)
     )
-    return TaskLayout((place,), dict.fromkeys(readers, 1), patterns=tuple(patterns))
+    return TaskLayout((spec,), dict.fromkeys(readers, 1), patterns=tuple(patterns))
 
 
-def task_for_each_partition(
+def partitioned_layout(
     topology: Topology, config: StreamsConfig, partitions: int | Mapping[str, int]
 ) -> TaskLayout:
-    """As on a cluster: a task for each sub-topology and partition (F9)."""
+    """Return the layout of a cluster: one task per sub-topology and partition (F9)."""
     if isinstance(partitions, int):
-        external = _everywhere(topology, partitions)
-        otherwise = partitions
+        external = _counts_for_all_topics(topology, partitions)
+        default_partitions = partitions
     else:
         external = dict(partitions)
-        otherwise = 1
+        default_partitions = 1
     global_topics = {store.topic for store in topology.global_stores.values()}
     for topic in sorted(global_topics - set(external)):
         raise MissingSourceTopicException(
-            f"Missing source topic {topic} of a global store. Name it in partitions=. "
-            f"Topics: {', '.join(sorted(external)) or 'none'}."
+            f"Missing source topic {topic} of a global store. "
+            f"Topics: {', '.join(sorted(external)) or 'none'}. Add it to partitions=."
         )
     plan = resolve_partitions(topology, external)
-    places = []
+    specs = []
     counts = dict(external)
-    for group, tasks in plan.tasks.items():
+    for group, count in plan.tasks.items():
         blueprint = Blueprint.of(topology, config, [group])
         readers = {
             blueprint.topic(topic): source
@@ -103,24 +106,24 @@ def task_for_each_partition(
             blueprint.topic(topic): plan.partitions[topic]
             for topics in plan.sources[group].values() for topic in topics
         }
-        for number in range(tasks):
+        for number in range(count):
             order = partition_order((topic, number) for topic in readers if number < counts[topic])
-            places.append(TaskSpec(
+            specs.append(TaskSpec(
                 TaskId(group, number), blueprint,
                 tuple((readers[topic], topic, number) for topic, _ in order),
             ))
-    return TaskLayout(tuple(places), counts, otherwise)
+    return TaskLayout(tuple(specs), counts, default_partitions)
 
 
-def _everywhere(topology: Topology, count: int) -> dict[str, int]:
-    """The same number for every topic that is named in the topology and not its own."""
+def _counts_for_all_topics(topology: Topology, count: int) -> dict[str, int]:
+    """Return the same partition count for all external topics of the topology."""
     named: set[str] = set()
     for node in topology.nodes:
         if isinstance(node, SourceNode):
             if node.pattern is not None:
                 raise ValueError(
-                    f"Source {node.name} reads the topics that match {node.pattern.pattern!r}. "
-                    "Name them: partitions={topic: number, ...}."
+                    f"Source {node.name} reads all topics that match {node.pattern.pattern!r}. "
+                    "List these topics: partitions={topic: count, ...}."
                 )
             named.update(node.topics)
         elif isinstance(node, SinkNode) and isinstance(node.topic, str):

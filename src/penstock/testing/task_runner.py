@@ -1,4 +1,4 @@
-"""Runs the tasks of a test: processes, commits, puts tasks together anew, loses them."""
+"""Runs the tasks of a test: processes records, commits, restarts tasks and simulates crashes."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from penstock.testing.memory_log import InputRecord, MemoryLog
 from penstock.testing.task_layout import TaskLayout, TaskSpec
 from penstock.topology.topology import Topology
 
-#: Fills a store of a task that is being put together.
-Refill = Callable[[TaskSpec, StorePlan, Any], None]
+#: Fills a store of a new task.
+FillStore = Callable[[TaskSpec, StorePlan, Any], None]
 
 
 class TaskRunner:
-    """The tasks of a topology over one log.
+    """The tasks of a topology and their log.
 
-    What tasks have in memory is lost in a crash. What is committed is here: their `TaskState`, the
-    rows of their stores and, in the log, everything else. A commit of all tasks is one step.
+    A crash loses the memory of the tasks. Committed are the `TaskState` and the rows of each store,
+    kept here, and the contents of the log. A commit of all tasks is atomic.
     """
 
     def __init__(
-        self, topology: Topology, config: StreamsConfig, placement: TaskLayout, now: int,
+        self, topology: Topology, config: StreamsConfig, layout: TaskLayout, now: int,
         *, commit_every_record: bool,
     ) -> None:
         self.log = MemoryLog()
-        self.placement = placement
-        #: The wall clock; set by the driver.
+        self.layout = layout
+        #: The wall clock; written by the driver.
         self.now = now
-        #: (file or None, line) of everything printed by what is committed.
+        #: Printed lines that are committed, as (file or None, line).
         self.printed: list[tuple[str | None, str]] = []
         self.tasks: dict[TaskId, Task] = {}
         self.global_state: GlobalState | None = None
@@ -50,33 +50,33 @@ class TaskRunner:
         self._rows: dict[tuple[TaskId, str], BytesStore] = {}
         self._shared_cache: RecordCache | None = None
         self._resources: dict[str, Any] = {}
-        #: How many arrivals the last commit had seen: global stores are that far after a crash.
-        self._seen = 0
-        #: Counters of tasks that are no more, and what each task had counted by its last commit.
-        self._counted: Counter[str] = Counter()
-        self._counting: dict[TaskId, dict[str, int]] = {}
+        #: The number of inputs at the last commit: global stores restart from there after a crash.
+        self._committed_inputs = 0
+        #: Counters of closed tasks, and those of each task at its last commit.
+        self._past_counters: Counter[str] = Counter()
+        self._committed_counters: dict[TaskId, dict[str, int]] = {}
         self._start_global()
-        self._start_tasks(_leave_as_it_is)
+        self._start_tasks(_leave_empty)
 
     # ---- records -----------------------------------------------------------------------------
 
     def reads(self, topic: str) -> bool:
-        """Whether a task or a global store reads a topic."""
-        return self.placement.queue_of(topic) is not None or self._is_global(topic)
+        """Return whether a task or a global store reads the topic."""
+        return self.layout.queue_of(topic) is not None or self._is_global(topic)
 
     def receive(
         self, topic: str, partition: int, timestamp: int,
         content: tuple[bytes | None, bytes | None, Headers],
     ) -> None:
-        """Take a record from outside and process all that follows from it."""
-        queue = self.placement.queue_of(topic)
+        """Append an input record and process it, with all records that result from it."""
+        queue = self.layout.queue_of(topic)
         record = self.log.append(queue or topic, topic, partition, timestamp, content)
-        self._take_in(InputRecord(queue or topic, record), with_global=True)
+        self._deliver(InputRecord(queue or topic, record), with_global=True)
 
-    def _take_in(self, arrival: InputRecord, *, with_global: bool) -> None:
-        """Give a record to its task, run, and then to the global store that reads its topic."""
-        queue, record = arrival
-        reader = self.placement.readers.get((queue, record.partition))
+    def _deliver(self, input_record: InputRecord, *, with_global: bool) -> None:
+        """Pass a record to its task and run; then update the global store of its topic."""
+        queue, record = input_record
+        reader = self.layout.readers.get((queue, record.partition))
         if reader is not None:
             self.tasks[reader].add_records((queue, record.partition), (record,))
             self.run()
@@ -84,61 +84,61 @@ class TaskRunner:
             self._global.update(record)
 
     def run(self) -> bool:
-        """Process what waits, one record of each task in turn; whether there was any."""
-        moved = False
-        going = True
-        while going:
-            going = False
+        """Process all queued records, one per task in turn; return whether there were any."""
+        processed = False
+        progress = True
+        while progress:
+            progress = False
             for task in self.tasks.values():
                 if task.has_records and task.may_process(self.now):
                     task.process_next(self.now)
-                    moved = going = True
+                    processed = progress = True
                     if self._commit_every_record:
                         self._commit((task,))
                     elif task.runtime.commit_requested:
                         self._commit(self.tasks.values())
-        return moved
+        return processed
 
     def punctuate(self) -> None:
-        """Fire what is due by the wall clock."""
+        """Run the punctuators that are due by the wall clock."""
         for task in self.tasks.values():
             task.punctuate_wall_clock(self.now)
 
     # ---- commit ------------------------------------------------------------------------------
 
     def commit(self) -> None:
-        """Commit all tasks, again and again until what they sent each other is processed."""
+        """Commit all tasks, repeatedly, until all records between them are processed."""
         self._commit(self.tasks.values())
         while self.run():
             self._commit(self.tasks.values())
 
     def commit_once(self) -> None:
-        """Commit all tasks; what they sent each other waits."""
+        """Commit all tasks once; records between them stay queued."""
         self._commit(self.tasks.values())
 
     def _commit(self, tasks: Iterable[Task]) -> None:
-        """Nothing happens before every task has given its result."""
+        # All tasks return their results before any is applied.
         results = [(task, task.commit()) for task in tasks]
         for task, result in results:
             task.advance()
             self._states[task.task_id] = result.state
-            self._counting[task.task_id] = result.counters
+            self._committed_counters[task.task_id] = result.counters
             self.printed.extend(result.printed)
             self._publish(result)
-        self._seen = len(self.log.arrivals)
+        self._committed_inputs = len(self.log.inputs)
 
     def _publish(self, result: TaskResult) -> None:
-        log, placement = self.log, self.placement
+        log, layout = self.log, self.layout
         for output in log.commit(result, self._config.application_id):
             topic, partition, key, value, timestamp, headers = output
-            queue = placement.queue_of(topic)
+            queue = layout.queue_of(topic)
             is_global = self._is_global(topic)
             if queue is None and not is_global:
                 continue
             record = log.append(
                 queue or topic, topic, partition, timestamp, (key, value, headers)
             )
-            reader = placement.readers.get((queue or topic, partition))
+            reader = layout.readers.get((queue or topic, partition))
             if reader is not None:
                 self.tasks[reader].add_records((queue or topic, partition), (record,))
             if is_global:
@@ -147,61 +147,63 @@ class TaskRunner:
     # ---- batches and crashes -----------------------------------------------------------------
 
     def new_batch(self) -> None:
-        """Commit, and put every task together anew over the rows it has written."""
+        """Commit, then recreate all tasks with their committed rows."""
         self.commit()
         old = self.tasks
-        waiting = self._waiting() if any(task.has_records for task in old.values()) else []
+        unread = self._unread_inputs() if any(task.has_records for task in old.values()) else []
         for task in old.values():
             task.close()
 
-        def refill(place: TaskSpec, plan: StorePlan, store: Any) -> None:
-            if (place.task_id, plan.name) not in self._rows:
-                self._restore(place, plan, store)
+        def fill_store(spec: TaskSpec, plan: StorePlan, store: Any) -> None:
+            if (spec.task_id, plan.name) not in self._rows:
+                self._restore(spec, plan, store)
 
-        self._start_tasks(refill)
-        for queue, record in waiting:
-            reader = self.placement.readers[queue, record.partition]
+        self._start_tasks(fill_store)
+        for queue, record in unread:
+            reader = self.layout.readers[queue, record.partition]
             self.tasks[reader].add_records((queue, record.partition), (record,))
 
     def crash(self) -> None:
-        """Lose all that is not committed, restore the stores, and read the input again.
+        """Discard everything uncommitted, restore the stores and reprocess the input.
 
-        Records are read again in the order in which they came, each processed before the next one.
+        Records are delivered in their order of arrival, each processed before the next one.
         """
-        seen = self._seen
-        waiting = {(queue, record.partition, record.offset) for queue, record in self._waiting()}
-        arrivals = list(self.log.arrivals)
+        committed = self._committed_inputs
+        unread = {
+            (queue, record.partition, record.offset) for queue, record in self._unread_inputs()
+        }
+        inputs = list(self.log.inputs)
         self._rows.clear()
         self._resources = {}
         self._start_global()
-        for _, record in arrivals[:seen]:
+        for _, record in inputs[:committed]:
             if self._is_global(record.topic):
                 self._global.update(record)
         self._start_tasks(self._restore)
         self.punctuate()
-        for number, arrival in enumerate(arrivals):
-            queue, record = arrival
-            if (queue, record.partition, record.offset) in waiting:
-                self._take_in(arrival, with_global=number >= seen)
-            elif number >= seen and self._is_global(record.topic):
+        for number, input_record in enumerate(inputs):
+            queue, record = input_record
+            if (queue, record.partition, record.offset) in unread:
+                self._deliver(input_record, with_global=number >= committed)
+            elif number >= committed and self._is_global(record.topic):
                 self._global.update(record)
 
-    def _waiting(self) -> list[InputRecord]:
-        """What came for a task and is not committed as read."""
-        offsets, readers = self.log.offsets, self.placement.readers
+    def _unread_inputs(self) -> list[InputRecord]:
+        """Return the inputs of tasks at or above the committed offsets."""
+        offsets, readers = self.log.offsets, self.layout.readers
         return [
-            arrival for arrival in self.log.arrivals
-            if (place := (arrival.queue, arrival.record.partition)) in readers
-            and arrival.record.offset >= offsets.get(place, 0)
+            input_record for input_record in self.log.inputs
+            if (spec := (input_record.queue, input_record.record.partition)) in readers
+            and input_record.record.offset >= offsets.get(spec, 0)
         ]
 
-    def _restore(self, place: TaskSpec, plan: StorePlan, store: Any) -> None:
-        """Fill a store from its changelog, or from the source topic that serves as one."""
+    def _restore(self, spec: TaskSpec, plan: StorePlan, store: Any) -> None:
+        """Fill a store from its changelog, or from its source topic."""
         if not hasattr(store, "restore"):
             return
-        partition = place.task_id.partition
+        partition = spec.task_id.partition
         if plan.changelog is None and plan.restored_from is not None:
-            topic = place.blueprint.topic(plan.restored_from)
+            topic = spec.blueprint.topic(plan.restored_from)
             for record in self.log.records(topic, partition):
                 if record.key is not None:
                     store.restore(record.key, record.value, record.timestamp, record.headers)
@@ -211,11 +213,11 @@ class TaskRunner:
         if hasattr(store, "advance"):
             store.advance()
 
-    # ---- life --------------------------------------------------------------------------------
+    # ---- life cycle --------------------------------------------------------------------------
 
     def counters(self) -> dict[str, int]:
-        """All counters so far, without what was lost."""
-        totals = Counter(self._counted)
+        """Return the sums of all counters, without work that a crash has discarded."""
+        totals = Counter(self._past_counters)
         for task in self.tasks.values():
             totals.update(task.runtime.all_counters())
         if self.global_state is not None:
@@ -229,39 +231,39 @@ class TaskRunner:
         if self.global_state is not None:
             self.global_state.close()
 
-    def _start_tasks(self, refill: Refill) -> None:
-        for counters in self._counting.values():
-            self._counted.update(counters)
-        self._counting = {}
+    def _start_tasks(self, fill_store: FillStore) -> None:
+        for counters in self._committed_counters.values():
+            self._past_counters.update(counters)
+        self._committed_counters = {}
         self.tasks = {}
-        for place in self.placement.places:
-            self.tasks[place.task_id] = self._start_task(place, refill)
+        for spec in self.layout.tasks:
+            self.tasks[spec.task_id] = self._start_task(spec, fill_store)
 
-    def _start_task(self, place: TaskSpec, refill: Refill) -> Task:
+    def _start_task(self, spec: TaskSpec, fill_store: FillStore) -> Task:
         environment = Environment(
-            partitions_of=self.placement.partitions_of,
-            open_bytes=partial(self._rows_of, place.task_id),
+            partitions_of=self.layout.partitions_of,
+            open_bytes=partial(self._rows_of, spec.task_id),
             global_stores=self.global_state.stores if self.global_state else {},
             resources=self._resources, now=self.now, cache=self._shared_cache,
         )
         task = Task(
-            place.blueprint, place.task_id, environment, self._states.get(place.task_id)
+            spec.blueprint, spec.task_id, environment, self._states.get(spec.task_id)
         )
-        for plan in place.blueprint.stores:
-            refill(place, plan, task.runtime.stores[plan.name])
+        for plan in spec.blueprint.stores:
+            fill_store(spec, plan, task.runtime.stores[plan.name])
         task.start()
-        for source, queue, partition in place.queues:
+        for source, queue, partition in spec.queues:
             task.subscribe(source, queue, partition)
         return task
 
     def _rows_of(self, task_id: TaskId, name: str) -> BytesStore:
-        """The same rows for every task that is put together in this place."""
+        """Return the committed rows of a store; all incarnations of a task share them."""
         return self._rows.setdefault((task_id, name), InMemoryBytesStore())
 
     def _start_global(self) -> None:
         if self._topology.global_stores:
-            if len(self.placement.places) == 1:
-                # Kafka's driver has one thread, whose cache the global stores share.
+            if len(self.layout.tasks) == 1:
+                # In Kafka's driver, global stores share the cache of its only thread.
                 self._shared_cache = thread_cache(self._config)
             self.global_state = GlobalState(self._topology, self._config, self._shared_cache)
 
@@ -274,5 +276,5 @@ class TaskRunner:
         return self.global_state
 
 
-def _leave_as_it_is(place: TaskSpec, plan: StorePlan, store: Any) -> None:
-    """A store that is new is empty."""
+def _leave_empty(spec: TaskSpec, plan: StorePlan, store: Any) -> None:
+    """Fill nothing: a new store is empty."""

@@ -1,4 +1,4 @@
-"""The two ends of a test: topics to feed and topics to read."""
+"""Input and output topics of `TopologyTestDriver`, and their records."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ V = TypeVar("V")
 
 @dataclass(frozen=True)
 class TestRecord(Generic[K, V]):
-    """A record with its time and headers.
+    """A record with its timestamp and headers.
 
-    `partition` is where a record that was read lies, and where one that is fed goes (None: where
-    its key belongs); records that differ in nothing else are equal.
+    `partition` is the partition of an output record, or the one to send an input record to (None:
+    the partition of its key). It is ignored when records are compared.
     """
 
     __test__ = False
@@ -37,7 +37,10 @@ class TestRecord(Generic[K, V]):
 
 
 class TestInputTopic(Generic[K, V]):
-    """Feeds a topic. Records without a time get the topic's own, which advances by itself."""
+    """Pipes records into a topic.
+
+    A record without a timestamp gets the time of the topic, which then advances by `auto_advance`.
+    """
 
     __test__ = False
 
@@ -56,10 +59,10 @@ class TestInputTopic(Generic[K, V]):
         return f"<TestInputTopic '{self._topic}'>"
 
     def advance_time(self, advance: timedelta | int) -> None:
-        """Move the time of the records to come."""
+        """Advance the time of the topic."""
         advance_ms = to_ms(advance)
         if advance_ms < 0:
-            raise ValueError(f"Time must not go backwards: {advance}.")
+            raise ValueError(f"The time of a topic cannot go backwards: {advance}.")
         self._time += advance_ms
 
     def pipe_input(
@@ -70,7 +73,10 @@ class TestInputTopic(Generic[K, V]):
         headers: Iterable[tuple[str, bytes | None]] = NO_HEADERS,
         partition: int | None = None,
     ) -> None:
-        """Feed `(value)`, `(key, value)` or a `TestRecord`; by default where its key belongs."""
+        """Pipe in one record: `(value)`, `(key, value)` or a `TestRecord`.
+
+        Without `partition`, it goes to the partition of its key.
+        """
         if isinstance(key_or_value, TestRecord):
             record = key_or_value
         elif value:
@@ -78,13 +84,13 @@ class TestInputTopic(Generic[K, V]):
             record = TestRecord(key_or_value, only, headers=as_headers(headers))
         else:
             record = TestRecord(None, key_or_value, headers=as_headers(headers))
-        given = record.timestamp if timestamp is None else timestamp
-        if given is None:
-            given = self._time
+        time = record.timestamp if timestamp is None else timestamp
+        if time is None:
+            time = self._time
             self._time += self._auto_advance_ms
         self._driver.pipe(
-            self._topic, _bytes(self._key, record.key, self._topic, "key"),
-            _bytes(self._value, record.value, self._topic, "value"), instant_ms(given),
+            self._topic, _serialize(self._key, record.key, self._topic, "key"),
+            _serialize(self._value, record.value, self._topic, "value"), instant_ms(time),
             record.headers, partition=record.partition if partition is None else partition,
         )
 
@@ -92,7 +98,7 @@ class TestInputTopic(Generic[K, V]):
         self, values: Iterable[V], *, start: datetime | int | None = None,
         advance: timedelta | int = 0,
     ) -> None:
-        """Feed values without keys."""
+        """Pipe in values without keys."""
         self.pipe_record_list(
             [TestRecord(None, value) for value in values], start=start, advance=advance
         )
@@ -101,7 +107,7 @@ class TestInputTopic(Generic[K, V]):
         self, pairs: Iterable[tuple[K, V]], *, start: datetime | int | None = None,
         advance: timedelta | int = 0,
     ) -> None:
-        """Feed (key, value) pairs."""
+        """Pipe in (key, value) pairs."""
         self.pipe_record_list(
             [TestRecord(key, value) for key, value in pairs], start=start, advance=advance
         )
@@ -110,7 +116,7 @@ class TestInputTopic(Generic[K, V]):
         self, records: Iterable[TestRecord[Any, Any]], *, start: datetime | int | None = None,
         advance: timedelta | int = 0,
     ) -> None:
-        """Feed records; with `start`, at that time and `advance` apart."""
+        """Pipe in records; with `start`, from that timestamp on, `advance` apart."""
         time = None if start is None else instant_ms(start)
         for record in records:
             self.pipe_input(record, timestamp=time)
@@ -119,7 +125,7 @@ class TestInputTopic(Generic[K, V]):
 
 
 class TestOutputTopic(Generic[K, V]):
-    """Reads a topic, oldest record first; what was read is gone."""
+    """Reads the output of a topic, oldest record first. Reading removes records."""
 
     __test__ = False
 
@@ -133,73 +139,76 @@ class TestOutputTopic(Generic[K, V]):
         self._value = value.for_topic(topic, False) if value is not None else None
 
     def __repr__(self) -> str:
-        return f"<TestOutputTopic '{self._topic}', {self.queue_size} to be read>"
+        return f"<TestOutputTopic '{self._topic}', {self.queue_size} unread>"
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is left to be read."""
+        """Whether no unread records exist."""
         return not self._driver.queue_of(self._topic)
 
     @property
     def queue_size(self) -> int:
-        """How many records are left to be read."""
+        """The number of unread records."""
         return len(self._driver.queue_of(self._topic))
 
     def read_record(self) -> TestRecord[K, V]:
-        """The next record."""
+        """Return the next record; raise `LookupError` if there is none."""
         queue = self._driver.queue_of(self._topic)
         if not queue:
             written = ", ".join(sorted(self._driver.produced_topic_names())) or "none"
-            raise LookupError(f"Empty topic: {self._topic}. Topics written so far: {written}.")
+            raise LookupError(f"Empty topic: {self._topic}. Topics with output: {written}.")
         return self._record(queue.popleft())
 
     def read_value(self) -> V:
-        """The value of the next record."""
+        """Return the value of the next record."""
         return self.read_record().value
 
     def read_key_value(self) -> tuple[K, V]:
-        """Key and value of the next record."""
+        """Return key and value of the next record."""
         record = self.read_record()
         return record.key, record.value
 
     def read_records_to_list(self) -> list[TestRecord[K, V]]:
-        """All records that are left."""
+        """Return all unread records."""
         return [self._record(output) for output in self._driver.read_raw(self._topic)]
 
     def read_key_values_to_list(self) -> list[tuple[K, V]]:
-        """All keys and values that are left."""
+        """Return the keys and values of all unread records."""
         return [(record.key, record.value) for record in self.read_records_to_list()]
 
     def read_key_values_to_map(self) -> dict[K, V]:
-        """The newest value of every key among the records that are left."""
+        """Return the latest value of each key of all unread records."""
         records = self.read_records_to_list()
         if any(record.key is None for record in records):
-            raise ValueError("A record without a key cannot be put into a dictionary.")
+            raise ValueError(
+                f"Topic {self._topic} has a record without a key. "
+                "Use read_key_values_to_list() instead."
+            )
         return {record.key: record.value for record in records}
 
     def read_values_to_list(self) -> list[V]:
-        """All values that are left."""
+        """Return the values of all unread records."""
         return [record.value for record in self.read_records_to_list()]
 
     def _record(self, output: Output) -> TestRecord[K, V]:
         return TestRecord(
-            _value(self._key, output.key, self._topic, "key"),
-            _value(self._value, output.value, self._topic, "value"),
+            _deserialize(self._key, output.key, self._topic, "key"),
+            _deserialize(self._value, output.value, self._topic, "value"),
             output.timestamp, output.headers, partition=output.partition,
         )
 
 
-def _bytes(serde: Serde[Any] | None, value: Any, topic: str, what: str) -> bytes | None:
+def _serialize(serde: Serde[Any] | None, value: Any, topic: str, what: str) -> bytes | None:
     if value is None:
         return None
     if serde is None:
-        raise ValueError(f"Topic {topic}: give {what}=, the serde of its {what}s.")
+        raise ValueError(f"Topic {topic} has no {what} serde. Create the topic with {what}=.")
     return serde.serialize(value)
 
 
-def _value(serde: Serde[Any] | None, data: bytes | None, topic: str, what: str) -> Any:
+def _deserialize(serde: Serde[Any] | None, data: bytes | None, topic: str, what: str) -> Any:
     if data is None:
         return None
     if serde is None:
-        raise ValueError(f"Topic {topic}: give {what}=, the serde of its {what}s.")
+        raise ValueError(f"Topic {topic} has no {what} serde. Create the topic with {what}=.")
     return serde.deserialize(data)

@@ -26,7 +26,7 @@ from penstock.engine.layout.execution_graph import ExecutionGraph, build_graph, 
 from penstock.engine.layout.internal_topics import is_internal
 from penstock.errors import MissingSourceTopicException
 from penstock.record import TaskId
-from penstock.testing.task_layout import task_for_each_partition
+from penstock.testing.task_layout import partitioned_layout
 from penstock.topology.nodes import SinkNode, SourceNode
 
 TEXT = Serdes.string()
@@ -285,8 +285,8 @@ def _check_tasks(
     external: dict[str, int],
 ) -> None:
     """The same tasks and queues as under the test driver."""
-    places = task_for_each_partition(topology, config, external).places
+    tasks = partitioned_layout(topology, config, external).tasks
     assert {
-        place.task_id: tuple((source, queue) for source, queue, _ in place.queues)
-        for place in places
+        task.task_id: tuple((source, queue) for source, queue, _ in task.queues)
+        for task in tasks
     } == {task_id: graph.queues(task_id) for task_id in graph.tasks}, case["id"]

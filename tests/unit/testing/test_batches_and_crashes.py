@@ -1,4 +1,4 @@
-"""Tasks that are put together anew, and tasks that are lost."""
+"""`new_batch` recreates tasks; `crash` discards uncommitted work."""
 
 from __future__ import annotations
 
@@ -51,22 +51,22 @@ def suppressing(logging: bool) -> Topology:
     return builder.build()
 
 
-class Watching(Processor[str, str]):
-    """Says when it is made and closed; ticks by both clocks and counts its records in a field."""
+class LifeCycleProcessor(Processor[str, str]):
+    """Records init and close, schedules punctuators on both clocks, counts records in a field."""
 
-    life: list[str]
+    calls: list[str]
 
     def init(self, context: Any) -> None:
         super().init(context)
-        self.life.append("init")
+        self.calls.append("init")
         self.records = 0
-        context.schedule(10, PunctuationType.WALL_CLOCK_TIME, lambda now: self.say("wall", now))
-        context.schedule(10, PunctuationType.STREAM_TIME, lambda now: self.say("stream", now))
+        context.schedule(10, PunctuationType.WALL_CLOCK_TIME, lambda now: self.emit("wall", now))
+        context.schedule(10, PunctuationType.STREAM_TIME, lambda now: self.emit("stream", now))
         once = context.schedule(
-            1, PunctuationType.WALL_CLOCK_TIME, lambda now: (self.say("once", now), once.cancel())
+            1, PunctuationType.WALL_CLOCK_TIME, lambda now: (self.emit("once", now), once.cancel())
         )
 
-    def say(self, what: str, now: int) -> None:
+    def emit(self, what: str, now: int) -> None:
         self.context.forward(Record(what, str(now), now))
 
     def process(self, record: Record[str, str]) -> None:
@@ -74,14 +74,14 @@ class Watching(Processor[str, str]):
         self.context.forward(record.with_value(str(self.records)))
 
     def close(self) -> None:
-        self.life.append("close")
+        self.calls.append("close")
 
 
-def watching() -> tuple[Topology, list[str]]:
-    life: list[str] = []
+def life_cycle_topology() -> tuple[Topology, list[str]]:
+    calls: list[str] = []
     builder = StreamsBuilder()
-    builder.stream("in").process(type("W", (Watching,), {"life": life})).to("out")
-    return builder.build(), life
+    builder.stream("in").process(type("W", (LifeCycleProcessor,), {"calls": calls})).to("out")
+    return builder.build(), calls
 
 
 def feed(driver: TopologyTestDriver, *pairs: tuple[str, str], **options: Any) -> None:
@@ -95,7 +95,7 @@ def outputs(driver: TopologyTestDriver, value: Any = LONG) -> list[Any]:
 # ---- batches -------------------------------------------------------------------------------
 
 
-def test_a_new_batch_goes_on_with_the_same_stores() -> None:
+def test_new_batch_keeps_the_stores() -> None:
     with TopologyTestDriver(counting(), CONFIG) as driver:
         feed(driver, ("a", "x"), ("a", "y"))
         store = driver.get_key_value_store("counts")
@@ -107,20 +107,20 @@ def test_a_new_batch_goes_on_with_the_same_stores() -> None:
         assert outputs(driver) == [("a", 1), ("a", 2), ("a", 3)]
 
 
-def test_a_new_batch_commits_first() -> None:
+def test_new_batch_commits_first() -> None:
     with TopologyTestDriver(counting(), CONFIG, auto_commit=False) as driver:
         feed(driver, ("a", "x"), ("a", "y"))
         driver.new_batch()
         assert outputs(driver) == [("a", 2)]
 
 
-def test_processors_are_new_and_their_schedules_go_on() -> None:
-    topology, life = watching()
+def test_new_batch_recreates_processors_and_keeps_schedules() -> None:
+    topology, calls = life_cycle_topology()
     with TopologyTestDriver(topology, CONFIG) as driver:
         feed(driver, ("a", ""), ("a", ""), start=0, advance=1)
         driver.advance_wall_clock_time(4)
         driver.new_batch()
-        assert life == ["init", "close", "init"]
+        assert calls == ["init", "close", "init"]
         feed(driver, ("a", ""), start=9)
         driver.advance_wall_clock_time(5)
         driver.new_batch()
@@ -130,10 +130,10 @@ def test_processors_are_new_and_their_schedules_go_on() -> None:
             ("a", "1"), ("stream", "0"), ("a", "2"), ("once", "4"), ("a", "1"), ("a", "1"),
             ("stream", "12"), ("wall", "10"),
         ]
-    assert life == ["init", "close"] * 3
+    assert calls == ["init", "close"] * 3
 
 
-def test_schedules_of_one_time_keep_their_order() -> None:
+def test_schedules_with_equal_times_keep_their_order() -> None:
     class Five(Processor[str, str]):
         def init(self, context: Any) -> None:
             for name in "ABCDE":
@@ -145,22 +145,22 @@ def test_schedules_of_one_time_keep_their_order() -> None:
         def process(self, record: Record[str, str]) -> None:
             pass
 
-    def fired(cut: bool) -> list[Any]:
+    def run(in_batches: bool) -> list[Any]:
         builder = StreamsBuilder()
         builder.stream("in").process(Five).to("out")
         with TopologyTestDriver(builder.build(), CONFIG) as driver:
             for _ in range(5):
                 driver.advance_wall_clock_time(10)
-                if cut:
+                if in_batches:
                     driver.new_batch()
             return outputs(driver, None)
 
-    assert fired(cut=True) == fired(cut=False)
+    assert run(in_batches=True) == run(in_batches=False)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7])
 @pytest.mark.parametrize("logging", [True, False])
-def test_a_buffer_goes_on_in_the_next_batch(size: int, logging: bool) -> None:
+def test_suppress_buffer_survives_a_new_batch(size: int, logging: bool) -> None:
     with TopologyTestDriver(suppressing(logging), UNCACHED, batch_size=size) as driver:
         feed(driver, ("a", ""), ("b", ""), ("a", ""), ("c", ""), start=0, advance=300)
         assert outputs(driver) == []
@@ -168,24 +168,24 @@ def test_a_buffer_goes_on_in_the_next_batch(size: int, logging: bool) -> None:
         assert outputs(driver) == [("a", 2), ("b", 1), ("c", 1)]
 
 
-def test_a_batch_ends_after_as_many_records_as_it_has() -> None:
-    topology, life = watching()
+def test_batch_size_starts_new_batches() -> None:
+    topology, calls = life_cycle_topology()
     with TopologyTestDriver(topology, CONFIG, batch_size=2) as driver:
         feed(driver, *[("a", "")] * 5)
         assert [value for key, value in outputs(driver, None) if key == "a"] == list("12121")
-        assert life.count("init") == 3
-    with pytest.raises(ValueError, match="at least one record"):
+        assert calls.count("init") == 3
+    with pytest.raises(ValueError, match="batch_size must be at least 1"):
         TopologyTestDriver(topology, CONFIG, batch_size=0)
 
 
-def test_a_batch_without_commits_in_between_is_one_commit() -> None:
+def test_batch_without_automatic_commits_commits_once() -> None:
     with TopologyTestDriver(counting(), CONFIG, auto_commit=False, batch_size=3) as driver:
         feed(driver, *[("a", "")] * 7)
         assert outputs(driver) == [("a", 3), ("a", 6)]
 
 
-def test_a_resource_outlives_the_batch_but_not_a_crash() -> None:
-    class Using(Processor[str, str]):
+def test_resource_survives_a_new_batch_but_not_a_crash() -> None:
+    class UseResource(Processor[str, str]):
         def init(self, context: Any) -> None:
             super().init(context)
             self.shared = context.resource("list", list)
@@ -195,7 +195,7 @@ def test_a_resource_outlives_the_batch_but_not_a_crash() -> None:
             self.context.forward(record.with_value("".join(self.shared)))
 
     builder = StreamsBuilder()
-    builder.stream("in").process(Using).to("out")
+    builder.stream("in").process(UseResource).to("out")
     with TopologyTestDriver(builder.build(), CONFIG) as driver:
         feed(driver, ("k", "a"))
         driver.new_batch()
@@ -205,7 +205,7 @@ def test_a_resource_outlives_the_batch_but_not_a_crash() -> None:
         assert [value for _, value in outputs(driver, None)] == ["a", "ab", "c"]
 
 
-def test_counters_go_on_over_batches() -> None:
+def test_counters_are_summed_over_batches() -> None:
     with TopologyTestDriver(counting(), CONFIG, batch_size=1) as driver:
         driver.create_input_topic("in").pipe_value_list(["x", "y", "z"])
         assert driver.metrics()["dropped-records-total"] == 3
@@ -216,7 +216,7 @@ def test_counters_go_on_over_batches() -> None:
 
 @pytest.mark.parametrize("partitions", [None, 3])
 @pytest.mark.parametrize("config", [CONFIG, UNCACHED])
-def test_what_is_not_committed_is_lost_and_done_again(
+def test_uncommitted_work_is_redone_after_a_crash(
     partitions: int | None, config: StreamsConfig
 ) -> None:
     def run(crash: bool) -> tuple[list[Any], list[Any]]:
@@ -233,7 +233,7 @@ def test_what_is_not_committed_is_lost_and_done_again(
     assert run(crash=True) == run(crash=False)
 
 
-def test_a_crash_before_the_first_commit_starts_from_nothing() -> None:
+def test_crash_before_the_first_commit_starts_over() -> None:
     with TopologyTestDriver(counting(), UNCACHED, auto_commit=False) as driver:
         feed(driver, ("a", ""), ("a", ""))
         driver.crash()
@@ -242,7 +242,7 @@ def test_a_crash_before_the_first_commit_starts_from_nothing() -> None:
         assert outputs(driver) == [("a", 1), ("a", 2)]
 
 
-def test_a_crash_after_a_commit_changes_nothing() -> None:
+def test_crash_after_a_commit_changes_nothing() -> None:
     with TopologyTestDriver(counting(), CONFIG) as driver:
         feed(driver, ("a", ""), ("a", ""))
         driver.crash()
@@ -250,15 +250,15 @@ def test_a_crash_after_a_commit_changes_nothing() -> None:
         assert outputs(driver) == [("a", 1), ("a", 2), ("a", 3)]
 
 
-def test_processors_have_no_time_to_close() -> None:
-    topology, life = watching()
+def test_crash_does_not_close_processors() -> None:
+    topology, calls = life_cycle_topology()
     driver = TopologyTestDriver(topology, CONFIG)
     driver.crash()
-    assert life == ["init", "init"]
+    assert calls == ["init", "init"]
     driver.close()
 
 
-def test_a_store_without_a_changelog_is_empty_after_a_crash_but_not_after_a_batch() -> None:
+def test_store_without_a_changelog_survives_a_batch_but_not_a_crash() -> None:
     with TopologyTestDriver(counting(logging=False), CONFIG) as driver:
         feed(driver, ("a", ""))
         driver.new_batch()
@@ -267,7 +267,7 @@ def test_a_store_without_a_changelog_is_empty_after_a_crash_but_not_after_a_batc
         assert list(driver.get_key_value_store("counts").all()) == []
 
 
-def test_a_store_whose_changelog_is_its_topic_is_restored_from_there() -> None:
+def test_store_is_restored_from_its_source_topic() -> None:
     config = UNCACHED.with_(topology_optimization="all")
     builder = StreamsBuilder()
     builder.table("in", store="table").to_stream().to("out")
@@ -283,7 +283,7 @@ def test_a_store_whose_changelog_is_its_topic_is_restored_from_there() -> None:
         assert outputs(driver, None) == [("a", "1"), ("b", "1"), ("a", "2"), ("b", "2")]
 
 
-def test_a_buffer_is_restored() -> None:
+def test_suppress_buffer_is_restored() -> None:
     with TopologyTestDriver(suppressing(logging=True), UNCACHED) as driver:
         feed(driver, ("a", ""), ("b", ""), ("a", ""), start=0, advance=300)
         driver.crash()
@@ -291,7 +291,7 @@ def test_a_buffer_is_restored() -> None:
         assert outputs(driver) == [("a", 2), ("b", 1)]
 
 
-def test_an_entry_that_came_back_to_its_buffer_has_its_new_time() -> None:
+def test_row_that_reenters_the_buffer_is_restored_with_its_new_time() -> None:
     builder = StreamsBuilder()
     builder.table("in").suppress(
         Suppressed.until_time_limit(timedelta(milliseconds=10), BufferConfig.unbounded())
@@ -301,7 +301,7 @@ def test_an_entry_that_came_back_to_its_buffer_has_its_new_time() -> None:
         with TopologyTestDriver(builder.build(), UNCACHED, auto_commit=False) as driver:
             feed(driver, ("a", "1"), start=0)
             driver.commit()
-            # `a` leaves, and is back before the commit.
+            # `a` leaves the buffer and enters it again before the commit.
             feed(driver, ("b", "1"), ("a", "2"), start=20, advance=1)
             driver.commit()
             if crash:
@@ -313,7 +313,7 @@ def test_an_entry_that_came_back_to_its_buffer_has_its_new_time() -> None:
     assert run(crash=True) == run(crash=False) == [("a", "1"), ("b", "1")]
 
 
-def test_versions_that_are_older_than_the_history_are_restored_if_they_are_the_latest() -> None:
+def test_latest_version_older_than_the_history_is_restored() -> None:
     builder = StreamsBuilder()
     builder.table("in", store=Materialized(
         supplier=Stores.persistent_versioned_key_value_store("v", timedelta(milliseconds=100))
@@ -325,7 +325,7 @@ def test_versions_that_are_older_than_the_history_are_restored_if_they_are_the_l
         assert (store.get("a").value, store.get("b").value) == ("old", "new")
 
 
-def test_global_stores_are_read_again() -> None:
+def test_global_stores_are_restored() -> None:
     builder = StreamsBuilder()
     table = builder.global_table("names", store="names")
     builder.stream("in").join(
@@ -341,12 +341,12 @@ def test_global_stores_are_read_again() -> None:
         names.pipe_input("1", "eins")
         driver.crash()
         driver.commit()
-        # The record sees the table as it was when the record came.
+        # The record sees the table as of its arrival.
         assert [value for _, value in outputs(driver, None)] == ["1=one", "1=uno"]
         assert driver.get_key_value_store("names")["1"] == "eins"
 
 
-class OwnStore:
+class CustomStore:
     """A custom store: a list in memory, with a changelog."""
 
     persistent = False
@@ -374,23 +374,23 @@ class OwnStore:
         self.is_open = False
 
 
-@pytest.mark.parametrize("happening", ["new_batch", "crash"])
-def test_a_store_of_ones_own_is_restored_from_its_changelog(happening: str) -> None:
+@pytest.mark.parametrize("action", ["new_batch", "crash"])
+def test_custom_store_is_restored_from_its_changelog(action: str) -> None:
     class Adding(Processor[str, str]):
         def process(self, record: Record[str, str]) -> None:
             self.context.get_state_store("own").add(record.value)
 
     builder = StreamsBuilder()
-    builder.add_state_store(StoreBuilder.custom("own", OwnStore))
+    builder.add_state_store(StoreBuilder.custom("own", CustomStore))
     builder.stream("in").process(Adding, "own")
     with TopologyTestDriver(builder.build(), CONFIG) as driver:
         feed(driver, ("k", "a"), ("k", "b"))
-        getattr(driver, happening)()
+        getattr(driver, action)()
         feed(driver, ("k", "c"))
         assert driver.get_state_store("own").items == ["a", "b", "c"]
 
 
-def test_a_failure_can_be_followed_by_a_crash() -> None:
+def test_crash_after_a_failure_recovers() -> None:
     class Failing(Processor[str, str]):
         healthy = False
 
@@ -412,8 +412,8 @@ def test_a_failure_can_be_followed_by_a_crash() -> None:
         assert [value for _, value in outputs(driver, None)] == ["good", "bad"]
 
 
-def test_a_punctuation_that_was_lost_fires_after_the_crash() -> None:
-    topology, _ = watching()
+def test_uncommitted_punctuation_runs_again_after_a_crash() -> None:
+    topology, _ = life_cycle_topology()
     with TopologyTestDriver(topology, CONFIG, auto_commit=False) as driver:
         driver.commit()
         driver.advance_wall_clock_time(10)

@@ -1,4 +1,4 @@
-"""Commits that a test decides on: what is visible when, and what caches hold back."""
+"""Explicit commits: when outputs become visible, and what caches merge."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def counting() -> Topology:
     return builder.build()
 
 
-def two_hops() -> Topology:
-    """Counts by value, then how many values have each count."""
+def two_repartitions() -> Topology:
+    """Count by value, then count the values with each count."""
     builder = StreamsBuilder()
     (
         builder.stream("in").group_by(lambda key, value: value).count(store="first").to_stream()
@@ -50,7 +50,7 @@ def feed(driver: TopologyTestDriver, *pairs: tuple[str, str]) -> None:
     driver.create_input_topic("in").pipe_key_value_list(pairs)
 
 
-def test_without_a_cache_every_update_comes_out_at_the_commit() -> None:
+def test_without_a_cache_a_commit_emits_every_update() -> None:
     with TopologyTestDriver(counting(), UNCACHED, auto_commit=False) as driver:
         feed(driver, ("a", "x"), ("a", "y"), ("b", "z"))
         assert outputs(driver) == []
@@ -58,7 +58,7 @@ def test_without_a_cache_every_update_comes_out_at_the_commit() -> None:
         assert outputs(driver) == [("a", 1), ("a", 2), ("b", 1)]
 
 
-def test_a_cache_lets_only_the_last_update_of_a_key_out() -> None:
+def test_cache_emits_only_the_last_update_of_a_key() -> None:
     with TopologyTestDriver(counting(), CACHED, auto_commit=False) as driver:
         feed(driver, ("a", "x"), ("b", "z"), ("a", "y"))
         driver.commit()
@@ -66,14 +66,14 @@ def test_a_cache_lets_only_the_last_update_of_a_key_out() -> None:
         assert len(driver.read_raw("app-counts-changelog")) == 2
 
 
-def test_a_store_shows_what_is_not_committed() -> None:
+def test_store_shows_uncommitted_values() -> None:
     with TopologyTestDriver(counting(), CACHED, auto_commit=False) as driver:
         feed(driver, ("a", "x"), ("a", "y"))
         assert driver.get_key_value_store("counts")["a"] == 2
 
 
 @pytest.mark.parametrize("interval", [timedelta(seconds=30), 30_000])
-def test_a_commit_happens_when_the_wall_clock_passes_the_interval(interval: Any) -> None:
+def test_wall_clock_triggers_a_commit_after_the_interval(interval: Any) -> None:
     with TopologyTestDriver(counting(), CACHED, commit_interval=interval) as driver:
         feed(driver, ("a", "x"))
         driver.advance_wall_clock_time(timedelta(seconds=29))
@@ -91,7 +91,7 @@ def test_a_commit_happens_when_the_wall_clock_passes_the_interval(interval: Any)
         assert outputs(driver) == []
 
 
-def test_an_interval_without_end_leaves_it_to_the_test() -> None:
+def test_timedelta_max_disables_automatic_commits() -> None:
     with TopologyTestDriver(counting(), CACHED, commit_interval=timedelta.max) as driver:
         feed(driver, ("a", "x"))
         driver.advance_wall_clock_time(timedelta(days=10_000))
@@ -101,8 +101,10 @@ def test_an_interval_without_end_leaves_it_to_the_test() -> None:
 
 
 @pytest.mark.parametrize("partitions", [None, 3])
-def test_sub_topologies_hear_of_each_other_at_commits_only(partitions: int | None) -> None:
-    driver = TopologyTestDriver(two_hops(), UNCACHED, partitions=partitions, auto_commit=False)
+def test_records_reach_other_subtopologies_at_commits_only(partitions: int | None) -> None:
+    driver = TopologyTestDriver(
+        two_repartitions(), UNCACHED, partitions=partitions, auto_commit=False
+    )
     with driver:
         feed(driver, ("1", "x"), ("2", "x"), ("3", "y"))
         assert list(driver.get_key_value_store("first").all()) == []
@@ -113,9 +115,9 @@ def test_sub_topologies_hear_of_each_other_at_commits_only(partitions: int | Non
 
 
 @pytest.mark.parametrize("partitions", [None, 2])
-def test_a_circle_runs_until_nothing_moves(partitions: int | None) -> None:
+def test_commit_processes_a_cycle_to_its_end(partitions: int | None) -> None:
     builder = StreamsBuilder()
-    # What is written to the topic that is read comes in again, shorter by one each time.
+    # The topology reads its own output; values get shorter by one each time.
     builder.stream("in").map_values(lambda value: value[1:]).filter(
         lambda key, value: bool(value)
     ).to("in")
@@ -129,15 +131,15 @@ def test_a_circle_runs_until_nothing_moves(partitions: int | None) -> None:
         assert driver.create_output_topic("in").read_values_to_list() == ["xyz", "yz", "z"]
 
 
-def test_a_processor_can_ask_for_a_commit() -> None:
-    class Asking(Processor[str, str]):
+def test_processor_can_request_a_commit() -> None:
+    class RequestCommit(Processor[str, str]):
         def process(self, record: Record[str, str]) -> None:
             self.context.forward(record)
             if record.value == "now":
                 self.context.commit()
 
     builder = StreamsBuilder()
-    builder.stream("in").process(Asking).to("out")
+    builder.stream("in").process(RequestCommit).to("out")
     with TopologyTestDriver(builder.build(), CACHED, auto_commit=False) as driver:
         out = driver.create_output_topic("out")
         feed(driver, ("a", "wait"))
@@ -146,7 +148,7 @@ def test_a_processor_can_ask_for_a_commit() -> None:
         assert out.read_values_to_list() == ["wait", "now"]
 
 
-def test_a_punctuation_by_the_wall_clock_waits_for_the_commit() -> None:
+def test_output_of_a_wall_clock_punctuator_is_visible_after_the_commit() -> None:
     class Ticking(Processor[str, str]):
         def init(self, context: Any) -> None:
             super().init(context)

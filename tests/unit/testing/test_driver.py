@@ -1,4 +1,4 @@
-"""The driver as Kafka's: feeding, reading, stores, time, printing."""
+"""The driver in the mode of Kafka's: input, output, stores, time, printing."""
 
 from __future__ import annotations
 
@@ -58,19 +58,19 @@ def all_kinds() -> Topology:
     builder.add_state_store(Stores.key_value_store_builder(
         Stores.in_memory_key_value_store("plain"), Serdes.string(), Serdes.string()
     ))
-    stream.process(_Nothing, "plain")
+    stream.process(_IgnoreRecords, "plain")
     return builder.build()
 
 
-class _Nothing:
+class _IgnoreRecords:
     def process(self, record: Any) -> None:
         pass
 
 
-# ---- feeding and reading -------------------------------------------------------------------
+# ---- input and output ----------------------------------------------------------------------
 
 
-def test_there_is_one_task_and_a_commit_after_every_record() -> None:
+def test_one_task_commits_after_every_record() -> None:
     with TopologyTestDriver(counting(), CONFIG) as driver:
         assert driver.tasks == (TaskId(0, 0),)
         topic = driver.create_input_topic("in")
@@ -79,7 +79,7 @@ def test_there_is_one_task_and_a_commit_after_every_record() -> None:
         assert out.read_key_value() == ("a", 1)
 
 
-def test_every_way_to_feed() -> None:
+def test_all_input_methods() -> None:
     with TopologyTestDriver(copying(), CONFIG) as driver:
         topic = driver.create_input_topic("in", start=100, auto_advance=timedelta(milliseconds=10))
         out = driver.create_output_topic("out")
@@ -99,7 +99,7 @@ def test_every_way_to_feed() -> None:
         ]
 
 
-def test_every_way_to_read() -> None:
+def test_all_output_methods() -> None:
     with TopologyTestDriver(copying(), CONFIG) as driver:
         topic = driver.create_input_topic("in")
         out = driver.create_output_topic("out")
@@ -119,21 +119,21 @@ def test_every_way_to_read() -> None:
         assert out.read_values_to_list() == ["x"]
 
 
-def test_a_topic_that_was_only_looked_at_was_not_produced() -> None:
+def test_created_output_topic_is_not_a_produced_topic() -> None:
     with TopologyTestDriver(copying(), CONFIG) as driver:
         assert driver.create_output_topic("out").is_empty
         assert driver.produced_topic_names() == set()
 
 
-def test_an_unknown_topic_and_an_unknown_partition_are_named() -> None:
+def test_unknown_topic_or_partition_raises() -> None:
     with TopologyTestDriver(copying(), CONFIG) as driver:
-        with pytest.raises(ValueError, match=r"Unknown topic: im\. The topology reads in"):
+        with pytest.raises(ValueError, match=r"Unknown topic: im\. Topics of the topology: in"):
             driver.create_input_topic("im").pipe_input("a", "b")
-        with pytest.raises(ValueError, match="Topic in has no partition 1; it has 1"):
+        with pytest.raises(ValueError, match=r"Topic in has no partition 1\. It has 1"):
             driver.create_input_topic("in").pipe_input("a", "b", partition=1)
 
 
-def test_time_does_not_go_back() -> None:
+def test_time_cannot_go_backwards() -> None:
     with TopologyTestDriver(copying(), CONFIG) as driver:
         with pytest.raises(ValueError, match="backwards"):
             driver.advance_wall_clock_time(-1)
@@ -154,23 +154,23 @@ def test_time_does_not_go_back() -> None:
         ("sessions", ["get_session_store"]),
     ],
 )
-def test_a_store_is_given_by_the_methods_of_its_kind_only(name: str, methods: list[str]) -> None:
+def test_only_methods_of_the_kind_return_a_store(name: str, methods: list[str]) -> None:
     every = [name for name in dir(TopologyTestDriver) if name.startswith("get_")]
     with TopologyTestDriver(all_kinds(), CONFIG) as driver:
-        given = []
+        returned = []
         for method in every:
             if method in {"get_state_store", "get_all_state_stores"}:
                 continue
             if method in methods:
                 getattr(driver, method)(name)
-                given.append(method)
+                returned.append(method)
                 continue
-            with pytest.raises(ValueError, match=rf"use {methods[-1]}\('{name}'\), not {method}"):
+            with pytest.raises(ValueError, match=rf"Use {methods[-1]}\('{name}'\), not {method}"):
                 getattr(driver, method)(name)
-        assert sorted(given) == sorted(methods)
+        assert sorted(returned) == sorted(methods)
 
 
-def test_values_come_plain_with_time_or_with_headers() -> None:
+def test_values_are_plain_timestamped_or_with_headers() -> None:
     with TopologyTestDriver(all_kinds(), HEADERS) as driver:
         driver.create_input_topic("in").pipe_input("a", "x", timestamp=5)
         assert driver.get_key_value_store("table")["a"] == "x"
@@ -202,9 +202,9 @@ def test_plain_values_can_be_written_and_scanned() -> None:
         assert driver.get_timestamped_key_value_store("counts")["a"].timestamp == 3
 
 
-def test_a_store_that_is_not_there_is_named_with_those_that_are() -> None:
+def test_error_for_an_unknown_store_lists_the_existing_ones() -> None:
     with TopologyTestDriver(counting(), CONFIG) as driver:
-        with pytest.raises(KeyError, match=r"No store 'count'. Stores: 'counts'."):
+        with pytest.raises(KeyError, match=r"Store 'count' does not exist. Stores: 'counts'."):
             driver.get_key_value_store("count")
         with pytest.raises(InvalidStateStorePartitionException, match="Partitions: 0"):
             driver.get_key_value_store("counts", partition=3)
@@ -231,7 +231,7 @@ def test_printed_lines_are_shown_after_the_commit(capsys: pytest.CaptureFixture[
         assert driver.printed_lines == [(None, "[L]: k, v")]
 
 
-def test_what_is_printed_by_lost_work_is_shown_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_lines_of_reprocessed_records_are_shown_once(capsys: pytest.CaptureFixture[str]) -> None:
     with TopologyTestDriver(printing(Printed(label="L")), CONFIG, auto_commit=False) as driver:
         driver.create_input_topic("in").pipe_input("k", "v")
         driver.crash()
@@ -239,7 +239,7 @@ def test_what_is_printed_by_lost_work_is_shown_once(capsys: pytest.CaptureFixtur
     assert capsys.readouterr().out == "[L]: k, v\n"
 
 
-def test_lines_for_a_file_go_to_the_file(tmp_path: Path) -> None:
+def test_lines_for_a_file_are_written_to_the_file(tmp_path: Path) -> None:
     path = tmp_path / "lines.txt"
     path.write_text("of an earlier run\n", encoding="utf-8")
     with TopologyTestDriver(printing(Printed(file=str(path), label="L")), CONFIG) as driver:
@@ -247,21 +247,21 @@ def test_lines_for_a_file_go_to_the_file(tmp_path: Path) -> None:
     assert path.read_text(encoding="utf-8") == "[L]: a, 1\n[L]: b, 2\n"
 
 
-def test_nothing_is_shown_if_it_is_not_wanted(capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_printed_false_shows_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     with TopologyTestDriver(printing(Printed()), CONFIG, show_printed=False) as driver:
         driver.create_input_topic("in").pipe_input("k", "v")
         assert len(driver.printed_lines) == 1
     assert capsys.readouterr().out == ""
 
 
-def test_what_a_test_holds_says_what_it_is() -> None:
+def test_repr_of_driver_topics_and_stores() -> None:
     with TopologyTestDriver(counting(), CONFIG) as driver:
         topic = driver.create_input_topic("in")
         topic.pipe_input("k", "v")
         store = driver.get_state_store("counts")
         assert repr(driver) == "<TopologyTestDriver 'app', 1 task>"
         assert repr(topic) == "<TestInputTopic 'in'>"
-        assert repr(driver.create_output_topic("out")) == "<TestOutputTopic 'out', 1 to be read>"
+        assert repr(driver.create_output_topic("out")) == "<TestOutputTopic 'out', 1 unread>"
         assert repr(store) == "<TimestampedKeyValueStore 'counts', open>"
         assert repr(driver.get_key_value_store("counts")) == f"<values of {store!r}>"
     assert repr(driver) == "<TopologyTestDriver 'app', closed>"

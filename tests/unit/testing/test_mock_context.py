@@ -1,4 +1,4 @@
-"""A processor tested alone."""
+"""Tests of a single processor with `MockProcessorContext`."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def started() -> tuple[Busy, MockProcessorContext]:
     return processor, context
 
 
-def test_what_is_forwarded_is_remembered_with_the_child() -> None:
+def test_forwarded_records_are_captured_with_the_child() -> None:
     processor, context = started()
     record = Record("k", "v", 1)
     processor.process(record)
@@ -62,7 +62,7 @@ def test_what_is_forwarded_is_remembered_with_the_child() -> None:
     assert context.forwarded() == []
 
 
-def test_schedules_are_remembered_and_called_by_the_test() -> None:
+def test_schedules_are_captured_and_called_by_the_test() -> None:
     processor, context = started()
     (scheduled,) = context.scheduled_punctuators
     assert (scheduled.interval_ms, scheduled.start) == (1_000, 500)
@@ -73,7 +73,7 @@ def test_schedules_are_remembered_and_called_by_the_test() -> None:
     assert scheduled.cancelled
 
 
-def test_a_commit_is_remembered() -> None:
+def test_requested_commit_is_captured() -> None:
     processor, context = started()
     processor.process(Record("k", "v", 1))
     assert not context.committed
@@ -83,7 +83,7 @@ def test_a_commit_is_remembered() -> None:
     assert not context.committed
 
 
-def test_what_the_test_sets_is_what_the_processor_sees() -> None:
+def test_processor_sees_the_values_set_by_the_test() -> None:
     config = StreamsConfig(
         application_id="app", default_key_serde=Serdes.string(), extra={"my.limit": "3"}
     )
@@ -107,7 +107,7 @@ def test_what_the_test_sets_is_what_the_processor_sees() -> None:
     assert context.resource("r", list) is context.resource("r", list)
 
 
-def test_a_real_store_can_be_used() -> None:
+def test_real_store_can_be_used() -> None:
     context = MockProcessorContext()
     store = Stores.key_value_store_builder(
         Stores.in_memory_key_value_store("seen"), Serdes.string(), Serdes.long()
@@ -116,11 +116,11 @@ def test_a_real_store_can_be_used() -> None:
     context.add_state_store(store)
     context.get_state_store("seen").put("a", 1)
     assert store["a"] == 1
-    with pytest.raises(KeyError, match="No store 'other'"):
+    with pytest.raises(KeyError, match="Store 'other' does not exist"):
         context.get_state_store("other")
 
 
-def test_a_fixed_key_processor_forwards_fixed_key_records() -> None:
+def test_fixed_key_processor_forwards_fixed_key_records() -> None:
     class Loud(FixedKeyProcessor[str, str]):
         def process(self, record: FixedKeyRecord[str, str]) -> None:
             self.context.forward(record.with_value(record.value.upper()))

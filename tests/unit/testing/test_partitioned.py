@@ -1,4 +1,4 @@
-"""A task for each sub-topology and partition: what Kafka's own driver cannot show."""
+"""The driver with partitions: one task per sub-topology and partition."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ KEYS = [f"key-{n}" for n in range(20)]
 LONG = Serdes.long()
 
 
-def home(key: str, partitions: int) -> int:
+def partition_for(key: str, partitions: int) -> int:
     return partition_of(key.encode(), partitions)
 
 
 def by_value() -> Topology:
-    """Counts by value: the records have to go to the partition of their new key."""
+    """Count by value: records move to the partition of their new key."""
     builder = StreamsBuilder()
     builder.stream("in").select_key(lambda key, value: value).group_by_key().count(
         store="counts"
@@ -55,7 +55,7 @@ class CountInStore(Processor[str, str]):
 
 
 def without_repartition() -> Topology:
-    """The mistake: a new key, and a processor with a store right behind it."""
+    """A common bug: a stateful processor after a change of key, without a repartition."""
     builder = StreamsBuilder()
     builder.add_state_store(
         Stores.key_value_store_builder(Stores.in_memory_key_value_store("seen"), None, LONG)
@@ -65,32 +65,32 @@ def without_repartition() -> Topology:
     return builder.build()
 
 
-def test_there_is_a_task_for_each_sub_topology_and_partition() -> None:
+def test_one_task_per_subtopology_and_partition() -> None:
     with TopologyTestDriver(by_value(), CONFIG, partitions=3) as driver:
         assert driver.tasks == tuple(TaskId(s, p) for s in (0, 1) for p in range(3))
 
 
-def test_a_record_goes_to_the_partition_of_its_key() -> None:
+def test_record_goes_to_the_partition_of_its_key() -> None:
     builder = StreamsBuilder()
     builder.stream("in").to("out")
     with TopologyTestDriver(builder.build(), CONFIG, partitions=4) as driver:
         topic = driver.create_input_topic("in")
         topic.pipe_key_value_list([(key, "v") for key in KEYS])
         records = driver.create_output_topic("out").read_records_to_list()
-        assert {r.key: r.partition for r in records} == {key: home(key, 4) for key in KEYS}
+        assert {r.key: r.partition for r in records} == {key: partition_for(key, 4) for key in KEYS}
         assert len({r.partition for r in records}) == 4
 
 
-def test_records_without_a_key_take_turns_and_a_partition_can_be_named() -> None:
-    class Where(Processor[str, str]):
+def test_records_without_a_key_are_distributed_round_robin() -> None:
+    class ForwardPosition(Processor[str, str]):
         def process(self, record: Record[str, str]) -> None:
             metadata = self.context.record_metadata
             assert metadata is not None
-            place = f"{self.context.task_id}/{metadata.partition}/{metadata.offset}"
-            self.context.forward(record.with_value(place))
+            position = f"{self.context.task_id}/{metadata.partition}/{metadata.offset}"
+            self.context.forward(record.with_value(position))
 
     builder = StreamsBuilder()
-    builder.stream("in").process(Where).to("out")
+    builder.stream("in").process(ForwardPosition).to("out")
     with TopologyTestDriver(builder.build(), CONFIG, partitions={"in": 2}) as driver:
         topic = driver.create_input_topic("in")
         topic.pipe_value_list(["a", "b", "c"])
@@ -99,16 +99,17 @@ def test_records_without_a_key_take_turns_and_a_partition_can_be_named() -> None
         assert out.read_values_to_list() == ["0_0/0/0", "0_1/1/0", "0_0/0/1", "0_1/1/1"]
 
 
-def test_a_repartition_brings_equal_keys_together() -> None:
+def test_repartition_groups_equal_keys() -> None:
     with TopologyTestDriver(by_value(), CONFIG, partitions=3) as driver:
         topic = driver.create_input_topic("in")
         topic.pipe_key_value_list([(key, "same") for key in KEYS])
         out = driver.create_output_topic("out", value=LONG)
         assert out.read_key_values_to_map() == {"same": len(KEYS)}
-        assert driver.get_key_value_store("counts", partition=home("same", 3))["same"] == 20
+        partition = partition_for("same", 3)
+        assert driver.get_key_value_store("counts", partition=partition)["same"] == 20
 
 
-def test_a_missing_repartition_shows() -> None:
+def test_missing_repartition_gives_wrong_results() -> None:
     def counts(partitions: int | None) -> dict[str, int]:
         driver = TopologyTestDriver(without_repartition(), CONFIG, partitions=partitions)
         with driver:
@@ -125,8 +126,8 @@ def test_each_task_has_its_own_stream_time() -> None:
     builder.stream("in").group_by_key().windowed_by(
         TimeWindows.of(timedelta(milliseconds=10))
     ).count(store="w").to_stream(lambda windowed, count: windowed.key).to("out", value=LONG)
-    early, late = sorted(KEYS, key=lambda key: home(key, 2))[:: len(KEYS) - 1]
-    assert home(early, 2) != home(late, 2)
+    early, late = sorted(KEYS, key=lambda key: partition_for(key, 2))[:: len(KEYS) - 1]
+    assert partition_for(early, 2) != partition_for(late, 2)
     for partitions, dropped in ((1, 1), (2, 0)):
         with TopologyTestDriver(builder.build(), CONFIG, partitions=partitions) as driver:
             topic = driver.create_input_topic("in")
@@ -135,7 +136,7 @@ def test_each_task_has_its_own_stream_time() -> None:
             assert driver.metrics()["dropped-records-total"] == dropped
 
 
-def test_a_foreign_key_join_answers_across_tasks() -> None:
+def test_foreign_key_join_across_tasks() -> None:
     builder = StreamsBuilder()
     orders = builder.table("orders")
     customers = builder.table("customers")
@@ -150,7 +151,7 @@ def test_a_foreign_key_join_answers_across_tasks() -> None:
         assert out.read_key_values_to_map() == dict.fromkeys(KEYS, "c1:Bea")
 
 
-def test_a_global_store_is_fed_from_all_partitions() -> None:
+def test_global_store_reads_all_partitions() -> None:
     builder = StreamsBuilder()
     table = builder.global_table("names", store="names")
     builder.stream("in").join(table, lambda key, value: value, lambda value, name: name).to("out")
@@ -163,7 +164,7 @@ def test_a_global_store_is_fed_from_all_partitions() -> None:
         assert driver.get_key_value_store("names")["key-3"] == "key-3"
 
 
-def test_a_store_of_several_tasks_is_read_as_one() -> None:
+def test_store_of_several_tasks_can_be_read_as_one() -> None:
     builder = StreamsBuilder()
     builder.table("in", store=Materialized("table", key=Serdes.string(), value=Serdes.string()))
     with TopologyTestDriver(builder.build(), CONFIG, partitions=3) as driver:
@@ -181,15 +182,15 @@ def test_a_store_of_several_tasks_is_read_as_one() -> None:
         stamped = driver.get_timestamped_key_value_store("table", key="key-7")
         assert stamped["key-7"].value == "key-7!"
         assert dict(stamped.all()).keys() == {
-            key for key in KEYS if home(key, 3) == home("key-7", 3)
+            key for key in KEYS if partition_for(key, 3) == partition_for("key-7", 3)
         }
-        with pytest.raises(ValueError, match="can only be read"):
+        with pytest.raises(ValueError, match="is read-only"):
             store.put("a", "b")
         with pytest.raises(KeyError):
             store["nobody"]
 
 
-def test_a_windowed_store_of_several_tasks_is_read_as_one() -> None:
+def test_window_store_of_several_tasks_can_be_read_as_one() -> None:
     builder = StreamsBuilder()
     builder.stream("in").group_by_key().windowed_by(TimeWindows.of(timedelta(seconds=1))).count(
         store="w"
@@ -202,14 +203,14 @@ def test_a_windowed_store_of_several_tasks_is_read_as_one() -> None:
         assert len(list(store.all())) == len(KEYS)
 
 
-def test_topics_that_cannot_be_joined_are_refused() -> None:
+def test_joined_topics_with_different_counts_raise() -> None:
     builder = StreamsBuilder()
     builder.table("a").join(builder.table("b"), lambda left, right: left)
     with pytest.raises(TopologyException, match=re.escape("Topics not co-partitioned")):
         TopologyTestDriver(builder.build(), CONFIG, partitions={"a": 2, "b": 3})
 
 
-def test_topics_that_are_read_have_to_be_named() -> None:
+def test_missing_source_topic_raises() -> None:
     with pytest.raises(MissingSourceTopicException, match=re.escape("Missing source topics [in]")):
         TopologyTestDriver(by_value(), CONFIG, partitions={"out": 2})
     builder = StreamsBuilder()
@@ -218,10 +219,10 @@ def test_topics_that_are_read_have_to_be_named() -> None:
         TopologyTestDriver(builder.build(), CONFIG, partitions={})
 
 
-def test_topics_of_a_pattern_have_to_be_named_one_by_one() -> None:
+def test_topics_of_a_pattern_must_be_listed() -> None:
     builder = StreamsBuilder()
     builder.stream(re.compile("in-.*")).to("out")
-    with pytest.raises(ValueError, match="Name them"):
+    with pytest.raises(ValueError, match="List these topics"):
         TopologyTestDriver(builder.build(), CONFIG, partitions=2)
     with TopologyTestDriver(builder.build(), CONFIG, partitions={"in-a": 1, "in-b": 2}) as driver:
         assert driver.tasks == (TaskId(0, 0), TaskId(0, 1))
@@ -229,10 +230,10 @@ def test_topics_of_a_pattern_have_to_be_named_one_by_one() -> None:
         assert driver.create_output_topic("out").read_values_to_list() == ["x", "y"]
 
 
-def test_a_topic_that_is_only_written_has_one_partition_unless_named() -> None:
+def test_written_topic_has_one_partition_by_default() -> None:
     builder = StreamsBuilder()
     builder.stream("in").to("out")
-    for named, expected in (({}, {0}), ({"out": 5}, {home(key, 5) for key in KEYS})):
+    for named, expected in (({}, {0}), ({"out": 5}, {partition_for(key, 5) for key in KEYS})):
         with TopologyTestDriver(builder.build(), CONFIG, partitions={"in": 2, **named}) as driver:
             driver.create_input_topic("in").pipe_key_value_list([(key, "v") for key in KEYS])
             records = driver.create_output_topic("out").read_records_to_list()

@@ -1,4 +1,4 @@
-"""The fixtures that come with penstock, and what they cost a run that does not use them."""
+"""The pytest plugin: its fixtures, and no cost for runs that do not use them."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def copying(config: StreamsConfig | None = None) -> Topology:
     return builder.build()
 
 
-def test_the_fixture_makes_drivers(topology_driver: Callable[..., TopologyTestDriver]) -> None:
+def test_fixture_creates_drivers(topology_driver: Callable[..., TopologyTestDriver]) -> None:
     driver = topology_driver(copying(), partitions=2)
     driver.create_input_topic("in").pipe_input("k", "v")
     assert driver.create_output_topic("out").read_key_value() == ("k", "v")
 
 
-def test_a_configuration_of_its_own_comes_first(
+def test_given_config_overrides_the_fixture(
     topology_driver: Callable[..., TopologyTestDriver], penstock_config: StreamsConfig
 ) -> None:
     numbers = penstock_config.with_(default_value_serde=Serdes.long())
@@ -38,7 +38,7 @@ import sys
 
 def test_one(): pass
 
-def test_penstock_is_not_there():
+def test_penstock_is_not_imported():
     assert "penstock" not in sys.modules
 
 drivers = []
@@ -50,12 +50,12 @@ def test_driver(topology_driver, request):
     drivers.append(topology_driver(builder.build()))
     assert not drivers[0]._closed
 
-def test_it_is_closed_now():
+def test_driver_is_closed_after_its_test():
     assert drivers[0]._closed
 '''
 
 
-def test_pytest_finds_it_and_penstock_is_imported_when_needed(tmp_path: Path) -> None:
+def test_pytest_loads_the_plugin_without_importing_penstock(tmp_path: Path) -> None:
     path = tmp_path / "test_run.py"
     path.write_text(RUN, encoding="utf-8")
     ran = subprocess.run(
@@ -65,7 +65,7 @@ def test_pytest_finds_it_and_penstock_is_imported_when_needed(tmp_path: Path) ->
     assert "4 passed" in ran.stdout, ran.stdout + ran.stderr
 
 
-def test_a_driver_starts_in_milliseconds() -> None:
+def test_driver_starts_within_5_ms() -> None:
     topology = copying()
     config = StreamsConfig(
         application_id="app", default_key_serde=Serdes.string(),
