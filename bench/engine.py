@@ -33,7 +33,7 @@ from orders import Orders, orders
 
 from penstock import Serdes, Streams, StreamsBuilder, StreamsConfig
 from penstock.engine.loop import BatchReport
-from penstock.engine.spark import spark_place
+from penstock.engine.spark import open_backend
 from penstock.log import Log, RecordColumns, open_log
 from penstock.partitioning import partition_of
 
@@ -320,7 +320,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--workloads", nargs="+", default=list(runtime.WORKLOADS))
     options = parser.parse_args()
-    place = spark_place(runtime.config().with_(log="bench.db"), master="local[2]")
+    place = open_backend(runtime.config().with_(log="bench.db"), master="local[2]")
     figures: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
         site = Site(Path(folder), place.context)

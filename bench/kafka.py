@@ -35,7 +35,7 @@ import engine
 from penstock import KStream, Serdes, Streams, StreamsBuilder
 from penstock.broker.cluster import Cluster, Status
 from penstock.broker.properties import BrokerOptions
-from penstock.engine.spark import spark_place
+from penstock.engine.spark import open_backend
 from penstock.log import open_log
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
@@ -271,7 +271,7 @@ def main() -> None:
     parser.add_argument("--only", choices=("throughput", "latency"))
     parser.add_argument("--workloads", nargs="+", default=list(runtime.WORKLOADS))
     options = parser.parse_args()
-    place = spark_place(runtime.config().with_(log="bench.db"), master="local[2]")
+    place = open_backend(runtime.config().with_(log="bench.db"), master="local[2]")
     figures: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
         class_path = java_programs.compiled(Path(folder) / "classes")

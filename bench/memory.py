@@ -28,7 +28,7 @@ import runtime
 
 import engine
 from penstock import Serdes, StreamsBuilder
-from penstock.engine.spark import spark_place
+from penstock.engine.spark import open_backend
 from penstock.log import RecordColumns
 from penstock.partitioning import partition_of
 
@@ -89,7 +89,7 @@ def _status(pid: int) -> dict[str, int]:
 def by_keys(keys: int, batches: int = 200, records: int = 1_000) -> Size:
     """An application that counts so many keys, after some more batches."""
     with tempfile.TemporaryDirectory(prefix="penstock-memory-") as folder:
-        place = spark_place(runtime.config().with_(log="memory.db"), master="local[2]")
+        place = open_backend(runtime.config().with_(log="memory.db"), master="local[2]")
         site = engine.Site(Path(folder), place.context)
         topic = site.topic("records")
 
@@ -128,7 +128,7 @@ def by_batches(count: int) -> list[tuple[int, Size]]:
         local = Path(folder) / "spark"
         local.mkdir()
         os.environ["SPARK_LOCAL_DIRS"] = str(local)
-        place = spark_place(runtime.config().with_(log="memory.db"), master="local[2]")
+        place = open_backend(runtime.config().with_(log="memory.db"), master="local[2]")
         site = engine.Site(Path(folder), place.context)
         topic = site.topic("orders")
         site.topic("revenue")

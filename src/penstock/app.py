@@ -425,20 +425,20 @@ class Streams:
     def _compute_in_spark(
         self, topology: Topology, config: StreamsConfig, graph: ExecutionGraph, source: Log
     ) -> SparkCompute:
-        from penstock.engine.spark import compute_in  # noqa: PLC0415  (brings Spark)
+        from penstock.engine.spark import compute_on  # noqa: PLC0415  (brings Spark)
 
-        return compute_in(self._open_place(), topology, config, graph, source)
+        return compute_on(self._open_place(), topology, config, graph, source)
 
     def _open_place(self) -> SparkBackend:
         """Where jobs run: opened once, kept for the life of the instance, or of Spark's JVM."""
-        from penstock.engine.spark import spark_place  # noqa: PLC0415  (brings Spark)
+        from penstock.engine.spark import open_backend  # noqa: PLC0415  (brings Spark)
 
         with self._opening:
             if self._place is not None and self._place.is_lost:
                 self._place.close()
                 self._place = None
             if self._place is None:
-                self._place = spark_place(self.config, spark=self._spark, master=self._master)
+                self._place = open_backend(self.config, spark=self._spark, master=self._master)
             return self._place
 
     def _stand_by(self, holder: str) -> None:

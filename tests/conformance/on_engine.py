@@ -27,7 +27,7 @@ from penstock.engine.packaging.bundle import Bundle
 from penstock.engine.plan.batch_plan import BatchPlan
 from penstock.engine.plan.planner import Planner
 from penstock.engine.worker.global_tables import GlobalTables
-from penstock.engine.worker.task_stores import Replicas
+from penstock.engine.worker.replica_pool import ReplicaPool
 from penstock.log import Log, RecordColumns, open_log
 from penstock.task.blueprint import Blueprint
 from penstock.task.runtime import Environment
@@ -225,7 +225,7 @@ class EngineDriver:
         return stores
 
     def _stores_of_tasks(self, bundle: Bundle, plan: BatchPlan) -> Iterator[tuple[str, Any]]:
-        replicas = Replicas(self._log, bundle)
+        replicas = ReplicaPool(self._log, bundle)
         self._open.callback(replicas.close)
         for task_id, task_plan in plan.tasks.items():
             blueprint = Blueprint.of(self._topology, self._config, [task_id.subtopology])
@@ -235,7 +235,7 @@ class EngineDriver:
             )
             task = Task(blueprint, task_id, environment, task_plan.state)
             self._open.callback(task.close)
-            rows.fill(task.runtime.stores)
+            rows.restore_custom_stores(task.runtime.stores)
             yield from task.runtime.stores.items()
 
     def _end(self) -> None:

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from penstock import StreamsConfig, Topology
 from penstock.engine.compute import Compute, ComputeFactory
 from penstock.engine.layout.execution_graph import ExecutionGraph
-from penstock.engine.spark import compute_in
-from penstock.engine.spark.backend import PARALLELISM, SparkBackend, spark_place
+from penstock.engine.spark import compute_on
+from penstock.engine.spark.backend import PARALLELISM, SparkBackend, open_backend
 from penstock.log import Log
 
 
@@ -20,7 +20,7 @@ def start_on(place: SparkBackend) -> ComputeFactory:
         topology: Topology, config: StreamsConfig, graph: ExecutionGraph, source: Log
     ) -> Compute:
         config = config.with_(extra={**config.extra, PARALLELISM: "1"})
-        return compute_in(place, topology, config, graph, source)
+        return compute_on(place, topology, config, graph, source)
 
     return start
 
@@ -28,7 +28,7 @@ def start_on(place: SparkBackend) -> ComputeFactory:
 @contextmanager
 def started_spark() -> Iterator[ComputeFactory]:
     """A Spark session with two cores."""
-    place = spark_place(StreamsConfig(application_id="conformance"), master="local[2]")
+    place = open_backend(StreamsConfig(application_id="conformance"), master="local[2]")
     try:
         yield start_on(place)
     finally:

@@ -78,7 +78,7 @@ def test_printed_lines_come_back_with_the_outcome(tmp_path: Path) -> None:
         app.run()
         (outcome,) = app.outcomes
         assert outcome.printed == ((None, "[seen]: k, v"),)
-        assert outcome.taken == 1
+        assert outcome.records_consumed == 1
         assert outcome.read == {"in": (1, outcome.read["in"][1])}
 
 
@@ -121,7 +121,7 @@ def test_too_many_log_lines_are_cut_and_counted(tmp_path: Path) -> None:
             worker.close()
         (outcome,) = decode_outcomes(blocks)
         assert len(outcome.logged) == 1001
-        assert outcome.logged[-1].text == "7 more lines of this task were left out."
+        assert outcome.logged[-1].text == "7 more log lines of this task are omitted."
         assert len(outcome.logged[0].text) == 8192
 
 
@@ -130,7 +130,7 @@ def test_too_many_log_lines_are_cut_and_counted(tmp_path: Path) -> None:
 
 def test_large_results_are_put_aside_and_only_named(tmp_path: Path) -> None:
     topology = topology_of(lambda builder: builder.table("in", store="kept").to_stream().to("out"))
-    with Application(topology, tmp_path, {"in": 1, "out": 1}, aside_bytes=1000) as app:
+    with Application(topology, tmp_path, {"in": 1, "out": 1}, staging_threshold_bytes=1000) as app:
         rows = [(f"k{n}", "v" * 100, n) for n in range(50)]
         app.send("in", *rows)
         app.run()
@@ -158,7 +158,7 @@ def test_a_task_ends_early_when_its_result_is_large_but_takes_what_others_sent(
         first = by_task(app.outcomes)
         sender, receiver = first[TaskId(0, 0)], first[TaskId(1, 0)]
         assert 0 < sender.offsets["in", 0] < 3000
-        assert sum(each.rows for each in receiver.consumed) == sender.offsets["in", 0]
+        assert sum(each.records for each in receiver.consumed) == sender.offsets["in", 0]
         assert receiver.record.shuffled_offsets == {
             "app-moved-repartition": sender.offsets["in", 0]
         }

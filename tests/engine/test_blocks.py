@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from penstock.engine.worker.blocks import Block, Consumed, direct_ranges, encode_block
-from penstock.engine.worker.columns import grouped
+from penstock.engine.worker.blocks import Block, ConsumedBlock, encode_block, shuffled_ranges
+from penstock.engine.worker.record_groups import group_records
 from penstock.record import NO_HEADERS, Headers, TaskId
 
 SOME = Headers((("a", b"1"),))
@@ -16,7 +16,7 @@ TARGET = TaskId(1, 2)
 def block(sender: TaskId, *rows: tuple[str, int], headers: Headers = NO_HEADERS) -> Block:
     """A block of (value, timestamp) that `sender` wrote."""
     written = [("topic", 2, b"k", value.encode(), time, headers) for value, time in rows]
-    ((_, records),) = grouped(written, running_maximum=True).groups()
+    ((_, records),) = group_records(written, running_maximum=True).groups()
     return Block.read(encode_block(sender, 7, TARGET, "topic", records))
 
 
@@ -28,11 +28,11 @@ def values(found: Any) -> list[str]:
 def test_a_block_says_whose_it_is() -> None:
     sent = block(TaskId(0, 1), ("x", 5), ("y", 6))
     assert sent.header[:5] == (TaskId(0, 1), 7, TARGET, "topic", 2)
-    assert sent.consumed == Consumed(TaskId(0, 1), 7, "topic", 2)
+    assert sent.consumed == ConsumedBlock(TaskId(0, 1), 7, "topic", 2)
 
 
 def test_the_records_of_one_sender_keep_their_order() -> None:
-    found = direct_ranges(TARGET, [block(TaskId(0, 0), ("x", 9), ("y", 3), ("z", 5))], {})
+    found = shuffled_ranges(TARGET, [block(TaskId(0, 0), ("x", 9), ("y", 3), ("z", 5))], {})
     (records,) = found.values()
     assert list(found) == [("topic", 2)]
     assert values(found) == ["x", "y", "z"]
@@ -43,7 +43,7 @@ def test_the_records_of_one_sender_keep_their_order() -> None:
 
 
 def test_senders_are_merged_by_the_largest_time_they_had_sent() -> None:
-    found = direct_ranges(TARGET, [
+    found = shuffled_ranges(TARGET, [
         block(TaskId(0, 1), ("b4", 4), ("b1", 1), ("b6", 6)),
         block(TaskId(0, 0), ("a2", 2), ("a4", 4), ("a5", 5), ("a9", 9)),
     ], {})
@@ -57,14 +57,14 @@ def test_the_order_does_not_depend_on_the_order_of_arrival() -> None:
               headers=SOME if n % 2 else NO_HEADERS)
         for n in range(12)
     ]
-    first = direct_ranges(TARGET, blocks, {})
+    first = shuffled_ranges(TARGET, blocks, {})
     for _ in range(5):
         draw.shuffle(blocks)
-        assert direct_ranges(TARGET, blocks, {}) == first
+        assert shuffled_ranges(TARGET, blocks, {}) == first
 
 
 def test_headers_stay_with_their_records() -> None:
-    found = direct_ranges(TARGET, [
+    found = shuffled_ranges(TARGET, [
         block(TaskId(0, 1), ("b", 1), headers=SOME), block(TaskId(0, 0), ("a", 2)),
     ], {})
     (records,) = found.values()
@@ -74,5 +74,5 @@ def test_headers_stay_with_their_records() -> None:
 
 def test_offsets_go_on_from_the_batches_before() -> None:
     sent = block(TaskId(0, 1), ("x", 5), ("y", 6))
-    (records,) = direct_ranges(TARGET, [sent], {"topic": 40, "other": 7}).values()
+    (records,) = shuffled_ranges(TARGET, [sent], {"topic": 40, "other": 7}).values()
     assert list(records.records.offsets) == [40, 41]

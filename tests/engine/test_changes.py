@@ -105,11 +105,11 @@ def test_a_store_without_a_name_does_not_get_one_by_losing_its_rows(
     def counted(store: str | None = None, **options: Any) -> Say:
         def say(b: StreamsBuilder) -> None:
             words = b.stream("in", key=TEXT, value=TEXT)
-            grouped = (
+            group_records = (
                 words.group_by(lambda key, _: key, key=TEXT, value=TEXT) if rekeyed
                 else words.group_by_key()
             )
-            table = grouped.count(store=store, **options)
+            table = group_records.count(store=store, **options)
             table.to_stream().to("out", key=TEXT, value=Serdes.long())
 
         return say

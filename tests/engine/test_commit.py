@@ -20,9 +20,9 @@ from penstock.engine.commit import (
 from penstock.engine.packaging.failure import Failure
 from penstock.engine.plan.batch_plan import BatchPlan, Range, TaskPlan
 from penstock.engine.plan.task_records import TaskRecord, read_task_records
-from penstock.engine.worker.blocks import Consumed
-from penstock.engine.worker.columns import grouped
-from penstock.engine.worker.outcome import Sent, TaskOutcome
+from penstock.engine.worker.blocks import ConsumedBlock
+from penstock.engine.worker.outcome import SentBlock, TaskOutcome
+from penstock.engine.worker.record_groups import group_records
 from penstock.errors import StreamsException
 from penstock.log.errors import Fenced, StagedRecordsGone, UnknownTopic
 from penstock.log.types import Append
@@ -40,14 +40,14 @@ PLAN = plan_of(TaskPlan(FROM, (Range("in", 0, 0, 1, False),)), TaskPlan(TO))
 
 
 def sender(attempt: int = 5, rows: int = 3, batch: int = 1) -> TaskOutcome:
-    return TaskOutcome(FROM, TaskRecord(batch, attempt), sent=(Sent(TO, "direct", rows),))
+    return TaskOutcome(FROM, TaskRecord(batch, attempt), sent=(SentBlock(TO, "direct", rows),))
 
 
-def receiver(*consumed: Consumed) -> TaskOutcome:
+def receiver(*consumed: ConsumedBlock) -> TaskOutcome:
     return TaskOutcome(TO, TaskRecord(1, 6), consumed=consumed)
 
 
-SAME = Consumed(FROM, 5, "direct", 3)
+SAME = ConsumedBlock(FROM, 5, "direct", 3)
 
 
 def test_outcomes_that_belong_together_are_taken() -> None:
@@ -91,7 +91,7 @@ def test_the_failure_of_the_first_task_is_raised() -> None:
 
 
 def records(*values: bytes, headers: Headers = NO_HEADERS) -> pa.RecordBatch:
-    return grouped([("t", 0, b"k", value, 5, headers) for value in values]).records
+    return group_records([("t", 0, b"k", value, 5, headers) for value in values]).records
 
 
 @pytest.fixture
@@ -111,8 +111,8 @@ def apply_reset(app: Application, *outcomes: TaskOutcome) -> None:
 def test_outputs_changelogs_records_and_offsets_appear_together(app: Application) -> None:
     record = TaskRecord(1, 8, TaskState(5), {"counts": 1})
     apply_reset(app, TaskOutcome(
-        FROM, record, (Append("out", 1, records(b"o")),),
-        (Append("app-counts-changelog", 0, records(b"c")),), {("in", 0): 3},
+        FROM, record, outputs=(Append("out", 1, records(b"o")),),
+        changes=(Append("app-counts-changelog", 0, records(b"c")),), offsets={("in", 0): 3},
     ))
     assert app.rows("out", 1) == [(b"k", b"o", 5)]
     assert app.rows("app-counts-changelog", 0) == [(b"k", b"c", 5)]
@@ -128,7 +128,9 @@ def test_outputs_changelogs_records_and_offsets_appear_together(app: Application
 def test_a_lease_that_has_moved_on_lets_nothing_happen(app: Application) -> None:
     app.log.take_lease("app", holder="another")
     with pytest.raises(Fenced):
-        apply_reset(app, TaskOutcome(FROM, TaskRecord(1, 8), (Append("out", 1, records(b"o")),)))
+        apply_reset(app, TaskOutcome(
+            FROM, TaskRecord(1, 8), outputs=(Append("out", 1, records(b"o")),)
+        ))
     assert app.rows("out") == []
     assert read_task_records(app.log, "app").batch is None
     assert app.log.committed("app") == {}
@@ -138,7 +140,7 @@ def test_an_output_that_is_refused_lets_nothing_happen(app: Application) -> None
     with pytest.raises(UnknownTopic):
         apply_reset(app, TaskOutcome(
             FROM, TaskRecord(1, 8),
-            (Append("out", 1, records(b"o")), Append("nowhere", 0, records(b"n"))),
+            outputs=(Append("out", 1, records(b"o")), Append("nowhere", 0, records(b"n"))),
         ))
     assert app.rows("out") == []
 
@@ -148,11 +150,11 @@ def test_records_of_several_tasks_for_one_partition_keep_their_order(app: Applic
     headers = Headers((("h", b"1"),))
     apply_reset(
         app,
-        TaskOutcome(FROM, TaskRecord(1, 8), (
+        TaskOutcome(FROM, TaskRecord(1, 8), outputs=(
             Append("out", 0, records(b"1")), Append("out", 0, records(b"2", headers=headers)),
             Append("out", 0, blob),
         )),
-        TaskOutcome(TO, TaskRecord(1, 9), (Append("out", 0, records(b"4", b"5")),)),
+        TaskOutcome(TO, TaskRecord(1, 9), outputs=(Append("out", 0, records(b"4", b"5")),)),
     )
     assert [value for _, value, _ in app.rows("out", 0)] == [b"1", b"2", b"3", b"4", b"5"]
     (batch,) = app.log.read("out", 0, 0, max_records=2)
@@ -161,7 +163,7 @@ def test_records_of_several_tasks_for_one_partition_keep_their_order(app: Applic
 
 def test_what_was_put_aside_for_nothing_is_dropped(app: Application) -> None:
     (blob,) = app.log.stage_records(records(b"1"))
-    outcome = TaskOutcome(FROM, TaskRecord(1, 8), (Append("out", 0, blob),))
+    outcome = TaskOutcome(FROM, TaskRecord(1, 8), outputs=(Append("out", 0, blob),))
     drop_staged(app.log, [outcome])
     with pytest.raises(StagedRecordsGone):
         apply_reset(app, outcome)

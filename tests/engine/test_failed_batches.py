@@ -12,7 +12,7 @@ import pytest
 from engine.harness import ONE_TO_ONE, Application, topology_of
 from penstock import Processor, Record
 from penstock.engine.commit import InconsistentAttempts, check_attempts, failure_of
-from penstock.engine.worker.blocks import OUTCOME, ROWS
+from penstock.engine.worker.blocks import OUTCOME, RECORDS
 from penstock.engine.worker.outcome import decode_outcomes
 from penstock.engine.worker.worker import ATTEMPT_BITS, Worker
 from penstock.errors import (
@@ -124,7 +124,7 @@ def test_a_lane_that_was_run_again_alone_does_not_fit_the_others(tmp_path: Path)
                 for attempt in (1, 2)
             )
             (outcome,) = (block for block in second if block[0] == OUTCOME)
-            rows = [block for block in first if block[0] == ROWS]
+            rows = [block for block in first if block[0] == RECORDS]
             mixed = [block for _, block in worker.run_lane(1, 0, plan, 3, [outcome, *rows])]
             whole = [block for _, block in worker.run_lane(1, 0, plan, 4, first)]
         finally:

@@ -10,19 +10,19 @@ import pytest
 
 from penstock.engine.packaging.failure import Failure
 from penstock.engine.plan.task_records import TaskRecord, decode_task
-from penstock.engine.worker.blocks import Consumed
-from penstock.engine.worker.columns import grouped
+from penstock.engine.worker.blocks import ConsumedBlock
 from penstock.engine.worker.log_capture import LogCapture
 from penstock.engine.worker.outcome import (
     LogLine,
-    Restored,
-    Sent,
+    RestoredStore,
+    SentBlock,
     TaskOutcome,
+    count_records,
     decode_outcome,
     decode_outcomes,
     encode_outcome,
-    records_in,
 )
+from penstock.engine.worker.record_groups import group_records
 from penstock.errors import ProcessingFailedException, StreamsException
 from penstock.log.types import Append, StagedRecords
 from penstock.record import NO_HEADERS, Headers, TaskId
@@ -36,7 +36,7 @@ ESCAPED = "caf\\udce9"
 
 def records(*values: bytes, headers: Headers = NO_HEADERS) -> pa.RecordBatch:
     rows = [("t", 0, b"k", value, 5, headers) for value in values]
-    return grouped(rows).records
+    return group_records(rows).records
 
 
 def test_an_outcome_comes_back_as_it_was() -> None:
@@ -46,17 +46,27 @@ def test_an_outcome_comes_back_as_it_was() -> None:
     )
     outcome = TaskOutcome(
         TaskId(1, 2), TaskRecord(4, 17, state, {"store": 8}, {"direct": 3}, 99),
-        (Append("out", 0, records(b"1", b"2")), Append("out", 1, StagedRecords(3, "token", 7)),
-         Append("out", 2, records(b"3", headers=Headers((("h", None),))))),
-        (Append("changes", 2, records(b"4")),),
-        {("in", 1): 12}, (Sent(TaskId(2, 0), "direct", 4),),
-        (Consumed(TaskId(0, 0), 16, "other", 2),), 6, {"in": (6, 600)},
-        ((None, "line"), ("file", "line")), (LogLine(30, "user", "text"),),
-        (Restored("store", "changes", 2, 0, 8, 8),), {"node/dropped": 1}, True,
+        outputs=(
+            Append("out", 0, records(b"1", b"2")),
+            Append("out", 1, StagedRecords(3, "token", 7)),
+            Append("out", 2, records(b"3", headers=Headers((("h", None),)))),
+        ),
+        changes=(Append("changes", 2, records(b"4")),),
+        offsets={("in", 1): 12},
+        sent=(SentBlock(TaskId(2, 0), "direct", 4),),
+        consumed=(ConsumedBlock(TaskId(0, 0), 16, "other", 2),),
+        records_consumed=6,
+        read={"in": (6, 600)},
+        printed=((None, "line"), ("file", "line")),
+        logged=(LogLine(30, "user", "text"),),
+        restored=(RestoredStore("store", "changes", 2, 0, 8, 8),),
+        counters={"node/dropped": 1},
+        commit_requested=True,
+        published=5,
     )
     assert decode_outcome(encode_outcome(outcome)) == outcome
-    assert records_in(outcome.outputs) == 10
-    assert outcome.blobs() == [StagedRecords(3, "token", 7)]
+    assert count_records(outcome.outputs) == 10
+    assert outcome.staged_records() == [StagedRecords(3, "token", 7)]
 
 
 def test_outcomes_are_in_the_order_of_their_tasks() -> None:

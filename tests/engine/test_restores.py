@@ -17,7 +17,7 @@ from penstock.engine.observe.restore import (
     replica_positions,
     restore_targets,
 )
-from penstock.engine.worker.outcome import Restored
+from penstock.engine.worker.outcome import RestoredStore
 from penstock.log import Log, TopicPartition
 
 AT = TopicPartition("changelog", 1)
@@ -49,7 +49,7 @@ def listener() -> LogCapture:
 
 def test_what_was_not_watched_is_told_when_it_is_over(listener: LogCapture) -> None:
     restores = RestoreNotifier(listener)
-    restores.done([Restored("rows", *AT, 3, 10, 7), Restored("empty", *AT, 0, 0, 0)])
+    restores.done([RestoredStore("rows", *AT, 3, 10, 7), RestoredStore("empty", *AT, 0, 0, 0)])
     assert listener.heard == [
         ("start", AT, "rows", 3, 10), ("batch", AT, "rows", 10, 7), ("end", AT, "rows", 7),
     ]
@@ -61,7 +61,7 @@ def test_what_was_watched_is_told_to_its_end(listener: LogCapture) -> None:
     restores.moved(AT, "rows", 4)
     restores.moved(AT, "rows", 4)
     restores.moved(AT, "other", 9)
-    restores.done([Restored("rows", *AT, 0, 10, 9)])
+    restores.done([RestoredStore("rows", *AT, 0, 10, 9)])
     restores.given_up()
     assert listener.heard == [
         ("start", AT, "rows", 0, 10), ("batch", AT, "rows", 4, 4), ("batch", AT, "rows", 10, 5),
@@ -99,7 +99,7 @@ def test_a_listener_that_fails_stops_nothing(caplog: pytest.LogCaptureFixture) -
         def on_restore_start(self, *facts: Any) -> None:
             raise ValueError("oh")
 
-    RestoreNotifier(Broken()).done([Restored("rows", *AT, 0, 1, 1)])
+    RestoreNotifier(Broken()).done([RestoredStore("rows", *AT, 0, 1, 1)])
     assert "The restore listener failed" in caplog.text
 
 

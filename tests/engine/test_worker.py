@@ -12,7 +12,7 @@ from engine.harness import ONE_TO_ONE, Application, config_of, topology_of
 from engine.open_files import open_files
 from engine.topologies import CASES, Case
 from penstock import Materialized, Serdes
-from penstock.engine.worker.memory import ResidentMemory
+from penstock.engine.worker.replica_pool import MappedMemory
 from penstock.testing import TopologyTestDriver
 
 #: (topic, partition) -> its records.
@@ -147,6 +147,6 @@ def test_a_worker_that_has_seen_much_lets_go_of_all_files(
             app.run()
             if time == 0:
                 assert open_files(tmp_path / "state" / "app" / "global")
-                monkeypatch.setattr(ResidentMemory, "are_many", lambda pages: True)
+                monkeypatch.setattr(MappedMemory, "exceeds_limit", lambda memory: True)
         assert open_files(tmp_path / "state") == []
         assert [value for _, value, _ in app.texts("out")] == ["first", "second"]

@@ -19,7 +19,7 @@ from penstock.engine.plan.task_records import (
     encode_task,
     task_key,
 )
-from penstock.engine.worker.blocks import Consumed
+from penstock.engine.worker.blocks import ConsumedBlock
 from penstock.engine.worker.outcome import TaskOutcome
 from penstock.errors import StreamsException
 from penstock.log.base import Lease, Log
@@ -74,7 +74,7 @@ def check_attempts(plan: BatchPlan, outcomes: Sequence[TaskOutcome]) -> None:
         if (task.ranges or task.punctuate) and task_id not in by_task:
             raise InconsistentAttempts(f"Task {task_id} has no outcome.")
     sent = {
-        (target, Consumed(outcome.task_id, outcome.record.attempt, topic, rows))
+        (target, ConsumedBlock(outcome.task_id, outcome.record.attempt, topic, rows))
         for outcome in outcomes for target, topic, rows in outcome.sent
     }
     consumed = [(outcome.task_id, each) for outcome in outcomes for each in outcome.consumed]
@@ -86,9 +86,9 @@ def check_attempts(plan: BatchPlan, outcomes: Sequence[TaskOutcome]) -> None:
         )
 
 
-def _shown(rows: Iterable[tuple[TaskId, Consumed]]) -> str:
+def _shown(rows: Iterable[tuple[TaskId, ConsumedBlock]]) -> str:
     listed = [
-        f"{each.rows} of {each.topic} from {each.sender} (attempt {each.attempt}) to {target}"
+        f"{each.records} of {each.topic} from {each.sender} (attempt {each.attempt}) to {target}"
         for target, each in sorted(rows)
     ]
     more = f" and {len(listed) - 3} more" if len(listed) > 3 else ""
@@ -173,6 +173,6 @@ def _few(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
 
 def drop_staged(log: Log, outcomes: Iterable[TaskOutcome]) -> None:
     """Remove what was put aside for outcomes that will not be committed."""
-    blobs = [blob for outcome in outcomes for blob in outcome.blobs()]
+    blobs = [blob for outcome in outcomes for blob in outcome.staged_records()]
     if blobs:
         log.drop_staged(blobs)

@@ -31,7 +31,7 @@ from penstock.engine.layout.internal_topics import ensure_internal_topics
 from penstock.engine.layout.upgrade_check import migrate_task_records
 from penstock.engine.plan.batch_plan import BatchPlan
 from penstock.engine.plan.planner import Planner
-from penstock.engine.worker.outcome import Restored, TaskOutcome, decode_outcomes
+from penstock.engine.worker.outcome import RestoredStore, TaskOutcome, decode_outcomes
 from penstock.errors import StreamsException, TaskMigratedException
 from penstock.log.base import Lease, Log
 from penstock.log.errors import (
@@ -72,7 +72,7 @@ class BatchReport:
     #: (file or None for standard output, line) of print steps.
     printed: tuple[tuple[str | None, str], ...] = ()
     #: Stores that were filled from their changelogs before the batch.
-    restored: tuple[Restored, ...] = ()
+    restored: tuple[RestoredStore, ...] = ()
 
     @property
     def seconds(self) -> float:
@@ -296,13 +296,13 @@ def _report(
 ) -> BatchReport:
     return BatchReport(
         plan.number,
-        sum(outcome.taken for outcome in outcomes),
+        sum(outcome.records_consumed for outcome in outcomes),
         sum(outcome.written[0] for outcome in outcomes),
         sum(outcome.written[1] for outcome in outcomes),
         *seconds,
         sum(lag.values()),
         {
-            outcome.task_id: {**outcome.counters, "process-total": outcome.taken}
+            outcome.task_id: {**outcome.counters, "process-total": outcome.records_consumed}
             for outcome in outcomes
         },
         tuple(line for outcome in outcomes for line in outcome.printed),

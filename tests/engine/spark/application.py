@@ -8,7 +8,7 @@ from typing import Any
 
 from engine.harness import Application, config_of
 from penstock import StreamsConfig, Topology
-from penstock.engine.spark import compute_in
+from penstock.engine.spark import compute_on
 from penstock.engine.spark.backend import PARALLELISM, SparkBackend
 
 
@@ -29,6 +29,6 @@ class SparkApplication(Application):
     def start(self) -> None:
         super().start()
         self.compute.close()
-        self.compute = compute_in(  # type: ignore[assignment]
+        self.compute = compute_on(  # type: ignore[assignment]
             self._place, self.topology, self.config, self.graph, self.log
         )

@@ -11,14 +11,14 @@ import pytest
 from engine.harness import config_of
 from engine.spark.application import SparkApplication
 from penstock import Topology
-from penstock.engine.spark.backend import SparkBackend, spark_place
+from penstock.engine.spark.backend import SparkBackend, open_backend
 
 MakeApplication = Callable[..., SparkApplication]
 
 
 @pytest.fixture(scope="session")
 def place() -> Iterator[SparkBackend]:
-    place = spark_place(config_of("tests"), master="local[2]")
+    place = open_backend(config_of("tests"), master="local[2]")
     yield place
     place.close()
 

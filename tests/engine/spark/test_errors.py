@@ -12,7 +12,7 @@ import pytest
 from engine.spark.test_job import mapped
 from penstock import ConfigException, StreamsException
 from penstock.engine.spark import errors
-from penstock.engine.spark.errors import Reruns, reason_of
+from penstock.engine.spark.errors import JobRetries, reason_of
 
 ABORTED = (
     "Job aborted due to stage failure: Task 0 in stage 3.0 failed 4 times, most recent failure: "
@@ -41,12 +41,12 @@ class FromSpark(Exception):
 
 
 @pytest.fixture
-def reruns(monkeypatch: pytest.MonkeyPatch) -> Reruns:
+def reruns(monkeypatch: pytest.MonkeyPatch) -> JobRetries:
     monkeypatch.setattr(errors, "FIRST_PAUSE_S", 0.0)
-    return Reruns("app", 7, threading.Event(), "/usr/bin/python3")
+    return JobRetries("app", 7, threading.Event(), "/usr/bin/python3")
 
 
-def test_lost_workers_are_run_again_a_few_times(reruns: Reruns) -> None:
+def test_lost_workers_are_run_again_a_few_times(reruns: JobRetries) -> None:
     for _ in range(errors.MOST_RERUNS):
         reruns.after(FromSpark(CRASHED))
     with pytest.raises(StreamsException, match=r"Batch 7 of 'app' was run 4 times.*crashed"):
@@ -73,7 +73,7 @@ def test_a_reason_is_one_line_without_spark_around_it() -> None:
      r"Spark was stopped"),
 ])
 def test_what_is_wrong_is_told_at_once(
-    text: str, kind: type[Exception], told: str, reruns: Reruns
+    text: str, kind: type[Exception], told: str, reruns: JobRetries
 ) -> None:
     with pytest.raises(kind, match=told):
         reruns.after(FromSpark(text))
@@ -82,7 +82,9 @@ def test_what_is_wrong_is_told_at_once(
 @pytest.mark.parametrize("form", [
     TRACE, NEW_TRACE, CAPTURED_TRACE, CAPTURED_TRACE + "\n\nJVM stacktrace:\norg.x.Y\n\tat org.x.Y",
 ])
-def test_an_error_of_a_worker_comes_with_all_of_its_traceback(form: str, reruns: Reruns) -> None:
+def test_an_error_of_a_worker_comes_with_all_of_its_traceback(
+    form: str, reruns: JobRetries
+) -> None:
     tail = (
         "KeyError: 'k'\n\nDuring handling of the above exception, another exception occurred:\n\n"
         'Traceback (most recent call last):\n  File "b.py", line 2, in g\n'
@@ -97,7 +99,7 @@ def test_an_error_of_a_worker_comes_with_all_of_its_traceback(form: str, reruns:
     ]
 
 
-def test_an_error_that_is_not_spark_s_is_raised_as_it_is(reruns: Reruns) -> None:
+def test_an_error_that_is_not_spark_s_is_raised_as_it_is(reruns: JobRetries) -> None:
     with pytest.raises(ZeroDivisionError):
         reruns.after(ZeroDivisionError("ours"))
 

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from penstock.engine.spark.gateway import Voice
+from penstock.engine.spark.gateway import JvmOutput
 from penstock.engine.spark.keepalive import Keepalive
 
 FAREWELL = """Traceback (most recent call last):
@@ -23,7 +23,7 @@ ValueError: mine
 
 
 def heard(text: str, capsys: pytest.CaptureFixture[str], *, aside: bool = False) -> str:
-    voice = Voice()
+    voice = JvmOutput()
     voice.aside = aside
     voice.listen(io.BytesIO(text.encode()))
     voice.wait(30)

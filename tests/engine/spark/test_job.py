@@ -184,7 +184,9 @@ def test_applications_take_turns_in_the_same_workers(
 
 def test_results_of_many_megabytes_come_back(started: Any) -> None:
     big = "x" * 900_000
-    app = started(mapped(lambda value: value + big), {"in": 2, "out": 2}, aside_bytes=None)
+    app = started(
+        mapped(lambda value: value + big), {"in": 2, "out": 2}, staging_threshold_bytes=None
+    )
     app.send("in", *((f"k{n}", str(n), n) for n in range(30)))
     app.run()
     assert sorted(len(value) for _, value, _ in app.texts("out")) == [900_001] * 10 + [900_002] * 20

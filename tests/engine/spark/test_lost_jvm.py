@@ -20,7 +20,7 @@ PREPARED = """
     from engine.spark.application import SparkApplication
     from engine.spark.test_job import mapped
     from penstock import StreamsException
-    from penstock.engine.spark.backend import spark_place
+    from penstock.engine.spark.backend import open_backend
 
     def kill(*, known=True):
         gateway, process = SparkContext._gateway, SparkContext._gateway.proc
@@ -54,7 +54,7 @@ PREPARED = """
 #: Two applications share what is lost. Later the JVM is one that penstock did not start.
 OWN = PREPARED + """
     def opened():
-        return spark_place(config_of(), master="local[1]")
+        return open_backend(config_of(), master="local[1]")
 
     first, other = opened(), opened()
     apps = [started(first, "a"), started(other, "b")]
@@ -95,19 +95,19 @@ USERS = PREPARED + """
 
     def refused(**options):
         try:
-            spark_place(config_of(), **options)
+            open_backend(config_of(), **options)
         except StreamsException as error:
             return str(error)
         raise AssertionError("There is no JVM.")
 
-    place = spark_place(config_of(), spark=made())
+    place = open_backend(config_of(), spark=made())
     app = started(place, "a")
     kill()
     assert "make a new session" in told(app)
     place.close()
 
     session = made()
-    app = started(spark_place(config_of(), spark=session), "b")
+    app = started(open_backend(config_of(), spark=session), "b")
     app.close()
     kill()
     # It was not given: nobody knows that another one would do as well.
@@ -121,7 +121,7 @@ USERS = PREPARED + """
         session.stop()
     except OSError:
         pass
-    place = spark_place(config_of(), master="local[1]")
+    place = open_backend(config_of(), master="local[1]")
     app = started(place, "c")
     print(app.texts("out"))
     app.close()

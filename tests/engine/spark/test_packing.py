@@ -18,7 +18,7 @@ from penstock import StreamsBuilder, Topology, TopologyException
 from penstock.engine.layout.execution_graph import build_graph_for_log
 from penstock.engine.packaging.bundle import Bundle
 from penstock.engine.packaging.pack import pack
-from penstock.engine.packaging.pickling import travels_by_value
+from penstock.engine.packaging.pickling import pickle_by_value
 from penstock.log import open_log
 
 
@@ -76,7 +76,7 @@ def test_functions_of_a_file_that_was_run_by_its_path_travel_whole(tmp_path: Pat
     exec("SUFFIX = '!'\ndef shout(value):\n    return value.upper() + SUFFIX", module.__dict__)
     sys.modules["an_app_of_mine"] = module
     try:
-        travels_by_value(module)
+        pickle_by_value(module)
         data = pack(bundle_of(mapped(module.shout), tmp_path))
     finally:
         cloudpickle.unregister_pickle_by_value(module)

@@ -25,8 +25,8 @@ from penstock.engine.spark.backend import (
     default_master,
     is_on_loopback,
     is_one_host,
+    open_backend,
     own_settings,
-    spark_place,
 )
 
 
@@ -78,7 +78,7 @@ def test_on_a_cluster_the_driver_is_not_bound_to_this_machine() -> None:
 
 def test_something_that_is_no_session_is_refused() -> None:
     with pytest.raises(TypeError, match="takes a SparkSession or a SparkContext, not str"):
-        spark_place(config_of(), spark="local[2]")
+        open_backend(config_of(), spark="local[2]")
 
 
 def test_a_session_that_is_stopped_is_refused() -> None:
@@ -86,7 +86,7 @@ def test_a_session_that_is_stopped_is_refused() -> None:
     context._jsc = None
     for spark in (context, SimpleNamespace(sparkContext=context)):
         with pytest.raises(ConfigException, match=r"spark= is stopped\. Make a new session"):
-            spark_place(config_of(), spark=spark)
+            open_backend(config_of(), spark=spark)
 
 
 @pytest.mark.parametrize("lanes", ["0", "many", "-1"])
@@ -100,7 +100,7 @@ def test_a_number_of_lanes_that_cannot_be_is_refused(lanes: str) -> None:
 
 @pytest.mark.spark
 def test_a_session_of_the_user_s_is_used_and_left_running(place: SparkBackend) -> None:
-    mine = spark_place(config_of(), spark=place.context)
+    mine = open_backend(config_of(), spark=place.context)
     assert mine.context is place.context
     mine.close()
     assert place.context.parallelize(range(3), 1).count() == 3
@@ -112,22 +112,22 @@ def test_an_old_or_slow_session_is_told(
 ) -> None:
     monkeypatch.setattr(session, "SOCKETS", "spark.no.such.setting")
     with caplog.at_level(logging.WARNING):
-        spark_place(config_of(), spark=place.context)
+        open_backend(config_of(), spark=place.context)
     assert "40 ms slower" in caplog.text
     monkeypatch.setattr(session, "OLDEST_SPARK", (99, 1))
     with pytest.raises(ConfigException, match=r"needs Spark 99\.1 or newer"):
-        spark_place(config_of(), spark=place.context)
+        open_backend(config_of(), spark=place.context)
 
 
 @pytest.mark.spark
 def test_applications_of_a_process_share_one_spark(place: SparkBackend) -> None:
-    other = spark_place(config_of("other"), master="local[2]")
+    other = open_backend(config_of("other"), master="local[2]")
     assert other.context is place.context
     other.close()
     other.close()
     assert place.context.parallelize(range(3), 1).count() == 3
     with pytest.raises(ConfigException, match=r"runs Spark on 'local\[2,4\]'"):
-        spark_place(config_of("third"), master="local[1]")
+        open_backend(config_of("third"), master="local[1]")
 
 
 #: A batch is running when ctrl-C comes; it is finished, and its result is there.
@@ -138,7 +138,7 @@ _INTERRUPTED = """
     from engine.harness import config_of
     from engine.spark.application import SparkApplication
     from penstock import StreamsBuilder
-    from penstock.engine.spark.backend import spark_place
+    from penstock.engine.spark.backend import open_backend
 
     folder = Path({folder!r})
     asked = []
@@ -153,7 +153,7 @@ _INTERRUPTED = """
 
     builder = StreamsBuilder()
     builder.stream("in").map_values(slow).to("out")
-    place = spark_place(config_of(), master="local[1]")
+    place = open_backend(config_of(), master="local[1]")
     app = SparkApplication(place, builder.build(), folder, {{"in": 1, "out": 1}})
     app.send("in", ("k", "a", 1))
     app.run_batch()

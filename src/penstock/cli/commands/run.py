@@ -307,9 +307,9 @@ def _creation(topics: list[str], address: str) -> str:
 
 def _ship(found: Found) -> None:
     """Let the workers have the file, and its neighbours, as this process has them."""
-    from penstock.engine.packaging.pickling import travels_by_value  # noqa: PLC0415
+    from penstock.engine.packaging.pickling import pickle_by_value  # noqa: PLC0415
 
     if found.is_file:
-        travels_by_value(found.module)
+        pickle_by_value(found.module)
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join([*found.folders, *([before] if before else [])])

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from penstock.engine.packaging.escaping import encodable
+from penstock.engine.packaging.escaping import escape_surrogates
 from penstock.errors import TopologyException
 from penstock.processors.stateless import Print
 from penstock.topology.nodes import ProcessorNode
@@ -77,7 +77,7 @@ class Printer:
         self._files.clear()
 
     def _file(self, name: str) -> TextIO:
-        known = encodable(name)
+        known = escape_surrogates(name)
         if known not in self._files:
             self._files[known] = Path(name).open(  # noqa: SIM115
                 "w", encoding="utf-8", errors="backslashreplace"

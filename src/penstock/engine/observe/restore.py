@@ -24,7 +24,7 @@ from penstock.stores.replica.state import META, require_state
 
 if TYPE_CHECKING:
     from penstock.engine.layout.execution_graph import ExecutionGraph
-    from penstock.engine.worker.outcome import Restored
+    from penstock.engine.worker.outcome import RestoredStore
 
 log = logging.getLogger(__name__)
 
@@ -94,7 +94,7 @@ class RestoreNotifier:
                 progress.told += restored
                 self._tell("on_batch_restored", partition, store, position, restored)
 
-    def done(self, restored: Iterable[Restored]) -> None:
+    def done(self, restored: Iterable[RestoredStore]) -> None:
         """A batch is committed; these stores were filled before it. Now no store lacks anything."""
         for each in restored:
             partition = TopicPartition(each.topic, each.partition)

@@ -33,7 +33,7 @@ class Bundle:
     parallelism: int
     #: Appends of a task that are larger than this are put aside in the log by the worker; None:
     #: never, because the driver could not reach what a worker of another host puts aside.
-    aside_bytes: int | None = 256 * 1024
+    staging_threshold_bytes: int | None = 256 * 1024
     #: A task ends its batch early when what it wants to write is about this large.
     max_result_bytes: int = 64 * 1024 * 1024
     #: What user code logs below this level stays unheard; by default the driver's own level.

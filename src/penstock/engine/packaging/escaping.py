@@ -4,7 +4,7 @@ file that is no UTF-8 has lone surrogates in it (Python's `surrogateescape`)."""
 from __future__ import annotations
 
 
-def encodable(text: str) -> str:
+def escape_surrogates(text: str) -> str:
     """The text, with an escape for everything that UTF-8 cannot write."""
     if text.isascii():
         return text

@@ -11,7 +11,7 @@ import cloudpickle  # type: ignore[import-untyped]
 import msgspec
 
 import penstock
-from penstock.engine.packaging.escaping import encodable
+from penstock.engine.packaging.escaping import escape_surrogates
 from penstock.errors import ProcessingFailedException, StreamsException
 
 #: Frames of these packages say nothing to the user.
@@ -51,10 +51,10 @@ class Failure(msgspec.Struct, frozen=True):
             pickled=_pickled(error), **facts,
         )
 
-    def encodable(self) -> Failure:
+    def escape_surrogates(self) -> Failure:
         """The same with texts that can be written; what is pickled stays as it was raised."""
         texts = {
-            name: encodable(value) for name, value in msgspec.structs.asdict(self).items()
+            name: escape_surrogates(value) for name, value in msgspec.structs.asdict(self).items()
             if isinstance(value, str)
         }
         return msgspec.structs.replace(self, **texts)

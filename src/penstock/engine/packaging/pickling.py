@@ -33,7 +33,7 @@ _MADE_ANEW = frozenset((
 ))
 
 
-def travels_by_value(module: ModuleType) -> None:
+def pickle_by_value(module: ModuleType) -> None:
     """The functions and classes of a module are sent to workers whole, as if they stood in
     `__main__`: for a file that was run by its path, which no worker could import by a name."""
     cloudpickle.register_pickle_by_value(module)

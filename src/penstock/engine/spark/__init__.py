@@ -22,7 +22,7 @@ from penstock.log.base import Log
 from penstock.topology.topology import Topology
 
 with explain_missing_extra():
-    from penstock.engine.spark.backend import SparkBackend, spark_place
+    from penstock.engine.spark.backend import SparkBackend, open_backend
     from penstock.engine.spark.job import SparkCompute
 
 
@@ -31,15 +31,15 @@ def start_spark(
     spark: Any = None, master: str | None = None,
 ) -> SparkCompute:
     """What computes the batches of an application on Spark; a `ComputeFactory` of the loop."""
-    place = spark_place(config, spark=spark, master=master)
+    place = open_backend(config, spark=spark, master=master)
     try:
-        return compute_in(place, topology, config, graph, source, on_close=place.close)
+        return compute_on(place, topology, config, graph, source, on_close=place.close)
     except BaseException:
         place.close()
         raise
 
 
-def compute_in(
+def compute_on(
     place: SparkBackend, topology: Topology, config: StreamsConfig, graph: ExecutionGraph,
     source: Log, **options: Any,
 ) -> SparkCompute:
@@ -47,8 +47,8 @@ def compute_in(
     with place.telling_loss():
         bundle = Bundle(topology, config, graph, source.address, place.parallelism(config))
         if not place.is_local:
-            bundle = replace(bundle, aside_bytes=None)
+            bundle = replace(bundle, staging_threshold_bytes=None)
         return SparkCompute(place, bundle, pack(bundle), **options)
 
 
-__all__ = ["SparkCompute", "SparkBackend", "compute_in", "spark_place", "start_spark"]
+__all__ = ["SparkCompute", "SparkBackend", "compute_on", "open_backend", "start_spark"]

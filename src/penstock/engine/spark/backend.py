@@ -23,7 +23,7 @@ from pyspark import SparkConf, SparkContext
 from penstock.config import StreamsConfig
 from penstock.engine.spark.errors import jvm_has_ended, stopped
 from penstock.engine.spark.gateway import (
-    Voice,
+    JvmOutput,
     forget_context,
     forget_gateway,
     has_ended,
@@ -161,7 +161,7 @@ class SparkBackend:
             _forget(self.context, self._gateway)
 
 
-def spark_place(
+def open_backend(
     config: StreamsConfig, *, spark: Any = None, master: str | None = None
 ) -> SparkBackend:
     """Where the application runs: in `spark` (a SparkSession or SparkContext), in the context
@@ -220,7 +220,7 @@ class _Own:
         #: That of the context.
         self._gateway: Any = None
         #: A process has one JVM: a second context lives in the JVM of the first.
-        self._voice: Voice | None = None
+        self._voice: JvmOutput | None = None
 
     def take(self, config: StreamsConfig, master: str | None) -> SparkContext:
         if self.context is not None and has_ended(self._gateway):

@@ -43,7 +43,7 @@ _PYTHON_TRACE = re.compile(
 _RAISED = re.compile(r"^\S.*", re.MULTILINE)
 
 
-class Reruns:
+class JobRetries:
     """How often the job of one batch may still be run again."""
 
     def __init__(

@@ -32,7 +32,7 @@ log = logging.getLogger("penstock.spark")
 _LAST_LINES = 15
 
 
-class Voice:
+class JvmOutput:
     """What the JVM says. `aside` is set while it is of no interest to the user."""
 
     def __init__(self) -> None:
@@ -90,10 +90,10 @@ def _is_farewell(lines: list[str]) -> bool:
     )
 
 
-def start_gateway(conf: SparkConf, environment: Mapping[str, str]) -> tuple[Any, Voice]:
+def start_gateway(conf: SparkConf, environment: Mapping[str, str]) -> tuple[Any, JvmOutput]:
     """A gateway to a new JVM. It ends when this process does; ctrl-C in a terminal does not reach
     it, nor the workers, so that a running batch can be finished."""
-    voice = Voice()
+    voice = JvmOutput()
     read, write = os.pipe()
     voice.listen(os.fdopen(read, "rb"))
     try:

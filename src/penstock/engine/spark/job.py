@@ -26,7 +26,7 @@ from pyspark.util import _load_from_socket
 from penstock.engine.packaging.bundle import Bundle
 from penstock.engine.plan.batch_plan import BatchPlan, encode_plan
 from penstock.engine.spark.backend import SparkBackend, worker_environment
-from penstock.engine.spark.errors import Reruns
+from penstock.engine.spark.errors import JobRetries
 from penstock.engine.spark.keepalive import Keepalive, nothing
 from penstock.engine.spark.lane import PLAN, LaneFunction, LaneRunner, load_worker
 
@@ -80,7 +80,7 @@ class SparkCompute:
     def _run(self, plan: BatchPlan, first: int) -> list[bytes]:
         self._place.check()
         description = f"penstock {self._application_id} batch {plan.number}"
-        reruns = Reruns(self._application_id, plan.number, self._cancelled, self._place.python)
+        reruns = JobRetries(self._application_id, plan.number, self._cancelled, self._place.python)
         properties = job_properties(self._context, self._group, description, encode_plan(plan))
         with self._place.telling_loss(), properties:
             while True:

@@ -20,7 +20,7 @@ from penstock.engine.layout.execution_graph import ExecutionGraph, build_graph_f
 from penstock.engine.layout.internal_topics import tasks_topic
 from penstock.engine.standby.update_listener import StandbyUpdateNotifier, SuspendReason
 from penstock.engine.worker.changelogs import LogChangelogs
-from penstock.engine.worker.task_stores import rows_identity
+from penstock.engine.worker.replica_pool import replica_identity
 from penstock.errors import StreamsException
 from penstock.log import open_log
 from penstock.log.base import Log
@@ -189,7 +189,8 @@ class Follower:
             )
             if stores:
                 replica = TaskReplica.open(
-                    directory / str(task_id), rows_identity(self._log, graph, task_id, life), stores
+                    directory / str(task_id), replica_identity(self._log, graph, task_id, life),
+                    stores,
                 )
                 restored = graph.restore_partitions(task_id)
                 self._tasks[task_id] = _Followed(

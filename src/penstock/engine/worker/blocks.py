@@ -1,12 +1,13 @@
-"""Records on their way from a task to a task of a later stage of the same batch.
+"""Records that travel from a task to a task of a later stage in the same batch.
 
-A block holds the records that one task wrote for one topic of another task, and says whose they
-are: the receiver names in its outcome what it consumed, so the driver can tell whether it was what
-was sent. The shuffle never looks inside; a lane between the two passes the block on as it is.
+A block holds the records that one task wrote for one topic of another task, and names its sender.
+The receiver lists the blocks that it consumed in its outcome, so that the driver can compare them
+with the blocks that were sent. The shuffle does not look inside a block, and a lane between the two
+tasks forwards it unchanged.
 
-    kind (1 byte) | length of the header (4 bytes) | header, JSON | payload
+    kind (1 byte) | length of the header (4 bytes) | header, MessagePack | payload
 
-Outcomes (`outcome.py`) have the same form and travel the same way; the first byte tells them apart.
+Outcomes (`outcome.py`) have the same format and travel the same way. The kind distinguishes them.
 """
 
 from __future__ import annotations
@@ -19,97 +20,105 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.engine.worker.columns import WITH_HEADERS, layout_of, schema_of
+from penstock.engine.worker.record_groups import WITH_HEADERS, layout_of, schema_of
 from penstock.log.types import as_header_pairs
 from penstock.record import Headers, PartitionColumns, TaskId
 from penstock.task.queue import RecordRange
 
-ROWS: Final = 0x52
+RECORDS: Final = 0x52
 OUTCOME: Final = 0x4F
 
 T = TypeVar("T")
 
 
-def framed(kind: int, header: Any, payload: Iterable[bytes | pa.Buffer] = ()) -> bytes:
-    """The bytes of a block or an outcome."""
-    encoded = msgspec.json.encode(header)
+def encode_frame(kind: int, header: Any, payload: Iterable[bytes | pa.Buffer] = ()) -> bytes:
+    """Encode a block or an outcome."""
+    encoded = msgspec.msgpack.encode(header)
     return b"".join((bytes((kind,)), len(encoded).to_bytes(4, "big"), encoded, *payload))
 
 
-def unframed(data: bytes, header: type[T]) -> tuple[T, pa.Buffer]:
-    """The header, of that type, and the payload."""
+def decode_frame(data: bytes, header: type[T]) -> tuple[T, pa.Buffer]:
+    """Return the header, decoded as the given type, and the payload."""
     end = 5 + int.from_bytes(data[1:5], "big")
-    return msgspec.json.decode(data[5:end], type=header), pa.py_buffer(data).slice(end)
+    return msgspec.msgpack.decode(data[5:end], type=header), pa.py_buffer(data).slice(end)
 
 
 class BlockHeader(NamedTuple):
-    """Who wrote the records, in which attempt, and for whom."""
+    """The sender of a block, its attempt, and the receiver."""
 
     sender: TaskId
     attempt: int
     target: TaskId
     topic: str
-    rows: int
+    records: int
     layout: int
 
 
-class Consumed(NamedTuple):
-    """What a task was given of a block: part of its outcome."""
+class SentBlock(NamedTuple):
+    """The outcome's entry for a block that the task has sent."""
+
+    target: TaskId
+    topic: str
+    records: int
+
+
+class ConsumedBlock(NamedTuple):
+    """The outcome's entry for a block that the task has received."""
 
     sender: TaskId
     attempt: int
     topic: str
-    rows: int
+    records: int
 
 
 def encode_block(
     sender: TaskId, attempt: int, target: TaskId, topic: str, records: pa.RecordBatch
 ) -> bytes:
-    """A block; the records must have the column of running maxima."""
+    """Encode a block. The records must have the running maximum as a column."""
     header = BlockHeader(sender, attempt, target, topic, records.num_rows, layout_of(records))
-    return framed(ROWS, header, (records.serialize(),))
+    return encode_frame(RECORDS, header, (records.serialize(),))
 
 
 class Block(NamedTuple):
-    """A block whose records were not looked at yet."""
+    """A block whose records are not decoded yet."""
 
     header: BlockHeader
     payload: pa.Buffer
 
     @classmethod
     def read(cls, data: bytes) -> Block:
-        """Read the header only."""
-        return cls(*unframed(data, BlockHeader))
+        """Decode the header only."""
+        return cls(*decode_frame(data, BlockHeader))
 
     @property
-    def consumed(self) -> Consumed:
-        """What the task that takes the records has to say of them."""
+    def consumed(self) -> ConsumedBlock:
+        """The entry for the outcome of the receiver."""
         header = self.header
-        return Consumed(header.sender, header.attempt, header.topic, header.rows)
+        return ConsumedBlock(header.sender, header.attempt, header.topic, header.records)
 
     def records(self) -> pa.RecordBatch:
-        """The records."""
+        """Decode the records."""
         return pa.ipc.read_record_batch(self.payload, schema_of(self.header.layout))
 
 
-def direct_ranges(
+def shuffled_ranges(
     task_id: TaskId, blocks: Iterable[Block], first_offsets: Mapping[str, int]
 ) -> dict[tuple[str, int], RecordRange]:
-    """The queues of a task that are filled by other tasks.
+    """Build the input queues of a task that other tasks fill.
 
-    All records of a topic are one queue, in the order (sender's running maximum of timestamps,
-    sender, sequence): each sender's order is kept, and every run of the batch gives the same one.
-    Their offsets go on from `first_offsets`. The queues are in the order in which the first sender
-    first wrote to them: that is how a task takes records of equal times.
+    All records of a topic form one queue, ordered by (running maximum of the sender's timestamps,
+    sender, sequence). The order of each sender is kept, and every run of the batch produces the
+    same order. Offsets continue from `first_offsets`. The queues are in the order in which the
+    first sender wrote to them: a task takes records of equal timestamps in this order.
     """
     by_topic: dict[str, list[Block]] = {}
     for block in sorted(blocks, key=lambda each: each.header.sender):
         by_topic.setdefault(block.header.topic, []).append(block)
     return {
         (topic, task_id.partition): _range(
-            topic, task_id.partition, by_topic[topic], first_offsets.get(topic, 0)
+            topic, task_id.partition, of_topic, first_offsets.get(topic, 0)
         )
-        for topic in by_topic
+        for topic, of_topic in by_topic.items()
     }
 
 
@@ -123,7 +132,8 @@ def _range(topic: str, partition: int, blocks: list[Block], first: int) -> Recor
         for name in ("timestamp", "key", "value", "running_maximum")
     )
     if len(batches) > 1:
-        # Blocks are in the order of their senders and sorting is stable, so this is all there is.
+        # The blocks are in the order of their senders and the sort is stable, so the running
+        # maximum is the only sort key.
         order = pc.sort_indices(maxima)
         times, keys, values = (column.take(order) for column in (times, keys, values))
         if headers is not None:

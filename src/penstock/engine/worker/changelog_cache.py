@@ -1,9 +1,11 @@
-"""What a run of a task wrote to its changelogs, kept on this host until the next run.
+"""Keeps the changelog records of a task's last run on this host.
 
-A replica catches up with what the last batch has changed. On a remote log it would read back, over
-the network, what this host has just sent there. So a run leaves its changes in a file beside the
-replica, and if that very run is the one that was committed, they are taken from there. The log is
-the truth: a file that is missing, of another run, or from before a crash of the host is not used.
+Before a batch a replica catches up with the changes of the last one. On a remote log it would read
+back over the network what this host has just sent. Therefore a run saves its changes in a file
+beside the replica. If exactly this run was committed, the replica reads them from the file.
+
+The log stays the source of truth. A file that is missing, belongs to another run, or was written
+before a crash of the host is ignored.
 """
 
 from __future__ import annotations
@@ -24,22 +26,23 @@ from penstock.stores.replica.generations import boot_id
 log = logging.getLogger(__name__)
 
 
-class _Changes(msgspec.Struct):
-    """What is in a file."""
+class _CachedRun(msgspec.Struct):
+    """The content of a file."""
 
-    #: Of the replica: which log, which life of the application, which layout of stores.
+    #: Of the replica: log, incarnation of the application, layout of the stores.
     identity: str
     boot: str
-    #: Store -> where its changelog ended before the run, and the records as Arrow bytes.
+    #: Store -> the end of its changelog before the run, and the records as Arrow bytes.
     stores: dict[str, tuple[int, bytes]]
 
 
 @dataclass(frozen=True, slots=True)
-class KeptBatch:
+class CachedBatch:
     """The changes of one store; satisfies `ChangelogBatch`.
 
-    Only the holder of the lease writes to a changelog, so what it holds between its end before the
-    run and its end after the commit are the records of the run, and marks of the log.
+    Only the holder of the lease writes to a changelog. Therefore the changelog holds nothing
+    between its end before the run and its end after the commit except the records of the run and
+    transaction markers.
     """
 
     start: int
@@ -71,48 +74,51 @@ class ChangelogCache:
         self._files = RunFiles(directory, "changes")
         self._identity = identity
 
-    def keep(
+    def save(
         self, run: RunId, positions: Mapping[str, int],
         changes: Iterable[tuple[str, pa.RecordBatch]],
     ) -> None:
-        """Leave what a run has changed. `positions`: where the changelogs ended before it."""
+        """Save the changes of a run. `positions` are the ends of the changelogs before it."""
         stores = {
-            store: (positions.get(store, 0), _encoded(records)) for store, records in changes
+            store: (positions.get(store, 0), _encode(records)) for store, records in changes
         }
         try:
-            # Of this batch another attempt may have left some. Higher numbers are of an earlier
-            # life of the application.
+            # Other attempts of this batch keep their files: one of them may be committed. Higher
+            # batch numbers belong to an earlier incarnation of the application.
             self._files.delete_batches(lambda batch: batch != run[0])
             if stores:
-                kept = _Changes(self._identity, boot_id(), stores)
-                self._files.write(run, msgspec.msgpack.encode(kept))
+                cached = _CachedRun(self._identity, boot_id(), stores)
+                self._files.write(run, msgspec.msgpack.encode(cached))
             else:
-                # A file of that name would be another's.
+                # An existing file of this name belongs to another run.
                 self._files.delete(run)
         except OSError as error:
-            # They will have to be read from the log.
-            log.warning("The changes of a batch are not kept on this host: %s", error)
+            # The next batch reads the changes from the log.
+            log.warning("Cannot cache the changelog records of a batch on this host: %s", error)
 
-    def of(self, run: RunId) -> dict[str, tuple[int, pa.RecordBatch]]:
-        """Store -> where its changelog ended before the run, and what the run wrote there."""
+    def load(self, run: RunId) -> dict[str, tuple[int, pa.RecordBatch]]:
+        """Return for each store the end of its changelog before the run, and the changes.
+
+        The result is empty if nothing valid is cached.
+        """
         try:
-            kept = msgspec.msgpack.decode(self._files.read(run), type=_Changes)
-            if (kept.identity, kept.boot) != (self._identity, boot_id()):
+            cached = msgspec.msgpack.decode(self._files.read(run), type=_CachedRun)
+            if (cached.identity, cached.boot) != (self._identity, boot_id()):
                 return {}
             return {
-                store: (start, _decoded(data)) for store, (start, data) in kept.stores.items()
+                store: (start, _decode(data)) for store, (start, data) in cached.stores.items()
             }
         except (OSError, msgspec.DecodeError, pa.ArrowException):
             return {}
 
 
-def _encoded(records: pa.RecordBatch) -> bytes:
+def _encode(records: pa.RecordBatch) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, records.schema) as writer:
         writer.write_batch(records)
     return bytes(sink.getvalue())
 
 
-def _decoded(data: bytes) -> pa.RecordBatch:
+def _decode(data: bytes) -> pa.RecordBatch:
     with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
         return reader.read_next_batch()

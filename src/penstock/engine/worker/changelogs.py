@@ -1,4 +1,4 @@
-"""The changelogs of a task, read for its replica: from the log, or from what this host has kept."""
+"""Reads changelogs for replicas, from the log or from the changelog cache."""
 
 from __future__ import annotations
 
@@ -7,37 +7,37 @@ from collections.abc import Callable, Iterator, Mapping
 import pyarrow as pa
 
 from penstock.clock import wall_clock_ms
-from penstock.engine.worker.changelog_cache import KeptBatch
+from penstock.engine.worker.changelog_cache import CachedBatch
 from penstock.log.base import Log
 from penstock.log.errors import OffsetOutOfRange
 from penstock.log.types import TopicPartition
 from penstock.stores.replica.protocol import ChangelogBatch, ChangelogStart, ChangelogTruncated
 
-#: Store -> where its changelog ended before the task's last run, and what that run wrote there.
-LastChanges = Mapping[str, tuple[int, pa.RecordBatch]]
+#: Store -> the end of its changelog before the task's last run, and the records of that run.
+CachedChanges = Mapping[str, tuple[int, pa.RecordBatch]]
 
-#: For who was away for less the settings are not looked up: no topic that holds state keeps
-#: tombstones for less than a minute.
-SURELY_KEPT_MS = 60_000
-#: Clocks of hosts differ: so much of the time is counted on.
-_PART = 0.9
+#: No changelog keeps tombstones for less than this, so for a shorter absence the topic's settings
+#: are not looked up.
+MIN_TOMBSTONE_RETENTION_MS = 60_000
+#: The share of the retention time that is relied on, because the clocks of hosts differ.
+_RETENTION_SHARE = 0.9
 
 
 class LogChangelogs:
-    """Satisfies `Changelogs`: each store's topic and partition are known from the start."""
+    """Satisfies `Changelogs`, with a fixed topic and partition for each store."""
 
     def __init__(
         self, log: Log, topics: Mapping[str, TopicPartition],
-        find_last: Callable[[], LastChanges] = dict,
+        load_cached: Callable[[], CachedChanges] = dict,
     ) -> None:
-        """`find_last` is called when something is read for the first time."""
+        """`load_cached` is called by the first read."""
         self._log = log
         self._topics = topics
-        self._find_last = find_last
-        self._last: LastChanges | None = None
+        self._load_cached = load_cached
+        self._cached: CachedChanges | None = None
 
     def start(self, store: str) -> ChangelogStart:
-        """How the changelog stands right now."""
+        """See `Changelogs.start`."""
         topic = self._topics[store]
         offsets = self._log.offsets([topic])[topic]
         return ChangelogStart(offsets.start, offsets.tombstones_removed_to)
@@ -45,11 +45,11 @@ class LogChangelogs:
     def read(
         self, store: str, start: int, end: int, since: int | None = None
     ) -> Iterator[ChangelogBatch]:
-        """All records from `start` up to, without, `end`; see `Changelogs.read`."""
-        if self._last is None:
-            self._last = self._find_last()
-        if store in self._last and self._last[store][0] == start:
-            yield KeptBatch(start, end, self._last[store][1])
+        """See `Changelogs.read`."""
+        if self._cached is None:
+            self._cached = self._load_cached()
+        if store in self._cached and self._cached[store][0] == start:
+            yield CachedBatch(start, end, self._cached[store][1])
             return
         topic, partition = self._topics[store]
         if since is not None:
@@ -60,16 +60,22 @@ class LogChangelogs:
             if error.offset >= error.start:
                 raise
             raise ChangelogTruncated(
-                f"The changelog of store '{store}' begins later: {error}"
+                f"The changelog of store '{store}' starts at a later offset: {error}"
             ) from error
 
     def _check_tombstones(self, topic: str, store: str, since: int) -> None:
-        """A broker does not tell up to where it has removed tombstones; but for how long it keeps
-        them at least. Whoever was away for longer may have missed that rows were deleted."""
-        away = wall_clock_ms() - since
-        if self._log.capabilities.reports_tombstones or away < SURELY_KEPT_MS:
+        """Raise if tombstones may have been removed that the reader has not seen.
+
+        A broker does not report which tombstones it has removed, but how long it keeps them.
+        """
+        absence_ms = wall_clock_ms() - since
+        if (
+            self._log.capabilities.reports_tombstones
+            or absence_ms < MIN_TOMBSTONE_RETENTION_MS
+        ):
             return
-        if away > _PART * int(self._log.topic(topic).setting("delete.retention.ms")):
+        retention_ms = int(self._log.topic(topic).setting("delete.retention.ms"))
+        if absence_ms > _RETENTION_SHARE * retention_ms:
             raise ChangelogTruncated(
-                f"The rows of store '{store}' are too old to be brought up to date."
+                f"The rows of store '{store}' are too old to catch up with the changelog."
             )

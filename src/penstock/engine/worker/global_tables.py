@@ -1,4 +1,4 @@
-"""Global tables in a worker: at exactly the offsets that a plan names."""
+"""The stores of global tables in a worker, at the offsets of the plan."""
 
 from __future__ import annotations
 
@@ -17,24 +17,25 @@ from penstock.task.global_state import GlobalState
 
 
 class GlobalTables:
-    """The stores of all global tables: read by tasks, fed before a batch, by one worker of a host.
+    """The stores of all global tables, which tasks read.
 
-    What a batch may read is held from `stores` to `release`.
+    One worker of a host updates them before a batch. The stores of a batch stay open from
+    `stores` to `release`.
     """
 
     def __init__(self, log: Log, bundle: Bundle) -> None:
         self._log = log
         self._bundle = bundle
         self._replica: GlobalReplica | None = None
-        #: Which plan the stores were last brought to; None: nothing is held.
-        self._held: tuple[int, int] | None = None
+        #: Epoch and number of the plan that the stores belong to; None if none are open.
+        self._plan: tuple[int, int] | None = None
         self._stores: dict[str, Any] = {}
 
     def stores(self, plan: BatchPlan) -> dict[str, Any]:
-        """The stores as the plan wants them."""
+        """Return the stores at the offsets of the plan."""
         if not self._bundle.graph.global_topics:
             return {}
-        if self._held != (plan.epoch, plan.number):
+        if self._plan != (plan.epoch, plan.number):
             topics = {
                 f"{topic}-{partition}": TopicPartition(topic, partition)
                 for topic, partition in plan.global_positions
@@ -43,44 +44,44 @@ class GlobalTables:
                 f"{topic}-{partition}": offset
                 for (topic, partition), offset in plan.global_positions.items()
             }
-            self._stores = self._opened().stores_at(
+            self._stores = self._open_replica().stores_at(
                 positions, LogChangelogs(self._log, topics), plan.epoch, failpoint
             )
-            self._held = (plan.epoch, plan.number)
+            self._plan = (plan.epoch, plan.number)
         return self._stores
 
-    def _opened(self) -> GlobalReplica:
+    def _open_replica(self) -> GlobalReplica:
         if self._replica is None:
-            # Offsets of a topic that was made again mean something else.
             graph = self._bundle.graph
+            # The ids distinguish a topic from a later one of the same name with other offsets.
             topics = [self._log.topic(topic).id for topic in sorted(graph.global_topics)]
             self._replica = GlobalReplica(
                 self._bundle.directory / "global",
                 "/".join((self._log.id, *topics, graph.global_layout)),
-                partial(_state, self._bundle),
+                partial(_build_state, self._bundle),
             )
         return self._replica
 
     def release(self) -> None:
-        """The batch has been computed here."""
+        """Release the stores at the end of a batch."""
         if self._replica is not None:
             self._replica.release()
-        self._held = None
+        self._plan = None
         self._stores = {}
 
-    def let_go(self) -> None:
-        """Close the files, until a batch asks for them."""
+    def close_files(self) -> None:
+        """Close the files. The next call of `stores` opens them again."""
         self.release()
         if self._replica is not None:
             self._replica.close_files()
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Close the stores for good."""
         if self._replica is not None:
             self._replica.close()
-        self._replica = self._held = None
+        self._replica = self._plan = None
         self._stores = {}
 
 
-def _state(bundle: Bundle, open_bytes: OpenBytesStore) -> GlobalState:
+def _build_state(bundle: Bundle, open_bytes: OpenBytesStore) -> GlobalState:
     return GlobalState(bundle.topology, bundle.config, open_bytes=open_bytes)

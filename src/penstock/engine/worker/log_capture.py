@@ -1,4 +1,4 @@
-"""What is logged while a task runs in a worker, for the driver's own logger."""
+"""Captures log records in a worker, to emit them in the driver."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from penstock.engine.worker.outcome import LogLine
 MAX_LINES = 1000
 MAX_CHARACTERS = 8192
 
-#: What these say is about Spark, not about the application.
-_NOT_THE_APPLICATION = ("py4j", "pyspark")
+#: These loggers report about Spark, not about the application.
+_SPARK_LOGGERS = ("py4j", "pyspark")
 
 
 class LogCapture:
-    """Listens to all loggers of the process while it is entered; keeps the first lines."""
+    """A context manager that captures the lines of all loggers, up to a limit."""
 
     def __init__(self, level: int, *, active: bool = True) -> None:
         self._level = level
         self._active = active
-        self._handler = _Keeping(level)
+        self._handler = _CapturingHandler(level)
         self._level_before = logging.NOTSET
 
     def __enter__(self) -> Self:
@@ -42,32 +42,32 @@ class LogCapture:
             root.setLevel(self._level_before)
 
     def lines(self) -> tuple[LogLine, ...]:
-        """What was said, and how much more there was."""
-        kept = self._handler
-        if not kept.left_out:
-            return tuple(kept.lines)
-        more = LogLine(
-            logging.WARNING, __name__, f"{kept.left_out} more lines of this task were left out."
+        """Return the captured lines. The last one counts the lines above the limit, if any."""
+        handler = self._handler
+        if not handler.omitted:
+            return tuple(handler.lines)
+        summary = LogLine(
+            logging.WARNING, __name__, f"{handler.omitted} more log lines of this task are omitted."
         )
-        return (*kept.lines, more)
+        return (*handler.lines, summary)
 
 
-class _Keeping(logging.Handler):
+class _CapturingHandler(logging.Handler):
     def __init__(self, level: int) -> None:
         super().__init__(level)
         self.lines: list[LogLine] = []
-        self.left_out = 0
+        self.omitted = 0
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.name.startswith(_NOT_THE_APPLICATION):
+        if record.name.startswith(_SPARK_LOGGERS):
             return
         if len(self.lines) >= MAX_LINES:
-            self.left_out += 1
+            self.omitted += 1
             return
         try:
             text = self.format(record)
         except Exception:
-            # What cannot be formatted is the user's mistake in a log call; the batch goes on.
+            # A mistake in a log call of the user must not fail the batch.
             self.handleError(record)
             return
         self.lines.append(LogLine(record.levelno, record.name, text[:MAX_CHARACTERS]))

@@ -1,4 +1,4 @@
-"""What a task must know about topics before it writes to them."""
+"""Partition counts and record limits of the topics that a task writes to."""
 
 from __future__ import annotations
 
@@ -11,53 +11,53 @@ from penstock.task.record_limits import RecordLimits
 
 
 class SinkTopics:
-    """How many partitions topics have, and which records they take.
+    """Looks up topics for sinks.
 
-    Topics that the topology names are as the graph says. Others, which are chosen for each record,
-    are looked up in the log, once a batch: they may be made or deleted at any time.
+    The execution graph holds the partition counts of topics that the topology names. Other topics
+    are chosen per record; they are looked up in the log once per batch, because they may be
+    created or deleted at any time.
     """
 
     def __init__(self, log: Log, graph: ExecutionGraph) -> None:
         self._log = log
         self._graph = graph
         self._batch = (-1, 0)
-        #: Topic -> its partitions and limits; None: there is no such topic.
-        self._found: dict[str, tuple[int, RecordLimits] | None] = {}
+        #: Topic -> its partition count and limits; None if the topic does not exist.
+        self._cache: dict[str, tuple[int, RecordLimits] | None] = {}
 
-    def new_batch(self, number: int, now: int) -> None:
-        """Look again. `now` is the clock of the batch: a batch that is run again has another."""
+    def begin_batch(self, number: int, now: int) -> None:
+        """Drop the cache for a new batch. `now` is its clock, which differs if it is retried."""
         if (number, now) != self._batch:
             self._batch = (number, now)
-            self._found.clear()
+            self._cache.clear()
 
     def partitions_of(self, topic: str) -> int | None:
-        """How many partitions a topic has, None if there is no such topic."""
+        """Return the partition count, or None if the topic does not exist."""
         count = self._graph.partitions.get(topic)
         if count is not None:
             return count
-        found = self._find(topic)
+        found = self._look_up(topic)
         return None if found is None else found[0]
 
     def limits_of(self, topic: str) -> RecordLimits | None:
-        """Which records a topic takes; the shuffle takes all."""
+        """Return the record limits of a topic. A topic in the shuffle has none."""
         if topic in self._graph.shuffled:
             return None
-        found = self._find(topic)
+        found = self._look_up(topic)
         return None if found is None else found[1]
 
-    def _find(self, topic: str) -> tuple[int, RecordLimits] | None:
-        if topic not in self._found:
+    def _look_up(self, topic: str) -> tuple[int, RecordLimits] | None:
+        if topic not in self._cache:
             try:
                 found = self._log.topic(topic)
             except UnknownTopic:
-                self._found[topic] = None
+                self._cache[topic] = None
             else:
-                self._found[topic] = found.partitions, limits(found, self._batch[1])
-        return self._found[topic]
+                self._cache[topic] = found.partitions, _limits(found, self._batch[1])
+        return self._cache[topic]
 
 
-def limits(topic: TopicDescription, now: int) -> RecordLimits:
-    """Which records a topic takes at that time."""
+def _limits(topic: TopicDescription, now: int) -> RecordLimits:
     settings = TopicSettings.of(topic.config)
     if settings.append_time:
         return RecordLimits(settings.max_message_bytes, settings.compact)

@@ -1,4 +1,4 @@
-"""One task in one batch, from its plan to its outcome."""
+"""Runs one task in one batch, from its plan to its outcome."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import pyarrow as pa
 from penstock.engine.packaging.failure import Failure
 from penstock.engine.plan.batch_plan import BatchPlan, Range, TaskPlan
 from penstock.engine.plan.task_records import TaskRecord
-from penstock.engine.worker.blocks import Block, direct_ranges, encode_block
+from penstock.engine.worker.blocks import Block, SentBlock, encode_block, shuffled_ranges
 from penstock.engine.worker.changelog_cache import ChangelogCache
-from penstock.engine.worker.columns import grouped, without_running_maximum
-from penstock.engine.worker.outcome import LogLine, Sent, TaskOutcome, records_in
-from penstock.engine.worker.task_stores import TaskStores
+from penstock.engine.worker.outcome import LogLine, TaskOutcome, count_records
+from penstock.engine.worker.record_groups import group_records, without_running_maximum
+from penstock.engine.worker.replica_pool import TaskSnapshot
 from penstock.log.base import Log
 from penstock.log.types import Append, LogBatch
 from penstock.record import PartitionColumns, TaskId
@@ -29,10 +29,12 @@ if TYPE_CHECKING:
     from penstock.engine.worker.worker import Worker
 
 Partition = tuple[str, int]
+#: Encoded records for another task.
+AddressedBlock = tuple[TaskId, bytes]
 
 
-class Attempt(NamedTuple):
-    """Which run of which plan this is."""
+class TaskAttempt(NamedTuple):
+    """Identifies one run of a task."""
 
     plan: BatchPlan
     task: TaskPlan
@@ -40,148 +42,165 @@ class Attempt(NamedTuple):
 
 
 class TaskRun:
-    """Reads what the plan names, runs the task, and makes an outcome of its result.
+    """Reads the ranges of the plan, runs the task, and converts its result into an outcome.
 
-    Nothing is changed outside: what is put aside, in the log or on this host, is used by nobody
-    before the commit. Only where once more does no harm are outputs published at once.
+    A run has no visible effects: nothing uses staged records and files before the commit. The
+    exception is at-least-once processing, where the worker publishes the outputs itself.
     """
 
-    def __init__(self, worker: Worker, attempt: Attempt, blocks: Sequence[Block]) -> None:
+    def __init__(self, worker: Worker, attempt: TaskAttempt, blocks: Sequence[Block]) -> None:
         self._worker = worker
         self._bundle = worker.bundle
         self._plan, self._task_plan, self._attempt = attempt
         self._task_id = self._task_plan.task_id
         self._blocks = blocks
-        #: Store -> the topic it can be restored from.
-        self._restored = self._bundle.graph.subtopologies[self._task_id.subtopology].restore_topics
-        #: Topic -> (records, their bytes).
-        self._bytes: dict[str, tuple[int, int]] = {}
-        #: The plan's ranges as far as they were read.
+        subtopology = self._bundle.graph.subtopologies[self._task_id.subtopology]
+        #: Store -> the topic that restores it.
+        self._restore_topics = subtopology.restore_topics
+        #: Topic -> (records, bytes) that were read.
+        self._read_sizes: dict[str, tuple[int, int]] = {}
+        #: The plan's ranges, as far as they were read.
         self._ranges: list[Range] = []
 
     def run(
-        self, logged: Callable[[], tuple[LogLine, ...]]
-    ) -> tuple[TaskOutcome, list[tuple[TaskId, bytes]]]:
-        """The outcome, and blocks for other tasks. `logged`: what was logged so far."""
+        self, log_lines: Callable[[], tuple[LogLine, ...]]
+    ) -> tuple[TaskOutcome, list[AddressedBlock]]:
+        """Run the task. Returns the outcome and the blocks for other tasks.
+
+        `log_lines` returns what was logged so far.
+        """
         worker, task_id = self._worker, self._task_id
-        self._bytes = {}
+        self._read_sizes = {}
         blueprint = worker.blueprint(task_id.subtopology)
-        with worker.replicas.open(self._task_plan, blueprint, self._plan) as stores:
+        with worker.replicas.open(self._task_plan, blueprint, self._plan) as snapshot:
             environment = Environment(
-                worker.topics.partitions_of, worker.topics.limits_of, stores.open_bytes,
+                worker.topics.partitions_of, worker.topics.limits_of, snapshot.open_bytes,
                 worker.global_tables.stores(self._plan), worker.resources,
-                self._plan.now, self._own_files(),
+                self._plan.now, self._processor_directory(),
                 max_result_bytes=self._bundle.max_result_bytes,
             )
             task = Task(blueprint, task_id, environment, self._task_plan.state)
             try:
-                stores.fill(task.runtime.stores)
+                snapshot.restore_custom_stores(task.runtime.stores)
                 task.start()
                 for source, topic in self._bundle.graph.queues(task_id):
                     task.subscribe(source, topic, task_id.partition)
                 ranges = self._read()
-                ranges |= direct_ranges(task_id, self._blocks, self._task_plan.shuffled_offsets)
+                ranges |= shuffled_ranges(task_id, self._blocks, self._task_plan.shuffled_offsets)
                 result = task.run(ranges)
                 if result.failure is None:
-                    stores.put_aside(task.runtime.stores, self._plan.number, self._attempt)
+                    snapshot.stage_writes(task.runtime.stores, self._plan.number, self._attempt)
             finally:
                 task.close()
-        return self._outcome(result, ranges, stores, logged)
+        return self._outcome(result, ranges, snapshot, log_lines)
 
-    def _own_files(self) -> str:
-        """Where user processors of the task may keep files: apart from the replica's."""
+    def _processor_directory(self) -> str:
+        """Create the directory in which user processors may keep files."""
         path = self._bundle.directory / str(self._task_id) / "files"
         path.mkdir(parents=True, exist_ok=True)
         return str(path)
 
     def _outcome(
         self, result: TaskResult, ranges: Mapping[Partition, RecordRange],
-        stores: TaskStores, logged: Callable[[], tuple[LogLine, ...]],
-    ) -> tuple[TaskOutcome, list[tuple[TaskId, bytes]]]:
+        snapshot: TaskSnapshot, log_lines: Callable[[], tuple[LogLine, ...]],
+    ) -> tuple[TaskOutcome, list[AddressedBlock]]:
         plan = self._task_plan
         if result.failure is not None:
-            failed = TaskRecord(self._plan.number, self._attempt, plan.state)
             return TaskOutcome(
-                self._task_id, failed, logged=logged(), restored=stores.restored,
+                self._task_id, TaskRecord(self._plan.number, self._attempt, plan.state),
+                logged=log_lines(), restored=snapshot.restored,
                 failure=Failure.of(str(self._task_id), result.failure),
             ), []
-        outputs, blocks, sent = self._split(result)
-        changes, changed = self._changes(result, stores.own_changes)
+        outputs, blocks, sent = self._split_outputs(result)
+        changes, changed = self._changes(result, snapshot.changelog_cache)
         published = 0
         if self._worker.publishes:
-            published = records_in(outputs)
+            published = count_records(outputs)
             self._worker.log.append_many(outputs, together=False)
             outputs = []
         offsets = self._offsets(result, ranges)
-        direct = {
+        shuffled = {
             topic: ranges[topic, number].records.offsets[-1] + 1
             for topic, number in ranges if ranges[topic, number].whole
         }
         record = TaskRecord(
             self._plan.number, self._attempt, result.state, self._positions(changed, offsets),
-            {**plan.shuffled_offsets, **direct}, result.next_wall_punctuation,
+            {**plan.shuffled_offsets, **shuffled}, result.next_wall_punctuation,
         )
         return TaskOutcome(
-            self._task_id, record, tuple(outputs), tuple(changes), offsets, tuple(sent),
-            tuple(block.consumed for block in self._blocks), self._taken(result, ranges),
-            self._bytes, tuple(result.printed), logged(), stores.restored, result.counters,
-            result.commit_requested, published,
+            self._task_id,
+            record,
+            offsets=offsets,
+            sent=tuple(sent),
+            consumed=tuple(block.consumed for block in self._blocks),
+            records_consumed=self._count_consumed(result, ranges),
+            read=self._read_sizes,
+            printed=tuple(result.printed),
+            logged=log_lines(),
+            restored=snapshot.restored,
+            counters=result.counters,
+            commit_requested=result.commit_requested,
+            published=published,
+            outputs=tuple(outputs),
+            changes=tuple(changes),
         ), blocks
 
-    # ---- what was written --------------------------------------------------------------------
+    # ---- output ------------------------------------------------------------------------------
 
-    def _split(
+    def _split_outputs(
         self, result: TaskResult
-    ) -> tuple[list[Append], list[tuple[TaskId, bytes]], list[Sent]]:
-        """Records for the log, and for other tasks of the batch."""
-        direct = self._bundle.graph.shuffled
+    ) -> tuple[list[Append], list[AddressedBlock], list[SentBlock]]:
+        """Separate the records for the log from those for other tasks of the batch."""
+        shuffled = self._bundle.graph.shuffled
         appends: list[Append] = []
-        blocks: list[tuple[TaskId, bytes]] = []
-        sent: list[Sent] = []
-        found = grouped(result.outputs, running_maximum=bool(direct))
-        for (topic, partition), records in found.groups():
-            if topic in direct:
-                target = TaskId(direct[topic], partition)
+        blocks: list[AddressedBlock] = []
+        sent: list[SentBlock] = []
+        groups = group_records(result.outputs, running_maximum=bool(shuffled)).groups()
+        for (topic, partition), records in groups:
+            if topic in shuffled:
+                target = TaskId(shuffled[topic], partition)
                 block = encode_block(self._task_id, self._attempt, target, topic, records)
                 blocks.append((target, block))
-                sent.append(Sent(target, topic, records.num_rows))
+                sent.append(SentBlock(target, topic, records.num_rows))
             else:
                 appends += self._appends(
                     topic, partition, without_running_maximum(records),
-                    at_once=self._worker.publishes,
+                    may_stage=not self._worker.publishes,
                 )
         return appends, blocks, sent
 
     def _changes(
-        self, result: TaskResult, own_changes: ChangelogCache | None
+        self, result: TaskResult, cache: ChangelogCache | None
     ) -> tuple[list[Append], dict[str, int]]:
-        """Records for changelogs, and how many each store has written."""
+        """Return the changelog records, and how many each store has written."""
         appends: list[Append] = []
         changed: dict[str, int] = {}
-        found = [(store, records) for (store,), records in grouped(result.changelog).groups()]
-        if own_changes is not None:
-            own_changes.keep(
-                (self._plan.number, self._attempt), self._task_plan.positions, found
+        groups = [
+            (store, records) for (store,), records in group_records(result.changelog).groups()
+        ]
+        if cache is not None:
+            cache.save((self._plan.number, self._attempt), self._task_plan.positions, groups)
+        for store, records in groups:
+            appends += self._appends(
+                self._restore_topics[store], self._task_id.partition, records
             )
-        for store, records in found:
-            appends += self._appends(self._restored[store], self._task_id.partition, records)
             changed[store] = records.num_rows
         return appends, changed
 
     def _appends(
-        self, topic: str, partition: int, records: pa.RecordBatch, *, at_once: bool = False
+        self, topic: str, partition: int, records: pa.RecordBatch, *, may_stage: bool = True
     ) -> list[Append]:
-        """What is to be appended; put aside if there is much of it, unless it is published here."""
-        limit = self._bundle.aside_bytes
-        if at_once or limit is None or records.nbytes <= limit:
+        """Return the append of a group of records, staged in the log if it is large."""
+        threshold = self._bundle.staging_threshold_bytes
+        if not may_stage or threshold is None or records.nbytes <= threshold:
             return [Append(topic, partition, records)]
-        blobs = self._worker.log.stage_records(records)
-        return [Append(topic, partition, blob) for blob in blobs]
+        parts = self._worker.log.stage_records(records)
+        return [Append(topic, partition, part) for part in parts]
 
-    # ---- what was read -----------------------------------------------------------------------
+    # ---- input -------------------------------------------------------------------------------
 
     def _read(self) -> dict[Partition, RecordRange]:
-        """The records of all ranges."""
+        """Read the records of all ranges."""
         found = {}
         plan = self._task_plan
         all_prefetched = plan.prefetched or (None,) * len(plan.ranges)
@@ -189,34 +208,33 @@ class TaskRun:
         self._ranges = []
         for wanted, prefetched in zip(plan.ranges, all_prefetched, strict=True):
             if prefetched is not None:
-                self._count_bytes(wanted.topic, prefetched)
+                self._count_read(wanted.topic, len(prefetched), _size(prefetched))
                 found[wanted.topic, wanted.partition] = RecordRange(prefetched, wanted.cut)
                 self._ranges.append(wanted)
                 continue
             limit = plan.max_bytes
             if limit is not None:
                 limit = max(1, limit * (wanted.end - wanted.start) // offsets)
-            taken, batches = read_range(self._worker.log, wanted, limit)
-            before = self._bytes.get(wanted.topic, (0, 0))
-            self._bytes[wanted.topic] = (
-                before[0] + sum(map(len, batches)), before[1] + sum(map(_size, batches))
+            actual, batches = read_range(self._worker.log, wanted, limit)
+            self._count_read(
+                wanted.topic, sum(map(len, batches)), sum(map(_batch_size, batches))
             )
-            found[wanted.topic, wanted.partition] = _joined(wanted, batches, taken.cut)
-            self._ranges.append(taken)
+            found[wanted.topic, wanted.partition] = _concatenate(wanted, batches, actual.cut)
+            self._ranges.append(actual)
         return found
 
-    def _count_bytes(self, topic: str, records: PartitionColumns) -> None:
-        """Count records that came with the plan as if they had been read."""
-        size = sum(
-            len(part) for column in (records.keys, records.values) for part in column if part
-        )
-        count, before = self._bytes.get(topic, (0, 0))
-        self._bytes[topic] = count + len(records), before + size
+    def _count_read(self, topic: str, count: int, size: int) -> None:
+        counted, counted_size = self._read_sizes.get(topic, (0, 0))
+        self._read_sizes[topic] = counted + count, counted_size + size
 
     def _offsets(
         self, result: TaskResult, ranges: Mapping[Partition, RecordRange]
     ) -> dict[Partition, int]:
-        """Where to go on. Behind a range that is used up lies its end, wherever its records end."""
+        """Return the next offset of each range.
+
+        After a range that was consumed completely that is the end of the range, which may lie
+        behind its last record.
+        """
         offsets = {}
         for topic, partition, start, end, _ in self._ranges:
             numbers = ranges[topic, partition].records.offsets
@@ -224,7 +242,9 @@ class TaskRun:
             offsets[topic, partition] = end if not numbers or at > numbers[-1] else at
         return offsets
 
-    def _taken(self, result: TaskResult, ranges: Mapping[Partition, RecordRange]) -> int:
+    def _count_consumed(
+        self, result: TaskResult, ranges: Mapping[Partition, RecordRange]
+    ) -> int:
         return sum(
             bisect_left(ranges[at].records.offsets, offset)
             for at, offset in result.offsets.items() if at in ranges
@@ -233,46 +253,50 @@ class TaskRun:
     def _positions(
         self, changed: Mapping[str, int], offsets: Mapping[Partition, int]
     ) -> dict[str, int]:
-        """Where the stores stand behind this batch.
+        """Return the changelog position of each store after this batch.
 
-        In a log without gaps that is exact, because only the holder of the lease writes to
-        changelogs. Kafka puts markers in between, so a plan asks the log itself where a changelog
-        ends; this is for people.
+        The positions are exact in a log without gaps, because only the holder of the lease writes
+        to changelogs. Kafka adds transaction markers, so a plan asks the log for the end of a
+        changelog; there the positions are informational.
         """
         before, partition = self._task_plan.positions, self._task_id.partition
         return {
             store: offsets.get((topic, partition), before.get(store, 0) + changed.get(store, 0))
-            for store, topic in self._restored.items()
+            for store, topic in self._restore_topics.items()
         }
 
 
 def read_range(
     log: Log, wanted: Range, max_bytes: int | None
 ) -> tuple[Range, list[LogBatch]]:
-    """The records of a range, in order, and the range: cut where they would be too large."""
+    """Read a range, in order. Returns the range that was read, cut at `max_bytes`."""
     if wanted.start == wanted.end:
         return wanted, []
-    reading = log.read(
+    reader = log.read(
         wanted.topic, wanted.partition, wanted.start, wanted.end, max_bytes=max_bytes
     )
-    batches = list(reading)
-    if reading.position < wanted.end:
-        wanted = wanted._replace(end=reading.position, cut=True)
+    batches = list(reader)
+    if reader.position < wanted.end:
+        wanted = wanted._replace(end=reader.position, cut=True)
     return wanted, batches
 
 
-def _size(batch: LogBatch) -> int:
+def _size(records: PartitionColumns) -> int:
+    return sum(len(part) for column in (records.keys, records.values) for part in column if part)
+
+
+def _batch_size(batch: LogBatch) -> int:
     return int(batch.records.column("key").nbytes + batch.records.column("value").nbytes)
 
 
-def _joined(wanted: Range, batches: list[LogBatch], cut: bool) -> RecordRange:
+def _concatenate(wanted: Range, batches: list[LogBatch], cut: bool) -> RecordRange:
     if not batches:
-        nothing = PartitionColumns(
+        empty = PartitionColumns(
             topic=wanted.topic, partition=wanted.partition, offsets=(), timestamps=(), keys=(),
             values=(),
         )
-        return RecordRange(nothing, cut)
-    whole = batches[0]
+        return RecordRange(empty, cut)
+    batch = batches[0]
     if len(batches) > 1:
-        whole = replace(whole, records=pa.concat_batches([each.records for each in batches]))
-    return RecordRange(whole.columns(), cut)
+        batch = replace(batch, records=pa.concat_batches([each.records for each in batches]))
+    return RecordRange(batch.columns(), cut)

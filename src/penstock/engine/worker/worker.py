@@ -1,8 +1,8 @@
-"""`Worker`: runs the tasks of a lane, in whatever process it stands. It knows nothing of Spark.
+"""`Worker`: runs the tasks of lanes, in any process. Independent of Spark.
 
-A worker lives as long as its process and keeps what is dear to make: the open log, the blueprints,
-the stores of global tables, the resources of user processors. All of it could be made again from
-the bundle and the log; a task that runs in a fresh worker answers the same.
+A worker lives as long as its process and keeps what is expensive to create: the connection to the
+log, blueprints, the stores of global tables, and the resources of user processors. It holds no
+state of its own: a task in a new worker has the same outcome.
 """
 
 from __future__ import annotations
@@ -20,11 +20,10 @@ from penstock.engine.plan.task_records import TaskRecord
 from penstock.engine.worker.blocks import OUTCOME, Block
 from penstock.engine.worker.global_tables import GlobalTables
 from penstock.engine.worker.log_capture import LogCapture
-from penstock.engine.worker.memory import ResidentMemory
 from penstock.engine.worker.outcome import TaskOutcome, encode_outcome
+from penstock.engine.worker.replica_pool import MappedMemory, ReplicaPool
 from penstock.engine.worker.sink_topics import SinkTopics
-from penstock.engine.worker.task_run import Attempt, TaskRun
-from penstock.engine.worker.task_stores import Replicas
+from penstock.engine.worker.task_run import AddressedBlock, TaskAttempt, TaskRun
 from penstock.errors import TaskCorruptedException
 from penstock.log import open_log
 from penstock.log.base import Log
@@ -34,118 +33,118 @@ from penstock.task.gc_pause import gc_paused
 
 log = logging.getLogger(__name__)
 
-#: An attempt is named by the epoch of the driver and, in so many bits, by a number of Spark's.
+#: The number of an attempt is the driver's epoch, shifted by this, plus Spark's attempt number.
 ATTEMPT_BITS = 40
-#: A block and the lane of the next stage that it is for.
-Addressed = tuple[int, bytes]
+#: A lane of the next stage, and an encoded block or outcome for it.
+LaneBlock = tuple[int, bytes]
 
 
 class Worker:
     """Runs lanes of one application."""
 
     def __init__(self, bundle: Bundle, *, own_process: bool = True) -> None:
-        """`own_process`: what is logged is the driver's to show, and old objects stay for good."""
+        """`own_process`: this is not the driver's process, so log lines are captured for it and
+        existing objects are exempted from garbage collection."""
         self.bundle = bundle
         self.log: Log = open_log(
             bundle.log_address, connection=bundle.config.connection_settings()
         )
         is_remote = self.log.capabilities.is_remote
-        #: Whether tasks publish their outputs at once: what is run again is published again.
-        #: Changes of stores always wait for the commit. A worker that comes late, under a driver
-        #: that has lost the lease, would put back what others have counted since.
+        #: Whether tasks publish their outputs at once. A retry publishes them again. Changelog
+        #: records always wait for the commit: a late worker of a driver that has lost the lease
+        #: would overwrite the state of its successor.
         self.publishes = is_remote and bundle.config.processing_guarantee == "at_least_once"
         self.resources: dict[str, Any] = {}
         self.topics = SinkTopics(self.log, bundle.graph)
-        self.replicas = Replicas(self.log, bundle, keep_changes=is_remote)
+        self.replicas = ReplicaPool(self.log, bundle, cache_changelogs=is_remote)
         self.global_tables = GlobalTables(self.log, bundle)
         self._blueprints: dict[int, Blueprint] = {}
-        self._mapped = ResidentMemory()
-        self._listens = own_process
+        self._mapped_memory = MappedMemory()
+        self._captures_log = own_process
         if own_process:
-            # Whoever runs the process may look through all objects after each task; what is here
-            # by now stays anyway.
+            # Spark's worker loop may run a full collection after each task. The objects that exist
+            # by now stay anyway.
             gc.collect()
             gc.freeze()
 
     def run_lane(
         self, stage: int, lane: int, plan: BatchPlan, attempt: int, blocks: Iterable[bytes]
-    ) -> Iterator[Addressed]:
-        """Run the tasks of one lane and pass on what is not for them.
+    ) -> Iterator[LaneBlock]:
+        """Run the tasks of one lane and forward the blocks for other tasks.
 
-        Answers blocks for lanes of the next stage; from the last stage come outcomes only, all for
-        lane 0. A failed task ends the lane: nothing that the others did would be committed.
+        Yields blocks for lanes of the next stage. The last stage yields only outcomes, for lane 0.
+        A failed task ends the lane, because the batch will not be committed.
 
-        `attempt` differs between any two runs of a lane under one driver; what is written names the
-        driver's epoch, too, so that it differs between any two runs at all.
+        `attempt` is unique among the runs of a lane under one driver. Together with the epoch of
+        the driver it is unique among all runs.
         """
         failpoint("computing", stage)
         attempt += plan.epoch << ATTEMPT_BITS
-        self.topics.new_batch(plan.number, plan.now)
-        waiting: dict[TaskId, list[Block]] = {}
+        self.topics.begin_batch(plan.number, plan.now)
+        received: dict[TaskId, list[Block]] = {}
         for data in blocks:
             if data[0] == OUTCOME:
-                yield self._onwards(stage, lane), data
+                yield self._forwarding_lane(stage, lane), data
                 continue
             block = Block.read(data)
             target = block.header.target
             if self.bundle.stage_of(target) == stage:
-                waiting.setdefault(target, []).append(block)
+                received.setdefault(target, []).append(block)
             else:
-                yield self._towards(stage, target), data
+                yield self._lane_towards(stage, target), data
         try:
             for task_id in self.bundle.tasks(stage, lane):
                 task_plan = plan.tasks.get(task_id) or TaskPlan(task_id)
-                given = waiting.get(task_id, [])
-                if not (task_plan.ranges or task_plan.punctuate or given):
+                task_blocks = received.get(task_id, [])
+                if not (task_plan.ranges or task_plan.punctuate or task_blocks):
                     continue
-                outcome, sent = self._run_task(task_plan, plan, attempt, given)
-                yield self._onwards(stage, lane), encode_outcome(outcome)
+                outcome, sent = self._run_task(task_plan, plan, attempt, task_blocks)
+                yield self._forwarding_lane(stage, lane), encode_outcome(outcome)
                 if outcome.failure is not None:
                     return
                 for target, data in sent:
-                    yield self._towards(stage, target), data
+                    yield self._lane_towards(stage, target), data
         finally:
             self.global_tables.release()
-            if self._mapped.are_many():
-                # The pages of all count, so those that stayed would have the others closed always.
+            if self._mapped_memory.exceeds_limit():
+                # All are closed: otherwise the pages of those that stay open would close the
+                # others after every batch.
                 self.replicas.close()
-                self.global_tables.let_go()
+                self.global_tables.close_files()
 
-    def _onwards(self, stage: int, lane: int) -> int:
-        """The lane of the next stage that takes what only passes through."""
+    def _forwarding_lane(self, stage: int, lane: int) -> int:
+        """The lane of the next stage that forwards outcomes."""
         lanes = self.bundle.lanes
         return lane % lanes[stage + 1] if stage + 1 < len(lanes) else 0
 
-    def _towards(self, stage: int, target: TaskId) -> int:
-        """The lane of the next stage that leads to a task."""
+    def _lane_towards(self, stage: int, target: TaskId) -> int:
+        """The lane of the next stage on the way to a task."""
         return self.bundle.lane_of(target) % self.bundle.lanes[stage + 1]
 
     def _run_task(
         self, task_plan: TaskPlan, plan: BatchPlan, attempt: int, blocks: Sequence[Block]
-    ) -> tuple[TaskOutcome, list[tuple[TaskId, bytes]]]:
+    ) -> tuple[TaskOutcome, list[AddressedBlock]]:
         task_id = task_plan.task_id
-        run = TaskRun(self, Attempt(plan, task_plan, attempt), blocks)
+        run = TaskRun(self, TaskAttempt(plan, task_plan, attempt), blocks)
         with (
-            LogCapture(self.bundle.log_level, active=self._listens) as listening,
+            LogCapture(self.bundle.log_level, active=self._captures_log) as capture,
             gc_paused(),
         ):
             try:
                 try:
-                    return run.run(listening.lines)
+                    return run.run(capture.lines)
                 except TaskCorruptedException as error:
-                    # Nothing has happened yet, and the replica is made anew when it is asked again.
-                    log.warning("Task %s is run again: %s", task_id, error)
-                    return run.run(listening.lines)
+                    # Nothing has happened yet, and the retry rebuilds the replica.
+                    log.warning("Retrying task %s: %s", task_id, error)
+                    return run.run(capture.lines)
             except (Exception, SystemExit) as error:
-                # User code that calls exit() must not take the worker along.
+                # User code that calls exit() must not end the worker.
                 failure = Failure.of(str(task_id), error)
         record = TaskRecord(plan.number, attempt, task_plan.state)
-        return TaskOutcome(
-            task_id, record, logged=listening.lines(), failure=failure
-        ), []
+        return TaskOutcome(task_id, record, logged=capture.lines(), failure=failure), []
 
     def blueprint(self, subtopology: int) -> Blueprint:
-        """What tasks of a sub-topology are made of."""
+        """Return the blueprint of a sub-topology, built on first use."""
         if subtopology not in self._blueprints:
             self._blueprints[subtopology] = Blueprint.of(
                 self.bundle.topology, self.bundle.config, [subtopology]
@@ -153,7 +152,7 @@ class Worker:
         return self._blueprints[subtopology]
 
     def close(self) -> None:
-        """Let go of everything; the worker cannot be used any more."""
+        """Close the log and all stores."""
         self.global_tables.close()
         self.replicas.close()
         self.log.close()

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from penstock.engine.worker import columns as module
-from penstock.engine.worker.columns import grouped, without_running_maximum
+from penstock.engine.worker import record_groups as module
+from penstock.engine.worker.record_groups import group_records, without_running_maximum
 from penstock.log.types import as_header_pairs
 from penstock.record import NO_HEADERS, Headers
 
@@ -48,8 +48,8 @@ def some_rows(count: int, places: int, seed: int, *, headers: bool = False) -> l
 @pytest.fixture(params=[0, 1000], ids=["many", "few"])
 def few(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both ways of grouping: one step of rows is 8, and few are none, or up to 1000."""
-    monkeypatch.setattr(module, "_STEP", 8)
-    monkeypatch.setattr(module, "_FEW", request.param)
+    monkeypatch.setattr(module, "_CHUNK_ROWS", 8)
+    monkeypatch.setattr(module, "_MAX_PYTHON_ROWS", request.param)
 
 
 @pytest.mark.parametrize("headers", [False, True])
@@ -60,7 +60,7 @@ def test_every_place_gets_its_rows_in_the_order_of_writing(
     count: int, places: int, headers: bool
 ) -> None:
     rows = some_rows(count, places, seed=count + places, headers=headers)
-    found = {label: rows_of(batch) for label, batch in grouped(rows).groups()}
+    found = {label: rows_of(batch) for label, batch in group_records(rows).groups()}
     assert found == one_by_one(rows)
 
 
@@ -68,7 +68,7 @@ def test_every_place_gets_its_rows_in_the_order_of_writing(
 def test_a_change_of_a_store_is_grouped_by_the_store() -> None:
     rows = [("s", b"a", b"1", 1, NO_HEADERS), ("t", b"a", b"2", 2, NO_HEADERS),
             ("s", b"b", None, 3, NO_HEADERS)]
-    assert {label: rows_of(batch) for label, batch in grouped(rows).groups()} == {
+    assert {label: rows_of(batch) for label, batch in group_records(rows).groups()} == {
         ("s",): [(b"a", b"1", 1, NO_HEADERS), (b"b", None, 3, NO_HEADERS)],
         ("t",): [(b"a", b"2", 2, NO_HEADERS)],
     }
@@ -79,13 +79,13 @@ def test_the_running_maximum_is_over_all_that_was_written_before() -> None:
     rows = [(*row[:2], b"%d" % number, *row[3:]) for number, row in
             enumerate(some_rows(50, 3, seed=4))]
     maxima = list(accumulate((row[4] for row in rows), max))
-    for _, batch in grouped(rows, running_maximum=True).groups():
+    for _, batch in group_records(rows, running_maximum=True).groups():
         numbers = [int(key) for key in batch.column("key").to_pylist()]
         assert batch.column("running_maximum").to_pylist() == [maxima[n] for n in numbers]
 
 
 def test_the_running_maximum_does_not_go_to_the_log() -> None:
-    ((_, batch),) = grouped(some_rows(5, 1, seed=1), running_maximum=True).groups()
+    ((_, batch),) = group_records(some_rows(5, 1, seed=1), running_maximum=True).groups()
     assert without_running_maximum(batch).schema.names == ["timestamp", "key", "value"]
     assert without_running_maximum(without_running_maximum(batch)).num_rows == 5
 
@@ -94,6 +94,6 @@ def test_the_running_maximum_does_not_go_to_the_log() -> None:
 def test_topics_come_in_the_order_in_which_they_were_first_written() -> None:
     rows = [(topic, number, b"k", b"v", 1, NO_HEADERS)
             for topic, number in (("zz", 1), ("aa", 0), ("zz", 0), ("aa", 1))]
-    assert [label for label, _ in grouped(rows).groups()] == [
+    assert [label for label, _ in group_records(rows).groups()] == [
         ("zz", 0), ("zz", 1), ("aa", 0), ("aa", 1),
     ]

@@ -1,0 +1,159 @@
+"""The stores of the tasks of a worker: replicas on this host, at the positions of the plan."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from penstock.engine.failpoints import failpoint
+from penstock.engine.layout.execution_graph import ExecutionGraph
+from penstock.engine.packaging.bundle import Bundle
+from penstock.engine.plan.batch_plan import BatchPlan, TaskPlan
+from penstock.engine.worker.changelog_cache import ChangelogCache
+from penstock.engine.worker.changelogs import LogChangelogs
+from penstock.engine.worker.outcome import RestoredStore
+from penstock.log.base import Log
+from penstock.record import TaskId
+from penstock.stores.bytes.store import BytesStore, open_in_memory
+from penstock.stores.replica.protocol import ReplicaTarget
+from penstock.stores.replica.snapshot import Snapshot
+from penstock.stores.replica.task_replica import TaskReplica
+from penstock.task.blueprint import Blueprint
+from penstock.task.replica_stores import replica_stores
+
+#: How many bytes of replica files a worker keeps mapped between batches.
+_MAX_MAPPED_BYTES = 64 << 20
+_STATM = Path("/proc/self/statm")
+
+
+class TaskSnapshot:
+    """The stores of one task as of the last commit, open while the task runs."""
+
+    def __init__(
+        self, snapshot: Snapshot | None, restored: tuple[RestoredStore, ...],
+        changelog_cache: ChangelogCache | None = None,
+    ) -> None:
+        """`snapshot` is None for a task without stores."""
+        self._snapshot = snapshot
+        #: Stores that were restored completely.
+        self.restored = restored
+        #: None if the log is local: reading back from it is cheap.
+        self.changelog_cache = changelog_cache
+
+    def open_bytes(self, name: str) -> BytesStore:
+        """Open the committed rows of a store."""
+        return open_in_memory(name) if self._snapshot is None else self._snapshot.open_bytes(name)
+
+    def restore_custom_stores(self, stores: Mapping[str, Any]) -> None:
+        """Restore the stores that manage their own state. Called before the stores are used."""
+        if self._snapshot is not None:
+            self._snapshot.restore_custom_stores(stores)
+
+    def stage_writes(self, stores: Mapping[str, Any], batch: int, attempt: int) -> None:
+        """Stage the writes of stores without a changelog until the batch is committed."""
+        if self._snapshot is not None:
+            self._snapshot.stage_writes((batch, attempt), stores)
+
+
+class ReplicaPool:
+    """The replicas of all tasks that ran in this process. They stay open between batches."""
+
+    def __init__(self, log: Log, bundle: Bundle, *, cache_changelogs: bool = False) -> None:
+        """`cache_changelogs`: keep the changes of each batch on this host; see `ChangelogCache`."""
+        self._log = log
+        self._cache_changelogs = cache_changelogs
+        self._graph = bundle.graph
+        self._stage_of = bundle.stage_of
+        self._directory = bundle.directory
+        #: Task -> the identity of its rows, and its replica.
+        self._replicas: dict[TaskId, tuple[str, TaskReplica]] = {}
+
+    @contextmanager
+    def open(
+        self, plan: TaskPlan, blueprint: Blueprint, batch: BatchPlan
+    ) -> Iterator[TaskSnapshot]:
+        """Open the stores of a task, caught up to the positions of its plan."""
+        if not blueprint.stores:
+            yield TaskSnapshot(None, ())
+            return
+        task_id = plan.task_id
+        replica = self._replica(task_id, blueprint, batch.incarnation)
+        topics = self._graph.restore_partitions(task_id)
+        target = ReplicaTarget(
+            plan.positions, batch.epoch, plan.state.store_clocks,
+            (plan.last_batch, plan.last_attempt),
+            batch.number if task_id in batch.discard_replicas else None,
+        )
+        cache: ChangelogCache | None = None
+        if self._cache_changelogs:
+            identity = replica_identity(self._log, self._graph, task_id, batch.incarnation)
+            cache = ChangelogCache(replica.directory, identity)
+        load_cached = dict if cache is None else partial(cache.load, target.last_run)
+        restores = replica.catch_up(
+            target,
+            LogChangelogs(self._log, topics, load_cached),
+            partial(failpoint, stage=self._stage_of(task_id)),
+        )
+        restored = tuple(
+            RestoredStore(store, *topics[store], start, end, records)
+            for store, start, end, records in restores
+        )
+        with replica.snapshot(target) as snapshot:
+            yield TaskSnapshot(snapshot, restored, cache)
+
+    def _replica(self, task_id: TaskId, blueprint: Blueprint, incarnation: str) -> TaskReplica:
+        identity = replica_identity(self._log, self._graph, task_id, incarnation)
+        opened = self._replicas.get(task_id)
+        if opened is not None:
+            if opened[0] == identity:
+                return opened[1]
+            opened[1].close()
+        replica = TaskReplica.open(
+            self._directory / str(task_id), identity, replica_stores(blueprint, task_id)
+        )
+        self._replicas[task_id] = (identity, replica)
+        return replica
+
+    def close(self) -> None:
+        """Close all files."""
+        for _, replica in self._replicas.values():
+            replica.close()
+        self._replicas.clear()
+
+
+def replica_identity(
+    log: Log, graph: ExecutionGraph, task_id: TaskId, incarnation: str
+) -> str:
+    """Identify the rows of a task by log, incarnation of the application, and store layout."""
+    return f"{log.id}/{incarnation}/{graph.subtopologies[task_id.subtopology].layout}"
+
+
+class MappedMemory:
+    """Tells when the replicas that a process has mapped should be closed.
+
+    Every page of a mapped file that was ever touched counts as memory of the process until the
+    file is closed, although the kernel would cache it anyway. Without a limit a worker seems to
+    grow with its stores, and is killed where its memory is limited. To map a page again that the
+    kernel still caches takes about a microsecond.
+    """
+
+    def __init__(self, max_bytes: int = _MAX_MAPPED_BYTES) -> None:
+        self._max_bytes = max_bytes
+        self._initial_bytes = _mapped_bytes()
+
+    def exceeds_limit(self) -> bool:
+        """Whether too much is mapped. False on systems that do not report it."""
+        return _mapped_bytes() - self._initial_bytes > self._max_bytes
+
+
+def _mapped_bytes() -> int:
+    """Return the resident bytes of mapped files, code included; 0 if the system has no /proc."""
+    try:
+        _, _, shared, *_ = _STATM.read_text().split()
+    except OSError:
+        return 0
+    return int(shared) * os.sysconf("SC_PAGESIZE")
