@@ -30,7 +30,7 @@ class StreamJoinWindow:
 
     def attach(self, node: NodeContext, forward: Forward) -> Forward:
         """The function that processes a record in this task."""
-        keep = node.store(self.store_name).keep
+        keep = node.store(self.store_name).put_join_record
         expired = node.counter("expired")
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
@@ -83,7 +83,7 @@ class StreamStreamJoin:
 
     def _attach_at_once(self, node: NodeContext, forward: Forward) -> Forward:
         before, after = self._reach()
-        partners = node.store(self.other_store).partners
+        partners = node.store(self.other_store).fetch_join_records
         combine = orient_joiner(self.joiner, with_key=self.with_key, reverse=self.side == "right")
         drop, outer = node.drop, self.outer
         all_matched, unmatched = node.counter("matched"), node.counter(f"unmatched-{self.side}")
@@ -116,7 +116,7 @@ class StreamStreamJoin:
     ) -> Forward:
         before, after = self._reach()
         outer, is_left = self.outer, self.side == "left"
-        partners = node.store(self.other_store).partners
+        partners = node.store(self.other_store).fetch_join_records
         combine = orient_joiner(self.joiner, with_key=self.with_key, reverse=not is_left)
         drop, count = node.drop, node.count
         waiting = shared.open(node)
@@ -221,7 +221,7 @@ class StreamSelfJoin:
     def attach(self, node: NodeContext, forward: Forward) -> Forward:
         """The function that processes a record in this task."""
         before, after, retention = self.before_ms, self.after_ms, self.retention_ms
-        partners = node.store(self.store_name).partners
+        partners = node.store(self.store_name).fetch_join_records
         combine = orient_joiner(self.joiner, with_key=self.with_key)
         drop, count = node.drop, node.count
         seen = node.clock(f"{node.name}:stream-time")

@@ -175,8 +175,8 @@ def _closed_windows(windows: Windows) -> ClosedRange:
 
 def _row_maker(store: Any) -> Callable[[Any, int], bytes]:
     """Builds the physical key of (key, start); its prefix and suffix are reused per window."""
-    around, write_key, row_of = store.around, store.write_key, store.row_of
-    if around(0) is None:
+    key_affixes, write_key, row_of = store.key_affixes, store.write_key, store.row_of
+    if key_affixes(0) is None:
         made: Callable[[Any, int], bytes] = row_of
         return made
     known_start, before, behind = -1, b"", b""
@@ -184,7 +184,7 @@ def _row_maker(store: Any) -> Callable[[Any, int], bytes]:
     def make_row(key: Any, start: int) -> bytes:
         nonlocal known_start, before, behind
         if start != known_start:
-            before, behind = around(start)
+            before, behind = key_affixes(start)
             known_start = start
         try:
             raw: bytes = write_key(key)

@@ -1,10 +1,21 @@
-"""Stores: where operators and processors keep state.
+"""State stores of operators and processors.
 
-Read `base` (what a store is to its task), then the layers from the bottom up: `inner` (committed
-rows), `overlay` (a batch's writes over them), `rows` and `versioned_rows` (what each kind of store
-keeps and forgets), `changelog`, `caching` with `cache`, and the typed facades `key_value`,
-`window`, `session`, `versioned`. `layouts` and `formats` say how keys and values look as bytes;
-`stores`, `suppliers` and `builder` how a store is described.
+    api/      the public interfaces: `StateStore`, `Stores`, builders, suppliers, results
+    typed/    typed stores: key-value, window, session, versioned
+    cache/    the record cache
+    bytes/    the row layers and the bytes stores under them
+    buffers/  the buffers of `suppress` and of joins with a grace period
+    replica/  the rows of stores on this host, restored from changelogs
+
+A store has four layers, from top to bottom:
+
+1. The typed store serializes keys and values (`typed/`).
+2. The cache layer keeps writes until a commit (`cache/cache_layer.py`). Optional.
+3. The changelog layer logs every write (`bytes/changelog_layer.py`). Optional.
+4. The rows implement expiry and scans (`bytes/rows.py`, `bytes/windowed_rows.py`). They write to an
+   overlay, which holds the writes of a batch over the committed rows of a bytes store.
+
+A versioned store has no cache layer and logs its writes itself (`bytes/versioned_rows.py`).
 """
 
 from __future__ import annotations

@@ -86,10 +86,10 @@ class JoinWindowStore:
         self.time = -1
         self.rows: list[tuple[Any, int, int, Any]] = []
 
-    def keep(self, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+    def put_join_record(self, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
         self.put(key, value, timestamp)
 
-    def partners(self, key: Any, since: int, until: int) -> Iterator[tuple[int, Any]]:
+    def fetch_join_records(self, key: Any, since: int, until: int) -> Iterator[tuple[int, Any]]:
         return self.fetch(key, since, until)
 
     def put(self, key: Any, value: Any, start: int) -> None:

@@ -199,7 +199,7 @@ class FakeWindowStore(_Listening):
 
     segment_interval_ms = None
 
-    def around(self, start: int) -> None:
+    def key_affixes(self, start: int) -> None:
         return None
 
     def load_row(self, row: Any) -> tuple[Any, int] | None:

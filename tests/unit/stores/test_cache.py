@@ -146,7 +146,7 @@ def test_a_value_read_below_stays_in_the_cache(cached: Any) -> None:
     store.save("a", "1", 1)
     store.commit()
     store.advance()
-    store._cached.clear()
+    store._cache_layer.clear()
     assert cached.cache.size == 0
     assert store.get("a") == ValueAndTimestamp("1", 1)
     assert cached.cache.size == entry_bytes("a", "1") - len("topic")

@@ -73,10 +73,10 @@ def test_a_segment_value_is_kafkas_bytes() -> None:
     segment = SegmentValue.of(b"x", 3, 9)
     segment.add_latest(9, 12, None)
     segment.add_latest(12, 20, b"yz")
-    data = segment.write()
+    data = segment.encode()
     assert data[:16] == (20).to_bytes(8, "big") + (3).to_bytes(8, "big")
     assert data.endswith(b"xyz")
-    assert SegmentValue.read(data).versions == [(12, b"yz"), (9, None), (3, b"x")]
+    assert SegmentValue.decode(data).versions == [(12, b"yz"), (9, None), (3, b"x")]
 
 
 puts = st.lists(

@@ -1,1 +1,9 @@
-"""The public side of stores: the store interface, builders, suppliers and iterators."""
+"""The public side of stores.
+
+    store.py          `StateStore`, the interface of a store, and `StoreContext`
+    stores.py         `Stores`, the factory of suppliers and builders
+    suppliers.py      suppliers: what a store keeps, and for how long
+    builder.py        `StoreBuilder`: a typed store over a supplier
+    dsl_suppliers.py  the default stores of the DSL
+    results.py        iterators and values that stores return
+"""

@@ -1,4 +1,4 @@
-"""A store that is to be: what it holds, how it is typed, whether it is cached and logged."""
+"""`StoreBuilder`: describes a typed store over a supplier, with caching and logging."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from penstock.stores.typed.window import (
     WindowStore,
 )
 
-#: kind: (facade, the suppliers it works on)
+#: Kind of store -> (typed store, type of its supplier).
 _KINDS: dict[str, tuple[Callable[[Any, StoreOptions], Any], type]] = {
     "key_value": (KeyValueStore, KeyValueSupplier),
     "timestamped_key_value": (TimestampedKeyValueStore, KeyValueSupplier),
@@ -48,9 +48,9 @@ _KINDS: dict[str, tuple[Callable[[Any, StoreOptions], Any], type]] = {
 
 @dataclass(frozen=True)
 class StoreBuilder:
-    """Describes a store; equal descriptions are equal. Changing it gives a new one.
+    """Describes a store. Builders are immutable and compared by value.
 
-    Anything with `name`, `logging_enabled` and `build()` can take its place in a topology.
+    A topology accepts any object with `name`, `logging_enabled` and `build()` in its place.
     """
 
     name: str
@@ -69,70 +69,74 @@ class StoreBuilder:
                 raise TypeError(f"The custom store '{self.name}' has no factory.")
             return
         if self.kind not in _KINDS:
-            raise ValueError(f"No kind of store '{self.kind}'. Kinds: {', '.join(_KINDS)}.")
-        wanted = _KINDS[self.kind][1]
+            raise ValueError(
+                f"Unknown kind of store '{self.kind}'. Kinds: {', '.join(_KINDS)}."
+            )
+        expected = _KINDS[self.kind][1]
         if self.supplier is None:
             raise TypeError("supplier cannot be null")
-        if not isinstance(self.supplier, wanted):
+        if not isinstance(self.supplier, expected):
             raise TypeError(
-                f"A {self.kind} store is built on a {wanted.__name__}, not on a "
+                f"A {self.kind} store needs a {expected.__name__}, not a "
                 f"{type(self.supplier).__name__}."
             )
 
     @staticmethod
     def custom(name: str, factory: Callable[[], StateStore]) -> StoreBuilder:
-        """A store of one's own: the factory makes a new one for each task."""
+        """A custom store. The factory creates one for each task."""
         return StoreBuilder(name, "custom", factory=factory)
 
     def with_caching_enabled(self) -> StoreBuilder:
-        """Updates wait in the record cache."""
+        """Keep writes in the record cache until a commit."""
         if self.kind == "versioned_key_value":
             raise ValueError("Versioned stores do not support caching")
         return replace(self, caching_enabled=True)
 
     def with_caching_disabled(self) -> StoreBuilder:
-        """Updates are seen at once."""
+        """Write through to the store at once."""
         return replace(self, caching_enabled=False)
 
     def with_logging_enabled(self, config: Mapping[str, str] | None = None) -> StoreBuilder:
-        """Updates go to a changelog topic with this configuration."""
+        """Log writes to a changelog topic with this configuration."""
         return replace(self, logging_enabled=True, log_config=dict(config or {}))
 
     def with_logging_disabled(self) -> StoreBuilder:
-        """There is no changelog: the store cannot be restored."""
+        """Do not log writes. The store cannot be restored."""
         return replace(self, logging_enabled=False, log_config={})
 
     @property
     def keeps_rows(self) -> bool:
-        """True if what it holds rests where `build` is told; a custom store sees to it itself."""
+        """Whether `build` takes the bytes store that holds the rows; False for custom stores."""
         return self.factory is None
 
     @property
     def is_windowed(self) -> bool:
-        """True for window and session stores, whose changelogs have a retention time."""
+        """Whether it is a window or session store, whose changelog has a retention time."""
         return isinstance(self.supplier, WindowSupplier | SessionSupplier)
 
     @property
     def is_versioned(self) -> bool:
-        """True for versioned stores."""
+        """Whether it is a versioned store."""
         return isinstance(self.supplier, VersionedSupplier)
 
     @property
     def retention_ms(self) -> int:
-        """How long a window or session store keeps its rows."""
+        """How long a window or session store keeps rows."""
         if isinstance(self.supplier, WindowSupplier | SessionSupplier):
             return self.supplier.retention_ms
-        raise ValueError(f"Store '{self.name}' is no window or session store: no retention.")
+        raise ValueError(
+            f"Store '{self.name}' has no retention: it is not a window or session store."
+        )
 
     @property
     def history_retention_ms(self) -> int:
         """How long a versioned store keeps old versions."""
         if isinstance(self.supplier, VersionedSupplier):
             return self.supplier.history_retention_ms
-        raise ValueError(f"Store '{self.name}' is no versioned store: no history.")
+        raise ValueError(f"Store '{self.name}' has no history: it is not a versioned store.")
 
     def build(self, open_bytes: OpenBytesStore = open_in_memory) -> Any:
-        """A new store, not open yet, whose rows rest where `open_bytes` puts them."""
+        """Build a store that is not open yet. `open_bytes` opens the bytes stores of its rows."""
         if self.factory is not None:
             return self.factory()
         supplier = self.supplier

@@ -1,4 +1,4 @@
-"""Which stores the DSL uses where the user names none: on disk or in memory, or one's own."""
+"""The default stores of the DSL: persistent, in memory, or chosen by the application."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from penstock.stores.bytes.value_formats import (
 
 
 class DslStoreFormat(Enum):
-    """What a store of the DSL keeps beside the value."""
+    """What a store of the DSL keeps besides the value."""
 
     PLAIN = "PLAIN"
     TIMESTAMPED = "TIMESTAMPED"
@@ -34,7 +34,7 @@ _FORMATS: dict[DslStoreFormat, ValueFormat] = {
 
 @dataclass(frozen=True, slots=True)
 class DslKeyValueParams:
-    """What is asked of a key-value store."""
+    """The requirements for a key-value store."""
 
     name: str
     format: DslStoreFormat = DslStoreFormat.TIMESTAMPED
@@ -42,7 +42,7 @@ class DslKeyValueParams:
 
 @dataclass(frozen=True, slots=True)
 class DslWindowParams:
-    """What is asked of a window store."""
+    """The requirements for a window store."""
 
     name: str
     retention_ms: int
@@ -55,7 +55,7 @@ class DslWindowParams:
 
 @dataclass(frozen=True, slots=True)
 class DslSessionParams:
-    """What is asked of a session store."""
+    """The requirements for a session store."""
 
     name: str
     retention_ms: int
@@ -64,34 +64,34 @@ class DslSessionParams:
 
 
 class DslStoreSuppliers(Protocol):
-    """Chooses the stores of the DSL."""
+    """Creates the suppliers of the DSL's stores."""
 
     def key_value_store(self, params: DslKeyValueParams) -> KeyValueSupplier:
-        """For tables and aggregations."""
+        """The store of a table or an aggregation."""
         ...
 
     def window_store(self, params: DslWindowParams) -> WindowSupplier:
-        """For windowed aggregations and stream joins."""
+        """The store of a windowed aggregation or a stream-stream join."""
         ...
 
     def session_store(self, params: DslSessionParams) -> SessionSupplier:
-        """For session aggregations."""
+        """The store of a session aggregation."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class PersistentStoreSuppliers:
-    """Stores on disk, with RocksDB's rules of order and expiry."""
+    """Stores on disk, with the order and expiry of Kafka's RocksDB stores."""
 
     def key_value_store(self, params: DslKeyValueParams) -> KeyValueSupplier:
-        """For tables and aggregations."""
+        """The store of a table or an aggregation."""
         return KeyValueSupplier(params.name, True, _FORMATS[params.format])
 
     def window_store(self, params: DslWindowParams) -> WindowSupplier:
-        """Emit on close wants windows by time, and sliding windows by key as well."""
+        """For emit on close, windows are ordered by time; sliding windows have an index by key."""
         kept = _FORMATS[params.format]
         if params.emit_on_close:
-            # Whatever the format is called, this store always keeps timestamps.
+            # This store keeps timestamps in every format.
             kept = HEADERS if kept is HEADERS else TIMESTAMPED
         return window_supplier(
             params.name, params.retention_ms, params.window_size_ms, params.retain_duplicates,
@@ -100,7 +100,7 @@ class PersistentStoreSuppliers:
         )
 
     def session_store(self, params: DslSessionParams) -> SessionSupplier:
-        """Emit on close wants sessions by time and by key."""
+        """For emit on close, sessions are ordered by time and have an index by key."""
         kept = SESSION_HEADERS if params.format is DslStoreFormat.HEADERS else PLAIN
         return session_supplier(
             params.name, params.retention_ms, value_format=kept, time_ordered=params.emit_on_close
@@ -109,25 +109,25 @@ class PersistentStoreSuppliers:
 
 @dataclass(frozen=True, slots=True)
 class InMemoryStoreSuppliers:
-    """Stores in memory, with their own rules of order and expiry."""
+    """Stores in memory, with the order and expiry of Kafka's in-memory stores."""
 
     def key_value_store(self, params: DslKeyValueParams) -> KeyValueSupplier:
-        """For tables and aggregations."""
+        """The store of a table or an aggregation."""
         return Stores.in_memory_key_value_store(params.name)
 
     def window_store(self, params: DslWindowParams) -> WindowSupplier:
-        """For windowed aggregations and stream joins."""
+        """The store of a windowed aggregation or a stream-stream join."""
         return Stores.in_memory_window_store(
             params.name, params.retention_ms, params.window_size_ms, params.retain_duplicates
         )
 
     def session_store(self, params: DslSessionParams) -> SessionSupplier:
-        """For session aggregations."""
+        """The store of a session aggregation."""
         return Stores.in_memory_session_store(params.name, params.retention_ms)
 
 
 class BuiltInDslStoreSuppliers:
-    """The two that come with penstock."""
+    """The built-in suppliers."""
 
     ROCKS_DB: DslStoreSuppliers = PersistentStoreSuppliers()
     IN_MEMORY: DslStoreSuppliers = InMemoryStoreSuppliers()

@@ -1,4 +1,4 @@
-"""What a scan of a store gives: pairs, in order, with a look at the next key."""
+"""Iterators and values that stores return, besides plain values and `ValueAndTimestamp`."""
 
 from __future__ import annotations
 
@@ -13,60 +13,8 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class StoreIterator(Generic[K, V]):
-    """Pairs of key and value (window start and value, for one key of a window store).
-
-    A Python iterator and a context manager; closing it early releases what it holds.
-    """
-
-    __slots__ = ("_ahead", "_source")
-
-    def __init__(self, source: Iterator[tuple[K, V]]) -> None:
-        self._source = source
-        self._ahead: tuple[K, V] | None = None
-
-    def __iter__(self) -> Iterator[tuple[K, V]]:
-        if self._ahead is None:
-            return self._source
-        ahead, self._ahead = self._ahead, None
-        self._source = chain((ahead,), self._source)
-        return self._source
-
-    def __next__(self) -> tuple[K, V]:
-        if self._ahead is not None:
-            ahead, self._ahead = self._ahead, None
-            return ahead
-        return next(self._source)
-
-    def has_next(self) -> bool:
-        """Whether there is another pair."""
-        if self._ahead is None:
-            self._ahead = next(self._source, None)
-        return self._ahead is not None
-
-    def peek_next_key(self) -> K:
-        """The key of the next pair, which stays where it is."""
-        if not self.has_next() or self._ahead is None:
-            raise LookupError("The iterator has no more entries.")
-        return self._ahead[0]
-
-    def close(self) -> None:
-        """There will be no more pairs."""
-        self._ahead = None
-        self._source = iter(())
-
-    def __enter__(self) -> StoreIterator[K, V]:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
-
-
 class ValueTimestampHeaders(NamedTuple, Generic[V]):
-    """A value with the time and the headers of the record that wrote it."""
+    """A value with the timestamp and the headers of the record that wrote it."""
 
     value: V
     timestamp: int
@@ -81,12 +29,64 @@ class AggregationWithHeaders(NamedTuple, Generic[V]):
 
 
 class VersionedRecord(NamedTuple, Generic[V]):
-    """One version of a key's value, valid from `timestamp` up to, not including, `valid_to`.
+    """One version of a value, valid from `timestamp` (inclusive) to `valid_to` (exclusive).
 
-    `valid_to` is None for the latest version, and for all that `VersionedKeyValueStore.get` and
-    `delete` answer; `versions` and `get_version` know it.
+    `valid_to` is None for the latest version. `VersionedKeyValueStore.get` and `delete` never set
+    it; `versions` and `get_version` do.
     """
 
     value: V
     timestamp: int
     valid_to: int | None = None
+
+
+class StoreIterator(Generic[K, V]):
+    """An iterator over (key, value); for one key of a window store, over (window start, value).
+
+    It is also a context manager. Closing it early releases its resources.
+    """
+
+    __slots__ = ("_peeked", "_source")
+
+    def __init__(self, source: Iterator[tuple[K, V]]) -> None:
+        self._source = source
+        self._peeked: tuple[K, V] | None = None
+
+    def __iter__(self) -> Iterator[tuple[K, V]]:
+        if self._peeked is None:
+            return self._source
+        peeked, self._peeked = self._peeked, None
+        self._source = chain((peeked,), self._source)
+        return self._source
+
+    def __next__(self) -> tuple[K, V]:
+        if self._peeked is not None:
+            peeked, self._peeked = self._peeked, None
+            return peeked
+        return next(self._source)
+
+    def has_next(self) -> bool:
+        """Whether the iterator has another entry."""
+        if self._peeked is None:
+            self._peeked = next(self._source, None)
+        return self._peeked is not None
+
+    def peek_next_key(self) -> K:
+        """The key of the next entry, without consuming the entry."""
+        if not self.has_next() or self._peeked is None:
+            raise LookupError("The iterator has no more entries.")
+        return self._peeked[0]
+
+    def close(self) -> None:
+        """End the iteration."""
+        self._peeked = None
+        self._source = iter(())
+
+    def __enter__(self) -> StoreIterator[K, V]:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()

@@ -1,4 +1,4 @@
-"""What a store needs from its task, and what every store must be able to do."""
+"""The interface between a store and its task."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from penstock.serdes.builtin import Serde
     from penstock.stores.cache.record_cache import RecordCache
 
-#: Hears what a cache lets go: key, new value, old value, timestamp, headers. While it is called,
-#: `Current` is the record that wrote the entry. Values are plain (no timestamp in them); the
-#: timestamp is the new value's own if the store keeps one, else the writing record's.
+#: Receives a flushed change: key, new value, old value, timestamp, headers. During the call,
+#: `Current` is the record that wrote the entry. Values do not contain timestamps. The timestamp is
+#: that of the new value if the store keeps timestamps, else that of the writing record.
 FlushListener = Callable[[Any, Any, Any, int, Headers], None]
 
 
@@ -22,9 +22,9 @@ class StoreContext(Protocol):
 
     application_id: str
     task_id: str
-    #: The record being processed: what a changelog record or a cache entry takes its time from.
+    #: The current record. Changelog records and cache entries take their timestamps from it.
     current: Current
-    #: The record cache of the task, shared by its stores.
+    #: The record cache that all stores of the task share.
     cache: RecordCache
     default_key_serde: Serde[Any] | None
     default_value_serde: Serde[Any] | None
@@ -36,25 +36,25 @@ class StoreContext(Protocol):
     def log_change(
         self, store: str, key: bytes, value: bytes | None, timestamp: int, headers: Headers
     ) -> None:
-        """Append one record to the store's changelog; bytes are Kafka Streams' own."""
+        """Append one record to the store's changelog, in Kafka Streams' bytes."""
         ...
 
     def drop(self, reason: str) -> None:
-        """Count a record as dropped (dropped-records-total)."""
+        """Count a dropped record (dropped-records-total)."""
         ...
 
 
 class StateStore(Protocol):
-    """A store as the task sees it; custom stores implement this.
+    """A store, as its task sees it. Custom stores implement it.
 
-    The life of a store in a batch: `init`, `set_clocks`, `restore` of what it lags behind, reads
-    and writes, `commit`; then `clocks` goes into the task's record and, once the batch is
-    committed to the log, `advance` makes the writes part of the store. A batch that fails is
-    forgotten with the store object.
+    In a batch, the task calls `init`, `set_clocks`, `restore` for changelog records that the store
+    has not seen, then reads and writes, then `commit`. The result of `clocks` becomes part of the
+    task's record. When the batch is committed to the log, `advance` makes the writes permanent. If
+    a batch fails, the store object is discarded.
     """
 
     name: str
-    #: True if what it holds would survive a restart on the same host.
+    #: True if the rows survive a restart on the same host.
     persistent: bool
 
     @property
@@ -63,29 +63,29 @@ class StateStore(Protocol):
         ...
 
     def init(self, context: StoreContext) -> None:
-        """Open the store in a task; called once, before anything else."""
+        """Open the store in a task. Called once, before any other method."""
         ...
 
     def commit(self) -> None:
-        """Let the cache go (which forwards what it held). Called at every commit, in order."""
+        """Flush the cache, which forwards its changes. Called at every commit, in order."""
         ...
 
     def advance(self) -> None:
-        """The writes up to the last commit are durable in the log: keep them for good."""
+        """Make the writes up to the last commit permanent: they are durable in the log."""
         ...
 
     def restore(self, key: bytes, value: bytes | None, timestamp: int, headers: Headers) -> None:
-        """Take one record of the changelog, as it was given to `log_change`; nothing is logged."""
+        """Apply one changelog record, as it was given to `log_change`, without logging it."""
         ...
 
     def clocks(self) -> dict[str, int]:
-        """What the store remembers besides its rows: observed stream time, sequence numbers."""
+        """State that the rows do not hold: observed stream time, sequence numbers."""
         ...
 
     def set_clocks(self, clocks: Mapping[str, int]) -> None:
-        """Go on from what `clocks` gave in an earlier batch; unknown names are ignored."""
+        """Set the state that `clocks` returned in an earlier batch. Ignores unknown names."""
         ...
 
     def close(self) -> None:
-        """Release the store; it cannot be asked any more."""
+        """Close the store. It cannot be used after that."""
         ...

@@ -1,4 +1,4 @@
-"""`Stores`: the ways to say which store is wanted, with the checks Kafka Streams makes."""
+"""`Stores`: creates suppliers and builders, with the checks of Kafka Streams."""
 
 from __future__ import annotations
 
@@ -28,63 +28,66 @@ AnySerde = Serde[Any] | None
 
 
 class Stores:
-    """Suppliers say what a store holds, builders make a typed store of a supplier.
+    """The factory of suppliers and builders.
 
-    Durations are `timedelta` or int milliseconds. A serde of None is the application's default.
+    A supplier defines what a store keeps. A builder creates a typed store over a supplier.
+    Durations are `timedelta` or int milliseconds. A serde of None means the default of the
+    application.
     """
 
     @staticmethod
     def persistent_key_value_store(name: str) -> KeyValueSupplier:
-        """On disk. Under a table it keeps no timestamps: they are read as -1."""
-        return KeyValueSupplier(_named(name), True, PLAIN)
+        """A persistent store without timestamps. A table on it reads timestamps as -1."""
+        return KeyValueSupplier(_checked_name(name), True, PLAIN)
 
     @staticmethod
     def persistent_timestamped_key_value_store(name: str) -> KeyValueSupplier:
-        """On disk, with timestamps."""
-        return KeyValueSupplier(_named(name), True, TIMESTAMPED)
+        """A persistent store with timestamps."""
+        return KeyValueSupplier(_checked_name(name), True, TIMESTAMPED)
 
     @staticmethod
     def persistent_timestamped_key_value_store_with_headers(name: str) -> KeyValueSupplier:
-        """On disk, with timestamps and headers."""
-        return KeyValueSupplier(_named(name), True, HEADERS)
+        """A persistent store with timestamps and headers."""
+        return KeyValueSupplier(_checked_name(name), True, HEADERS)
 
     @staticmethod
     def in_memory_key_value_store(name: str) -> KeyValueSupplier:
-        """In memory; keeps whatever the builder wants kept."""
-        return KeyValueSupplier(_named(name), False)
+        """An in-memory store. It keeps timestamps and headers if the builder needs them."""
+        return KeyValueSupplier(_checked_name(name), False)
 
     @staticmethod
     def lru_map(name: str, max_cache_size: int) -> KeyValueSupplier:
-        """In memory, the most recently used keys only."""
+        """An in-memory store that keeps only the most recently used keys."""
         if max_cache_size < 0:
             raise ValueError("maxCacheSize cannot be negative")
-        return KeyValueSupplier(_named(name), False, max_entries=max_cache_size)
+        return KeyValueSupplier(_checked_name(name), False, max_entries=max_cache_size)
 
     @staticmethod
     def persistent_versioned_key_value_store(
         name: str, history_retention: Duration, segment_interval: Duration | None = None
     ) -> VersionedSupplier:
-        """On disk, with all versions as long as the history is kept."""
+        """A persistent store that keeps all versions for the history retention."""
         history_ms = _not_negative(history_retention, "historyRetention")
         if segment_interval is None:
-            return VersionedSupplier(_named(name), history_ms, _history_segment_ms(history_ms))
+            interval_ms = _history_segment_ms(history_ms)
+            return VersionedSupplier(_checked_name(name), history_ms, interval_ms)
         interval_ms = to_ms(segment_interval, "segmentInterval")
         if interval_ms < 1:
             raise ValueError("segmentInterval cannot be zero or negative")
-        return VersionedSupplier(_named(name), history_ms, interval_ms)
+        return VersionedSupplier(_checked_name(name), history_ms, interval_ms)
 
     @staticmethod
     def persistent_window_store(
         name: str, retention: Duration, window_size: Duration, retain_duplicates: bool = False
     ) -> WindowSupplier:
-        """On disk. Under an aggregation it keeps no timestamps: they are read as -1."""
+        """A persistent store without timestamps. An aggregation on it reads timestamps as -1."""
         return window_supplier(name, retention, window_size, retain_duplicates)
 
     @staticmethod
     def persistent_timestamped_window_store(
         name: str, retention: Duration, window_size: Duration, retain_duplicates: bool = False
     ) -> WindowSupplier:
-        """On disk, with timestamps."""
+        """A persistent store with timestamps."""
         return window_supplier(
             name, retention, window_size, retain_duplicates, value_format=TIMESTAMPED
         )
@@ -93,7 +96,7 @@ class Stores:
     def persistent_timestamped_window_store_with_headers(
         name: str, retention: Duration, window_size: Duration, retain_duplicates: bool = False
     ) -> WindowSupplier:
-        """On disk, with timestamps and headers."""
+        """A persistent store with timestamps and headers."""
         return window_supplier(
             name, retention, window_size, retain_duplicates, value_format=HEADERS
         )
@@ -102,86 +105,87 @@ class Stores:
     def in_memory_window_store(
         name: str, retention: Duration, window_size: Duration, retain_duplicates: bool = False
     ) -> WindowSupplier:
-        """In memory, with expiry exact to the millisecond."""
+        """An in-memory store. Expiry is exact to the millisecond."""
         retention_ms, size_ms = _window_times(name, retention, window_size)
-        return WindowSupplier(_named(name), False, retention_ms, size_ms, retain_duplicates)
+        return WindowSupplier(_checked_name(name), False, retention_ms, size_ms, retain_duplicates)
 
     @staticmethod
     def persistent_session_store(name: str, retention: Duration) -> SessionSupplier:
-        """On disk."""
+        """A persistent store without headers."""
         return session_supplier(name, retention)
 
     @staticmethod
     def persistent_session_store_with_headers(name: str, retention: Duration) -> SessionSupplier:
-        """On disk, with headers."""
+        """A persistent store with headers."""
         return session_supplier(name, retention, value_format=SESSION_HEADERS)
 
     @staticmethod
     def in_memory_session_store(name: str, retention: Duration) -> SessionSupplier:
-        """In memory, with expiry exact to the millisecond."""
-        return SessionSupplier(_named(name), False, _not_negative(retention, "retentionPeriod"))
+        """An in-memory store. Expiry is exact to the millisecond."""
+        retention_ms = _not_negative(retention, "retentionPeriod")
+        return SessionSupplier(_checked_name(name), False, retention_ms)
 
     @staticmethod
     def key_value_store_builder(
         supplier: KeyValueSupplier, key: AnySerde = None, value: AnySerde = None
     ) -> StoreBuilder:
-        """A `KeyValueStore`."""
+        """Builds a `KeyValueStore`."""
         return _builder("key_value", supplier, key, value)
 
     @staticmethod
     def timestamped_key_value_store_builder(
         supplier: KeyValueSupplier, key: AnySerde = None, value: AnySerde = None
     ) -> StoreBuilder:
-        """A `TimestampedKeyValueStore`."""
+        """Builds a `TimestampedKeyValueStore`."""
         return _builder("timestamped_key_value", supplier, key, value)
 
     @staticmethod
     def timestamped_key_value_store_with_headers_builder(
         supplier: KeyValueSupplier, key: AnySerde = None, value: AnySerde = None
     ) -> StoreBuilder:
-        """A `TimestampedKeyValueStoreWithHeaders`."""
+        """Builds a `TimestampedKeyValueStoreWithHeaders`."""
         return _builder("timestamped_key_value_with_headers", supplier, key, value)
 
     @staticmethod
     def versioned_key_value_store_builder(
         supplier: VersionedSupplier, key: AnySerde = None, value: AnySerde = None
     ) -> StoreBuilder:
-        """A `VersionedKeyValueStore`."""
+        """Builds a `VersionedKeyValueStore`."""
         return _builder("versioned_key_value", supplier, key, value)
 
     @staticmethod
     def window_store_builder(
         supplier: WindowSupplier, key: AnySerde = None, value: AnySerde = None
     ) -> StoreBuilder:
-        """A `WindowStore`."""
+        """Builds a `WindowStore`."""
         return _builder("window", supplier, key, value)
 
     @staticmethod
     def timestamped_window_store_builder(
         supplier: WindowSupplier, key: AnySerde = None, value: AnySerde = None
     ) -> StoreBuilder:
-        """A `TimestampedWindowStore`."""
+        """Builds a `TimestampedWindowStore`."""
         return _builder("timestamped_window", supplier, key, value)
 
     @staticmethod
     def timestamped_window_store_with_headers_builder(
         supplier: WindowSupplier, key: AnySerde = None, value: AnySerde = None
     ) -> StoreBuilder:
-        """A `TimestampedWindowStoreWithHeaders`."""
+        """Builds a `TimestampedWindowStoreWithHeaders`."""
         return _builder("timestamped_window_with_headers", supplier, key, value)
 
     @staticmethod
     def session_store_builder(
         supplier: SessionSupplier, key: AnySerde = None, value: AnySerde = None
     ) -> StoreBuilder:
-        """A `SessionStore`."""
+        """Builds a `SessionStore`."""
         return _builder("session", supplier, key, value)
 
     @staticmethod
     def session_store_with_headers_builder(
         supplier: SessionSupplier, key: AnySerde = None, value: AnySerde = None
     ) -> StoreBuilder:
-        """A `SessionStoreWithHeaders`."""
+        """Builds a `SessionStoreWithHeaders`."""
         return _builder("session_with_headers", supplier, key, value)
 
 
@@ -189,10 +193,10 @@ def window_supplier(
     name: str, retention: Duration, window_size: Duration, retain_duplicates: bool = False, *,
     value_format: ValueFormat = PLAIN, time_ordered: bool = False, indexed: bool = False,
 ) -> WindowSupplier:
-    """A window store on disk; in order of time, with or without an index, for emit on close."""
+    """A persistent window store. Time order and index are for emit on close."""
     retention_ms, size_ms = _window_times(name, retention, window_size)
     return WindowSupplier(
-        _named(name), True, retention_ms, size_ms, retain_duplicates,
+        _checked_name(name), True, retention_ms, size_ms, retain_duplicates,
         segment_interval_ms=_segment_ms(retention_ms), format=value_format,
         time_ordered=time_ordered, indexed=indexed,
     )
@@ -201,10 +205,10 @@ def window_supplier(
 def session_supplier(
     name: str, retention: Duration, *, value_format: ValueFormat = PLAIN, time_ordered: bool = False
 ) -> SessionSupplier:
-    """A session store on disk; in order of time, with an index, for emit on close."""
+    """A persistent session store. Time order, which includes an index, is for emit on close."""
     retention_ms = _not_negative(retention, "retentionPeriod")
     return SessionSupplier(
-        _named(name), True, retention_ms, segment_interval_ms=_segment_ms(retention_ms),
+        _checked_name(name), True, retention_ms, segment_interval_ms=_segment_ms(retention_ms),
         format=value_format, time_ordered=time_ordered,
     )
 
@@ -215,16 +219,16 @@ def _builder(kind: str, supplier: Any, key: AnySerde, value: AnySerde) -> StoreB
     return StoreBuilder(supplier.name, kind, supplier, key, value)
 
 
-def _named(name: str) -> str:
+def _checked_name(name: str) -> str:
     if name is None:
         raise TypeError("name cannot be null")
     return name
 
 
-def _not_negative(duration: Duration, what: str) -> int:
-    duration_ms = to_ms(duration, what)
+def _not_negative(duration: Duration, parameter: str) -> int:
+    duration_ms = to_ms(duration, parameter)
     if duration_ms < 0:
-        raise ValueError(f"{what} cannot be negative")
+        raise ValueError(f"{parameter} cannot be negative")
     return duration_ms
 
 
@@ -244,7 +248,7 @@ def _segment_ms(retention_ms: int) -> int:
 
 
 def _history_segment_ms(history_ms: int) -> int:
-    """Kafka's choice: more segments for a longer history."""
+    """Kafka's default: more segments for a longer history."""
     if history_ms <= 60_000:
         return max(history_ms // 3, 2_000)
     if history_ms <= 300_000:

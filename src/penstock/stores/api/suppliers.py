@@ -1,4 +1,4 @@
-"""Descriptions of stores: what is kept, and how long. They are compared by value."""
+"""Suppliers: what a store keeps, and for how long. They are compared by value."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ class KeyValueSupplier:
     name: str
     persistent: bool
     format: ValueFormat = PLAIN
-    #: Not None: only this many of the most recently used keys are kept.
+    #: For an LRU map: the maximum number of keys. None: unlimited.
     max_entries: int | None = None
 
     @property
     def timestamped(self) -> bool:
-        """True if timestamps are kept."""
+        """Whether the store keeps timestamps."""
         return not self.persistent or self.format.name != "plain"
 
     @property
     def with_headers(self) -> bool:
-        """True if headers are kept."""
+        """Whether the store keeps headers."""
         return self.format.name == "headers"
 
     @property
@@ -37,7 +37,7 @@ class KeyValueSupplier:
 
 @dataclass(frozen=True, slots=True)
 class VersionedSupplier:
-    """A store of versions."""
+    """A versioned key-value store."""
 
     name: str
     history_retention_ms: int
@@ -46,7 +46,7 @@ class VersionedSupplier:
 
     @property
     def timestamped(self) -> bool:
-        """True: every version has its time."""
+        """True: every version has a timestamp."""
         return True
 
     @property
@@ -62,10 +62,7 @@ class VersionedSupplier:
 
 @dataclass(frozen=True, slots=True)
 class WindowSupplier:
-    """A window store.
-
-    `time_ordered`: windows are kept by time (for emit on close), `indexed`: and found by key, too.
-    """
+    """A window store."""
 
     name: str
     persistent: bool
@@ -74,17 +71,19 @@ class WindowSupplier:
     retain_duplicates: bool = False
     segment_interval_ms: int = 1
     format: ValueFormat = PLAIN
+    #: Rows are ordered by time, for emit on close.
     time_ordered: bool = False
+    #: Rows that are ordered by time also have an index by key.
     indexed: bool = False
 
     @property
     def timestamped(self) -> bool:
-        """True if timestamps are kept."""
+        """Whether the store keeps timestamps."""
         return not self.persistent or self.format.name != "plain"
 
     @property
     def with_headers(self) -> bool:
-        """True if headers are kept."""
+        """Whether the store keeps headers."""
         return self.format.name == "headers"
 
     @property
@@ -95,13 +94,14 @@ class WindowSupplier:
 
 @dataclass(frozen=True, slots=True)
 class SessionSupplier:
-    """A session store; `time_ordered`: sessions are kept by time and found by key, too."""
+    """A session store."""
 
     name: str
     persistent: bool
     retention_ms: int
     segment_interval_ms: int = 1
     format: ValueFormat = PLAIN
+    #: Sessions are ordered by time, with an index by key, for emit on close.
     time_ordered: bool = False
 
     @property
@@ -111,7 +111,7 @@ class SessionSupplier:
 
     @property
     def with_headers(self) -> bool:
-        """True if headers are kept."""
+        """Whether the store keeps headers."""
         return self.format.name == "session_headers"
 
     @property

@@ -1,8 +1,7 @@
-"""What a batch has written over the committed rows, and the merge of two ordered views.
+"""The writes of a batch over the committed rows, and the merge of two ordered views.
 
-An overlay is the truth about a store inside a batch. The rows under it are not touched before
-`advance`, so a batch that fails leaves nothing behind, and a scan that is being read keeps seeing
-what was there when it began.
+During a batch, an overlay holds the content of a store. The committed rows change only in
+`advance`: a batch that fails leaves nothing behind, and a scan keeps the rows of its start.
 """
 
 from __future__ import annotations
@@ -23,31 +22,31 @@ _MISSING = _Missing()
 
 
 class Overlay:
-    """Uncommitted writes over an inner store; None is a deletion, which is not an absence.
+    """Uncommitted writes over a bytes store; a value of None is a deletion.
 
-    Every key of `_writes` is in exactly one of `_sorted` and `_unsorted`. Rows below `_floor` are
-    expired: nobody may ask for them any more, and they go when the overlay advances.
+    Every key of `_writes` is in exactly one of `_sorted` and `_unsorted`. Rows below `_floor` have
+    expired: they are no longer read, and `advance` deletes them.
     """
 
-    __slots__ = ("_floor", "_inner", "_sorted", "_unsorted", "_writes", "get")
+    __slots__ = ("_committed", "_floor", "_sorted", "_unsorted", "_writes", "get")
 
     #: The value of a key as the batch sees it.
     get: Callable[[bytes], bytes | None]
 
-    def __init__(self, inner: BytesStore) -> None:
-        self._inner = inner
+    def __init__(self, committed: BytesStore) -> None:
+        self._committed = committed
         self._writes: dict[bytes, bytes | None] = {}
         self._sorted = SortedList()
         self._unsorted: list[bytes] = []
         self._floor = b""
         self.get = (
-            self._get if core is None else core.overlay_get(self._writes, inner.get)
+            self._get if core is None else core.overlay_get(self._writes, committed.get)
         )
 
     def _get(self, key: bytes) -> bytes | None:
         value = self._writes.get(key, _MISSING)
         if value is _MISSING:
-            return self._inner.get(key)
+            return self._committed.get(key)
         return value  # type: ignore[return-value]
 
     def put(self, key: bytes, value: bytes | None) -> None:
@@ -67,94 +66,94 @@ class Overlay:
         writes.update(zip(keys, values, strict=True))
 
     def restore(self, rows: Mapping[bytes, bytes | None]) -> None:
-        """Take rows that are committed already: they need not wait for `advance`."""
+        """Write rows that are committed already, without waiting for `advance` if possible."""
         if self._writes:
             self.put_all(list(rows), list(rows.values()))
         else:
-            self._inner.write(rows.items())
+            self._committed.write(rows.items())
 
     def scan(
         self, start: bytes | None, end: bytes | None, reverse: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
-        """The rows of a range as they are now; later writes are not seen."""
+        """The current rows of a range. Later writes are not included."""
         writes = self._writes
         if not writes:
-            return self._inner.scan(start, end, reverse)
+            return self._committed.scan(start, end, reverse)
         if self._unsorted:
             self._sorted.update(self._unsorted)
             self._unsorted.clear()
-        mine = [
+        uncommitted = [
             (key, writes[key])
             for key in self._sorted.irange(start, end, inclusive=(True, False), reverse=reverse)
         ]
-        lower = self._inner.scan(start, end, reverse)
-        return merged(mine, lower, reverse) if mine else lower
+        committed = self._committed.scan(start, end, reverse)
+        return merge_scans(uncommitted, committed, reverse) if uncommitted else committed
 
     def drop_below(self, key: bytes) -> None:
-        """Rows with smaller keys have expired."""
+        """Mark rows with smaller keys as expired."""
         if key > self._floor:
             self._floor = key
 
     def count(self) -> int:
-        """How many rows there are, roughly: rows that are overwritten count once."""
-        inner = self._inner
-        count = inner.count()
+        """The approximate number of rows."""
+        committed = self._committed
+        count = committed.count()
         for key, value in self._writes.items():
-            count += (value is not None) - (inner.get(key) is not None)
+            count += (value is not None) - (committed.get(key) is not None)
         return count
 
     def advance(self) -> None:
-        """Make the writes part of the inner store."""
+        """Apply the writes to the committed rows."""
         floor = self._floor
         if floor:
-            self._inner.drop_below(floor)
+            self._committed.drop_below(floor)
             self._floor = b""
         if self._writes:
             writes = self._writes
             changes = writes.items()
-            self._inner.write(
+            self._committed.write(
                 [change for change in changes if change[0] >= floor] if floor else changes
             )
-            self._forget()
+            self._clear()
 
     def close(self) -> None:
-        """Forget what was not advanced."""
-        self._forget()
-        self._inner.close()
+        """Discard the writes since the last `advance`."""
+        self._clear()
+        self._committed.close()
 
-    def _forget(self) -> None:
-        # The same dictionary for good: whoever reads has it.
+    def _clear(self) -> None:
+        # The native `get` holds this dictionary, so it must not be replaced.
         self._writes.clear()
         self._sorted.clear()
         self._unsorted.clear()
 
 
-def merged(
+def merge_scans(
     upper: list[tuple[bytes, bytes | None]], lower: Iterator[tuple[bytes, bytes]], reverse: bool
 ) -> Iterator[tuple[bytes, bytes]]:
-    """Both views as one; a row of the upper one hides the lower row of its key."""
+    """Merge two ordered views. A row of the upper view hides the lower row with the same key."""
     position = 0
     size = len(upper)
     for row in lower:
         key = row[0]
         while position < size:
-            mine, value = upper[position]
-            if mine == key:
+            upper_key, value = upper[position]
+            if upper_key == key:
                 break
-            if (mine > key) is not reverse:
+            if (upper_key > key) is not reverse:
                 break
             position += 1
             if value is not None:
-                yield mine, value
+                yield upper_key, value
         else:
             yield row
             continue
-        if mine == key:
+        if upper_key == key:
             position += 1
             if value is not None:
-                yield mine, value
+                yield upper_key, value
         else:
             yield row
-    for mine, value in upper[position:]:
+    for upper_key, value in upper[position:]:
         if value is not None:
-            yield mine, value
+            yield upper_key, value

@@ -1,8 +1,8 @@
-"""Where rows of a store rest: the small interface under all layers, and the memory one.
+"""The interface of the committed rows of a store, and its in-memory version.
 
-Rows are bytes under bytes, ordered by the unsigned bytes of their keys. Ranges are half open
-(start included, end excluded; None is no bound), so that "everything that begins with p" is
-`scan(p, successor(p))` and an included end is `end + b"\\x00"`.
+Keys and values are bytes; rows are ordered by the unsigned bytes of their keys. Ranges are half
+open: the start is included, the end is excluded, and None means unbounded. All keys with prefix p
+are `scan(p, successor(p))`; an inclusive end is `end + b"\\x00"`.
 """
 
 from __future__ import annotations
@@ -17,41 +17,41 @@ _CHUNK = 256
 
 
 class BytesStore(Protocol):
-    """Committed rows. Written only by `write` and `drop_below`, between batches."""
+    """Committed rows. Only `write` and `drop_below` change them, between batches."""
 
     def get(self, key: bytes) -> bytes | None:
-        """The value of a key, None if there is none."""
+        """The value of a key; None if the key does not exist."""
         ...
 
     def scan(
         self, start: bytes | None, end: bytes | None, reverse: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
-        """The rows with start <= key < end in order of their keys, or in the opposite order."""
+        """The rows with start <= key < end, in ascending or descending order of their keys."""
         ...
 
     def write(self, changes: Iterable[tuple[bytes, bytes | None]]) -> None:
-        """Apply changes in the order given; None deletes."""
+        """Apply changes in order; None deletes a row."""
         ...
 
     def drop_below(self, key: bytes) -> None:
-        """Forget every row whose key is smaller."""
+        """Delete all rows with smaller keys."""
         ...
 
     def count(self) -> int:
-        """How many rows there are, perhaps roughly."""
+        """The number of rows; may be approximate."""
         ...
 
     def close(self) -> None:
-        """Release what the store holds open."""
+        """Release resources."""
         ...
 
 
-#: Opens the rows of that name. A store has one, and a second for its index if it keeps one.
+#: Opens the bytes store of that name. A store opens one, and a second one for an index.
 OpenBytesStore = Callable[[str], BytesStore]
 
 
 def successor(prefix: bytes) -> bytes | None:
-    """The smallest key that is larger than all keys with that prefix; None if there is none."""
+    """The smallest key above all keys with this prefix; None if there is none."""
     stem = prefix.rstrip(b"\xff")
     return stem[:-1] + bytes((stem[-1] + 1,)) if stem else None
 
@@ -59,8 +59,8 @@ def successor(prefix: bytes) -> bytes | None:
 class InMemoryBytesStore:
     """Rows in memory.
 
-    `_rows` is the truth. Every key of it is in exactly one of `_sorted` and `_unsorted`: new keys
-    wait in the latter until someone scans, so that a point write costs a dictionary write.
+    Every key of `_rows` is in exactly one of `_sorted` and `_unsorted`. New keys stay in
+    `_unsorted` until the next scan, so a single write costs only a dictionary write.
     """
 
     __slots__ = ("_rows", "_sorted", "_unsorted")
@@ -71,17 +71,17 @@ class InMemoryBytesStore:
         self._unsorted: set[bytes] = set()
 
     def get(self, key: bytes) -> bytes | None:
-        """The value of a key, None if there is none."""
+        """The value of a key; None if the key does not exist."""
         return self._rows.get(key)
 
     def write(self, changes: Iterable[tuple[bytes, bytes | None]]) -> None:
-        """Apply changes in the order given; None deletes."""
+        """Apply changes in order; None deletes a row."""
         rows = self._rows
         unsorted = self._unsorted
         for key, value in changes:
             if value is None:
                 if rows.pop(key, None) is not None:
-                    self._forget(key)
+                    self._remove_key(key)
             else:
                 if key not in rows:
                     unsorted.add(key)
@@ -90,42 +90,42 @@ class InMemoryBytesStore:
     def scan(
         self, start: bytes | None, end: bytes | None, reverse: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
-        """The rows of a range; rows written while it is read may or may not be seen."""
-        return self._backward(start, end) if reverse else self._forward(start, end)
+        """The rows of a range. Rows written during the scan may or may not be included."""
+        return self._descending(start, end) if reverse else self._ascending(start, end)
 
     def drop_below(self, key: bytes) -> None:
-        """Forget every row whose key is smaller."""
-        self._settle()
+        """Delete all rows with smaller keys."""
+        self._sort()
         stop = self._sorted.bisect_left(key)
         for old in self._sorted[:stop]:
             del self._rows[old]
         del self._sorted[:stop]
 
     def count(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         return len(self._rows)
 
     def close(self) -> None:
-        """Nothing is held open; the rows stay for whoever shares the object."""
+        """Nothing to release. The rows stay valid for other users of the object."""
 
-    def _forget(self, key: bytes) -> None:
+    def _remove_key(self, key: bytes) -> None:
         if key in self._unsorted:
             self._unsorted.discard(key)
         else:
             self._sorted.remove(key)
 
-    def _settle(self) -> None:
+    def _sort(self) -> None:
         if self._unsorted:
             self._sorted.update(self._unsorted)
             self._unsorted.clear()
 
-    # Reading in chunks keeps a scan valid when rows are written while it is being read.
+    # Scans read keys in chunks, so they stay valid when rows are written during the scan.
 
-    def _forward(self, start: bytes | None, end: bytes | None) -> Iterator[tuple[bytes, bytes]]:
+    def _ascending(self, start: bytes | None, end: bytes | None) -> Iterator[tuple[bytes, bytes]]:
         rows = self._rows
         include_start = True
         while True:
-            self._settle()
+            self._sort()
             keys = list(islice(
                 self._sorted.irange(start, end, inclusive=(include_start, False)), _CHUNK
             ))
@@ -137,10 +137,10 @@ class InMemoryBytesStore:
                 return
             start, include_start = keys[-1], False
 
-    def _backward(self, start: bytes | None, end: bytes | None) -> Iterator[tuple[bytes, bytes]]:
+    def _descending(self, start: bytes | None, end: bytes | None) -> Iterator[tuple[bytes, bytes]]:
         rows = self._rows
         while True:
-            self._settle()
+            self._sort()
             keys = list(islice(
                 self._sorted.irange(start, end, inclusive=(True, False), reverse=True), _CHUNK
             ))
@@ -154,5 +154,5 @@ class InMemoryBytesStore:
 
 
 def open_in_memory(name: str) -> BytesStore:
-    """Rows in memory, new for every store."""
+    """An `OpenBytesStore` that creates a new, empty in-memory store."""
     return InMemoryBytesStore()

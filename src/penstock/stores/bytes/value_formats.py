@@ -1,4 +1,4 @@
-"""How values are stored: Kafka Streams' byte forms, and what of them goes to the changelog.
+"""Formats of stored values, in Kafka Streams' bytes, and their conversion to changelog records.
 
     PLAIN            value
     TIMESTAMPED      8-byte timestamp, value
@@ -23,26 +23,26 @@ _long_at = _LONG.unpack_from
 #: The timestamp of a row in a store that keeps none.
 NO_TIMESTAMP = -1
 
-#: What the changelog gets of a stored value: value, timestamp, headers.
-LogParts = tuple[bytes | None, int, Headers]
+#: The parts of a changelog record besides its key: value, timestamp, headers.
+ChangelogParts = tuple[bytes | None, int, Headers]
 
 
 @dataclass(frozen=True, slots=True)
 class ValueFormat:
-    """One byte form of a value."""
+    """A format of stored values."""
 
     name: str
-    #: What the changelog gets of a stored value, or of a deletion, while a record is processed.
-    to_log: Callable[[bytes | None, Current], LogParts]
-    #: The stored value of a changelog record.
-    from_log: Callable[[bytes, int, Headers], bytes]
+    #: Converts a stored value, or None for a deletion, while a record is processed.
+    to_changelog: Callable[[bytes | None, Current], ChangelogParts]
+    #: Returns the stored value of a changelog record.
+    from_changelog: Callable[[bytes, int, Headers], bytes]
 
-    def all_from_log(self, records: PartitionColumns) -> Sequence[bytes | None]:
-        """The stored values of many changelog records; None where a record is a deletion."""
+    def all_from_changelog(self, records: PartitionColumns) -> Sequence[bytes | None]:
+        """The stored values of many changelog records; None for a deletion."""
         values, timestamps = records.values, records.timestamps
-        if self.from_log is _plain_from_log:
+        if self.from_changelog is _plain_from_changelog:
             return values
-        if self.from_log is _timestamped_from_log:
+        if self.from_changelog is _timestamped_from_changelog:
             if core is not None:
                 stored: list[bytes | None] = core.timestamped_values(values, timestamps)
                 return stored
@@ -51,16 +51,16 @@ class ValueFormat:
                 None if value is None else pack(timestamp) + value
                 for timestamp, value in zip(timestamps, values, strict=True)
             ]
-        from_log = self.from_log
+        from_changelog = self.from_changelog
         headers = records.headers or [NO_HEADERS] * len(values)
         return [
-            None if value is None else from_log(value, timestamp, pairs)
+            None if value is None else from_changelog(value, timestamp, pairs)
             for value, timestamp, pairs in zip(values, timestamps, headers, strict=True)
         ]
 
 
 def write_varint(number: int) -> bytes:
-    """Kafka's variable-length (zigzag) form of a 32-bit integer."""
+    """Encode a 32-bit integer as Kafka's zigzag varint."""
     value = (number << 1) ^ (number >> 31)
     out = bytearray()
     while value > 0x7F:
@@ -71,7 +71,7 @@ def write_varint(number: int) -> bytes:
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """(number, position after it)."""
+    """Decode a varint; returns the number and the position after it."""
     value = shift = 0
     while True:
         byte = data[at]
@@ -81,11 +81,11 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
             return (value >> 1) ^ -(value & 1), at
         shift += 7
         if shift > 28:
-            raise SerializationException("A length in stored headers is longer than 5 bytes.")
+            raise SerializationException("Stored headers are corrupt: a size exceeds 5 bytes.")
 
 
 def write_headers(headers: Headers) -> bytes:
-    """Size of the headers and the headers; one zero byte if there are none."""
+    """Encode the size of headers and the headers; one zero byte if there are none."""
     if not headers:
         return b"\x00"
     parts = [write_varint(len(headers))]
@@ -98,7 +98,7 @@ def write_headers(headers: Headers) -> bytes:
 
 
 def read_headers(data: bytes) -> tuple[Headers, int]:
-    """(headers, position after them) of a stored value."""
+    """Decode the headers of a stored value; returns them and the position after them."""
     if data[0] == 0:
         return NO_HEADERS, 1
     size, at = read_varint(data, 0)
@@ -118,54 +118,57 @@ def read_headers(data: bytes) -> tuple[Headers, int]:
     return Headers(pairs), end
 
 
-def _plain_to_log(stored: bytes | None, current: Current) -> LogParts:
+def _plain_to_changelog(stored: bytes | None, current: Current) -> ChangelogParts:
     return stored, current.timestamp, NO_HEADERS
 
 
-def _plain_from_log(value: bytes, timestamp: int, headers: Headers) -> bytes:
+def _plain_from_changelog(value: bytes, timestamp: int, headers: Headers) -> bytes:
     return value
 
 
-def _timestamped_to_log(stored: bytes | None, current: Current) -> LogParts:
+def _timestamped_to_changelog(stored: bytes | None, current: Current) -> ChangelogParts:
     if stored is None:
         return None, current.timestamp, NO_HEADERS
     return stored[8:], _long_at(stored, 0)[0], NO_HEADERS
 
 
-def _timestamped_from_log(value: bytes, timestamp: int, headers: Headers) -> bytes:
+def _timestamped_from_changelog(value: bytes, timestamp: int, headers: Headers) -> bytes:
     return _pack_long(timestamp) + value
 
 
-def _headers_to_log(stored: bytes | None, current: Current) -> LogParts:
+def _headers_to_changelog(stored: bytes | None, current: Current) -> ChangelogParts:
     if stored is None:
         return None, current.timestamp, current.headers
     headers, at = read_headers(stored)
     return stored[at + 8 :], _long_at(stored, at)[0], headers
 
 
-def _headers_from_log(value: bytes, timestamp: int, headers: Headers) -> bytes:
+def _headers_from_changelog(value: bytes, timestamp: int, headers: Headers) -> bytes:
     return write_headers(headers) + _pack_long(timestamp) + value
 
 
-def _session_headers_to_log(stored: bytes | None, current: Current) -> LogParts:
+def _session_headers_to_changelog(stored: bytes | None, current: Current) -> ChangelogParts:
     if stored is None:
         return None, current.timestamp, current.headers
     headers, at = read_headers(stored)
     return stored[at:], current.timestamp, headers
 
 
-def _session_headers_from_log(value: bytes, timestamp: int, headers: Headers) -> bytes:
+def _session_headers_from_changelog(value: bytes, timestamp: int, headers: Headers) -> bytes:
     return write_headers(headers) + value
 
 
-PLAIN = ValueFormat("plain", _plain_to_log, _plain_from_log)
-TIMESTAMPED = ValueFormat("timestamped", _timestamped_to_log, _timestamped_from_log)
-HEADERS = ValueFormat("headers", _headers_to_log, _headers_from_log)
+PLAIN = ValueFormat("plain", _plain_to_changelog, _plain_from_changelog)
+TIMESTAMPED = ValueFormat("timestamped", _timestamped_to_changelog, _timestamped_from_changelog)
+HEADERS = ValueFormat("headers", _headers_to_changelog, _headers_from_changelog)
 SESSION_HEADERS = ValueFormat(
-    "session_headers", _session_headers_to_log, _session_headers_from_log
+    "session_headers", _session_headers_to_changelog, _session_headers_from_changelog
 )
 
-Convert = Callable[[bytes], bytes]
+#: Converts a stored value from one format to another.
+Converter = Callable[[bytes], bytes]
+#: Converters from the format that a store serves to the format that it keeps, and back.
+Converters = tuple[Converter, Converter]
 
 
 def _strip_timestamp(stored: bytes) -> bytes:
@@ -195,7 +198,7 @@ def _add_both(value: bytes) -> bytes:
     return b"\x00" + _UNKNOWN_TIME + value
 
 
-_ADAPTERS: dict[tuple[str, str], tuple[Convert, Convert]] = {
+_CONVERTERS: dict[tuple[str, str], Converters] = {
     ("timestamped", "plain"): (_strip_timestamp, _add_unknown_timestamp),
     ("headers", "timestamped"): (_strip_headers, _add_no_headers),
     ("headers", "plain"): (_strip_both, _add_both),
@@ -203,9 +206,9 @@ _ADAPTERS: dict[tuple[str, str], tuple[Convert, Convert]] = {
 }
 
 
-def adapter(wanted: ValueFormat, kept: ValueFormat) -> tuple[Convert, Convert] | None:
-    """(down, up) between what a store is asked for and the poorer form it keeps; None if equal.
+def converters_between(served: ValueFormat, kept: ValueFormat) -> Converters | None:
+    """The converters between the served format and a kept format with less; None if equal.
 
-    A store that keeps no timestamps answers -1.
+    A store that keeps no timestamps returns -1 as timestamp.
     """
-    return _ADAPTERS.get((wanted.name, kept.name))
+    return _CONVERTERS.get((served.name, kept.name))

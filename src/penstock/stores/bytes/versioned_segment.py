@@ -1,9 +1,9 @@
 """The older versions of one key in one segment, as one value.
 
-Bytes (Kafka Streams' own): the time up to which the newest version is valid, the smallest time,
-then (timestamp, size) of each version from the newest to the oldest, size -1 for a deletion, then
-the values in the opposite order. A segment whose two times are equal is *degenerate*: it only
-says that the key was deleted at that time.
+The bytes are Kafka Streams' own: the time up to which the newest version is valid, the smallest
+time, then (timestamp, size) of each version from the newest to the oldest with size -1 for a
+deletion, then the values in the opposite order. A segment whose two times are equal is
+*degenerate*: it records only that the key was deleted at that time.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _long_at = Struct(">q").unpack_from
 
 
 class SegmentValue:
-    """Versions of a key, newest first; each is valid up to the time of the one before it."""
+    """Versions of a key, newest first. Each is valid up to the time of the version before it."""
 
     __slots__ = ("next_time", "versions")
 
@@ -31,8 +31,8 @@ class SegmentValue:
         return SegmentValue(valid_to, [(valid_from, value)])
 
     @staticmethod
-    def read(data: bytes) -> SegmentValue:
-        """From bytes."""
+    def decode(data: bytes) -> SegmentValue:
+        """Decode a stored segment."""
         next_time, min_time = _TIMES.unpack_from(data, 0)
         versions: list[tuple[int, bytes | None]] = []
         at = 16
@@ -48,8 +48,8 @@ class SegmentValue:
             if time == min_time:
                 return SegmentValue(next_time, versions)
 
-    def write(self) -> bytes:
-        """To bytes."""
+    def encode(self) -> bytes:
+        """Encode the segment for storage."""
         parts = [_TIMES.pack(self.next_time, self.min_time)]
         for time, value in self.versions:
             parts.append(_VERSION.pack(time, -1 if value is None else len(value)))
@@ -63,20 +63,20 @@ class SegmentValue:
 
     @property
     def is_degenerate(self) -> bool:
-        """True if it only says when the key was deleted."""
+        """Whether the segment records only a deletion."""
         return self.next_time == self.min_time
 
     def find(self, time: int) -> tuple[int, int, int, bytes | None]:
-        """(index, valid from, valid to, value) of the version at a time it covers."""
+        """(index, valid from, valid to, value) of the version that is valid at a time."""
         valid_to = self.next_time
         for index, (valid_from, value) in enumerate(self.versions):
             if valid_from <= time:
                 return index, valid_from, valid_to, value
             valid_to = valid_from
-        raise ValueError(f"The segment begins at {self.min_time}, after {time}.")
+        raise ValueError(f"The segment starts at {self.min_time}, after {time}.")
 
     def find_all(self, time_from: int, time_to: int) -> list[tuple[int, int, bytes]]:
-        """(valid from, valid to, value) of the versions valid at some time in it, newest first."""
+        """(valid from, valid to, value) of versions valid in [from, to], newest first."""
         found = []
         valid_to = self.next_time
         for valid_from, value in self.versions:
@@ -86,7 +86,7 @@ class SegmentValue:
         return found
 
     def add_latest(self, valid_from: int, valid_to: int, value: bytes | None) -> None:
-        """Add a version that is newer than all; a gap before it is a deletion."""
+        """Add a version that is newer than all others. A gap before it is a deletion."""
         if valid_from < self.next_time:
             self._truncate(valid_from)
         if self.next_time == valid_from:
@@ -103,22 +103,22 @@ class SegmentValue:
         self.next_time = valid_to
 
     def add_earliest(self, time: int, value: bytes | None) -> None:
-        """Add a version that is older than all."""
+        """Add a version that is older than all others."""
         if self.is_degenerate:
             self.versions = [(time, value)]
         else:
             self.versions.append((time, value))
 
     def insert(self, index: int, time: int, value: bytes | None) -> None:
-        """Add a version before the one at an index."""
+        """Insert a version before the version at an index."""
         self.versions.insert(index, (time, value))
 
     def replace(self, index: int, time: int, value: bytes | None) -> None:
-        """Put another version in the place of one."""
+        """Replace the version at an index."""
         self.versions[index] = (time, value)
 
     def _truncate(self, time: int) -> None:
-        """Forget versions from a time on: a write that did not come to its end left them."""
+        """Remove versions from a time on. An interrupted write has left them."""
         if time <= self.min_time:
             self.versions = [(time, None)]
         else:
@@ -127,12 +127,12 @@ class SegmentValue:
 
 
 def next_time_of(data: bytes) -> int:
-    """The time up to which a segment's newest version is valid, without reading it all."""
+    """`SegmentValue.next_time`, without decoding the whole segment."""
     time: int = _long_at(data, 0)[0]
     return time
 
 
 def min_time_of(data: bytes) -> int:
-    """The time of a segment's oldest version, without reading it all."""
+    """`SegmentValue.min_time`, without decoding the whole segment."""
     time: int = _long_at(data, 8)[0]
     return time

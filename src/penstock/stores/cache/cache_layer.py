@@ -1,9 +1,9 @@
-"""The cache layer: writes stay in the record cache until it is flushed or has to make room.
+"""The cache layer: writes stay in the record cache until a flush or an eviction.
 
-Then, for each entry in the order of its last write and under the context of the record that wrote
-it: the old value is read below if someone wants it, the new one is written below (and logged),
-and the listener hears of it. A deletion of a row that is not below is forgotten, if there is a
-listener.
+A flush handles the changed entries in the order of their last write, each under the context of the
+record that wrote it: it reads the old value from the layer below if a listener needs it, writes the
+new value below (which logs it), and calls the listener. If there is a listener, the deletion of a
+row that does not exist below is skipped.
 """
 
 from __future__ import annotations
@@ -13,108 +13,109 @@ from typing import Any
 
 from penstock.native import core
 from penstock.record import Current
-from penstock.stores.bytes.key_schema import KeySchema, Ranges, WindowRange, selector
-from penstock.stores.bytes.overlay import merged
-from penstock.stores.bytes.rows import KeyRange, Row, Rows
+from penstock.stores.bytes.key_schema import ByteRanges, KeySchema, WindowRange, row_filter
+from penstock.stores.bytes.overlay import merge_scans
+from penstock.stores.bytes.rows import KeyRange, Row, RowLayer
 from penstock.stores.cache.record_cache import CacheEntry, RecordCache
 
-#: Hears physical key, new and old stored value, and the entry that was let go.
+#: Receives the row key, the new and the old stored value, and the entry of a flushed change.
 RowListener = Callable[[bytes, "bytes | None", "bytes | None", CacheEntry], None]
 
-#: More segments than this are not asked for one by one.
-_MANY_SEGMENTS = 64
+#: With more segments than this, a scan reads the whole cache instead of one range per segment.
+_MAX_SEGMENTS = 64
 
 
 class CacheLayer:
-    """A store behind its part of the record cache; without a layout it is a key-value store.
+    """A `RowLayer` over the store's part of the record cache.
 
-    Only key-value stores keep what was read: the cache of windows and sessions holds writes.
+    `key_schema` is None for key-value stores. Only they cache rows that were read; window and
+    session stores cache only writes.
     """
 
     def __init__(
-        self, rows: Rows, cache: RecordCache, current: Current, layout: KeySchema | None
+        self, below: RowLayer, cache: RecordCache, current: Current, key_schema: KeySchema | None
     ) -> None:
-        self.below = rows
+        self.below = below
         self.current = current
-        self.layout = layout
+        self.key_schema = key_schema
         self.cache = (
-            cache.store(self._flush, 0) if layout is None
-            else cache.store(self._flush, layout.cache_bytes, layout.time_at)
+            cache.store(self._flush, 0) if key_schema is None
+            else cache.store(self._flush, key_schema.cache_key_overhead, key_schema.time_at)
         )
         self._listener: RowListener | None = None
         self._send_old = False
-        self.get = self._get_and_keep if layout is None else self._get
+        self.get = self._get_and_keep if key_schema is None else self._get
 
     get: Callable[[bytes], bytes | None]
 
-    def put(self, row: bytes, value: bytes | None) -> None:
+    def put(self, row_key: bytes, value: bytes | None) -> None:
         """Write an entry on behalf of the current record; None deletes the row."""
-        self.cache.put(row, value, 0 if value is None else len(value), self.current)
+        self.cache.put(row_key, value, 0 if value is None else len(value), self.current)
 
     def set_listener(self, listener: RowListener, send_old: bool) -> None:
-        """Who hears of what leaves the cache, and whether with old values."""
+        """Set the listener for flushed changes, and whether it needs old values."""
         self._listener = listener
         self._send_old = send_old
 
-    def remove(self, row: bytes) -> None:
-        """Delete a session."""
-        self.put(row, None)
+    def remove(self, row_key: bytes) -> None:
+        """Delete the row of a session."""
+        self.put(row_key, None)
 
-    def scan(self, span: Any, reverse: bool) -> Iterator[Row]:
-        """The rows below, with what is cached over them."""
-        below = self.below.scan(span, reverse)
-        mine = self._cached(span, reverse)
-        return merged(mine, below, reverse) if mine else below
+    def scan(self, bounds: Any, reverse: bool) -> Iterator[Row]:
+        """The rows of the layer below, with the cached rows over them."""
+        below = self.below.scan(bounds, reverse)
+        cached = self._cached_rows(bounds, reverse)
+        return merge_scans(cached, below, reverse) if cached else below
 
     def flush(self) -> None:
-        """Let all changes go."""
+        """Flush all changes."""
         self.cache.flush()
 
     def clear(self) -> None:
-        """Forget the cache, changes included."""
+        """Discard all entries, changes included."""
         self.cache.clear()
 
-    def _get(self, row: bytes) -> bytes | None:
-        entry = self.cache.get(row)
-        return self.below.get(row) if entry is None else self.cache.stored(entry)
+    def _get(self, row_key: bytes) -> bytes | None:
+        entry = self.cache.get(row_key)
+        return self.below.get(row_key) if entry is None else self.cache.stored(entry)
 
-    def _get_and_keep(self, row: bytes) -> bytes | None:
-        entry = self.cache.get(row)
+    def _get_and_keep(self, row_key: bytes) -> bytes | None:
+        entry = self.cache.get(row_key)
         if entry is not None:
             return self.cache.stored(entry)
-        value = self.below.get(row)
+        value = self.below.get(row_key)
         if value is not None:
-            self.cache.keep(row, value)
+            self.cache.keep(row_key, value)
         return value
 
-    def _cached(
-        self, span: KeyRange | WindowRange, reverse: bool
+    def _cached_rows(
+        self, bounds: KeyRange | WindowRange, reverse: bool
     ) -> list[tuple[bytes, bytes | None]]:
         cache = self.cache
         if not len(cache):
             return []
-        if isinstance(span, KeyRange):
-            return cache.rows(span.start, span.end, reverse)
-        layout = self.layout
-        assert layout is not None
-        ranges = self._ranges(layout, span)
-        belongs = selector(layout, span)
+        if isinstance(bounds, KeyRange):
+            return cache.rows(bounds.start, bounds.end, reverse)
+        key_schema = self.key_schema
+        assert key_schema is not None
+        ranges = self._ranges(key_schema, bounds)
+        matches = row_filter(key_schema, bounds)
         return [
             row
             for start, end in (reversed(ranges) if reverse else ranges)
             for row in cache.rows(start, end, reverse)
-            if belongs(row[0])
+            if matches(row[0])
         ]
 
-    def _ranges(self, layout: KeySchema, span: WindowRange) -> Ranges:
-        # The cache does not know retention; a time far in the past would mean many segments.
+    def _ranges(self, key_schema: KeySchema, bounds: WindowRange) -> ByteRanges:
+        # The cache ignores retention, so an old time would mean many segments.
         oldest, newest = self.cache.oldest, self.cache.newest
-        if newest - max(oldest, span.time_from) > _MANY_SEGMENTS * 60_000:
+        if newest - max(oldest, bounds.time_from) > _MAX_SEGMENTS * 60_000:
             return [(None, None)]
-        return layout.ranges(span, oldest, newest)
+        return key_schema.ranges(bounds, oldest, newest)
 
     def _flush(self, changes: list[CacheEntry]) -> None:
-        """Write all changes below and tell of each, under the record that wrote it."""
+        """Write all changes below and call the listener for each."""
         before = self.current.saved()
         put_all = getattr(self.below, "put_all", None)
         rows = None if put_all is None or self._send_old else self._stored_rows(changes)
@@ -122,15 +123,15 @@ class CacheLayer:
             if put_all is None or rows is None:
                 self._flush_one_by_one(changes)
                 return
-            # Nobody asks what was there before, so the order of writing and telling is free.
+            # No listener needs old values, so all rows can be written before it is called.
             put_all(*rows)
             if self._listener is not None:
-                self._tell(changes, self._listener)
+                self._notify(changes, self._listener)
         finally:
             self.current.restore(before)
 
     def _stored_rows(self, changes: list[CacheEntry]) -> tuple[list[bytes], list[bytes]] | None:
-        """The names and stored values of changes; None if one is a deletion."""
+        """The row keys and stored values of changes; None if one is a deletion."""
         if core is not None:
             rows: tuple[list[bytes], list[bytes]] | None = core.stored_rows(self.cache, changes)
             return rows
@@ -142,8 +143,8 @@ class CacheLayer:
             values.append(stored)
         return [entry.name for entry in changes], values
 
-    def _tell(self, changes: list[CacheEntry], listener: RowListener) -> None:
-        """Tell of each change, without old values."""
+    def _notify(self, changes: list[CacheEntry], listener: RowListener) -> None:
+        """Call the listener for each change, without old values."""
         current = self.current
         if core is not None:
             core.tell_changes(changes, current, listener)
@@ -154,18 +155,18 @@ class CacheLayer:
             listener(entry.name, entry.value, None, entry)
 
     def _flush_one_by_one(self, changes: list[CacheEntry]) -> None:
-        current, rows = self.current, self.below
-        put, get, stored = rows.put, rows.get, self.cache.stored
+        current, below = self.current, self.below
+        put, get, stored = below.put, below.get, self.cache.stored
         listener, send_old = self._listener, self._send_old
         for entry in changes:
-            row, new = entry.name, stored(entry)
+            row_key, new = entry.name, stored(entry)
             old = None
             if listener is not None and (new is None or send_old):
-                old = get(row)
+                old = get(row_key)
                 if new is None and old is None:
                     continue
             current.rows, current.at, current.sent = entry.rows, entry.at, entry.sent
             current.timestamp, current.headers = entry.timestamp, entry.headers
-            put(row, new)
+            put(row_key, new)
             if listener is not None:
-                listener(row, new, old if send_old else None, entry)
+                listener(row_key, new, old if send_old else None, entry)

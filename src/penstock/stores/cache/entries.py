@@ -1,7 +1,7 @@
-"""The entries of the record cache, in Python: the twin of `native/cache.c`.
+"""The entries of the record cache in Python: the twin of `native/cache.c`.
 
-Using or writing an entry only notes it in a list. The two orders are made from these lists when
-they are needed: an entry counts where it stands last.
+A use or a write only appends the entry to a list. The order of use and the order of writes are
+derived from these lists when they are needed: the last occurrence of an entry counts.
 """
 
 from __future__ import annotations
@@ -13,34 +13,33 @@ from typing import Any
 
 from penstock.record import Current, Headers, PartitionColumns
 
-#: What every entry costs besides its key, value and context: three references and a flag.
+#: Kafka's size of an entry without key, value and context: three references and a flag.
 _ENTRY_BYTES = 8 + 8 + 8 + 1
-#: Timestamp, offset and partition of the context.
+#: Kafka's size of timestamp, offset and partition of the context.
 _CONTEXT_BYTES = 8 + 8 + 4
 
+#: The list of uses is compacted when it is longer than this plus four times the number of entries.
+_MIN_USES_LIMIT = 4096
 
-#: The list of uses is made shorter when it is longer than this, and four times what it must be.
-_MANY_USES = 4096
 
-
-class _Pending:
+class _Sentinel:
     __slots__ = ()
 
 
-#: Stands for a stored value that has not been serialized yet.
-PENDING: Any = _Pending()
-#: Stands for a typed value that is not kept.
-UNKNOWN: Any = _Pending()
+#: A stored value that is not serialized yet.
+PENDING: Any = _Sentinel()
+#: A typed value that is not cached.
+UNKNOWN: Any = _Sentinel()
 
 
 class CacheEntry:
     """One cached row.
 
-    A dirty one was written and the store below has not seen it; it remembers the record that wrote
-    it (`rows`, `at`, `sent`, `timestamp`, `headers` as `Current` has them). `typed` and `time` are
-    the typed value and its timestamp, kept if the value cannot change; as long as they are known
-    the stored `value` may be `PENDING`. `uses` and `writes` say how often the entry stands in the
-    lists; it is dirty if `writes` is not 0. `size` is 0 once it has left the cache.
+    A dirty entry was written but not flushed. It holds the context of the record that wrote it
+    (`rows`, `at`, `sent`, `timestamp`, `headers`, as in `Current`). `typed` and `time` are the
+    typed value and its timestamp, if the value is immutable; while they are known, the stored
+    `value` may be `PENDING`. `uses` and `writes` count the occurrences of the entry in the lists;
+    the entry is dirty if `writes` is not 0. `size` is 0 after the entry has left the cache.
     """
 
     __slots__ = (
@@ -48,7 +47,7 @@ class CacheEntry:
         "value", "writes",
     )
 
-    #: The physical key.
+    #: The row key.
     name: bytes
     value: bytes | None
     size: int
@@ -65,12 +64,12 @@ class CacheEntry:
 
 _long_at = Struct(">q").unpack_from
 
-#: Takes what a store's cache lets go, in order.
+#: Receives the flushed entries of a store, in order.
 FlushEntries = Callable[[list[CacheEntry]], None]
 
 
 class CacheBudget:
-    """How large all caches of a task may be together, and how large they are."""
+    """The maximum and the current size of all caches of a task."""
 
     def __init__(self, max_bytes: int) -> None:
         if max_bytes < 0:
@@ -81,32 +80,33 @@ class CacheBudget:
 
 
 class CacheEntries:
-    """The entries of one store by physical key.
+    """The entries of one store, by row key.
 
-    Every dirty entry is in `_written`, every entry in `used`, each as often as it says itself.
-    `size` is the sum of the entries' sizes. The budget hears of a smaller size only when whoever
-    listens to an eviction or a flush is done, as in Kafka Streams: until then they count.
+    `used` holds every entry `uses` times, `_written` holds every dirty entry `writes` times. `size`
+    is the sum of the sizes of the entries. As in Kafka Streams, the budget shrinks only after the
+    listener of an eviction or a flush has returned.
     """
 
     def __init__(
-        self, budget: CacheBudget, flush: FlushEntries, key_bytes: int, time_at: int | None
+        self, budget: CacheBudget, flush: FlushEntries, key_overhead: int, time_at: int | None
     ) -> None:
         self._budget = budget
         self._flush = flush
-        #: The size of an entry without its key, value, topic and headers.
-        self._fixed_bytes = key_bytes + _ENTRY_BYTES + _CONTEXT_BYTES
+        #: The size of an entry without key, value, topic and headers.
+        self._fixed_bytes = key_overhead + _ENTRY_BYTES + _CONTEXT_BYTES
         self.entries: dict[bytes, CacheEntry] = {}
         self.size = 0
-        #: Where physical keys have their time; the smallest and the largest one, -1 for none.
+        #: The index of the time in row keys; the smallest and the largest time, -1 for none.
         self._time_at = time_at
         self.oldest = -1
         self.newest = -1
-        #: Serializes (timestamp, typed value); for stores that leave values pending.
+        #: Serializes (timestamp, typed value) of entries whose value is `PENDING`.
         self._encode: Callable[[int, Any], bytes] | None = None
         self._written: list[CacheEntry] = []
         self.used: deque[CacheEntry] = deque()
-        self._used_limit = _MANY_USES
-        #: The keys in order, from the first scan on; new ones wait in `unsorted` for the next.
+        self._used_limit = _MIN_USES_LIMIT
+        #: The row keys in order, from the first scan on. New keys stay in `unsorted` until the
+        #: next scan.
         self.ordered: Any = None
         self.unsorted: set[bytes] = set()
 
@@ -114,38 +114,38 @@ class CacheEntries:
         return len(self.entries)
 
     def names(self) -> list[bytes]:
-        """All keys."""
+        """All row keys."""
         return list(self.entries)
 
     def find(self, key: bytes) -> CacheEntry | None:
-        """The entry of a key; it does not count as used."""
+        """The entry of a row key. This does not count as a use."""
         return self.entries.get(key)
 
     def get(self, key: bytes) -> CacheEntry | None:
-        """The entry of a key, which thereby is the most recently used."""
+        """The entry of a row key. This counts as a use."""
         entry = self.entries.get(key)
         if entry is not None:
             self.use(entry)
         return entry
 
     def use(self, entry: CacheEntry) -> None:
-        """Note that an entry was used."""
+        """Record a use of an entry."""
         entry.uses += 1
         self.used.append(entry)
 
     def stored(self, entry: CacheEntry) -> bytes | None:
-        """The stored value of an entry."""
+        """The stored value of an entry; serializes a pending one."""
         if entry.value is PENDING:
             assert self._encode is not None
             entry.value = self._encode(entry.time, entry.typed)
         return entry.value
 
     def pend(self, number: type) -> None:
-        """Values that are pending are numbers of this type; all fit into 8 bytes."""
+        """Allow pending values: numbers of this type that fit into 8 bytes."""
         self._encode = Struct(">qq" if number is int else ">qd").pack
 
     def keep(self, key: bytes, value: bytes) -> None:
-        """Add a copy of what the store below has, then make room."""
+        """Cache a row that was read from the layer below, and evict entries if necessary."""
         entry = self.entries[key] = CacheEntry()
         entry.name = key
         entry.value = value
@@ -162,9 +162,9 @@ class CacheEntries:
         self, key: bytes, value: bytes | None, value_bytes: int, current: Current,
         typed: Any = UNKNOWN, time: int = -1,
     ) -> None:
-        """Write an entry on behalf of the current record, then make room.
+        """Write an entry on behalf of the current record, and evict entries if necessary.
 
-        `value` is None for a deletion, `PENDING` if it is left to `typed` and `time`.
+        `value` is None for a deletion, and `PENDING` if only `typed` and `time` are known yet.
         """
         if self._time_at is not None:
             self._observe(_long_at(key, self._time_at)[0])
@@ -176,7 +176,7 @@ class CacheEntries:
         entry = self.entries.get(key)
         if entry is None or not entry.writes:
             if entry is not None:
-                # It may be on its way through a flush: it stays as it is.
+                # A flush may be in progress with this entry, so it must not change.
                 growth -= entry.size
                 entry.size = 0
             elif self.ordered is not None:
@@ -202,7 +202,7 @@ class CacheEntries:
         self._grow(growth)
 
     def rewrite(self, entry: CacheEntry, current: Current, growth: int) -> None:
-        """A dirty entry was changed in place by the current record, then make room."""
+        """Record that the current record has changed a dirty entry in place."""
         entry.at = current.at
         entry.sent = current.sent
         entry.timestamp = current.timestamp
@@ -215,16 +215,16 @@ class CacheEntries:
             entry.size += growth
             self._grow(growth)
         elif len(self.used) > self._used_limit:
-            self._shorten_used()
+            self._compact_uses()
 
     def flush(self) -> None:
-        """Hand all unwritten changes down."""
+        """Flush all dirty entries."""
         before = self.size
         self._flush_dirty(None)
         self._budget.size += self.size - before
 
     def clear(self) -> None:
-        """Forget everything, unwritten changes included."""
+        """Discard all entries, dirty entries included."""
         self._budget.size -= self.size
         self.size = 0
         self.entries.clear()
@@ -246,11 +246,11 @@ class CacheEntries:
         if budget.size > budget.max_bytes:
             self._make_room(budget)
         elif len(self.used) > self._used_limit:
-            self._shorten_used()
+            self._compact_uses()
 
     def _make_room(self, budget: CacheBudget) -> None:
         while budget.size > budget.max_bytes:
-            # What was written may have made other stores grow; only this one is made smaller.
+            # The flush may have made other stores grow. Only this store evicts entries.
             if not self.entries:
                 return
             before = self.size
@@ -258,21 +258,21 @@ class CacheEntries:
             budget.size += self.size - before
             budget.evictions += 1
 
-    def _shorten_used(self) -> None:
-        """Leave every entry in the list once, where it stands last."""
-        shorter: deque[CacheEntry] = deque()
+    def _compact_uses(self) -> None:
+        """Keep only the last occurrence of every entry in the list."""
+        compacted: deque[CacheEntry] = deque()
         for entry in reversed(self.used):
             if entry.uses:
                 entry.uses = 0
                 if entry.size:
-                    shorter.appendleft(entry)
-        for entry in shorter:
+                    compacted.appendleft(entry)
+        for entry in compacted:
             entry.uses = 1
-        self.used = shorter
-        self._used_limit = 4 * len(shorter) + _MANY_USES
+        self.used = compacted
+        self._used_limit = 4 * len(compacted) + _MIN_USES_LIMIT
 
     def _evict(self) -> None:
-        """Let the least recently used entry go."""
+        """Evict the least recently used entry."""
         while True:
             entry = self.used.popleft()
             entry.uses -= 1
@@ -283,11 +283,11 @@ class CacheEntries:
             self._flush_dirty(entry)
 
     def _flush_dirty(self, evicted: CacheEntry | None) -> None:
-        """Hand changes down in the order of their last write; an evicted one goes first."""
+        """Flush dirty entries in the order of their last write; an evicted entry goes first."""
         written, self._written = self._written, []
         changes = [] if evicted is None else [evicted]
         deleted: list[CacheEntry] = []
-        # None is dirty any more before anyone hears of them: a listener may write here again.
+        # All entries are clean before the flush starts: a listener may write to this store again.
         for entry in written:
             entry.writes -= 1
             if not entry.writes and entry is not evicted and entry.size:
@@ -312,5 +312,5 @@ class CacheEntries:
 
 
 def _header_bytes(headers: Headers) -> int:
-    """What headers cost."""
+    """The size of headers as Kafka estimates it."""
     return sum(len(name) + (0 if value is None else len(value)) for name, value in headers)

@@ -1,11 +1,11 @@
 """The record cache: one byte budget for all stores of a task.
 
-A store's part of it (`StoreCache`) is a write-back cache in order of use. When the budget is
-exceeded, the least recently used entries *of the store being written* go, and an entry that goes
-with unwritten changes takes all unwritten changes of its store along, in the order of their last
-write. Sizes are Kafka's estimates, so that evictions happen at the same record.
+The cache of a store (`StoreCache`) is a write-back cache with LRU eviction. When the budget is
+exceeded, the least recently used entries *of the store that is being written* are evicted. The
+eviction of a changed entry flushes all changed entries of its store, in the order of their last
+write. Sizes are Kafka's estimates, so evictions happen at the same record as in Kafka Streams.
 
-The entries themselves are native (`native/cache.c`) or not (`cache_entries.py`).
+The entries are native (`native/cache.c`), or in Python (`entries.py`) without the extension.
 """
 
 from __future__ import annotations
@@ -33,25 +33,26 @@ __all__ = ["PENDING", "UNKNOWN", "CacheEntry", "RecordCache", "StoreCache"]
 
 
 class RecordCache(CacheBudget):
-    """The budget. `size` is the sum of the stores' sizes; 0 bytes means that there is no cache."""
+    """The budget of a task. `size` is the sum of the stores' sizes; 0 bytes disables the cache."""
 
     def store(
-        self, flush: FlushEntries, key_bytes: int, time_at: int | None = None
+        self, flush: FlushEntries, key_overhead: int, time_at: int | None = None
     ) -> StoreCache:
-        """A new store's part of the cache; `key_bytes` is added to the size of each key.
+        """Create the cache of a store.
 
-        `time_at` says where physical keys have their time, if they have one.
+        `key_overhead` is added to the size of each row key. `time_at` is the index of the time in
+        row keys, if they have one.
         """
-        return StoreCache(self, flush, key_bytes, time_at)
+        return StoreCache(self, flush, key_overhead, time_at)
 
 
 class StoreCache(CacheEntries):
-    """The entries of one store, which can be read in the order of their keys."""
+    """The cached entries of one store."""
 
     def rows(
         self, start: bytes | None, end: bytes | None, reverse: bool
     ) -> list[tuple[bytes, bytes | None]]:
-        """The entries of a range in order; they count as used."""
+        """The entries of a range, in order. This counts as a use of each entry."""
         if self.ordered is None:
             self.ordered = SortedList(self.names())
         elif self.unsorted:

@@ -14,24 +14,22 @@ from penstock.stores.api.suppliers import KeyValueSupplier
 from penstock.stores.bytes.overlay import Overlay
 from penstock.stores.bytes.rows import KeyRange, KeyValueRows, LruRows
 from penstock.stores.bytes.store import successor
-from penstock.stores.bytes.value_formats import PLAIN, ValueFormat, adapter
 from penstock.stores.cache.cache_layer import RowListener
 from penstock.stores.cache.record_cache import UNKNOWN, CacheEntry
-from penstock.stores.typed.row_access import header_rows, timestamped_rows
-from penstock.stores.typed.store import StoreOptions, TypedStore
-from penstock.stores.typed.value_codecs import HeaderedValues, PlainView, TimestampedValues
+from penstock.stores.typed.row_access import headers_access, timestamped_access
+from penstock.stores.typed.store import LayeredStore, StoreOptions
+from penstock.stores.typed.value_codecs import HeaderlessView, HeadersValues, TimestampedValues
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 
-class KeyValueStore(TypedStore, Generic[K, V]):
-    """Rows by key, in the order of the keys' bytes.
+class KeyValueStore(LayeredStore, Generic[K, V]):
+    """Values by key, in the order of the serialized keys.
 
-    `V` is what this kind of store takes and gives; subclasses wrap values in something.
+    `V` is the type of the values that this kind of store reads and writes. Subclasses add
+    timestamps and headers to it.
     """
-
-    _format: ValueFormat = PLAIN
 
     def __init__(self, supplier: KeyValueSupplier, options: StoreOptions) -> None:
         super().__init__(supplier.name, supplier.persistent, options)
@@ -42,18 +40,16 @@ class KeyValueStore(TypedStore, Generic[K, V]):
         self._init_serdes(context)
         supplier = self._supplier
         overlay = Overlay(self._options.open_bytes(self.name))
-        wanted = self._format
-        convert = adapter(wanted, supplier.format) if supplier.persistent else None
-        kept: KeyValueRows
+        converters = self._converters(supplier)
+        rows: KeyValueRows
         if supplier.max_entries is not None:
-            kept = LruRows(overlay, supplier.max_entries)
+            rows = LruRows(overlay, supplier.max_entries)
         else:
-            kept = KeyValueRows(overlay, convert)
-        self._open(context, kept, (wanted, wanted if convert is None else supplier.format))
-        self._bind()
+            rows = KeyValueRows(overlay, converters)
+        self._stack_layers(context, rows, supplier.format if converters else self._format)
 
     def get(self, key: K) -> V | None:
-        """The value of a key, None if there is none."""
+        """The value of a key; None if the key does not exist."""
         stored = self._rows.get(self._key(key))
         return None if stored is None else self._decode(stored)
 
@@ -62,54 +58,54 @@ class KeyValueStore(TypedStore, Generic[K, V]):
         self._rows.put(self._key(key), None if value is None else self._encode(value))
 
     def put_if_absent(self, key: K, value: V | None) -> V | None:
-        """Write a value unless the key has one; the one it had."""
-        row = self._key(key)
+        """Write a value unless the key has one. Returns the existing value."""
+        row_key = self._key(key)
         rows = self._rows
-        stored = rows.get(row)
+        stored = rows.get(row_key)
         if stored is None:
-            rows.put(row, None if value is None else self._encode(value))
+            rows.put(row_key, None if value is None else self._encode(value))
             return None
         existing: V = self._decode(stored)
         return existing
 
     def put_all(self, entries: Iterable[tuple[K, V | None]]) -> None:
-        """Write several values; no key may be None, or nothing is written."""
+        """Write several values. If a key is None, nothing is written."""
         rows = [
             (self._key(key), None if value is None else self._encode(value))
             for key, value in entries
         ]
-        for row, stored in rows:
-            self._rows.put(row, stored)
+        for row_key, stored in rows:
+            self._rows.put(row_key, stored)
 
     def delete(self, key: K) -> V | None:
-        """Delete a key; the value it had."""
-        row = self._key(key)
-        stored = self._rows.get(row)
-        self._rows.put(row, None)
+        """Delete a key. Returns its last value."""
+        row_key = self._key(key)
+        stored = self._rows.get(row_key)
+        self._rows.put(row_key, None)
         return None if stored is None else self._decode(stored)
 
     def range(self, start: K | None, end: K | None) -> StoreIterator[K, V]:
-        """The rows from one key to another, both included; None is open."""
+        """The entries from `start` to `end`, both included; None is unbounded."""
         return self._scan(self._key_range(start, end), False)
 
     def reverse_range(self, start: K | None, end: K | None) -> StoreIterator[K, V]:
-        """The same from the last to the first."""
+        """The entries of `range`, in descending order."""
         return self._scan(self._key_range(start, end), True)
 
     def all(self) -> StoreIterator[K, V]:
-        """All rows in order."""
+        """All entries, in ascending order."""
         return self._scan(KeyRange(None, None), False)
 
     def reverse_all(self) -> StoreIterator[K, V]:
-        """All rows from the last to the first."""
+        """All entries, in descending order."""
         return self._scan(KeyRange(None, None), True)
 
     def prefix_scan(
         self, prefix: Any, serializer: Serde[Any] | Callable[[Any], bytes] | None = None
     ) -> StoreIterator[K, V]:
-        """The rows whose key bytes begin with those of the prefix.
+        """The entries whose serialized keys start with the serialized prefix.
 
-        The serializer (a serde or a function, by default the key serde) writes the prefix.
+        The serializer is a serde or a function; the default is the key serde.
         """
         if prefix is None:
             raise TypeError(f"The prefix for store '{self.name}' is None.")
@@ -121,11 +117,11 @@ class KeyValueStore(TypedStore, Generic[K, V]):
 
     @property
     def approximate_num_entries(self) -> int:
-        """How many rows there are, without what is still in the cache."""
-        kept = self._kept
-        if kept is None:
+        """The approximate number of entries, without unflushed entries of the cache."""
+        rows = self._base_rows
+        if rows is None:
             self._refuse(None)
-        return kept.overlay.count()
+        return rows.overlay.count()
 
     def __getitem__(self, key: K) -> V:
         value = self.get(key)
@@ -139,20 +135,6 @@ class KeyValueStore(TypedStore, Generic[K, V]):
     def __iter__(self) -> Iterator[K]:
         return (key for key, _ in self.all())
 
-    @property
-    def plain(self) -> Any:
-        """The store as operators use it, without headers."""
-        return self
-
-    def _bind(self) -> None:
-        """Make what operators call for every record, with everything bound."""
-
-    def _encode(self, value: Any) -> bytes | None:
-        return self._serialize_value(value)
-
-    def _decode(self, stored: bytes) -> Any:
-        return self._deserialize_value(stored)
-
     def _key_range(self, start: K | None, end: K | None) -> KeyRange:
         low = None if start is None else self._serialize_key(start)
         high = None if end is None else self._serialize_key(end) + b"\x00"
@@ -160,14 +142,12 @@ class KeyValueStore(TypedStore, Generic[K, V]):
             return KeyRange(b"", b"")
         return KeyRange(low, high)
 
-    def _scan(self, span: KeyRange, reverse: bool) -> StoreIterator[K, V]:
-        rows = self._rows.scan(span, reverse)
+    def _scan(self, bounds: KeyRange, reverse: bool) -> StoreIterator[K, V]:
+        rows = self._rows.scan(bounds, reverse)
         key_of, decode = self._deserialize_key, self._decode
-        return StoreIterator((key_of(row), decode(stored)) for row, stored in rows)
+        return StoreIterator((key_of(row_key), decode(stored)) for row_key, stored in rows)
 
-    def _row_listener(
-        self, listener: FlushListener
-    ) -> RowListener:
+    def _row_listener(self, listener: FlushListener) -> RowListener:
         key_of, split = self._deserialize_key, self._split
         if core is not None:
             native: RowListener = core.row_listener(
@@ -175,40 +155,37 @@ class KeyValueStore(TypedStore, Generic[K, V]):
             )
             return native
 
-        def hear(row: bytes, new: bytes | None, old: bytes | None, entry: CacheEntry) -> None:
+        def on_flush(
+            row_key: bytes, new: bytes | None, old: bytes | None, entry: CacheEntry
+        ) -> None:
             if entry.typed is UNKNOWN:
                 value, timestamp = (None, None) if new is None else split(new)
             else:
                 value, timestamp = entry.typed, entry.time
             listener(
-                key_of(row), value, None if old is None else split(old)[0],
+                key_of(row_key), value, None if old is None else split(old)[0],
                 entry.timestamp if timestamp is None else timestamp, entry.headers,
             )
 
-        return hear
-
-    def _split(self, stored: bytes) -> tuple[Any, int | None]:
-        """(plain value, its own timestamp if the store keeps one)."""
-        return self._deserialize_value(stored), None
+        return on_flush
 
 
 class TimestampedKeyValueStore(
     TimestampedValues[V], KeyValueStore[K, ValueAndTimestamp[V]], Generic[K, V]
 ):
-    """Values with the time of the record that wrote them."""
+    """Values with the timestamp of the record that wrote them."""
 
-    #: (value, timestamp) of a key, None if there is none; for operators.
+    #: (value, timestamp) of a key; None if the key does not exist. For operators.
     load: Callable[[Any], tuple[Any, int] | None]
-    #: Writes (key, value, timestamp); a value of None deletes. For operators.
+    #: Writes (key, value, timestamp); a value of None deletes the key. For operators.
     save: Callable[[Any, Any, int], None]
-
-    #: The physical key of a key: what `load_row` and `save_row` take. For operators.
+    #: The row key of a key, as `load_row` and `save_row` take it. For operators.
     row_of: Callable[[Any], bytes]
 
     def _bind(self) -> None:
         self.row_of = row_of = self._serialize_key
-        self.load_row, self.save_row = load_row, save_row = timestamped_rows(
-            self._rows, self._cached, self._serdes()
+        self.load_row, self.save_row = load_row, save_row = timestamped_access(
+            self._rows, self._cache_layer, self._value_codec
         )
 
         write_key = self.write_key
@@ -217,10 +194,10 @@ class TimestampedKeyValueStore(
 
         def load(key: Any) -> tuple[Any, int] | None:
             try:
-                row = write_key(key)
+                row_key = write_key(key)
             except Exception:
-                row = row_of(key)
-            return load_row(row)
+                row_key = row_of(key)
+            return load_row(row_key)
 
         def save(key: Any, value: Any, timestamp: int) -> None:
             save_row(row_of(key), key, value, timestamp)
@@ -230,11 +207,11 @@ class TimestampedKeyValueStore(
 
 
 class TimestampedKeyValueStoreWithHeaders(
-    HeaderedValues[V], KeyValueStore[K, ValueTimestampHeaders[V]], Generic[K, V]
+    HeadersValues[V], KeyValueStore[K, ValueTimestampHeaders[V]], Generic[K, V]
 ):
-    """Values with the time and the headers of the record that wrote them.
+    """Values with the timestamp and the headers of the record that wrote them.
 
-    Operators (`load`, `save`, `plain`) write no headers.
+    The functions for operators (`load`, `save`, `plain`) write no headers.
     """
 
     load: Callable[[Any], tuple[Any, int] | None]
@@ -243,7 +220,7 @@ class TimestampedKeyValueStoreWithHeaders(
 
     def _bind(self) -> None:
         self.row_of = row_of = self._serialize_key
-        self.load_row, self.save_row = load_row, save_row = header_rows(
+        self.load_row, self.save_row = load_row, save_row = headers_access(
             self._rows, self._serialize_value, self._split
         )
 
@@ -255,12 +232,12 @@ class TimestampedKeyValueStoreWithHeaders(
 
         self.load = load
         self.save = save
-        self._plain = PlainKeyValueView(self)
+        self._plain = HeaderlessKeyValueView(self)
 
 
-class PlainKeyValueView(PlainView[V], TimestampedKeyValueStore[K, V], Generic[K, V]):
-    """A store with headers, seen as one with timestamps only: what is written has no headers."""
+class HeaderlessKeyValueView(HeaderlessView[V], TimestampedKeyValueStore[K, V], Generic[K, V]):
+    """A store with headers, shown as one with timestamps. It writes no headers."""
 
     def __init__(self, store: TimestampedKeyValueStoreWithHeaders[K, V]) -> None:
         super().__init__(store._supplier, store._options)
-        self._see(store)
+        self._share_rows(store)

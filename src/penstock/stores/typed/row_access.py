@@ -1,39 +1,49 @@
-"""Rows of timestamped stores as operators use them: by physical key, as (value, timestamp).
+"""Fast reads and writes of the rows of timestamped stores, for operators.
 
-An operator that reads a row and writes it back asks for the physical key once. Over a cache, keys
-and values that cannot change are kept beside their bytes, so that what was written is given back
-without deserializing it.
+An operator encodes the row key once, reads the row as (value, timestamp) and writes it back. The
+cache keeps immutable values beside their bytes, so a value that was written is returned without
+deserializing it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct
-from typing import Any
+from typing import Any, NamedTuple
 
 from penstock.native import core
 from penstock.record import NO_HEADERS
-from penstock.stores.bytes.rows import Rows
+from penstock.stores.bytes.rows import RowLayer
 from penstock.stores.bytes.value_formats import write_headers
 from penstock.stores.cache.cache_layer import CacheLayer
 from penstock.stores.cache.record_cache import PENDING, UNKNOWN
 
-#: (value, timestamp) of a physical key, None if there is none.
+#: (value, timestamp) of a row key; None if the row does not exist.
 LoadRow = Callable[[bytes], "tuple[Any, int] | None"]
-#: Writes (physical key, typed key, value, timestamp); a value of None deletes.
+#: Writes (row key, typed key, value, timestamp); a value of None deletes the row.
 SaveRow = Callable[[bytes, Any, Any, int], None]
-
-Write = Callable[[Any], bytes]
-Read = Callable[[bytes], Any]
-#: Careful functions, fast functions (what one of them raises says only to ask the careful one), int
-#: or float if that is what values are, in 8 bytes each, and whether they are plain JSON.
-Serdes = tuple[Write, Read, Write, Read, "type | None", bool]
-
-#: Folds (physical key, typed key, value, timestamp) into a row.
+#: Folds (row key, typed key, value, timestamp) into a row.
 FoldRow = Callable[[bytes, Any, Any, int], None]
 
-#: Values of these types cannot change.
-UNCHANGING = frozenset((int, str, float, bool, bytes))
+
+class ValueCodec(NamedTuple):
+    """The functions that read and write the values of a store. Native code unpacks it.
+
+    The fast functions handle values of the usual type. If one raises, use the complete function.
+    """
+
+    serialize: Callable[[Any], bytes]
+    deserialize: Callable[[bytes], Any]
+    fast_serialize: Callable[[Any], bytes]
+    fast_deserialize: Callable[[bytes], Any]
+    #: int or float if all values are numbers of this type, in 8 bytes each.
+    number: type | None
+    #: Whether the values are plain JSON.
+    is_plain_json: bool
+
+
+#: Values of these types are immutable.
+IMMUTABLE = frozenset((int, str, float, bool, bytes))
 
 _LIMIT = 2**63
 _LONG = Struct(">q")
@@ -41,17 +51,17 @@ _pack_long = _LONG.pack
 _long_at = _LONG.unpack_from
 
 
-def timestamped_rows(
-    rows: Rows, cached: CacheLayer | None, serdes: Serdes
+def timestamped_access(
+    rows: RowLayer, cache_layer: CacheLayer | None, codec: ValueCodec
 ) -> tuple[LoadRow, SaveRow]:
-    """`load_row` and `save_row` over the top layer of a store."""
-    if cached is not None:
-        return _over_cache(cached, serdes)
-    serialize, deserialize, _, read, *_ = serdes
+    """`load_row` and `save_row` over the uppermost layer of a store."""
+    if cache_layer is not None:
+        return _cached_access(cache_layer, codec)
+    serialize, deserialize, _, read, *_ = codec
     get, put = rows.get, rows.put
 
-    def load_row(row: bytes) -> tuple[Any, int] | None:
-        stored = get(row)
+    def load_row(row_key: bytes) -> tuple[Any, int] | None:
+        stored = get(row_key)
         if stored is None:
             return None
         try:
@@ -60,56 +70,57 @@ def timestamped_rows(
             value = deserialize(stored[8:])
         return None if value is None else (value, _long_at(stored, 0)[0])
 
-    def save_row(row: bytes, key: Any, value: Any, timestamp: int) -> None:
-        put(row, None if value is None else _pack_long(timestamp) + serialize(value))
+    def save_row(row_key: bytes, key: Any, value: Any, timestamp: int) -> None:
+        put(row_key, None if value is None else _pack_long(timestamp) + serialize(value))
 
     return load_row, save_row
 
 
-def header_rows(
-    rows: Rows, serialize: Callable[[Any], bytes],
+def headers_access(
+    rows: RowLayer, serialize: Callable[[Any], bytes],
     split: Callable[[bytes], tuple[Any, int]],
 ) -> tuple[LoadRow, SaveRow]:
-    """The same of a store that keeps headers: what is written has none."""
+    """`load_row` and `save_row` of a store with headers. `save_row` writes no headers."""
     get, put = rows.get, rows.put
     no_headers = write_headers(NO_HEADERS)
 
-    def load_row(row: bytes) -> tuple[Any, int] | None:
-        stored = get(row)
+    def load_row(row_key: bytes) -> tuple[Any, int] | None:
+        stored = get(row_key)
         if stored is None:
             return None
         found = split(stored)
         return None if found[0] is None else found
 
-    def save_row(row: bytes, key: Any, value: Any, timestamp: int) -> None:
+    def save_row(row_key: bytes, key: Any, value: Any, timestamp: int) -> None:
         stored = None
         if value is not None:
             stored = no_headers + _pack_long(timestamp) + serialize(value)
-        put(row, stored)
+        put(row_key, stored)
 
     return load_row, save_row
 
 
-def _over_cache(
-    cached: CacheLayer, serdes: Serdes
-) -> tuple[LoadRow, SaveRow]:
-    """The size of a number is known beforehand: it is not serialized before it must be."""
-    serialize, deserialize, _, read, number, _ = serdes
-    cache, current = cached.cache, cached.current
+def _cached_access(cache_layer: CacheLayer, codec: ValueCodec) -> tuple[LoadRow, SaveRow]:
+    """`load_row` and `save_row` over a cache.
+
+    The size of a number is known in advance, so a number is serialized only when it is flushed.
+    """
+    serialize, deserialize, _, read, number, _ = codec
+    cache, current = cache_layer.cache, cache_layer.current
     if number is not None:
         cache.pend(number)
     if core is not None:
-        both: tuple[LoadRow, SaveRow] = core.timestamped_rows(
-            cache, current, cached.below.get, serdes, cached.layout is None
+        native: tuple[LoadRow, SaveRow] = core.timestamped_rows(
+            cache, current, cache_layer.below.get, codec, cache_layer.key_schema is None
         )
-        return both
+        return native
     find, stored_of = cache.entries.get, cache.stored
-    get, put, put_typed = cached.get, cached.put, cache.put
+    get, put, put_typed = cache_layer.get, cache_layer.put, cache.put
 
-    def load_row(row: bytes) -> tuple[Any, int] | None:
-        entry = find(row)
+    def load_row(row_key: bytes) -> tuple[Any, int] | None:
+        entry = find(row_key)
         if entry is None:
-            stored = get(row)
+            stored = get(row_key)
         else:
             entry.uses += 1
             cache.used.append(entry)
@@ -126,64 +137,62 @@ def _over_cache(
             value = deserialize(stored[8:])
         return None if value is None else (value, _long_at(stored, 0)[0])
 
-    def save_row(row: bytes, key: Any, value: Any, timestamp: int) -> None:
+    def save_row(row_key: bytes, key: Any, value: Any, timestamp: int) -> None:
         kind = value.__class__
         if kind is number and (kind is float or -_LIMIT <= value < _LIMIT):
-            put_typed(row, PENDING, 16, current, value, timestamp)
+            put_typed(row_key, PENDING, 16, current, value, timestamp)
         elif value is None:
-            put(row, None)
+            put(row_key, None)
         else:
             stored = _pack_long(timestamp) + serialize(value)
-            known = value if kind in UNCHANGING else UNKNOWN
-            put_typed(row, stored, len(stored), current, known, timestamp)
+            typed = value if kind in IMMUTABLE else UNKNOWN
+            put_typed(row_key, stored, len(stored), current, typed, timestamp)
 
     return load_row, save_row
 
 
-def folding(
-    cached: CacheLayer, rows: tuple[LoadRow, SaveRow],
-    serdes: Serdes,
+def row_folder(
+    cache_layer: CacheLayer, access: tuple[LoadRow, SaveRow], codec: ValueCodec,
     initializer: Callable[[], Any], aggregator: Callable[[Any, Any, Any], Any],
 ) -> FoldRow:
-    """Folds a value into the row of a physical key, over a cache.
+    """`fold_row` over a cache: aggregates a value into the row of a row key.
 
-    A row that was written by an earlier record of the same batch is folded where it stands: it is
-    looked up once, and not put into the cache again.
+    A row that an earlier record of the same batch wrote is updated in place: it is looked up once
+    and not put into the cache again.
     """
     if core is not None:
-        fold: FoldRow = core.folding(
-            cached.cache, cached.current, cached.below.get, serdes, cached.layout is None,
-            initializer, aggregator,
+        native: FoldRow = core.folding(
+            cache_layer.cache, cache_layer.current, cache_layer.below.get, codec,
+            cache_layer.key_schema is None, initializer, aggregator,
         )
-        return fold
-    return _folding_in_python(cached, rows, serdes, initializer, aggregator)
+        return native
+    return _row_folder_in_python(cache_layer, access, codec, initializer, aggregator)
 
 
-def _folding_in_python(
-    cached: CacheLayer, rows: tuple[LoadRow, SaveRow],
-    serdes: Serdes,
+def _row_folder_in_python(
+    cache_layer: CacheLayer, access: tuple[LoadRow, SaveRow], codec: ValueCodec,
     initializer: Callable[[], Any], aggregator: Callable[[Any, Any, Any], Any],
 ) -> FoldRow:
-    load_row, save_row = rows
-    serialize, deserialize, write, read, number, _ = serdes
-    cache, current = cached.cache, cached.current
+    load_row, save_row = access
+    serialize, deserialize, write, read, number, _ = codec
+    cache, current = cache_layer.cache, cache_layer.current
     find, rewrite = cache.entries.get, cache.rewrite
-    below, put_typed = cached.below.get, cache.put
+    get_below, put_typed = cache_layer.below.get, cache.put
 
-    def fold_row(row: bytes, key: Any, value: Any, timestamp: int) -> None:
-        entry = find(row)
-        if entry is None and below(row) is None:
+    def fold_row(row_key: bytes, key: Any, value: Any, timestamp: int) -> None:
+        entry = find(row_key)
+        if entry is None and get_below(row_key) is None:
             new = aggregator(key, value, initializer())
             if new.__class__ is int is number and -_LIMIT <= new < _LIMIT:
-                put_typed(row, PENDING, 16, current, new, timestamp)
+                put_typed(row_key, PENDING, 16, current, new, timestamp)
             else:
-                save_row(row, key, new, timestamp)
+                save_row(row_key, key, new, timestamp)
             return
         if (
             entry is None or not entry.writes or entry.rows is not current.rows
             or entry.headers is not current.headers or entry.value is None or entry.time < 0
         ):
-            fold_slowly(row, key, value, timestamp)
+            fold_slowly(row_key, key, value, timestamp)
             return
         old = entry.typed
         if old is UNKNOWN:
@@ -192,8 +201,8 @@ def _folding_in_python(
             except Exception:
                 old = deserialize(entry.value[8:])
             if old is None:
-                # The serde reads these bytes as null: there is no row.
-                fold_slowly(row, key, value, timestamp)
+                # The serde reads these bytes as null, so the row does not exist.
+                fold_slowly(row_key, key, value, timestamp)
                 return
         if entry.time > timestamp:
             timestamp = entry.time
@@ -205,24 +214,25 @@ def _folding_in_python(
             entry.time = timestamp
             rewrite(entry, current, 0)
         elif new is None or entry.value is PENDING:
-            save_row(row, key, new, timestamp)
+            save_row(row_key, key, new, timestamp)
         else:
             try:
                 stored = _pack_long(timestamp) + write(new)
             except Exception:
                 stored = _pack_long(timestamp) + serialize(new)
             growth = len(stored) - len(entry.value)
-            entry.typed = new if kind in UNCHANGING else UNKNOWN
+            entry.typed = new if kind in IMMUTABLE else UNKNOWN
             entry.value = stored
             entry.time = timestamp
             rewrite(entry, current, growth)
 
-    def fold_slowly(row: bytes, key: Any, value: Any, timestamp: int) -> None:
-        found = load_row(row)
+    def fold_slowly(row_key: bytes, key: Any, value: Any, timestamp: int) -> None:
+        found = load_row(row_key)
         if found is None:
-            save_row(row, key, aggregator(key, value, initializer()), timestamp)
+            save_row(row_key, key, aggregator(key, value, initializer()), timestamp)
             return
         old, time = found
-        save_row(row, key, aggregator(key, value, old), timestamp if timestamp > time else time)
+        new = aggregator(key, value, old)
+        save_row(row_key, key, new, timestamp if timestamp > time else time)
 
     return fold_row

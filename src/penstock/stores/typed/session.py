@@ -17,181 +17,161 @@ from penstock.stores.bytes.key_schema import (
     WindowRange,
 )
 from penstock.stores.bytes.overlay import Overlay
-from penstock.stores.bytes.rows import Retention, WindowedRows
-from penstock.stores.bytes.value_formats import (
-    PLAIN,
-    SESSION_HEADERS,
-    ValueFormat,
-    adapter,
-    read_headers,
-    write_headers,
-)
+from penstock.stores.bytes.value_formats import SESSION_HEADERS, read_headers, write_headers
+from penstock.stores.bytes.windowed_rows import Retention, RowIndex, WindowedRows
 from penstock.stores.cache.cache_layer import RowListener
 from penstock.stores.cache.record_cache import CacheEntry
-from penstock.stores.typed.store import StoreOptions, TypedStore, null_key
+from penstock.stores.typed.store import LayeredStore, StoreOptions, null_key
 from penstock.windows import Window, Windowed, instant_ms
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 
-class SessionStore(TypedStore, Generic[K, V]):
-    """Aggregates by key and session; both ends of a session belong to it.
+class SessionStore(LayeredStore, Generic[K, V]):
+    """Aggregates by key and session. Both ends of a session are inclusive.
 
-    Several keys come in the order of their keys if the store is persistent, by the end of their
-    sessions if it is in memory.
+    A persistent store returns sessions of several keys in the order of the keys, an in-memory store
+    in the order of their ends.
     """
 
-    #: Whether headers are kept beside the aggregates.
+    #: Whether the store keeps headers.
     has_headers = False
-    _format: ValueFormat = PLAIN
 
     def __init__(self, supplier: SessionSupplier, options: StoreOptions) -> None:
         super().__init__(supplier.name, supplier.persistent, options)
         self._supplier = supplier
         self.retention_ms = supplier.retention_ms
-        self._layout = _layout(supplier)
+        self._key_schema = _key_schema(supplier)
 
     def init(self, context: StoreContext) -> None:
         """Open the store in a task."""
         self._init_serdes(context)
         supplier = self._supplier
-        wanted = self._format
-        convert = adapter(wanted, supplier.format) if supplier.persistent else None
+        converters = self._converters(supplier)
         interval = supplier.segment_interval_ms
         open_bytes = self._options.open_bytes
         index = None
         if supplier.time_ordered:
             by_key = KeyFirstSchema(interval, sessions=True)
-            index = (by_key, Overlay(open_bytes(f"{self.name}.index")))
-        kept = WindowedRows(
-            self._layout, Overlay(open_bytes(self.name)),
+            index = RowIndex(by_key, Overlay(open_bytes(f"{self.name}.index")))
+        rows = WindowedRows(
+            self._key_schema, Overlay(open_bytes(self.name)),
             Retention(supplier.retention_ms, interval if supplier.persistent else None),
-            drop=context.drop, convert=convert, index=index,
+            drop=context.drop, converters=converters, index=index,
         )
-        self._open(context, kept, (wanted, wanted if convert is None else supplier.format))
-        if isinstance(self, SessionStoreWithHeaders):
-            self._plain = PlainSessionView(self)
+        self._stack_layers(context, rows, supplier.format if converters else self._format)
 
     def put(self, session: Windowed[K], aggregate: V | None) -> None:
         """Write the aggregate of a session; None deletes it."""
-        self._rows.put(self._row(session), None if aggregate is None else self._encode(aggregate))
+        stored = None if aggregate is None else self._encode(aggregate)
+        self._rows.put(self._row_key(session), stored)
 
     def remove(self, session: Windowed[K]) -> None:
         """Delete a session."""
-        self._rows.remove(self._row(session))
+        self._rows.remove(self._row_key(session))
 
     def fetch_session(self, key: K, start: int, end: int) -> V | None:
-        """The aggregate of exactly this session, None if there is none."""
-        row = self._layout.encode(self._key(key), instant_ms(end), instant_ms(start))
-        stored = self._rows.get(row)
+        """The aggregate of exactly this session; None if it does not exist."""
+        row_key = self._key_schema.encode(self._key(key), instant_ms(end), instant_ms(start))
+        stored = self._rows.get(row_key)
         return None if stored is None else self._decode(stored)
 
     def fetch(self, key: K, key_to: K | None = None) -> StoreIterator[Windowed[K], V]:
         """All sessions of a key, or of a range of keys."""
-        return self._find(self._key_span((key, key_to)), False)
+        return self._scan(self._key_bounds(key, key_to), False)
 
     def backward_fetch(self, key: K, key_to: K | None = None) -> StoreIterator[Windowed[K], V]:
-        """The same in the opposite order."""
-        return self._find(self._key_span((key, key_to)), True)
+        """`fetch` in the opposite order."""
+        return self._scan(self._key_bounds(key, key_to), True)
 
-    def find_sessions(self, *question: Any) -> StoreIterator[Windowed[K], V]:
-        """Sessions by key and time; all bounds are included, None is an open key.
+    def find_sessions(self, *arguments: Any) -> StoreIterator[Windowed[K], V]:
+        """Sessions by key and time. All bounds are inclusive; a key of None is unbounded.
 
         `find_sessions(key, earliest_end, latest_start)`,
         `find_sessions(key_from, key_to, earliest_end, latest_start)`, and by time alone
-        `find_sessions(earliest_end, latest_end)` (stores in memory and for emit on close).
+        `find_sessions(earliest_end, latest_end)` (in-memory stores and stores for emit on close).
         """
-        if len(question) == 2:
-            return self._find_by_end(*question)
-        return self._find(self._span(question), False)
+        if len(arguments) == 2:
+            return self._find_by_end(*arguments)
+        return self._scan(self._bounds(arguments), False)
 
-    def backward_find_sessions(self, *question: Any) -> StoreIterator[Windowed[K], V]:
-        """Like `find_sessions` with three or four arguments, in the opposite order."""
-        return self._find(self._span(question), True)
-
-    @property
-    def plain(self) -> Any:
-        """The store as operators use it, without headers."""
-        return self
-
-    def _encode(self, value: Any) -> bytes | None:
-        return self._serialize_value(value)
-
-    def _decode(self, stored: bytes) -> Any:
-        return self._deserialize_value(stored)
+    def backward_find_sessions(self, *arguments: Any) -> StoreIterator[Windowed[K], V]:
+        """`find_sessions` with three or four arguments, in the opposite order."""
+        return self._scan(self._bounds(arguments), True)
 
     def _plain_value(self, stored: bytes) -> Any:
         return self._deserialize_value(stored)
 
-    def _row(self, session: Windowed[K]) -> bytes:
+    def _row_key(self, session: Windowed[K]) -> bytes:
         if session is None or session.window is None:
             raise null_key(self.name)
         key, (start, end) = session
-        return self._layout.encode(self._key(key), end, start)
+        return self._key_schema.encode(self._key(key), end, start)
 
-    def _key_span(self, keys: tuple[K, K | None]) -> WindowRange | None:
-        if keys[1] is None:
-            key = self._key(keys[0])
-            return WindowRange(key, key, 0, MAX_TIME)
-        return self._span((*keys, 0, MAX_TIME))
+    def _key_bounds(self, key: K, key_to: K | None) -> WindowRange | None:
+        if key_to is None:
+            raw_key = self._key(key)
+            return WindowRange(raw_key, raw_key, 0, MAX_TIME)
+        return self._bounds((key, key_to, 0, MAX_TIME))
 
-    def _span(self, question: tuple[Any, ...]) -> WindowRange | None:
-        """The question as bytes; None if nothing can answer it."""
-        if len(question) == 3:
-            key = self._key(question[0])
+    def _bounds(self, arguments: tuple[Any, ...]) -> WindowRange | None:
+        """The bounds of a scan; None if they are empty."""
+        if len(arguments) == 3:
+            key = self._key(arguments[0])
             keys: tuple[bytes | None, bytes | None] = (key, key)
-        elif len(question) == 4:
+        elif len(arguments) == 4:
             serialize = self._serialize_key
-            low, high = (None if key is None else serialize(key) for key in question[:2])
+            low, high = (None if key is None else serialize(key) for key in arguments[:2])
             if low is not None and high is not None and low > high:
                 return None
             keys = (low, high)
         else:
             raise TypeError(
-                f"A session store is asked with one or two keys, an earliest end and a latest "
-                f"start, not with {len(question)} arguments."
+                f"find_sessions takes 2 to 4 arguments, not {len(arguments)}. "
+                "Give one or two keys, an earliest end and a latest start."
             )
-        return WindowRange(*keys, instant_ms(question[-2]), MAX_TIME, instant_ms(question[-1]))
+        return WindowRange(*keys, instant_ms(arguments[-2]), MAX_TIME, instant_ms(arguments[-1]))
 
     def _find_by_end(self, earliest: Any, latest: Any) -> StoreIterator[Windowed[K], V]:
         supplier = self._supplier
-        if self._cached is not None or (supplier.persistent and not supplier.time_ordered):
+        if self._cache_layer is not None or (supplier.persistent and not supplier.time_ordered):
             raise NotImplementedError(
-                f"Session store '{self.name}' does not find sessions by time alone. "
-                "Stores in memory without a cache, and those for emit on close, do."
+                f"Session store '{self.name}' cannot find sessions by time alone. "
+                "Only in-memory stores without a cache and stores for emit on close can."
             )
-        span = WindowRange(
-            None, None, instant_ms(earliest), instant_ms(latest), clipped=not supplier.time_ordered
+        bounds = WindowRange(
+            None, None, instant_ms(earliest), instant_ms(latest),
+            hide_expired=not supplier.time_ordered,
         )
-        return self._find(span, False)
+        return self._scan(bounds, False)
 
-    def _find(self, span: WindowRange | None, reverse: bool) -> StoreIterator[Windowed[K], V]:
-        if span is None:
+    def _scan(self, bounds: WindowRange | None, reverse: bool) -> StoreIterator[Windowed[K], V]:
+        if bounds is None:
             return StoreIterator(iter(()))
-        rows = self._rows.scan(span, reverse)
-        decode, windowed = self._decode, self._windowed_key
-        return StoreIterator((windowed(row), decode(stored)) for row, stored in rows)
+        rows = self._rows.scan(bounds, reverse)
+        decode, windowed_key = self._decode, self._windowed_key
+        return StoreIterator((windowed_key(row_key), decode(stored)) for row_key, stored in rows)
 
-    def _windowed_key(self, row: bytes) -> Windowed[K]:
-        key, end, start = self._layout.decode(row)
+    def _windowed_key(self, row_key: bytes) -> Windowed[K]:
+        key, end, start = self._key_schema.decode(row_key)
         return Windowed(self._deserialize_key(key), Window(start, end))
 
-    def _row_listener(
-        self, listener: FlushListener
-    ) -> RowListener:
-        windowed, value_of = self._windowed_key, self._plain_value
+    def _row_listener(self, listener: FlushListener) -> RowListener:
+        windowed_key, value_of = self._windowed_key, self._plain_value
 
-        def hear(row: bytes, new: bytes | None, old: bytes | None, entry: CacheEntry) -> None:
+        def on_flush(
+            row_key: bytes, new: bytes | None, old: bytes | None, entry: CacheEntry
+        ) -> None:
             listener(
-                windowed(row), None if new is None else value_of(new),
+                windowed_key(row_key), None if new is None else value_of(new),
                 None if old is None else value_of(old), entry.timestamp, entry.headers,
             )
 
-        return hear
+        return on_flush
 
 
-def _layout(supplier: SessionSupplier) -> KeySchema:
+def _key_schema(supplier: SessionSupplier) -> KeySchema:
     if not supplier.persistent:
         return InMemorySessionSchema()
     if supplier.time_ordered:
@@ -200,16 +180,19 @@ def _layout(supplier: SessionSupplier) -> KeySchema:
 
 
 class SessionStoreWithHeaders(SessionStore[K, AggregationWithHeaders[V]]):
-    """Aggregates with headers. Operators (`plain`) write none."""
+    """Aggregates with headers. The store for operators (`plain`) writes no headers."""
 
     has_headers = True
     _format = SESSION_HEADERS
-    _plain: PlainSessionView[K, V]
+    _plain: HeaderlessSessionView[K, V]
 
     @property
     def plain(self) -> Any:
         """The store as operators use it: aggregates without headers."""
         return self._plain
+
+    def _bind(self) -> None:
+        self._plain = HeaderlessSessionView(self)
 
     def _encode(self, value: AggregationWithHeaders[V]) -> bytes | None:
         if value.aggregation is None:
@@ -224,8 +207,8 @@ class SessionStoreWithHeaders(SessionStore[K, AggregationWithHeaders[V]]):
         return self._deserialize_value(stored[read_headers(stored)[1] :])
 
 
-class PlainSessionView(SessionStore[K, V]):
-    """A store with headers, seen as one without: what is written has none."""
+class HeaderlessSessionView(SessionStore[K, V]):
+    """A store with headers, shown as one without. It writes no headers."""
 
     has_headers = True
 
@@ -233,11 +216,14 @@ class PlainSessionView(SessionStore[K, V]):
         super().__init__(store._supplier, store._options)
         self._store = store
         self._rows = store._rows
-        self._kept = store._kept
-        self._cached = store._cached
+        self._base_rows = store._base_rows
+        self._cache_layer = store._cache_layer
         self._serialize_key = store._serialize_key
         self._deserialize_key = store._deserialize_key
-        self.set_flush_listener = store.set_flush_listener  # type: ignore[method-assign]
+
+    def set_flush_listener(self, listener: FlushListener, send_old_values: bool) -> bool:
+        """Set the listener on the underlying store."""
+        return self._store.set_flush_listener(listener, send_old_values)
 
     def _encode(self, value: V) -> bytes | None:
         return self._store._encode(AggregationWithHeaders(value))

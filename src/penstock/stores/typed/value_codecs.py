@@ -1,5 +1,4 @@
-"""How values are written with their time, or with their time and headers, by key-value stores and
-window stores alike."""
+"""Values with timestamps and headers, for key-value and window stores."""
 
 from __future__ import annotations
 
@@ -9,6 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from penstock.record import ValueAndTimestamp, as_headers
 from penstock.stores.api.results import ValueTimestampHeaders
+from penstock.stores.api.store import FlushListener
 from penstock.stores.bytes.value_formats import (
     HEADERS,
     TIMESTAMPED,
@@ -16,8 +16,8 @@ from penstock.stores.bytes.value_formats import (
     read_headers,
     write_headers,
 )
-from penstock.stores.typed.row_access import FoldRow, LoadRow, SaveRow, folding
-from penstock.stores.typed.store import TypedStore
+from penstock.stores.typed.row_access import FoldRow, LoadRow, SaveRow, row_folder
+from penstock.stores.typed.store import LayeredStore
 
 V = TypeVar("V")
 
@@ -26,8 +26,8 @@ _pack_long = _LONG.pack
 _long_at = _LONG.unpack_from
 
 
-class TimestampedValues(TypedStore, Generic[V]):
-    """A value behind the time of the record that wrote it."""
+class TimestampedValues(LayeredStore, Generic[V]):
+    """A mixin for stores of values with timestamps."""
 
     _format: ValueFormat = TIMESTAMPED
 
@@ -37,11 +37,11 @@ class TimestampedValues(TypedStore, Generic[V]):
     def fold_row(
         self, initializer: Callable[[], Any], aggregator: Callable[[Any, Any, Any], Any]
     ) -> FoldRow:
-        """What folds values into rows of this store; only if it is caching."""
-        assert self._cached is not None
-        return folding(
-            self._cached, (self.load_row, self.save_row),
-            self._serdes(), initializer, aggregator,
+        """Returns the function that folds values into rows. The store must be caching."""
+        assert self._cache_layer is not None
+        return row_folder(
+            self._cache_layer, (self.load_row, self.save_row), self._value_codec,
+            initializer, aggregator,
         )
 
     def _encode(self, value: ValueAndTimestamp[V]) -> bytes | None:
@@ -57,19 +57,19 @@ class TimestampedValues(TypedStore, Generic[V]):
         return self._deserialize_value(stored[8:]), _long_at(stored, 0)[0]
 
 
-class HeaderedValues(TypedStore, Generic[V]):
-    """A value behind the headers and the time of the record that wrote it."""
+class HeadersValues(LayeredStore, Generic[V]):
+    """A mixin for stores of values with timestamps and headers."""
 
     _format: ValueFormat = HEADERS
 
     load_row: LoadRow
     save_row: SaveRow
-    #: A `PlainView`, made with what operators call.
+    #: A `HeaderlessView`. Set by `_bind`.
     _plain: Any
 
     @property
     def plain(self) -> Any:
-        """The store as operators use it: values with timestamps, no headers."""
+        """The store as operators use it: values with timestamps, without headers."""
         return self._plain
 
     def _encode(self, value: ValueTimestampHeaders[V]) -> bytes | None:
@@ -90,20 +90,24 @@ class HeaderedValues(TypedStore, Generic[V]):
         return self._deserialize_value(stored[at + 8 :]), _long_at(stored, at)[0]
 
 
-class PlainView(TimestampedValues[V]):
-    """A store with headers, seen as one with timestamps only: what is written has no headers."""
+class HeaderlessView(TimestampedValues[V]):
+    """A mixin that shows a store with headers as one with timestamps. It writes no headers."""
 
-    def _see(self, store: Any) -> None:
+    def _share_rows(self, store: Any) -> None:
         self._store = store
         self._rows = store._rows
-        self._kept = store._kept
+        self._base_rows = store._base_rows
         self._serialize_key = store._serialize_key
         self._deserialize_key = store._deserialize_key
         self._serialize_value = store._serialize_value
         self.load = store.load
         self.save = store.save
         self.row_of, self.load_row, self.save_row = store.row_of, store.load_row, store.save_row
-        self.set_flush_listener = store.set_flush_listener  # type: ignore[method-assign]
+
+    def set_flush_listener(self, listener: FlushListener, send_old_values: bool) -> bool:
+        """Set the listener on the underlying store."""
+        has_cache: bool = self._store.set_flush_listener(listener, send_old_values)
+        return has_cache
 
     def _encode(self, value: ValueAndTimestamp[V]) -> bytes | None:
         raw: bytes | None = self._store._encode(

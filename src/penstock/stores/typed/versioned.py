@@ -1,18 +1,23 @@
-"""The versioned key-value store: every value a key had, for as long as history is kept."""
+"""The versioned key-value store: all versions of each key within the history retention."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from penstock.record import NO_HEADERS, Headers, PartitionColumns
 from penstock.stores.api.results import VersionedRecord
-from penstock.stores.api.store import FlushListener, StoreContext
+from penstock.stores.api.store import StoreContext
 from penstock.stores.api.suppliers import VersionedSupplier
 from penstock.stores.bytes.key_schema import MAX_TIME
 from penstock.stores.bytes.overlay import Overlay
-from penstock.stores.bytes.versioned_rows import PUT_LATEST, PUT_REFUSED, Version, VersionedRows
+from penstock.stores.bytes.versioned_rows import (
+    NOT_PUT,
+    VALID_TO_UNDEFINED,
+    Version,
+    VersionedRows,
+)
 from penstock.stores.typed.store import StoreOptions, TypedStore
 from penstock.windows import instant_ms
 
@@ -24,14 +29,17 @@ MIN_TIME = -(2**63)
 
 
 class VersionedKeyValueStore(TypedStore, Generic[K, V]):
-    """Versions by key and time. Never cached: out-of-order writes have to be seen as they come."""
+    """Versions by key and time. Never cached, because the order of writes matters.
+
+    It logs its own writes: a versioned store has no layers.
+    """
 
     is_versioned = True
 
-    #: What `put` answers for a version that is the latest.
-    PUT_RETURN_CODE_VALID_TO_UNDEFINED = PUT_LATEST
-    #: What `put` answers for a version that is too old to be put.
-    PUT_RETURN_CODE_NOT_PUT = PUT_REFUSED
+    #: `put` returns this for a version that is the latest.
+    PUT_RETURN_CODE_VALID_TO_UNDEFINED = VALID_TO_UNDEFINED
+    #: `put` returns this for a version that is older than the history retention.
+    PUT_RETURN_CODE_NOT_PUT = NOT_PUT
 
     def __init__(self, supplier: VersionedSupplier, options: StoreOptions) -> None:
         super().__init__(supplier.name, supplier.persistent, options)
@@ -52,19 +60,20 @@ class VersionedKeyValueStore(TypedStore, Generic[K, V]):
         self._context = context
 
     def put(self, key: K, value: V | None, timestamp: Instant) -> int:
-        """Add a version, or with None a deletion.
+        """Add a version; None adds a deletion.
 
-        The time up to which it is valid; -1 if it is the latest, -2**63 if it was not put.
+        Returns the time up to which the version is valid, -1 if it is the latest, and -2**63 if it
+        was not put.
         """
         time = instant_ms(timestamp)
         raw_key = self._key(key)
         raw = None if value is None else self._serialize_value(value)
-        answer: int = self._rows.put(raw_key, raw, time)
+        valid_to: int = self._rows.put(raw_key, raw, time)
         self._log(raw_key, raw, time)
-        return answer
+        return valid_to
 
     def delete(self, key: K, timestamp: Instant) -> VersionedRecord[V] | None:
-        """Add a deletion; the version that was valid at that time."""
+        """Add a deletion. Returns the version that was valid at that time."""
         time = instant_ms(timestamp)
         raw_key = self._key(key)
         version = self._rows.delete(raw_key, time)
@@ -72,11 +81,11 @@ class VersionedKeyValueStore(TypedStore, Generic[K, V]):
         return self._record(version)
 
     def get(self, key: K, as_of: Instant | None = None) -> VersionedRecord[V] | None:
-        """The latest version, or the one at a time; without `valid_to`, as in Kafka Streams."""
+        """The latest version, or the version at a time. Without `valid_to`, as in Kafka Streams."""
         return self._record(self._version(key, as_of))
 
     def get_version(self, key: K, as_of: Instant | None = None) -> VersionedRecord[V] | None:
-        """Like `get`, with `valid_to` if the version is not the latest (`VersionedKeyQuery`)."""
+        """`get` with `valid_to` if the version is not the latest (`VersionedKeyQuery`)."""
         return self._full_record(self._version(key, as_of))
 
     def versions(
@@ -87,7 +96,7 @@ class VersionedKeyValueStore(TypedStore, Generic[K, V]):
         low = MIN_TIME if time_from is None else instant_ms(time_from)
         high = MAX_TIME if time_to is None else instant_ms(time_to)
         if low > high:
-            raise ValueError(f"The first time ({low}) must not be after the second ({high}).")
+            raise ValueError(f"time_from ({low}) must not be after time_to ({high}).")
         versions = self._rows.versions(self._key(key), low, high, reverse)
         full_record = self._full_record
         return (record for version in versions if (record := full_record(version)) is not None)
@@ -101,21 +110,12 @@ class VersionedKeyValueStore(TypedStore, Generic[K, V]):
     def __contains__(self, key: object) -> bool:
         return self._rows.get(self._key(key)) is not None
 
-    @property
-    def plain(self) -> Any:
-        """The store itself."""
-        return self
-
-    def set_flush_listener(self, listener: FlushListener, send_old_values: bool) -> bool:
-        """False: there is no cache."""
-        return False
-
     def restore(self, key: bytes, value: bytes | None, timestamp: int, headers: Headers) -> None:
-        """Take one record of the changelog; nothing is logged."""
+        """Apply one changelog record without logging it."""
         self._rows.restore(key, value, timestamp, headers)
 
     def restore_all(self, records: PartitionColumns) -> None:
-        """Take many records of the changelog, one after the other: each builds on those before."""
+        """Apply many changelog records one by one, because each depends on those before it."""
         restore = self._rows.restore
         for key, value, time in zip(
             records.keys, records.values, records.timestamps, strict=True
@@ -126,12 +126,16 @@ class VersionedKeyValueStore(TypedStore, Generic[K, V]):
     def resume_restore(
         self, restored: Mapping[str, int], committed: Mapping[str, int] | None
     ) -> None:
-        """Take more records; what the store had reached in the end says nothing about them."""
+        """Continue a restore. The committed stream time does not apply to its records."""
         if self._versions is not None:
             self._versions.resume_restore(restored)
 
+    def restored_clocks(self) -> dict[str, int]:
+        """The stream time of the restored records."""
+        return self.clocks()
+
     def advance(self) -> None:
-        """The writes are committed."""
+        """Apply the writes to the committed rows."""
         if self._versions is not None:
             self._versions.advance()
 
@@ -140,7 +144,7 @@ class VersionedKeyValueStore(TypedStore, Generic[K, V]):
         return {} if self._versions is None else self._versions.clocks()
 
     def set_clocks(self, clocks: Mapping[str, int]) -> None:
-        """Go on from an earlier batch."""
+        """Set the stream time of an earlier batch."""
         if self._versions is not None:
             self._versions.set_clocks(clocks)
 

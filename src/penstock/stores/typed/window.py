@@ -20,42 +20,39 @@ from penstock.stores.bytes.key_schema import (
     WindowRange,
 )
 from penstock.stores.bytes.overlay import Overlay
-from penstock.stores.bytes.rows import Retention, WindowedRows
-from penstock.stores.bytes.value_formats import PLAIN, ValueFormat, adapter
+from penstock.stores.bytes.windowed_rows import Retention, RowIndex, WindowedRows
 from penstock.stores.cache.cache_layer import RowListener
 from penstock.stores.cache.record_cache import UNKNOWN, CacheEntry
-from penstock.stores.typed.row_access import header_rows, timestamped_rows
-from penstock.stores.typed.store import StoreOptions, TypedStore
-from penstock.stores.typed.value_codecs import HeaderedValues, PlainView, TimestampedValues
+from penstock.stores.typed.row_access import headers_access, timestamped_access
+from penstock.stores.typed.store import LayeredStore, StoreOptions
+from penstock.stores.typed.value_codecs import HeaderlessView, HeadersValues, TimestampedValues
 from penstock.windows import Window, Windowed, instant_ms
 
 K = TypeVar("K")
 V = TypeVar("V")
 Instant = int | datetime
 
-# A NamedTuple's own constructor costs twice as much as the tuple it makes.
-#: A `Windowed` from (key, window).
-windowed_of: Callable[[tuple[Any, Window]], Windowed[Any]] = partial(tuple.__new__, Windowed)
+# The constructor of a NamedTuple takes twice as long as the tuple that it creates.
+#: Creates a `Windowed` from (key, window).
+new_windowed: Callable[[tuple[Any, Window]], Windowed[Any]] = partial(tuple.__new__, Windowed)
 
-#: So many windows are remembered by who tells of them.
-_MANY_WINDOWS = 1024
+#: A flush listener caches up to this many windows.
+_MAX_CACHED_WINDOWS = 1024
 
 
-class WindowStore(TypedStore, Generic[K, V]):
-    """Values by key and start of their window.
+class WindowStore(LayeredStore, Generic[K, V]):
+    """Values by key and window start.
 
-    Where duplicates are kept each row gets the next sequence number. Numbers go on from batch to
-    batch (`clocks`), so a row never takes the place of an earlier one.
+    If the store retains duplicates, each row gets the next sequence number. The numbers continue
+    from batch to batch (`clocks`), so a row never replaces an earlier one.
     """
-
-    _format: ValueFormat = PLAIN
 
     def __init__(self, supplier: WindowSupplier, options: StoreOptions) -> None:
         super().__init__(supplier.name, supplier.persistent, options)
         self._supplier = supplier
         self.window_size_ms = supplier.window_size_ms
         self.retention_ms = supplier.retention_ms
-        self._layout = _layout(supplier)
+        self._key_schema = _key_schema(supplier)
         self._sequence = 0
         self._last_put = 0
 
@@ -63,69 +60,69 @@ class WindowStore(TypedStore, Generic[K, V]):
         """Open the store in a task."""
         self._init_serdes(context)
         supplier = self._supplier
-        wanted = self._format
-        convert = adapter(wanted, supplier.format) if supplier.persistent else None
+        converters = self._converters(supplier)
         retention = Retention(
             supplier.retention_ms,
             supplier.segment_interval_ms if supplier.persistent else None,
-            # Kafka's time-ordered store shows one millisecond more than the others.
+            # Kafka's time-ordered store returns rows for one millisecond longer than the others.
             edge=0 if supplier.time_ordered else 1,
             retain_duplicates=supplier.retain_duplicates,
         )
         open_bytes = self._options.open_bytes
         index = None
         if supplier.indexed or not supplier.persistent:
-            by_key = KeyFirstSchema(max(supplier.retention_ms // 2, MIN_SEGMENT_MS), sessions=False)
-            index = (by_key, Overlay(open_bytes(f"{self.name}.index")))
-        kept = WindowedRows(
-            self._layout, Overlay(open_bytes(self.name)), retention,
-            drop=context.drop, convert=convert, index=index,
+            by_key = KeyFirstSchema(
+                max(supplier.retention_ms // 2, MIN_SEGMENT_MS), sessions=False
+            )
+            index = RowIndex(by_key, Overlay(open_bytes(f"{self.name}.index")))
+        rows = WindowedRows(
+            self._key_schema, Overlay(open_bytes(self.name)), retention,
+            drop=context.drop, converters=converters, index=index,
         )
-        self._open(context, kept, (wanted, wanted if convert is None else supplier.format))
-        self._bind()
+        self._stack_layers(context, rows, supplier.format if converters else self._format)
 
     def put(self, key: K, value: V | None, window_start: Instant) -> None:
         """Write the value of a window; None deletes it."""
         stored = None if value is None else self._encode(value)
         start = window_start if type(window_start) is int else instant_ms(window_start)
-        self._rows.put(self._new_row(self._key(key), start, stored is not None), stored)
+        self._rows.put(self._new_row_key(self._key(key), start, stored is not None), stored)
 
-    def fetch(self, *question: Any) -> Any:
-        """Windows of a key or of a range of keys; all bounds are included, None is an open key.
+    def fetch(self, *arguments: Any) -> Any:
+        """Windows of a key or of a range of keys. All bounds are inclusive; None is unbounded.
 
-        `fetch(key, start)`: the value of one window, None if there is none.
-        `fetch(key, start_from, start_to)`: iterator of (start, value).
-        `fetch(key_from, key_to, start_from, start_to)`: iterator of (Windowed, value).
+        `fetch(key, start)`: the value of one window; None if it does not exist.
+        `fetch(key, start_from, start_to)`: an iterator of (start, value).
+        `fetch(key_from, key_to, start_from, start_to)`: an iterator of (Windowed, value).
         """
-        if len(question) == 2:
-            return self._fetch_one(*question)
-        return self._fetch(question, False)
+        if len(arguments) == 2:
+            return self._fetch_one(*arguments)
+        return self._fetch(arguments, False)
 
-    def backward_fetch(self, *question: Any) -> Any:
-        """Like `fetch` with three or four arguments, in the opposite order."""
-        return self._fetch(question, True)
+    def backward_fetch(self, *arguments: Any) -> Any:
+        """`fetch` with three or four arguments, in the opposite order."""
+        return self._fetch(arguments, True)
 
     def fetch_all(
         self, start_from: Instant, start_to: Instant
     ) -> StoreIterator[Windowed[K], V]:
-        """All windows that start in a stretch of time."""
-        span = WindowRange(None, None, instant_ms(start_from), instant_ms(start_to))
-        return self._windowed(span, False)
+        """All windows that start in a range of time."""
+        bounds = WindowRange(None, None, instant_ms(start_from), instant_ms(start_to))
+        return self._scan_windowed(bounds, False)
 
     def backward_fetch_all(
         self, start_from: Instant, start_to: Instant
     ) -> StoreIterator[Windowed[K], V]:
-        """The same in the opposite order."""
-        span = WindowRange(None, None, instant_ms(start_from), instant_ms(start_to))
-        return self._windowed(span, True)
+        """`fetch_all` in the opposite order."""
+        bounds = WindowRange(None, None, instant_ms(start_from), instant_ms(start_to))
+        return self._scan_windowed(bounds, True)
 
     def all(self) -> StoreIterator[Windowed[K], V]:
         """All windows."""
-        return self._windowed(WindowRange(None, None, 0, MAX_TIME), False)
+        return self._scan_windowed(WindowRange(None, None, 0, MAX_TIME), False)
 
     def backward_all(self) -> StoreIterator[Windowed[K], V]:
         """All windows in the opposite order."""
-        return self._windowed(WindowRange(None, None, 0, MAX_TIME), True)
+        return self._scan_windowed(WindowRange(None, None, 0, MAX_TIME), True)
 
     def clocks(self) -> dict[str, int]:
         """The observed stream time and the sequence numbers."""
@@ -135,129 +132,113 @@ class WindowStore(TypedStore, Generic[K, V]):
         return clocks
 
     def set_clocks(self, clocks: Mapping[str, int]) -> None:
-        """Go on from an earlier batch."""
+        """Set the state of an earlier batch."""
         super().set_clocks(clocks)
         self._sequence = clocks.get("sequence", self._sequence)
         self._last_put = clocks.get("last_put", self._last_put)
 
     def restore(self, key: bytes, value: bytes | None, timestamp: int, headers: Headers) -> None:
-        """Take one record of the changelog; new rows get numbers after its."""
+        """Apply one changelog record. New rows get larger sequence numbers."""
         super().restore(key, value, timestamp, headers)
         if self._supplier.retain_duplicates:
             self._sequence = max(self._sequence, int.from_bytes(key[-4:], "big"))
 
     def restore_all(self, records: PartitionColumns) -> None:
-        """Take many records of the changelog; new rows get numbers after theirs."""
+        """Apply many changelog records. New rows get larger sequence numbers."""
         super().restore_all(records)
         if self._supplier.retain_duplicates:
             numbers = (int.from_bytes(key[-4:], "big") for key in records.keys if key is not None)
             self._sequence = max(self._sequence, max(numbers, default=0))
 
-    @property
-    def plain(self) -> Any:
-        """The store as operators use it, without headers."""
-        return self
-
-    def keep(self, key: K, value: Any, timestamp: int, headers: Headers) -> None:
-        """Keep a record of a stream for those it will be joined with."""
+    def put_join_record(self, key: K, value: Any, timestamp: int, headers: Headers) -> None:
+        """Keep a stream record for later records of the other side of a join."""
         self.put(key, value, timestamp)
 
-    def partners(self, key: K, since: int, until: int) -> Iterable[tuple[int, Any]]:
-        """The records that were kept for a key: (timestamp, value) by time."""
+    def fetch_join_records(self, key: K, since: int, until: int) -> Iterable[tuple[int, Any]]:
+        """The records of a key that `put_join_record` kept: (timestamp, value), by time."""
         found: Iterable[tuple[int, Any]] = self.fetch(key, since, until)
         return found
 
-    def _bind(self) -> None:
-        """Make what operators call for every record, with everything bound."""
-
-    def _encode(self, value: Any) -> bytes | None:
-        return self._serialize_value(value)
-
-    def _decode(self, stored: bytes) -> Any:
-        return self._deserialize_value(stored)
-
-    def _split(self, stored: bytes) -> tuple[Any, int | None]:
-        """(plain value, its own timestamp if the store keeps one)."""
-        return self._deserialize_value(stored), None
-
-    def _new_row(self, key: bytes, start: int, exists: bool) -> bytes:
+    def _new_row_key(self, key: bytes, start: int, exists: bool) -> bytes:
         if self._supplier.retain_duplicates:
             self._sequence = (self._sequence + 1) & 0x7FFFFFFF
             if exists:
                 self._last_put = self._sequence
-        return self._layout.encode(key, start, self._sequence)
+        return self._key_schema.encode(key, start, self._sequence)
 
     def _fetch_one(self, key: K, start: Instant) -> V | None:
         raw = self._key(key)
         start = instant_ms(start)
         if self._supplier.retain_duplicates and not self.persistent:
-            # In memory only a key without a sequence number would be found.
+            # Kafka's in-memory store looks up a key without a sequence number, which never exists.
             return None
-        stored = self._rows.get(self._layout.encode(raw, start, self._last_put))
+        stored = self._rows.get(self._key_schema.encode(raw, start, self._last_put))
         return None if stored is None else self._decode(stored)
 
-    def _fetch(self, question: tuple[Any, ...], reverse: bool) -> Any:
-        if len(question) == 3:
-            key = self._key(question[0])
-            span = WindowRange(key, key, instant_ms(question[1]), instant_ms(question[2]))
+    def _fetch(self, arguments: tuple[Any, ...], reverse: bool) -> Any:
+        if len(arguments) == 3:
+            key = self._key(arguments[0])
+            bounds = WindowRange(key, key, instant_ms(arguments[1]), instant_ms(arguments[2]))
             decode = self._decode
-            time = self._layout.time
-            rows = self._rows.scan(span, reverse)
-            return StoreIterator((time(row), decode(stored)) for row, stored in rows)
-        if len(question) != 4:
+            time_of = self._key_schema.time_of
+            rows = self._rows.scan(bounds, reverse)
+            return StoreIterator((time_of(row_key), decode(stored)) for row_key, stored in rows)
+        if len(arguments) != 4:
             raise TypeError(
-                f"A window store is asked with a key and one or two times, or with two keys and "
-                f"two times, not with {len(question)} arguments."
+                f"A fetch from a window store takes 2 to 4 arguments, not {len(arguments)}. "
+                "Give a key and one or two times, or two keys and two times."
             )
         serialize = self._serialize_key
-        low, high = (None if key is None else serialize(key) for key in question[:2])
-        times = instant_ms(question[2]), instant_ms(question[3])
+        low, high = (None if key is None else serialize(key) for key in arguments[:2])
+        times = instant_ms(arguments[2]), instant_ms(arguments[3])
         if low is not None and high is not None and low > high:
             return StoreIterator(iter(()))
-        return self._windowed(WindowRange(low, high, *times), reverse)
+        return self._scan_windowed(WindowRange(low, high, *times), reverse)
 
-    def _windowed(self, span: WindowRange, reverse: bool) -> StoreIterator[Windowed[K], V]:
-        rows = self._rows.scan(span, reverse)
-        decode, windowed = self._decode, self._windowed_key
-        return StoreIterator((windowed(row), decode(stored)) for row, stored in rows)
+    def _scan_windowed(
+        self, bounds: WindowRange, reverse: bool
+    ) -> StoreIterator[Windowed[K], V]:
+        rows = self._rows.scan(bounds, reverse)
+        decode, windowed_key = self._decode, self._windowed_key
+        return StoreIterator((windowed_key(row_key), decode(stored)) for row_key, stored in rows)
 
-    def _windowed_key(self, row: bytes) -> Windowed[K]:
-        key, start, _ = self._layout.decode(row)
+    def _windowed_key(self, row_key: bytes) -> Windowed[K]:
+        key, start, _ = self._key_schema.decode(row_key)
         end = min(start + self.window_size_ms, MAX_TIME)
         return Windowed(self._deserialize_key(key), Window(start, end))
 
-    def _row_listener(
-        self, listener: FlushListener
-    ) -> RowListener:
-        decode, key_of, split = self._layout.decode, self._deserialize_key, self._split
+    def _row_listener(self, listener: FlushListener) -> RowListener:
+        decode, key_of, split = self._key_schema.decode, self._deserialize_key, self._split
         size_ms = self.window_size_ms
-        if core is not None and isinstance(self._layout, KeyFirstSchema):
+        if core is not None and isinstance(self._key_schema, KeyFirstSchema):
             native: RowListener = core.row_listener(
                 listener, self.read_key, key_of, split, Windowed, Window, size_ms
             )
             return native
         windows: dict[int, Window] = {}
 
-        def hear(row: bytes, new: bytes | None, old: bytes | None, entry: CacheEntry) -> None:
+        def on_flush(
+            row_key: bytes, new: bytes | None, old: bytes | None, entry: CacheEntry
+        ) -> None:
             if entry.typed is UNKNOWN:
                 value, timestamp = (None, None) if new is None else split(new)
             else:
                 value, timestamp = entry.typed, entry.time
-            key, start, _ = decode(row)
+            key, start, _ = decode(row_key)
             window = windows.get(start)
             if window is None:
-                if len(windows) > _MANY_WINDOWS:
+                if len(windows) > _MAX_CACHED_WINDOWS:
                     windows.clear()
                 window = windows[start] = Window(start, min(start + size_ms, MAX_TIME))
             listener(
-                windowed_of((key_of(key), window)), value, None if old is None else split(old)[0],
+                new_windowed((key_of(key), window)), value, None if old is None else split(old)[0],
                 entry.timestamp if timestamp is None else timestamp, entry.headers,
             )
 
-        return hear
+        return on_flush
 
 
-def _layout(supplier: WindowSupplier) -> KeySchema:
+def _key_schema(supplier: WindowSupplier) -> KeySchema:
     if not supplier.persistent:
         return TimeFirstWindowSchema(sequenced=supplier.retain_duplicates)
     if supplier.time_ordered:
@@ -268,30 +249,33 @@ def _layout(supplier: WindowSupplier) -> KeySchema:
 class TimestampedWindowStore(
     TimestampedValues[V], WindowStore[K, ValueAndTimestamp[V]], Generic[K, V]
 ):
-    """Values with the time of the record that wrote them."""
+    """Values with the timestamp of the record that wrote them."""
 
-    #: (value, timestamp) of (key, start), None if there is none; for operators.
+    #: (value, timestamp) of (key, start); None if the window does not exist. For operators.
     load: Callable[[Any, int], tuple[Any, int] | None]
-    #: Writes (key, value, timestamp, start); a value of None deletes. For operators.
+    #: Writes (key, value, timestamp, start); a value of None deletes the window. For operators.
     save: Callable[[Any, Any, int, int], None]
-    #: The physical key of (key, start): what `load_row` and `save_row` take. For operators.
+    #: The row key of (key, start), as `load_row` and `save_row` take it. For operators.
     row_of: Callable[[Any, int], bytes]
 
     @property
     def segment_interval_ms(self) -> int | None:
-        """The length of a segment, if the physical key of a window begins with its segment."""
-        layout = self._layout
-        return layout.interval_ms if isinstance(layout, KeyFirstSchema) else None
+        """The length of a segment; None if row keys do not start with a segment."""
+        key_schema = self._key_schema
+        return key_schema.interval_ms if isinstance(key_schema, KeyFirstSchema) else None
 
-    def around(self, start: int) -> tuple[bytes, bytes] | None:
-        """What stands before and behind the key in the physical key of a window, if it is so."""
-        layout = self._layout
-        return layout.around(start) if isinstance(layout, KeyFirstSchema) else None
+    def key_affixes(self, start: int) -> tuple[bytes, bytes] | None:
+        """The bytes before and after the key in the row key of a window.
+
+        None if row keys do not have this form.
+        """
+        key_schema = self._key_schema
+        return key_schema.key_affixes(start) if isinstance(key_schema, KeyFirstSchema) else None
 
     def _bind(self) -> None:
-        serialize_key, encode = self._serialize_key, self._layout.encode
-        self.load_row, self.save_row = load_row, save_row = timestamped_rows(
-            self._rows, self._cached, self._serdes()
+        serialize_key, encode = self._serialize_key, self._key_schema.encode
+        self.load_row, self.save_row = load_row, save_row = timestamped_access(
+            self._rows, self._cache_layer, self._value_codec
         )
 
         def row_of(key: Any, start: int) -> bytes:
@@ -309,11 +293,11 @@ class TimestampedWindowStore(
 
 
 class TimestampedWindowStoreWithHeaders(
-    HeaderedValues[V], WindowStore[K, ValueTimestampHeaders[V]], Generic[K, V]
+    HeadersValues[V], WindowStore[K, ValueTimestampHeaders[V]], Generic[K, V]
 ):
-    """Values with the time and the headers of the record that wrote them.
+    """Values with the timestamp and the headers of the record that wrote them.
 
-    Operators (`load`, `save`, `plain`) write no headers.
+    The functions for operators (`load`, `save`, `plain`) write no headers.
     """
 
     load: Callable[[Any, int], tuple[Any, int] | None]
@@ -321,8 +305,8 @@ class TimestampedWindowStoreWithHeaders(
     row_of: Callable[[Any, int], bytes]
 
     def _bind(self) -> None:
-        serialize_key, encode = self._serialize_key, self._layout.encode
-        self.load_row, self.save_row = load_row, save_row = header_rows(
+        serialize_key, encode = self._serialize_key, self._key_schema.encode
+        self.load_row, self.save_row = load_row, save_row = headers_access(
             self._rows, self._serialize_value, self._split
         )
 
@@ -338,22 +322,22 @@ class TimestampedWindowStoreWithHeaders(
         self.row_of = row_of
         self.load = load
         self.save = save
-        self._plain = PlainWindowView(self)
+        self._plain = HeaderlessWindowView(self)
 
 
-class PlainWindowView(PlainView[V], TimestampedWindowStore[K, V], Generic[K, V]):
-    """A store with headers, seen as one with timestamps only: what is written has no headers."""
+class HeaderlessWindowView(HeaderlessView[V], TimestampedWindowStore[K, V], Generic[K, V]):
+    """A store with headers, shown as one with timestamps. It writes no headers."""
 
     def __init__(self, store: TimestampedWindowStoreWithHeaders[K, V]) -> None:
         super().__init__(store._supplier, store._options)
-        self._see(store)
+        self._share_rows(store)
 
-    def keep(self, key: K, value: Any, timestamp: int, headers: Headers) -> None:
-        """Keep a record of a stream, with its headers."""
+    def put_join_record(self, key: K, value: Any, timestamp: int, headers: Headers) -> None:
+        """Keep a stream record, with its headers."""
         kept = None if value is None else ValueTimestampHeaders(value, timestamp, headers)
         self._store.put(key, kept, timestamp)
 
-    def partners(self, key: K, since: int, until: int) -> Iterable[tuple[int, Any]]:
-        """The records that were kept for a key: (timestamp, value) by time."""
+    def fetch_join_records(self, key: K, since: int, until: int) -> Iterable[tuple[int, Any]]:
+        """The records of a key that `put_join_record` kept: (timestamp, value), by time."""
         for start, kept in self.fetch(key, since, until):
             yield start, kept.value
