@@ -1,4 +1,4 @@
-"""A node, and stores, just big enough to attach one operator."""
+"""A minimal node and stores, to attach one operator."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.record import NO_HEADERS, Current, Headers, RecordContext
 
 
 class FakeNode:
-    """Remembers what was dropped and counted; clocks are shared by name."""
+    """Records dropped and counted records; clocks are shared by name."""
 
     def __init__(self, name: str = "node", **stores: Any) -> None:
         self.name = name
@@ -56,12 +56,12 @@ class FakeNode:
         raise AssertionError(line)
 
     def at(self, timestamp: int, offset: int = 0, headers: Headers = NO_HEADERS) -> None:
-        """Become the node of a task that has just taken a record."""
+        """Set the current record, as a task does."""
         self.current.set_context(RecordContext("topic", 0, offset, timestamp, headers))
 
 
 class Sink(list[Any]):
-    """Collects (key, value, timestamp) of what is forwarded; headers aside."""
+    """Collects (key, value, timestamp) of forwarded records; headers separately."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -165,7 +165,7 @@ class Table:
 
 
 class FakeStoreContext:
-    """The task, as a buffer sees it; keeps the changelog."""
+    """The task's side of a buffer; collects the changelog."""
 
     application_id = "app"
     task_id = "0_0"

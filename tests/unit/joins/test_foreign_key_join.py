@@ -44,7 +44,7 @@ HASH = bytes.fromhex("0000000000000001fffffffffffffffe")
         ("\u00e9\u00ff 24 bytes of somethi", "093cd1f08dd7d2d7626cc42c1fb6a537"),
     ],
 )
-def test_hashes_are_kafkas(text, expected):
+def test_hashes_equal_kafkas(text, expected):
     assert hash128(text.encode()).hex() == expected
 
 
@@ -75,12 +75,12 @@ def test_responses_on_the_wire(response, expected):
     assert serde.deserialize(bytes.fromhex(expected)) == response
 
 
-def test_an_empty_foreign_value_arrives_as_null():
+def test_empty_foreign_value_is_read_as_null():
     serde = response_serde(STRING)
     assert serde.deserialize(serde.serialize(SubscriptionResponse(HASH, ""))).foreign_value is None
 
 
-def test_unknown_versions_and_instructions_are_refused():
+def test_unknown_versions_and_instructions_are_rejected():
     with pytest.raises(StreamsException):
         subscription_serde(STRING).deserialize(b"\x02\x00")
     with pytest.raises(ValueError, match="instruction"):
@@ -145,7 +145,7 @@ class Join:
         return self.deliver()
 
 
-def test_left_and_right_updates_meet():
+def test_left_and_right_updates_join():
     join = Join()
     assert join.l("b", "x:2", 5) == []
     assert join.l("a", "x:1", 5) == []
@@ -154,7 +154,7 @@ def test_left_and_right_updates_meet():
     assert join.r("x", None, 9) == [("a", None, 9), ("b", None, 9)]
 
 
-def test_a_changed_foreign_key_leaves_the_old_row():
+def test_changed_foreign_key_unsubscribes_from_the_old_row():
     join = Join()
     join.r("x", "X", 1)
     join.l("a", "x:1", 2)
@@ -165,7 +165,7 @@ def test_a_changed_foreign_key_leaves_the_old_row():
     assert join.node.stores["S"].rows == {}
 
 
-def test_a_null_foreign_key_is_dropped_by_an_inner_join_and_answered_by_a_left_one():
+def test_null_foreign_key_is_dropped_by_inner_and_joined_by_left_join():
     inner, left = Join(), Join(left=True)
     for join in (inner, left):
         join.r("x", "X", 1)
@@ -179,7 +179,7 @@ def test_a_null_foreign_key_is_dropped_by_an_inner_join_and_answered_by_a_left_o
     assert left.l("a", None, 5) == []
 
 
-def test_answers_to_a_value_that_has_changed_are_dropped():
+def test_responses_for_a_changed_value_are_dropped():
     join = Join()
     join.r("x", "X", 1)
     join.put("left", "a", "x:1", 2)
@@ -188,7 +188,7 @@ def test_answers_to_a_value_that_has_changed_are_dropped():
     assert len(join.node.dropped) == 1
 
 
-def test_a_right_update_finds_only_its_own_subscribers():
+def test_right_update_responds_only_to_its_own_subscriptions():
     join = Join()
     for key, value in (("a", "x:"), ("b", "xx:"), ("c", "y:"), ("d", "\x7f:"), ("e", "\x80:")):
         join.l(key, value, 1)
@@ -206,6 +206,6 @@ def test_out_of_order_versions_are_dropped():
     assert len(node.dropped) == 2
 
 
-def test_a_response_goes_back_to_its_partition():
+def test_response_returns_to_the_partition_of_its_subscription():
     assert response_partition("t", "k", SubscriptionResponse(None, None, 3), 9) == {3}
     assert response_partition("t", "k", SubscriptionResponse(None, None), 9) is None

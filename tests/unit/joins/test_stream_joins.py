@@ -65,7 +65,7 @@ def test_inner_join_drops_null_keys_and_values(key, value):
     assert len(join.node.dropped) == 1
 
 
-def test_outer_side_answers_null_keys_at_once_and_drops_null_values():
+def test_outer_side_forwards_null_keys_at_once_and_drops_null_values():
     join = Join("left", before=10, after=10)
     assert join.l("v", 1, key=None) == [("v/None", 1)]
     assert join.l(None, 1) == []
@@ -73,7 +73,7 @@ def test_outer_side_answers_null_keys_at_once_and_drops_null_values():
     assert len(join.node.dropped) == 2
 
 
-def test_unmatched_left_comes_out_one_past_its_window_before_the_arriving_record():
+def test_unmatched_left_is_emitted_before_the_record_that_closes_its_window():
     join = Join("left", before=10, after=10, grace=5)
     assert join.l("a", 100) == []
     assert join.l("b", 115, key="q") == []
@@ -81,7 +81,7 @@ def test_unmatched_left_comes_out_one_past_its_window_before_the_arriving_record
     assert join.node.counters["unmatched-left"] == 1
 
 
-def test_a_match_takes_all_waiting_values_of_key_and_time():
+def test_match_removes_all_waiting_values_of_key_and_time():
     join = Join("left", before=10, after=10)
     join.l("a", 100)
     join.l("b", 100)
@@ -100,7 +100,7 @@ def test_order_is_time_then_right_before_left_then_key():
     ]
 
 
-def test_a_record_that_is_late_already_comes_out_at_once():
+def test_late_record_is_emitted_at_once():
     join = Join("left", before=10, after=10)
     join.r("x", 200, key="q")
     assert join.l("a", 100) == [("a/None", 100)]
@@ -115,7 +115,7 @@ def test_unmatched_results_have_the_headers_of_the_arriving_record():
     assert join.out.headers == [arriving]
 
 
-def test_waiting_records_are_written_in_kafkas_form():
+def test_waiting_records_are_stored_in_kafkas_format():
     join = Join("left", before=10, after=10)
     join.l("a", 1)
     join.l("bc", 1)
@@ -126,7 +126,7 @@ def test_waiting_records_are_written_in_kafkas_form():
     )
 
 
-def test_nothing_depends_on_where_a_batch_was_cut():
+def test_results_do_not_depend_on_batch_boundaries():
     join = Join("left", before=10, after=10)
     join.l("a", 100)
     again = Join("left", before=10, after=10)
@@ -141,7 +141,7 @@ def test_nothing_depends_on_where_a_batch_was_cut():
     assert again.out.take() == [("k", "a/None", 100)]
 
 
-def test_a_failing_joiner_leaves_its_record_waiting():
+def test_failing_joiner_keeps_its_record_waiting():
     def joiner(left: Any, right: Any) -> str:
         if left == "bad":
             raise RuntimeError("boom")
@@ -162,7 +162,7 @@ def test_a_failing_joiner_leaves_its_record_waiting():
     assert [key[7] for key in sorted(waiting.rows)] == [2, 3]
 
 
-def test_self_join_meets_itself_in_time_order():
+def test_self_join_joins_itself_in_time_order():
     node = FakeNode(S=JoinWindowStore())
     out = Sink()
     process = StreamJoinWindow("S").attach(

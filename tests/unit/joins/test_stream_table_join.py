@@ -75,7 +75,7 @@ def test_with_grace_records_wait_and_join_as_of_their_time():
     assert [value is None for _, value, _, _ in context.log] == [False] * 4 + [True] * 2
 
 
-def test_a_late_record_joins_at_once():
+def test_late_record_joins_at_once():
     process, out, node, _ = buffered()
     process("k", "a", 30, NO_HEADERS)
     process("k", "late", 19, NO_HEADERS)
@@ -94,7 +94,7 @@ def test_grace_needs_a_versioned_table():
         StreamTableJoin(Table({}), pair, grace_ms=1, buffer="B").attach(FakeNode(B=None), Sink())
 
 
-def test_a_grace_buffer_is_restored_from_its_changelog():
+def test_grace_buffer_is_restored_from_its_changelog():
     process, _, node, context = buffered()
     for value, ts in (("a", 15), ("b", 15), ("c", 25)):
         node.at(ts)

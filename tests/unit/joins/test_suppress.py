@@ -22,7 +22,7 @@ STRING = Serdes.string()
 
 
 class Suppressing:
-    """A suppress node with its buffer; remembers what each key's value is, as a table does."""
+    """A suppress node with its buffer; keeps the current value of each key, like a table."""
 
     def __init__(self, key_serde: Any = STRING, **options: Any) -> None:
         self.buffer = SuppressBufferBuilder("B", key_serde, STRING).build()
@@ -40,7 +40,7 @@ class Suppressing:
         return self.out.take()
 
 
-def test_an_update_waits_for_its_time_and_later_ones_take_its_place():
+def test_update_waits_and_is_replaced_by_later_ones():
     table = Suppressing(wait_ms=10)
     assert table.put("a", "1", 100) == []
     assert table.put("a", "2", 109) == []
@@ -49,20 +49,20 @@ def test_an_update_waits_for_its_time_and_later_ones_take_its_place():
     assert table.put("c", "y", 120) == [("b", Change(None, "x"), 111)]
 
 
-def test_rows_of_one_time_come_out_by_key():
+def test_rows_with_equal_times_are_emitted_by_key():
     table = Suppressing(wait_ms=10)
     for key in "bca":
         table.put(key, key, 1)
     assert [key for key, _, _ in table.put("z", "z", 11)] == ["a", "b", "c"]
 
 
-def test_zero_waits_for_nothing_and_an_early_record_of_the_past_goes_at_once():
+def test_zero_wait_emits_late_records_at_once():
     table = Suppressing(wait_ms=0)
     assert table.put("a", "1", 100) == [("a", Change("1", None), 100)]
     assert table.put("a", "2", 50) == [("a", Change("2", "1"), 50)]
 
 
-def test_until_windows_close_takes_the_windows_end_and_drops_tombstones():
+def test_until_window_closes_uses_the_window_end_and_drops_tombstones():
     table = Suppressing(
         WindowedSerdes.time_windowed(STRING, 10), wait_ms=5, until_window_closes=True
     )
@@ -75,7 +75,7 @@ def test_until_windows_close_takes_the_windows_end_and_drops_tombstones():
     assert table.buffer.num_records == 1
 
 
-def test_what_is_sent_has_the_context_of_the_record_that_put_it_there():
+def test_emitted_update_has_the_context_of_its_record():
     table = Suppressing(wait_ms=10)
     headers = Headers((("n", b"v"),))
     seen: list[Any] = []
@@ -92,7 +92,7 @@ def test_what_is_sent_has_the_context_of_the_record_that_put_it_there():
     assert table.node.current.offset == 8
 
 
-def test_a_full_buffer_sends_its_oldest_early():
+def test_full_buffer_emits_its_oldest_update_early():
     table = Suppressing(wait_ms=1000, max_records=2, emit_early=True)
     table.put("b", "1", 5)
     table.put("a", "1", 5)
@@ -100,7 +100,7 @@ def test_a_full_buffer_sends_its_oldest_early():
     assert table.put("d", "1", 9) == [("a", Change("1", None), 5)]
 
 
-def test_a_full_buffer_ends_the_application_with_kafkas_words():
+def test_full_buffer_fails_with_kafkas_message():
     table = Suppressing(wait_ms=1000, max_bytes=69)
     table.put("a", "1", 5)
     with pytest.raises(StreamsException) as raised:
@@ -111,7 +111,7 @@ def test_a_full_buffer_ends_the_application_with_kafkas_words():
     )
 
 
-def test_bytes_are_counted_as_kafka_does():
+def test_buffer_size_is_counted_as_in_kafka():
     table = Suppressing(wait_ms=1000)
     fixed = 8 + 20 + len("topic")
     table.put("key", "one", 1)
@@ -125,7 +125,7 @@ def test_bytes_are_counted_as_kafka_does():
     assert table.buffer.size_bytes == fixed + 3
 
 
-def test_readers_see_the_value_from_before_while_a_row_waits():
+def test_readers_see_the_previous_value_while_a_row_is_buffered():
     table = Suppressing(wait_ms=10)
     view = SuppressedRows("B", Table({"a": ("2", 2), "b": ("x", 1)}))
     assert view.store_names == ("B", "table")
@@ -145,7 +145,7 @@ def test_readers_see_the_value_from_before_while_a_row_waits():
         getter.get_as_of("a", 1)
 
 
-def test_the_changelog_has_each_key_once_a_commit_and_restores_the_buffer():
+def test_changelog_has_each_key_once_per_commit_and_restores_the_buffer():
     table = Suppressing(wait_ms=10)
     for key, value, ts in (("a", "1", 1), ("b", "x", 2), ("b", "y", 3), ("c", "z", 11)):
         table.put(key, value, ts)
@@ -176,14 +176,14 @@ def test_without_logging_nothing_is_logged():
     assert context.log == []
 
 
-def test_an_unknown_format_cannot_be_restored():
+def test_unknown_format_cannot_be_restored():
     buffer = SuppressBufferBuilder("B", STRING, STRING).build()
     buffer.init(FakeStoreContext())
     with pytest.raises(ProcessorStateException, match="Cannot restore"):
         buffer.restore(b"a", b"", 0, _v(b"\x01"))
 
 
-def test_a_buffer_without_serdes_says_what_to_do():
+def test_buffer_without_serdes_reports_how_to_fix_it():
     with pytest.raises(ConfigException, match="default_value_serde"):
         SuppressBufferBuilder("B", STRING).build().init(FakeStoreContext())
 

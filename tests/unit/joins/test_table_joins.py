@@ -44,7 +44,7 @@ def test_each_kind_of_node(kind, change, row, expected):
     assert run(kind, change, row) == plain
 
 
-def test_the_right_side_hands_its_value_to_the_joiner_second():
+def test_right_side_passes_its_value_as_second_argument():
     assert run("inner", Change("n", None), ("r", 1), reverse=True) == [(Change("r/n", None), 10)]
 
 
@@ -71,7 +71,7 @@ def test_null_keys_and_out_of_order_versions_are_dropped():
         ("right", ("a", 3), None, None),
     ],
 )
-def test_a_result_without_a_store_is_joined_when_it_is_read(kind, this, other, expected):
+def test_result_without_a_store_is_joined_on_read(kind, this, other, expected):
     def table(row: Any, name: str) -> Table:
         return Table({} if row is None else {"k": row}, store_names=(name,))
 
@@ -88,7 +88,7 @@ def test_a_result_without_a_store_is_joined_when_it_is_read(kind, this, other, e
     assert merged.attach_getter(FakeNode()).get("k") == expected
 
 
-def test_the_merger_passes_on_keeps_and_hides_old_values():
+def test_merger_forwards_stores_and_hides_old_values():
     change = Change("n", "o")
     for send_old, sent in ((True, change), (False, Change("n", None))):
         node, out = FakeNode(S=KeyValues()), Sink()

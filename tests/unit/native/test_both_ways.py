@@ -27,13 +27,13 @@ def python(*arguments: str, **environment: str) -> subprocess.CompletedProcess[s
     )
 
 
-def test_the_variable_leaves_the_native_core_alone() -> None:
+def test_environment_variable_disables_the_native_core() -> None:
     said = python("-c", "from penstock import native; print(native.core, native.in_use())")
     assert said.stdout == "None pure Python (PENSTOCK_PURE_PYTHON is set)\n"
 
 
 @needs_core
-def test_every_scenario_has_the_same_answers_both_ways() -> None:
+def test_every_scenario_has_the_same_results_in_c_and_python() -> None:
     pure = python(str(HERE / "scenarios.py"))
     # With the debugging allocator: what is freed, or not ours, is overwritten or found out.
     fast = python(str(HERE / "scenarios.py"), PENSTOCK_PURE_PYTHON="", PYTHONMALLOC="debug")

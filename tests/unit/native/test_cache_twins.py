@@ -86,7 +86,7 @@ def command(chance: random.Random, twins: tuple[Twin, Twin], number: int) -> Non
 
 @pytest.mark.parametrize("max_bytes", [0, 300, 2_000, 1_000_000])
 @pytest.mark.parametrize("time_at", [None, -8])
-def test_both_hold_flush_and_evict_the_same(max_bytes: int, time_at: int | None) -> None:
+def test_both_caches_hold_flush_and_evict_the_same(max_bytes: int, time_at: int | None) -> None:
     for seed in range(12):
         chance = random.Random(seed)
         twins = (Twin(cache_entries, max_bytes, time_at), Twin(core, max_bytes, time_at))
@@ -95,7 +95,7 @@ def test_both_hold_flush_and_evict_the_same(max_bytes: int, time_at: int | None)
             assert twins[1].seen() == twins[0].seen(), (seed, number)
 
 
-def test_the_list_of_uses_is_made_shorter_the_same_way() -> None:
+def test_both_caches_shorten_the_list_of_uses_alike() -> None:
     twins = (Twin(cache_entries, 1_500, None), Twin(core, 1_500, None))
     for twin in twins:
         twin.current.set_context(RecordContext("topic", 0, 0, 0, NO_HEADERS))
@@ -107,7 +107,7 @@ def test_the_list_of_uses_is_made_shorter_the_same_way() -> None:
     assert twins[1].seen() == twins[0].seen()
 
 
-def test_wrong_arguments_are_refused() -> None:
+def test_wrong_arguments_are_rejected() -> None:
     with pytest.raises(ValueError, match="must not be negative: -1"):
         core.CacheBudget(-1)
     cache = Twin(core, 1_000, -8).cache

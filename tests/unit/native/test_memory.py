@@ -40,7 +40,7 @@ def held() -> tuple[int, list[int]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SCENARIOS["SCENARIOS"])
-def test_a_task_that_is_gone_leaves_nothing_behind(name: str) -> None:
+def test_closed_task_frees_its_memory(name: str) -> None:
     play: Callable[[str, int, int], list[str]] = SCENARIOS["play"]
     play(name, 2_000, 3)
     play(name, 10_000_000, 1)

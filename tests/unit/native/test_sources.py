@@ -31,7 +31,7 @@ def test_folder_without_c_sources_has_no_checksum(tmp_path: Path) -> None:
 
 
 @needs_core
-def test_extension_of_other_sources_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_extension_of_other_sources_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native, "sources_checksum", lambda folder: "0-0")
     assert native._extension() == (
         None, "the extension was built from other sources: run `make install`"

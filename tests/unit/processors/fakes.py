@@ -1,4 +1,4 @@
-"""A node without a task and stores without bytes: what an operator can see, and nothing else."""
+"""A node without a task and stores without bytes, to test one operator."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class _FakeCounter:
 
 
 class FakeNode:
-    """A `NodeContext` that keeps what happened to it in lists."""
+    """A `NodeContext` that records all calls."""
 
     def __init__(self, **stores: Any) -> None:
         self.name = "node"
@@ -82,7 +82,7 @@ class FakeNode:
         self.sent.append(Sent(key, value, timestamp, headers))
 
     def attach(self, operator: Operator) -> Callable[..., list[Sent]]:
-        """A function that processes one record and answers what it sent."""
+        """A function that processes one record and returns what it forwarded."""
         process = operator.attach(self, self.forward)
 
         def run(
@@ -96,7 +96,7 @@ class FakeNode:
 
 
 class _Listening:
-    """The flush listener of a store; a test plays the cache by calling `listener`."""
+    """The flush listener of a store; a test calls `listener` in place of the cache."""
 
     is_versioned = False
 
@@ -152,14 +152,14 @@ class FakeTimestampedStore(_Listening):
 
 
 class Version(NamedTuple):
-    """What a versioned store answers."""
+    """The result of a versioned store."""
 
     value: Any
     timestamp: int
 
 
 class FakeVersionedStore(_Listening):
-    """A versioned key-value store; puts before `refuse_before` are refused."""
+    """A versioned key-value store; puts before `refuse_before` are rejected."""
 
     is_versioned = True
 

@@ -54,7 +54,7 @@ def test_first_old_value_of_an_aggregate_is_the_initial_value() -> None:
     assert run("k", "v") == [Sent("k", Change(2, 1), 0)]
 
 
-def test_aggregator_that_answers_none_deletes_and_begins_again() -> None:
+def test_aggregator_that_returns_none_deletes_and_restarts() -> None:
     fake = node()
     run = fake.attach(StreamAggregate("s", zero, lambda k, v, a: None if v < 0 else a + v))
     run("k", 5, 10)
@@ -90,19 +90,19 @@ def table_sum(send_old: bool = False) -> TableAggregate:
     )
 
 
-def test_table_aggregate_takes_out_the_old_and_puts_in_the_new() -> None:
+def test_table_aggregate_subtracts_the_old_and_adds_the_new_value() -> None:
     run = node().attach(table_sum(send_old=True))
     assert run("k", Change(5, None), 10) == [Sent("k", Change(5, None), 10)]
     assert run("k", Change(7, 5), 4) == [Sent("k", Change(7, 5), 10)]
     assert run("k", Change(None, 7), 20) == [Sent("k", Change(0, 7), 20)]
 
 
-def test_subtracting_from_nothing_sends_a_tombstone() -> None:
+def test_subtracting_from_a_missing_group_sends_a_tombstone() -> None:
     run = node().attach(table_sum())
     assert run("k", Change(None, 3), 8) == [Sent("k", new_only(None), 8)]
 
 
-def test_adding_to_nothing_does_not_subtract() -> None:
+def test_first_row_of_a_group_is_not_subtracted() -> None:
     run = node().attach(table_sum())
     assert run("k", Change(4, 3)) == [Sent("k", new_only(4), 0)]
 
@@ -113,20 +113,20 @@ def test_table_count_that_comes_down_to_zero_stays() -> None:
     assert run("k", Change(None, "a")) == [Sent("k", new_only(0), 0)]
 
 
-def test_unchanged_aggregate_takes_the_time_of_the_record() -> None:
+def test_unchanged_aggregate_gets_the_timestamp_of_the_record() -> None:
     run = node().attach(table_sum())
     run("k", Change(5, None), 10)
     assert run("k", Change(None, None), 3) == [Sent("k", new_only(5), 3)]
 
 
-def test_subtractor_that_answers_none_begins_again_with_the_initial_value() -> None:
+def test_subtractor_that_returns_none_restarts_with_the_initial_value() -> None:
     run = node().attach(TableAggregate("s", lambda: 100, lambda k, v, a: a + v, lambda *_: None))
     run("k", Change(1, None), 10)
     assert run("k", Change(2, 1), 4) == [Sent("k", new_only(102), 10)]
     assert run("k", Change(None, 2), 4) == [Sent("k", new_only(None), 10)]
 
 
-def test_table_reduce_takes_the_first_value_as_it_is() -> None:
+def test_table_reduce_starts_with_the_first_value() -> None:
     fake = node()
     run = fake.attach(TableReduce("s", lambda a, b: a + b, lambda a, b: a - b, send_old=True))
     assert run("k", Change(5, 9), 10) == [Sent("k", Change(5, None), 10)]
@@ -138,7 +138,7 @@ def test_table_reduce_takes_the_first_value_as_it_is() -> None:
 @pytest.mark.parametrize(
     ("operator", "kind"), [(table_sum(), "aggregate"), (TableReduce("s", max, min), "reduce")]
 )
-def test_table_aggregations_refuse_a_null_key(operator: Any, kind: str) -> None:
+def test_table_aggregations_reject_a_null_key(operator: Any, kind: str) -> None:
     with pytest.raises(StreamsException, match=f"KTable {kind} operator with state s"):
         node().attach(operator)(None, Change(1, None))
 

@@ -56,7 +56,7 @@ def test_out_of_order_record_makes_its_own_right_window() -> None:
     ]
 
 
-def test_record_of_the_same_time_updates_what_is_there() -> None:
+def test_record_with_an_equal_timestamp_updates_existing_windows() -> None:
     _, run = attach(10)
     run("k", "a", 50)
     assert run("k", "b", 50) == [Sent(windowed(40, 50), Change("ab", None), 50)]
@@ -123,7 +123,7 @@ def test_early_record_emits_nothing() -> None:
     assert run("k", "b", 99) == []
 
 
-def test_reduce_over_sliding_windows_begins_with_nothing() -> None:
+def test_reduce_over_sliding_windows_has_no_initial_value() -> None:
     node = FakeNode(s=FakeWindowStore(10))
     windows = SlidingWindows(10, 0)
     add = aggregator_of_reducer(lambda a, b: a + b)
@@ -134,9 +134,9 @@ def test_reduce_over_sliding_windows_begins_with_nothing() -> None:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_windows_hold_what_their_definition_says(seed: int) -> None:
-    """Against the definition: each window of the store holds the records within it, all of
-    them, and every record's left window (or the first one) is there."""
+def test_windows_contain_the_records_of_their_definition(seed: int) -> None:
+    """Each stored window contains exactly the records within it, and the left window (or the first
+    window) of every record exists."""
     rng = random.Random(seed)
     difference = rng.randint(1, 12)
     node, run = attach(difference, grace=10_000)

@@ -23,37 +23,37 @@ from penstock.record import Headers
 HEADERS = Headers([("h", b"1")])
 
 
-def test_filter_keeps_what_the_predicate_accepts() -> None:
+def test_filter_keeps_accepted_records() -> None:
     run = FakeNode().attach(Filter(lambda key, value: value > 1))
     assert run("k", 1, 5) == []
     assert run("k", 2, 5, HEADERS) == [Sent("k", 2, 5, HEADERS)]
 
 
-def test_filter_not_keeps_the_rest_and_takes_any_truth() -> None:
+def test_filter_not_keeps_rejected_records_and_accepts_any_truth_value() -> None:
     run = FakeNode().attach(Filter(lambda key, value: value, negate=True))
     assert run("k", [1]) == []
     assert run("k", []) == [Sent("k", [], 0)]
 
 
-def test_map_gives_a_new_pair_with_the_old_time_and_headers() -> None:
+def test_map_returns_a_new_pair_with_the_same_timestamp_and_headers() -> None:
     run = FakeNode().attach(Map(lambda key, value: (value, key)))
     assert run(None, "v", 7, HEADERS) == [Sent("v", None, 7, HEADERS)]
 
 
-def test_map_refuses_null() -> None:
+def test_map_rejects_null() -> None:
     run = FakeNode().attach(Map(lambda key, value: None))
     with pytest.raises(TypeError, match="returned null which is not allowed"):
         run("k", "v")
 
 
 @pytest.mark.parametrize("result", [5, (1, 2, 3)])
-def test_map_refuses_what_is_no_pair_and_names_the_node(result: Any) -> None:
+def test_map_rejects_non_pairs_and_names_the_node(result: Any) -> None:
     run = FakeNode().attach(Map(lambda key, value: result))
     with pytest.raises(TypeError, match="'node' must return pairs"):
         run("k", "v")
 
 
-def test_errors_of_the_mapper_itself_are_left_alone() -> None:
+def test_errors_of_the_mapper_are_raised_unchanged() -> None:
     def broken(key: Any, value: Any) -> Any:
         raise ValueError("mine")
 
@@ -78,13 +78,13 @@ def test_flat_map_sends_each_pair_in_order() -> None:
     assert run("k", 0) == []
 
 
-def test_flat_map_refuses_null_and_null_pairs() -> None:
+def test_flat_map_rejects_null_and_null_pairs() -> None:
     for result in (None, [None]):
         with pytest.raises(TypeError, match="returned null"):
             FakeNode().attach(FlatMap(lambda k, v, result=result: result))("k", "v")
 
 
-def test_flat_map_values_sends_each_value_and_refuses_null() -> None:
+def test_flat_map_values_forwards_each_value_and_rejects_null() -> None:
     assert FakeNode().attach(FlatMapValues(list))("k", "ab") == [
         Sent("k", "a", 0), Sent("k", "b", 0)
     ]
@@ -95,7 +95,7 @@ def test_flat_map_values_sends_each_value_and_refuses_null() -> None:
         FakeNode().attach(FlatMapValues(lambda v: None))("k", "v")
 
 
-def test_peek_passes_on_and_foreach_does_not() -> None:
+def test_peek_forwards_and_foreach_does_not() -> None:
     seen: list[Any] = []
     assert FakeNode().attach(Peek(lambda k, v: seen.append((k, v))))("k", 1) == [Sent("k", 1, 0)]
     assert FakeNode().attach(Foreach(lambda k, v: seen.append((k, v))))("k", 2) == []
@@ -123,7 +123,7 @@ def test_branch_sends_the_rest_to_the_default() -> None:
     assert node.sent_to == [("rest", Sent("k", 1, 0))]
 
 
-def test_pass_through_costs_nothing() -> None:
+def test_pass_through_adds_no_call() -> None:
     node = FakeNode()
     forward = node.forward
     assert PassThrough().attach(node, forward) is forward

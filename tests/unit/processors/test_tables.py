@@ -45,7 +45,7 @@ def test_source_without_a_store_sends_no_old_values() -> None:
     assert run("k", 2, 3) == [Sent("k", Change(2, None), 3)]
 
 
-def test_source_sends_old_values_only_if_asked() -> None:
+def test_source_sends_old_values_only_on_demand() -> None:
     for send_old, old in ((False, None), (True, 1)):
         run = FakeNode(s=FakeTimestampedStore()).attach(TableSource("s", send_old))
         run("k", 1)
@@ -61,7 +61,7 @@ def test_source_applies_out_of_order_updates() -> None:
     assert node.counts["out-of-order"] == 1
 
 
-def test_cached_source_sends_when_the_cache_lets_go() -> None:
+def test_cached_source_forwards_on_flush() -> None:
     store = FakeTimestampedStore(caches=True)
     node = FakeNode(s=store)
     run = node.attach(TableSource("s", send_old=True))
@@ -72,7 +72,7 @@ def test_cached_source_sends_when_the_cache_lets_go() -> None:
     assert node.sent == [Sent("k", Change(1, 0), 10, headers)]
 
 
-def test_versioned_source_says_what_is_latest_and_forgets_what_is_refused() -> None:
+def test_versioned_source_marks_latest_updates_and_skips_rejected_ones() -> None:
     node = FakeNode(s=FakeVersionedStore(refuse_before=3))
     run = node.attach(TableSource("s", send_old=True))
     assert run("k", 1, 10) == [Sent("k", Change(1, None, True), 10)]
@@ -93,7 +93,7 @@ def test_getter_of_a_source_reads_its_store() -> None:
         TableSource(None).getter_supplier()
 
 
-def test_getter_of_a_versioned_table_knows_the_past() -> None:
+def test_getter_of_a_versioned_table_reads_old_versions() -> None:
     node = FakeNode(s=FakeVersionedStore())
     run = node.attach(TableSource("s"))
     run("k", 1, 10)
@@ -114,14 +114,14 @@ def test_filter_sends_a_tombstone_for_a_row_that_never_passed() -> None:
     assert run("k", Change(2, 1)) == [Sent("k", Change(2, None), 0)]
 
 
-def test_filter_that_knows_old_values_is_silent_when_nothing_changes() -> None:
+def test_filter_with_old_values_forwards_nothing_when_nothing_changes() -> None:
     run = FakeNode().attach(TableFilter(even, PARENT, send_old=True))
     assert run("k", Change(3, 1)) == []
     assert run("k", Change(3, 2)) == [Sent("k", Change(None, 2), 0)]
     assert run("k", Change(None, None)) == []
 
 
-def test_filter_of_a_versioned_table_says_everything_and_keeps_is_latest() -> None:
+def test_filter_of_a_versioned_table_forwards_every_update() -> None:
     run = FakeNode().attach(
         TableFilter(even, PARENT, send_old=True, use_versioned_semantics=True)
     )
@@ -160,7 +160,7 @@ def test_filter_view_reads_its_parent() -> None:
 # map and transform
 
 
-def test_map_values_never_sees_null() -> None:
+def test_map_values_is_not_called_for_null() -> None:
     run = FakeNode().attach(TableMapValues(lambda v: v + 1, PARENT, send_old=True))
     assert run("k", Change(1, None)) == [Sent("k", Change(2, None), 0)]
     assert run("k", Change(None, 1, False)) == [Sent("k", Change(None, 2, False), 0)]
@@ -182,7 +182,7 @@ def test_map_values_view_maps_on_read() -> None:
     assert [getter.get(key) for key in "abc"] == [(1, 10), None, None]
 
 
-def test_views_of_a_versioned_table_know_the_past() -> None:
+def test_views_of_a_versioned_table_read_old_versions() -> None:
     store = FakeVersionedStore()
     store.put("k", 1, 10)
     store.put("k", 2, 20)
@@ -192,13 +192,13 @@ def test_views_of_a_versioned_table_know_the_past() -> None:
     assert getter.get_as_of("k", 15) == (10, 10)
 
 
-def test_transform_values_sees_null() -> None:
+def test_transform_values_receives_null() -> None:
     operator = TableTransformValues(lambda node: lambda k, v: f"<{v}>", PARENT, send_old=True)
     run = FakeNode().attach(operator)
     assert run("k", Change(None, 1)) == [Sent("k", Change("<None>", "<1>"), 0)]
 
 
-def test_transform_values_view_runs_in_an_unknown_record() -> None:
+def test_transform_values_view_has_no_current_record() -> None:
     node = FakeNode(parent=FakeTimestampedStore())
     node.stores["parent"].rows = {"a": (1, 10)}
     node.current.set_context(node.current.context()._replace(topic="t", offset=3))
@@ -236,12 +236,12 @@ def by_parity(key: str, value: int) -> tuple[str, int]:
     return ("even" if value % 2 == 0 else "odd"), value
 
 
-def test_a_row_that_stays_in_its_group_is_one_change() -> None:
+def test_row_that_stays_in_its_group_is_one_change() -> None:
     run = FakeNode().attach(TableRepartitionMap(by_parity))
     assert run("k", Change(3, 1), 5) == [Sent("odd", Change(3, 1), 5)]
 
 
-def test_a_row_that_moves_is_two_changes_old_group_first() -> None:
+def test_moved_row_is_two_changes_old_group_first() -> None:
     run = FakeNode().attach(TableRepartitionMap(by_parity))
     assert run("k", Change(2, 1), 5) == [
         Sent("odd", Change(None, 1), 5), Sent("even", Change(2, None), 5)
@@ -257,14 +257,14 @@ def test_null_rows_groups_and_values_are_left_out() -> None:
         assert run("k", Change(1, 2)) == []
 
 
-def test_group_by_refuses_a_null_key_and_what_is_no_pair() -> None:
+def test_group_by_rejects_a_null_key_and_non_pairs() -> None:
     with pytest.raises(StreamsException, match="grouping KTable should not be null"):
         FakeNode().attach(TableRepartitionMap(by_parity))(None, Change(1, None))
     with pytest.raises(TypeError, match="must return a pair"):
         FakeNode().attach(TableRepartitionMap(lambda k, v: 5))("k", Change(1, None))
 
 
-def test_group_by_of_a_versioned_table_leaves_out_of_order_updates_out() -> None:
+def test_group_by_of_a_versioned_table_skips_out_of_order_updates() -> None:
     run = FakeNode().attach(TableRepartitionMap(by_parity, use_versioned_semantics=True))
     assert run("k", Change(1, None, False)) == []
     run = FakeNode().attach(TableRepartitionMap(by_parity))

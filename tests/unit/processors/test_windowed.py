@@ -56,7 +56,7 @@ def test_windows_by_time_are_those_of_the_definition(size: int, advance: int) ->
         assert list(windows_of(timestamp)) == list(windows.windows_for(timestamp).values())
 
 
-def test_tumbling_count_goes_by_window_and_keeps_the_largest_time() -> None:
+def test_tumbling_count_is_per_window_with_the_largest_timestamp() -> None:
     _, run = attach(count(TimeWindows(10, 10)))
     assert run("k", "v", 5, HEADERS) == [Sent(windowed(0, 10), Change(1, None), 5, HEADERS)]
     assert run("k", "v", 3) == [Sent(windowed(0, 10), Change(2, None), 5)]
@@ -90,7 +90,7 @@ def test_old_value_of_a_new_window_is_the_initial_value() -> None:
     assert run("k", "v", 5)[0].value == Change(2, 1)
 
 
-def test_windowed_reduce_begins_with_nothing() -> None:
+def test_windowed_reduce_has_no_initial_value() -> None:
     reduce = aggregator_of_reducer(lambda a, b: a + b)
     operator = WindowAggregate("s", TimeWindows(10, 10), no_initial_value, reduce, send_old=True)
     _, run = attach(operator)
@@ -112,7 +112,7 @@ def test_cached_windows_are_sent_by_the_cache() -> None:
     assert node.sent == [Sent(windowed(0, 10), Change(1, None), 5, HEADERS)]
 
 
-def test_window_time_outlives_the_batch() -> None:
+def test_window_time_is_kept_between_batches() -> None:
     operator = count(TimeWindows(10, 10))
     node, run = attach(operator)
     run("k", "v", 50)
@@ -142,7 +142,7 @@ def test_grace_delays_the_emission_and_late_records_still_count() -> None:
     assert run("k", "v", 15) == [Sent(windowed(0, 10), Change(2, None), 6)]
 
 
-def test_emission_works_on_through_a_new_batch() -> None:
+def test_emission_continues_in_the_next_batch() -> None:
     operator = count(TimeWindows(10, 10), emit_final=True)
     node, run = attach(operator)
     run("k", "v", 5)
@@ -242,7 +242,7 @@ def test_closed_sessions_are_emitted_once_with_headers() -> None:
     assert node.counts["emitted-records"] == 2
 
 
-def test_session_getter_answers_the_end_as_time() -> None:
+def test_session_getter_returns_the_end_as_timestamp() -> None:
     node, run = sessions()
     run("k", "v", 10)
     getter = SessionGetter("s").attach_getter(node)

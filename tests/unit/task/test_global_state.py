@@ -1,4 +1,4 @@
-"""Global stores: what feeds them, and what happens to their errors."""
+"""Global stores: their updates and their errors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ STRING = Serdes.string()
 
 
 class Refuses(Processor[str, str]):
-    """Feeds a store, but not everything."""
+    """Writes only some records to a store."""
 
     def process(self, record: Record[str, str]) -> None:
         if record.value == "bad":
@@ -21,7 +21,7 @@ class Refuses(Processor[str, str]):
         self.context.get_state_store("names")
 
 
-def test_no_handler_is_asked_about_errors_in_global_stores() -> None:
+def test_errors_in_global_stores_call_no_handler() -> None:
     builder = StreamsBuilder()
     store = Stores.key_value_store_builder(
         Stores.in_memory_key_value_store("names"), STRING, STRING
@@ -35,7 +35,7 @@ def test_no_handler_is_asked_about_errors_in_global_stores() -> None:
     state.close()
 
 
-def test_what_cannot_be_read_is_skipped_and_counted() -> None:
+def test_unreadable_records_are_skipped_and_counted() -> None:
     builder = StreamsBuilder()
     builder.global_table("counts", key=STRING, value=Serdes.long(), store="counts")
     state = GlobalState(builder.build(), StreamsConfig(application_id="app"))

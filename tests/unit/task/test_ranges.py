@@ -1,4 +1,4 @@
-"""Where a batch may end and must not: ranges that are taken whole, records that are passed over."""
+"""Batch boundaries: ranges that are processed whole, and skipped records."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def values(result: TaskResult, topic: str = "out") -> list[str]:
 BAD = "not a number"
 
 
-def test_a_range_that_is_to_be_taken_whole_is_when_another_one_runs_empty() -> None:
+def test_whole_range_is_processed_when_a_cut_range_runs_empty() -> None:
     result = task_of(merged("a", "b")).run({
         ("a", 0): records(("a1", 1), cut=True),
         ("b", 0): records(("b2", 2), ("b3", 3), whole=True),
@@ -84,7 +84,7 @@ def test_a_range_that_is_to_be_taken_whole_is_when_another_one_runs_empty() -> N
     assert result.offsets == {("a", 0): 1, ("b", 0): 2}
 
 
-def test_a_range_that_is_to_be_taken_whole_is_even_if_another_one_has_no_record_at_all() -> None:
+def test_whole_range_is_processed_beside_an_empty_cut_range() -> None:
     result = task_of(merged("a", "b", "c")).run({
         ("a", 0): records(cut=True), ("b", 0): records(("b1", 1)),
         ("c", 0): records(("c2", 2), whole=True),
@@ -93,7 +93,7 @@ def test_a_range_that_is_to_be_taken_whole_is_even_if_another_one_has_no_record_
     assert result.offsets == {("c", 0): 1}
 
 
-def test_a_range_that_is_to_be_taken_whole_is_although_the_result_is_large_enough() -> None:
+def test_whole_range_is_processed_beyond_the_result_limit() -> None:
     rows = [("x" * 100, time) for time in range(3000)]
     task = task_of(merged("a", "b"), max_result_bytes=1)
     result = task.run({("a", 0): records(*rows), ("b", 0): records(*rows, whole=True)})
@@ -102,14 +102,14 @@ def test_a_range_that_is_to_be_taken_whole_is_although_the_result_is_large_enoug
     assert len(values(result)) == sum(result.offsets.values())
 
 
-def test_one_queue_alone_is_taken_whole_although_the_result_is_large_enough() -> None:
+def test_single_whole_queue_is_processed_beyond_the_result_limit() -> None:
     rows = [("x" * 100, time) for time in range(3000)]
     result = task_of(merged("a"), max_result_bytes=1).run({("a", 0): records(*rows, whole=True)})
     assert len(values(result)) == 3000
     assert result.offsets == {("a", 0): 3000}
 
 
-def test_what_is_taken_whole_goes_by_time_among_itself() -> None:
+def test_whole_ranges_are_processed_by_time() -> None:
     result = task_of(merged("a", "b", "c")).run({
         ("a", 0): records(cut=True), ("b", 0): records(("b1", 1), ("b4", 4), whole=True),
         ("c", 0): records(("c2", 2), ("c3", 3), whole=True),
@@ -117,8 +117,8 @@ def test_what_is_taken_whole_goes_by_time_among_itself() -> None:
     assert values(result) == ["b1", "c2", "c3", "b4"]
 
 
-def test_a_record_that_was_passed_over_is_not_read_again() -> None:
-    """Its dead letter is in this result: if the next batch read it again there would be two."""
+def test_skipped_record_is_not_read_again() -> None:
+    """The dead letter is in this result; reading the record again would duplicate it."""
     result = task_of(numbers("a", "b"), skip=True).run({
         ("a", 0): records(("1", 1), (BAD, 2), ("9", 9)),
         ("b", 0): records(("2", 2), cut=True),
@@ -128,7 +128,7 @@ def test_a_record_that_was_passed_over_is_not_read_again() -> None:
     assert result.offsets == {("a", 0): 2, ("b", 0): 1}
 
 
-def test_records_passed_over_before_anything_is_taken_are_not_read_again() -> None:
+def test_records_skipped_before_the_first_one_are_not_read_again() -> None:
     result = task_of(numbers("a", "b"), skip=True).run({
         ("a", 0): records((BAD, 1), (BAD, 2), ("9", 9)), ("b", 0): records(("3", 3), cut=True),
     })
@@ -137,7 +137,7 @@ def test_records_passed_over_before_anything_is_taken_are_not_read_again() -> No
     assert result.offsets == {("a", 0): 2, ("b", 0): 1}
 
 
-def test_a_range_of_nothing_but_unreadable_records_is_done_with() -> None:
+def test_range_of_unreadable_records_is_consumed() -> None:
     result = task_of(numbers("a", "b"), skip=True).run({
         ("a", 0): records((BAD, 1), (BAD, 2)), ("b", 0): records(cut=True),
     })
@@ -149,11 +149,11 @@ ROWS = st.lists(st.tuples(st.sampled_from(["1", BAD]), st.integers(0, 6)), max_s
 
 
 @given(first=ROWS, second=ROWS, third=ROWS, cut=st.booleans())
-def test_a_stretch_taken_in_one_go_changes_nothing(
+def test_processing_several_records_at_once_does_not_change_results(
     first: list[tuple[str, int]], second: list[tuple[str, int]], third: list[tuple[str, int]],
     cut: bool,
 ) -> None:
-    """What one queue has before the other's first record needs no look at the other."""
+    """Records of one queue before the head of the other need no comparison."""
     ranges = {
         (topic, 0): records(*((value if value == BAD else f"{number}{at}", time)
                               for at, (value, time) in enumerate(rows)), cut=cut and number == 2)
@@ -169,8 +169,8 @@ def test_a_stretch_taken_in_one_go_changes_nothing(
     assert (quick.offsets, quick.counters) == (one_by_one.offsets, one_by_one.counters)
 
 
-def test_what_leaves_a_buffer_does_not_change_where_the_next_record_came_from() -> None:
-    """Records of one partition are taken in one go: what is emitted in between is another's."""
+def test_buffer_emission_does_not_change_the_source_of_the_next_record() -> None:
+    """Records of one partition are processed at once; a buffer emits another record in between."""
     builder = StreamsBuilder()
     (builder.table("a", store="a").suppress(
         Suppressed.until_time_limit(timedelta(milliseconds=2))
@@ -182,7 +182,7 @@ def test_what_leaves_a_buffer_does_not_change_where_the_next_record_came_from() 
 
 
 class Offsets(Processor[str, str]):
-    """Says where records came from."""
+    """Reports the source of each record."""
 
     def process(self, record: Record[str, str]) -> None:
         metadata = self.context.record_metadata

@@ -1,4 +1,4 @@
-"""The task in batches: order, ends, offsets, failures, and going on in the next batch."""
+"""The task in batches: order, boundaries, offsets, failures, and resuming in the next batch."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def two_topics(builder: StreamsBuilder) -> None:
     builder.stream("a").merge(builder.stream("b")).to("out")
 
 
-def test_records_of_several_partitions_are_taken_by_time() -> None:
+def test_records_of_several_partitions_are_processed_by_time() -> None:
     task = task_of(topology_of(two_topics))
     result = task.run({
         ("a", 0): records(("a1", 1), ("a5", 5), ("a6", 6)), ("b", 0): records(("b2", 2), ("b9", 9)),
@@ -91,7 +91,7 @@ def test_records_of_several_partitions_are_taken_by_time() -> None:
     assert result.format_version == FORMAT_VERSION
 
 
-def test_a_range_that_was_cut_ends_the_batch_when_it_runs_empty() -> None:
+def test_cut_range_ends_the_batch_when_it_runs_empty() -> None:
     task = task_of(topology_of(two_topics))
     result = task.run({
         ("a", 0): records(("a1", 1), ("a2", 2), cut=True),
@@ -101,14 +101,14 @@ def test_a_range_that_was_cut_ends_the_batch_when_it_runs_empty() -> None:
     assert result.offsets == {("a", 0): 2, ("b", 0): 1}
 
 
-def test_nothing_is_taken_while_a_range_that_was_cut_is_empty() -> None:
+def test_no_record_is_processed_while_a_cut_range_is_empty() -> None:
     task = task_of(topology_of(two_topics))
     result = task.run({("a", 0): records(cut=True), ("b", 0): records(("b0", 0))})
     assert values(result) == []
     assert result.offsets == {}
 
 
-def test_a_batch_ends_when_its_result_is_large_enough() -> None:
+def test_batch_ends_when_its_result_reaches_the_limit() -> None:
     task = task_of(topology_of(two_topics), max_result_bytes=1000)
     many = records(*[("x" * 100, time) for time in range(5000)])
     result = task.run({("a", 0): many})
@@ -116,7 +116,7 @@ def test_a_batch_ends_when_its_result_is_large_enough() -> None:
     assert result.offsets == {("a", 0): len(result.outputs)}
 
 
-def test_where_a_batch_is_cut_changes_nothing() -> None:
+def test_batch_boundaries_do_not_change_results() -> None:
     def say(builder: StreamsBuilder) -> None:
         builder.stream("a").group_by_key().reduce(lambda old, new: old + new).to_stream().to("out")
 
@@ -139,7 +139,7 @@ def test_where_a_batch_is_cut_changes_nothing() -> None:
 
 
 class Ticker(Processor[str, str]):
-    """Says at which punctuations it was called."""
+    """Forwards the times of its punctuations."""
 
     def init(self, context: Any) -> None:
         super().init(context)
@@ -156,7 +156,7 @@ class Ticker(Processor[str, str]):
         self.context.forward(Record("tock", f"tock {now}", now))
 
 
-def test_schedules_go_on_in_the_next_batch() -> None:
+def test_schedules_continue_in_the_next_batch() -> None:
     topology = topology_of(lambda builder: builder.stream("a").process(Ticker).to("out"))
     first = task_of(topology, now=0).run({("a", 0): records(("x", 5))})
     assert values(first) == ["x", "tick 5"]
@@ -168,7 +168,7 @@ def test_schedules_go_on_in_the_next_batch() -> None:
     assert values(third) == ["z", "tick 31"]
 
 
-def test_a_failure_is_a_result_that_says_where() -> None:
+def test_failed_batch_returns_a_result_with_the_location() -> None:
     def fail(value: str) -> str:
         raise RuntimeError("boom")
 
@@ -186,7 +186,7 @@ def test_a_failure_is_a_result_that_says_where() -> None:
 
 
 @pytest.mark.parametrize("cache_bytes", [0, 300, 100_000])
-def test_a_cache_of_any_size_leads_to_the_same_rows(cache_bytes: int) -> None:
+def test_rows_do_not_depend_on_the_cache_size(cache_bytes: int) -> None:
     topology = topology_of(
         lambda builder: builder.stream("a").group_by_key().count(store="counts").to_stream().to(
             "out", key=STRING, value=Serdes.long()
@@ -201,7 +201,7 @@ def test_a_cache_of_any_size_leads_to_the_same_rows(cache_bytes: int) -> None:
     assert rows["k0"].timestamp == max(n for n in range(2000) if keys[n] == b"k0")
 
 
-def test_outputs_under_a_cache_are_the_newest_values_in_the_order_of_writing() -> None:
+def test_cached_outputs_are_the_latest_values_in_write_order() -> None:
     topology = topology_of(
         lambda builder: builder.stream("a").group_by_key().count().to_stream().to(
             "out", key=STRING, value=Serdes.long()
@@ -217,7 +217,7 @@ def test_outputs_under_a_cache_are_the_newest_values_in_the_order_of_writing() -
     assert len(result.changelog) == 3
 
 
-def test_resources_live_as_long_as_the_environment() -> None:
+def test_resources_exist_as_long_as_the_environment() -> None:
     made: list[str] = []
 
     class Asks(Processor[str, str]):
@@ -231,11 +231,11 @@ def test_resources_live_as_long_as_the_environment() -> None:
     assert made == ["made"]
 
 
-def test_a_custom_store_is_used_and_restored() -> None:
+def test_custom_store_is_used_and_restored() -> None:
     from penstock import StoreBuilder
 
     class Register:
-        """Keeps one text for each key and logs it."""
+        """Stores one string per key and logs it."""
 
         persistent = False
 
@@ -301,7 +301,7 @@ def large_and_small(builder: StreamsBuilder) -> None:
     builder.stream("a").to("out")
 
 
-def test_a_record_that_the_log_would_refuse_fails_the_batch() -> None:
+def test_record_that_the_log_would_reject_fails_the_batch() -> None:
     task = task_of(topology_of(large_and_small), limits_of=lambda topic: RecordLimits(10))
     result = task.run({("a", 0): records(("small", 1), ("x" * 100, 2))})
     assert result.failure is not None
@@ -311,7 +311,7 @@ def test_a_record_that_the_log_would_refuse_fails_the_batch() -> None:
 @pytest.mark.parametrize("refusing", [
     {"limits_of": lambda topic: RecordLimits(10)}, {"partitions_of": lambda topic: None},
 ], ids=["too large", "no such topic"])
-def test_a_refused_record_is_told_with_the_record_it_was_made_of(refusing: Any) -> None:
+def test_rejected_record_is_reported_with_its_source_record(refusing: Any) -> None:
     topology = topology_of(lambda builder: builder.stream("a").to("out", name="sink"))
     failure = task_of(topology, **refusing).run(
         {("a", 0): records(("x" * 100, 1), first=41)}
@@ -324,7 +324,7 @@ def test_a_refused_record_is_told_with_the_record_it_was_made_of(refusing: Any) 
     assert isinstance(failure.__cause__, NotSentException)
 
 
-def test_a_result_that_cannot_be_serialized_is_told_with_the_record_it_was_made_of() -> None:
+def test_serialization_error_reports_the_source_record() -> None:
     def refuse(value: str) -> bytes:
         raise ValueError("no bytes")
 
@@ -338,7 +338,7 @@ def test_a_result_that_cannot_be_serialized_is_told_with_the_record_it_was_made_
     assert "production_exception_handler" in str(failure)
 
 
-def test_a_refused_record_of_a_punctuation_names_no_source() -> None:
+def test_rejected_record_of_a_punctuation_has_no_source_record() -> None:
     topology = topology_of(lambda builder: builder.stream("a").process(Ticker).to("out"))
     failure = task_of(topology, limits_of=lambda topic: RecordLimits(4), now=0).run(
         {("a", 0): records(("x", 5))}
@@ -350,13 +350,13 @@ def test_a_refused_record_of_a_punctuation_names_no_source() -> None:
 
 
 class Counted:
-    """As numpy's integers are: no int, but one can be had of it."""
+    """Like numpy's integers: not an int, but convertible by `__index__`."""
 
     def __index__(self) -> int:
         return 12
 
 
-def test_an_extractor_may_answer_an_integer_of_another_kind() -> None:
+def test_extractor_may_return_another_integer_type() -> None:
     topology = topology_of(
         lambda builder: builder.stream("a", timestamp=lambda record, time: Counted()).to("out")
     )
@@ -366,8 +366,8 @@ def test_an_extractor_may_answer_an_integer_of_another_kind() -> None:
 
 
 @pytest.mark.parametrize("answer", [12.5, 12.0, None, "12", True])
-def test_an_extractor_that_answers_no_integer_is_told_with_its_record(answer: Any) -> None:
-    # The second record: it is read on the way that most records go.
+def test_extractor_that_returns_no_integer_is_reported_with_its_record(answer: Any) -> None:
+    # The second record is read on the hot path.
     topology = topology_of(lambda builder: builder.stream(
         "a", timestamp=lambda record, time: 1 if record.offset == 40 else answer
     ).to("out"))
@@ -378,7 +378,7 @@ def test_an_extractor_that_answers_no_integer_is_told_with_its_record(answer: An
     assert "milliseconds as an int" in str(failure)
 
 
-def test_the_production_handler_may_leave_out_what_the_log_would_refuse() -> None:
+def test_production_handler_may_skip_records_that_the_log_would_reject() -> None:
     config = StreamsConfig(
         application_id="app", default_key_serde=STRING, default_value_serde=STRING,
         production_exception_handler="continue",
@@ -397,8 +397,8 @@ def test_the_production_handler_may_leave_out_what_the_log_would_refuse() -> Non
         assert result.counters["dropped-records-total"] == 2 - len(sent)
 
 
-def test_an_error_that_belongs_to_no_step_names_its_own_record() -> None:
-    """Not the first one of those that were taken together with it."""
+def test_error_outside_of_a_step_names_its_own_record() -> None:
+    """It is not the first record of its chunk."""
     task = task_of(topology_of(lambda builder: builder.stream("in").to(
         lambda key, value, context: "out" if value != "c" else 1 // 0
     )))
@@ -413,7 +413,7 @@ def test_an_error_that_belongs_to_no_step_names_its_own_record() -> None:
 @pytest.mark.parametrize(
     ("key", "value", "part"), [(b"ab", bytes(8), "key"), (bytes(8), b"ab", "value")]
 )
-def test_bytes_that_cannot_be_read_are_told_with_what_they_were(
+def test_deserialization_error_reports_key_or_value(
     key: bytes, value: bytes, part: str
 ) -> None:
     task = task_of(topology_of(
