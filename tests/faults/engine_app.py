@@ -1,4 +1,4 @@
-"""The application that is killed, its input, and what must come out of it.
+"""The application of the crash tests, its input, and the comparison of its results.
 
     python -m faults.engine_app --log FILE --state DIR --master inline|local[2]|... [--conf A=B]
 
@@ -11,24 +11,25 @@
     baskets ──► foreign-key join with products ──► priced
                        └──► by product ──► count and sum              ──► revenue
 
-Where batches are cut differs from run to run: a crash moves every cut behind it. What is compared
-must not depend on that, and yet nothing may hide in it. So the input is made such that:
+Batch boundaries differ from run to run: a crash moves all later ones. The results must not depend
+on the boundaries, and the comparison must still detect every lost or duplicate record:
 
 - `enriched`, `totals` and `windows` have one possible sequence for each key. A task takes orders
-  and customers by timestamp, and every piece of the input is appended at once, in the order of
-  time (for Kafka, see `append`). All orders of a region come from one partition, so that no other
-  sender's records can come between them. The windows' grace is longer than the whole run, so no
-  record comes too late.
-- `priced` has one, too. The input comes in waves, and a wave is processed to its end before the
-  next one begins. In a wave a basket changes once, or a product does, never both: answers of a
-  foreign-key join that were overtaken by a change of their basket are dropped, as in Kafka Streams.
-- `product-totals` mixes senders. Its counts must be 1, 2, 3 ...; the amounts that were added, in
-  whatever order, must be those of the orders; so nothing can be lost while another is doubled.
-- `revenue` takes rows away as well; its last values are compared.
+  and customers by timestamp, and every piece of the input is appended atomically and in timestamp
+  order (for Kafka, see `append`). All orders of a region are in one partition, so no records of
+  other senders are between them. The grace period of the windows is longer than the run, so no
+  record is late.
+- `priced` also has one possible sequence. The input is divided into waves, and a wave is completely
+  processed before the next one starts. In a wave a basket or a product changes once, never both:
+  a foreign-key join drops responses that are older than a change of their basket, as in Kafka
+  Streams.
+- `product-totals` mixes senders. Its counts must be 1, 2, 3 ..., and the amounts must be those of
+  the orders in any sequence, so a lost order cannot be balanced by a duplicate one.
+- `revenue` subtracts rows, too; its last values are compared.
 
-Nothing is cached, so every change of every record is there to be compared. What the stores hold is
-compared through their changelogs. The last wave touches every key once more, so that each row of
-every replica has its say in the outputs.
+There is no cache, so the outputs contain every change. The contents of stores are compared through
+their changelogs. The last wave touches every key, so that each row of every replica influences the
+outputs.
 """
 
 from __future__ import annotations
@@ -60,13 +61,13 @@ INPUTS = ("customers", "orders", "products", "baskets")
 SEQUENCES = ("enriched", "totals", "windows", "priced")
 OUTPUTS = (*SEQUENCES, "product-totals", "revenue")
 CUSTOMERS = tuple(f"c{number:02}" for number in range(12))
-#: Some for each partition.
+#: Several for each partition.
 PRODUCTS = ("apples", "bread", "cheese", "dates", "eggs", "flour")
 BASKETS = tuple(f"b{number:02}" for number in range(20))
 WINDOW_MS = 2_000
 #: The time between two waves, and how many pieces of a wave change the joined tables.
 WAVE_MS, PIECES = 1_000_000, 6
-#: How long a broker that was killed may be away.
+#: The time within which a killed broker restarts.
 PATIENCE_S = 120.0
 LONG_GRACE_MS = 10 * 365 * 86_400_000
 #: (topic, key, value or None, timestamp)
@@ -118,7 +119,7 @@ def topology() -> Topology:
 
 
 def config(log: str, state_dir: str, **settings: Any) -> StreamsConfig:
-    """Small batches, nothing cached, a lease that is soon taken over."""
+    """Small batches, no cache, a short lease."""
     return StreamsConfig(
         application_id=APPLICATION_ID, log=log, state_dir=state_dir,
         default_key_serde=Serdes.string(), default_value_serde=Serdes.json(),
@@ -136,20 +137,20 @@ def make_topics(log: Log) -> None:
         log.create_topic(topic, PARTITIONS, {"retention.ms": "-1"})
 
 
-# ---- its input -------------------------------------------------------------------------------
+# ---- input -------------------------------------------------------------------------------
 
 
 class Input:
-    """Makes waves from a seed: the same ones, however often and by whom they are asked for."""
+    """Generates waves from a seed, the same for each call."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
 
     def wave(self, number: int) -> Iterator[list[Row]]:
-        """Pieces to append, each at once, one after the other; endless. Numbers begin at 1.
+        """The pieces of a wave, without end; each is appended atomically. Numbers start at 1.
 
-        The tables of the foreign-key join change in the first `PIECES` of them only. Timestamps
-        grow from piece to piece and from wave to wave.
+        The tables of the foreign-key join change in the first `PIECES` pieces only. Timestamps
+        increase from piece to piece and from wave to wave.
         """
         rng = random.Random(f"{self._seed}/{number}")
         clock = itertools.count(number * WAVE_MS, 37)
@@ -162,7 +163,7 @@ class Input:
         for row in rows:
             changes.setdefault(rng.randrange(PIECES), []).append(row)
         for piece in itertools.count():
-            # The changes were made before their pieces are: their time is then.
+            # Changes are older than the other records of their piece.
             rows = [(*row[:3], next(clock)) for row in changes.get(piece, ())]
             for _ in range(rng.randrange(3)):
                 rows.append(self._customer(rng, rng.choice(CUSTOMERS), next(clock)))
@@ -171,12 +172,12 @@ class Input:
             yield rows
 
     def first(self) -> list[Row]:
-        """The piece that fills all tables, with some orders; it comes before wave 1."""
+        """The piece before wave 1: fills all tables and has some orders."""
         rng = random.Random(f"{self._seed}/first")
         return [*self._products(rng, itertools.count(), PRODUCTS), *self.every_key(0)]
 
     def every_key(self, number: int) -> list[Row]:
-        """A wave of one piece: every customer, basket and region, and most products, once more."""
+        """A wave of one piece with every customer, basket and region, and most products."""
         rng = random.Random(f"{self._seed}/{number}/every")
         clock = itertools.count(number * WAVE_MS + WAVE_MS // 2, 37)
         return [
@@ -220,10 +221,10 @@ def append(
 ) -> None:
     """Append a piece.
 
-    The embedded log takes all of it at once. On Kafka the partitions of one transaction become
-    visible one after the other, and an order might overtake a customer of its own piece, or be
-    overtaken by one. There each run of rows of one topic is appended by itself, and is visible
-    before the next one; `before_run` is told the topic of each.
+    On the embedded log the append is atomic. On Kafka the partitions of a transaction become
+    visible one by one, so an order could overtake a customer of its own piece, or a customer an
+    order. There, consecutive rows of one topic are appended separately and become visible before
+    the next ones; `before_run` is called with their topic.
     """
     if not log.capabilities.is_remote:
         _append_at_once(log, rows)
@@ -234,7 +235,7 @@ def append(
 
 
 def _append_patiently(log: Log, rows: list[Row]) -> None:
-    """A broker may be away for a while; a refusal says that nothing was appended."""
+    """Retry while the broker is down. A rejected append has appended nothing."""
     deadline = monotonic() + PATIENCE_S
     while True:
         try:
@@ -259,7 +260,7 @@ def _append_at_once(log: Log, rows: list[Row]) -> None:
     log.append_many([Append(*where, RecordColumns(*records)) for where, records in columns.items()])
 
 
-# ---- what came out ---------------------------------------------------------------------------
+# ---- results ---------------------------------------------------------------------------
 
 
 def read(log: Log, topic: str) -> Iterator[tuple[bytes, bytes | None, int]]:
@@ -281,7 +282,7 @@ def sequences(log: Log, topic: str) -> Sequences:
 
 
 def stores(log: Log) -> dict[str, dict[bytes, tuple[bytes, int]]]:
-    """Changelog -> the rows that its store holds."""
+    """Changelog -> the rows of its store."""
     found: dict[str, dict[bytes, tuple[bytes, int]]] = {}
     for topic in log.topics():
         if not topic.name.endswith("-changelog"):
@@ -296,12 +297,12 @@ def stores(log: Log) -> dict[str, dict[bytes, tuple[bytes, int]]]:
 
 
 def is_drained(log: Log) -> bool:
-    """Whether all that the application reads, its own circles among it, is committed as read."""
+    """Whether the committed offsets are at the end of all topics that the application reads."""
     return is_read(log, lambda topic: topic in INPUTS or _is_circle(topic))
 
 
 def is_read(log: Log, wanted: Callable[[str], bool]) -> bool:
-    """Whether all of those topics is committed as read."""
+    """Whether the committed offsets are at the end of these topics."""
     committed = log.committed(APPLICATION_ID)
     topics = [topic for topic in log.topics() if wanted(topic.name)]
     partitions = [
@@ -312,7 +313,7 @@ def is_read(log: Log, wanted: Callable[[str], bool]) -> bool:
 
 
 def everything(log: Log) -> tuple[object, object]:
-    """The ends of all topics, and what the application has committed."""
+    """The end offsets of all topics, and the committed offsets of the application."""
     partitions = [
         TopicPartition(topic.name, number)
         for topic in log.topics() for number in range(topic.partitions)
@@ -332,8 +333,8 @@ def start_inline(topology: Topology, config: StreamsConfig, graph: Any, log: Log
     return InlineCompute(bundle.dump())
 
 
-def run_undisturbed(directory: Path, waves: list[list[list[Row]]], **settings: Any) -> str:
-    """Run the same waves in this process, each to its end; answers the log's address."""
+def run_reference(directory: Path, waves: list[list[list[Row]]], **settings: Any) -> str:
+    """Process the same waves in this process and return the address of the log."""
     directory.mkdir(parents=True, exist_ok=True)
     address = str(directory / "undisturbed.db")
     with open_log(address) as log:
@@ -353,18 +354,18 @@ def run_undisturbed(directory: Path, waves: list[list[list[Row]]], **settings: A
 # ---- comparing -------------------------------------------------------------------------------
 
 
-def verify(log: Log, undisturbed: Log, waves: list[list[list[Row]]]) -> dict[str, int]:
-    """Everything that must be equal is; answers how many records each output has."""
+def verify(log: Log, reference: Log, waves: list[list[list[Row]]]) -> dict[str, int]:
+    """Compare two logs. Returns the number of records of each output."""
     for topic in SEQUENCES:
-        _same_sequences(topic, sequences(log, topic), sequences(undisturbed, topic))
+        _same_sequences(topic, sequences(log, topic), sequences(reference, topic))
     _verify_counted(log, "product-totals", _by(waves, "product"))
     _verify_counted(log, "totals", _by(waves, "region"))
     last, right = (
         {key: rows[-1] for key, rows in sequences(each, "revenue").items()}
-        for each in (log, undisturbed)
+        for each in (log, reference)
     )
     assert last == right, f"revenue differs: {_difference(last, right)}"
-    mine, theirs = stores(log), stores(undisturbed)
+    mine, theirs = stores(log), stores(reference)
     assert mine.keys() == theirs.keys()
     assert len(mine) >= 7, f"stores are missing: {sorted(mine)}"
     for name, rows in mine.items():
@@ -388,7 +389,7 @@ def _same_sequences(topic: str, found: Sequences, right: Sequences) -> None:
 
 
 def _verify_counted(log: Log, topic: str, amounts: Mapping[str, list[int]]) -> None:
-    """Each order was counted once, and its amount added once: without any engine's word."""
+    """Each order was counted and added once, as computed from the input alone."""
     found = sequences(log, topic)
     assert found.keys() == amounts.keys()
     for key, rows in found.items():
@@ -414,7 +415,7 @@ def _difference(found: Mapping[Any, Any], right: Mapping[Any, Any]) -> str:
     )
 
 
-# ---- the process that is killed --------------------------------------------------------------
+# ---- the process of the driver --------------------------------------------------------------
 
 
 def main() -> None:
@@ -424,7 +425,7 @@ def main() -> None:
     parser.add_argument("--master", default="inline")
     parser.add_argument("--conf", action="append", default=[], help="one more setting, A=B")
     options = parser.parse_args()
-    # For whoever wants to know what a process waits for.
+    # Prints the stacks of all threads on SIGUSR1.
     faulthandler.register(signal.SIGUSR1)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     settings = config(

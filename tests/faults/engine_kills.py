@@ -1,19 +1,19 @@
-"""An application is killed at every step of a batch, again and again; then everything is compared.
+"""Kills an application repeatedly at every failpoint of a batch, then compares all results.
 
     PYTHONPATH=tests python -m faults.engine_kills [--kills 210] [--seed S] [--report FILE]
 
-A wave of input is appended, piece by piece, while the application runs. As soon as a process stands
-in the chosen step the victim is killed with SIGKILL:
+A trial appends a wave of input, piece by piece, while the application runs. When a process stops at
+the chosen failpoint, the trial kills the victim with SIGKILL:
 
-    driver      the Python process that plans and commits; a new one takes its place
-    worker      the Python process that runs tasks; the one in the step, or any if the driver is
-    executor    the JVM above a worker, under local-cluster, where Spark starts another
+    driver      the Python process that plans and commits; the trial starts a new one
+    worker      the Python process that runs tasks: the stopped one, or any if the driver is stopped
+    executor    the JVM of a worker, under local-cluster; Spark starts a new one
 
-What the victim leaves behind lives on as it would in a cluster: a killed driver's JVM and workers
-end when they notice; a worker whose executor was killed finishes its task for nobody. Then the wave
-is processed to its end. Before a kill in `restoring` the application is ended and its state folder
-is removed, so that there is something to restore; under local-cluster, where each executor has a
-folder of its own, it is enough to kill one more.
+The other processes keep running as in a cluster: the JVM and the workers of a killed driver exit
+when they notice, the worker of a killed executor finishes its task. Then the wave is processed to
+its end. Before a kill at `restoring` the trial stops the application and removes its state folder,
+so that there is something to restore. Under local-cluster each executor has its own folder, so
+killing one more executor is sufficient.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ from faults.engine_app import (
     append,
     is_drained,
     make_topics,
-    run_undisturbed,
+    run_reference,
     verify,
 )
 from faults.engine_processes import (
     STEPS,
     WORKER_STEPS,
+    FailpointFiles,
     Instance,
     Process,
-    StepFiles,
     Victim,
     send,
     wait_until,
@@ -63,15 +63,15 @@ from penstock.log import open_log
 from penstock.log.errors import LogBusy
 
 LOCAL, CLUSTER = "local[2]", "local-cluster[2,1,1024]"
-#: In the trial's directory; or where the executor of a worker runs, so that each has its own.
+#: In the directory of the trial, or in that of the executor, so that each has its own.
 STATE, STATE_OF_EXECUTOR = "state", "/proc/self/cwd/state"
 KILLS_OF_A_TRIAL = 35
-#: Spark asks a dead executor three times for its shuffle files, five seconds apart.
+#: By default Spark asks a dead executor three times for its shuffle files, at 5 s intervals.
 LITTLE_PATIENCE = ("spark.shuffle.io.maxRetries=1", "spark.shuffle.io.retryWait=100ms")
 
 
 class Kill(NamedTuple):
-    """Whom to kill, and in which step."""
+    """The victim and the failpoint of a kill."""
 
     victim: Victim
     step: Step
@@ -79,7 +79,7 @@ class Kill(NamedTuple):
 
 @dataclass
 class Counts:
-    """What has been done so far."""
+    """Totals of the kills, records, waves and pieces."""
 
     kills: Counter[Kill] = field(default_factory=Counter)
     records: Counter[str] = field(default_factory=Counter)
@@ -95,17 +95,17 @@ class Counts:
 
 
 class Trial:
-    """An application on a log of its own, and all that was given to it.
+    """An application on its own log, and its input.
 
-    The truth about the input: `waves` is what was appended, so the same can be given to a run
-    without a crash. `master` is where it runs: "inline" is the driver's own process.
+    `waves` is the appended input, for the reference run without a crash. With the `master`
+    "inline" tasks run in the process of the driver.
     """
 
     def __init__(
         self, directory: Path, seed: int, master: str = LOCAL, *, settings: Sequence[str] = (),
         cluster: SparkCluster | None = None, address: str | None = None,
     ) -> None:
-        """`cluster` takes the place of the master, `address` that of a log in the directory."""
+        """`cluster` replaces the master, `address` replaces the log in the directory."""
         self.directory = directory
         self.master = master if cluster is None else cluster.master
         self.cluster = cluster
@@ -114,7 +114,7 @@ class Trial:
         self.counts = Counts()
         self.instance: Instance | None = None
         self.log = open_log(address or directory / "log.db")
-        #: Where drivers find the log.
+        #: The address of the log for drivers.
         self.driver_address = self.log.address
         make_topics(self.log)
         self._input = Input(seed)
@@ -123,27 +123,28 @@ class Trial:
         append(self.log, first)
         self._ended: list[Instance] = []
 
-    # ---- the processes -----------------------------------------------------------------------
+    # ---- processes -----------------------------------------------------------------------
 
     def start(self) -> Instance:
-        """A driver, if there is none. Its steps are its own: what a killed one has left behind
-        lives on for a while, and must not be the one that stops."""
+        """Start a driver if none is running. Each driver has its own failpoint files: the processes
+        of a killed driver run for a while, and must not stop in its place."""
         if self.instance is None:
             steps = self.directory / "steps" / str(len(self._ended))
-            self.instance = self.another("driver", StepFiles(steps))
+            self.instance = self.another("driver", FailpointFiles(steps))
         return self.instance
 
     def another(
-        self, name: str, files: StepFiles, *, state: str | None = None, master: str | None = None
+        self, name: str, files: FailpointFiles, *, state: str | None = None,
+        master: str | None = None,
     ) -> Instance:
-        """One more driver of the application."""
+        """Start one more driver of the application."""
         has_executors = self.master == CLUSTER or self.cluster is not None
         state = state or (STATE_OF_EXECUTOR if has_executors else STATE)
         settings, environment, sessions = list(self.settings), {}, []
         if self.master == CLUSTER:
             environment["SPARK_HOME"] = str(_spark_home(self.directory / "spark-home"))
         if self.cluster is not None:
-            # What a driver finds in its own environment does not go to a cluster by itself.
+            # The environment of a driver is not copied to a cluster.
             settings.append(f"spark.executorEnv.PENSTOCK_STOP_AT={files.order}")
             environment["PYSPARK_PYTHON"] = sys.executable
             sessions = self.cluster.sessions
@@ -155,14 +156,14 @@ class Trial:
         return Instance(arguments, files, output, environment, sessions=sessions)
 
     def end(self) -> None:
-        """Kill the driver between two batches, and forget about it."""
+        """Kill the driver."""
         if self.instance is not None:
             self.instance.kill_driver()
             self._ended.append(self.instance)
             self.instance = None
 
     def close(self) -> None:
-        """Leave nothing running."""
+        """Stop all processes."""
         self.end()
         for instance in self._ended:
             instance.end()
@@ -176,13 +177,13 @@ class Trial:
         traceback: TracebackType | None,
     ) -> None:
         if isinstance(error, AssertionError) and self.instance is not None:
-            error.add_note(f"The driver has told:\n{self.instance.told()}")
+            error.add_note(f"Output of the driver:\n{self.instance.output_tail()}")
         self.close()
 
-    # ---- the input ---------------------------------------------------------------------------
+    # ---- input ---------------------------------------------------------------------------
 
     def new_wave(self) -> Iterator[Callable[[], None]]:
-        """Each answer appends a piece when it is called; they never end."""
+        """Start a wave. Each call of a returned function appends a piece; there is no last one."""
         self.drain()
         self.waves.append([])
         self.counts.waves += 1
@@ -190,10 +191,10 @@ class Trial:
         return (functools.partial(self.append_piece, each) for each in rows)
 
     def every_key(self) -> Iterator[Callable[[], None]]:
-        """A wave whose first piece touches all there is; the others are empty.
+        """A wave whose first piece touches every key; the others are empty.
 
-        Customers were there before their orders: on Kafka partitions do not appear at the same
-        moment, and orders must not overtake their customers.
+        Customers are processed before their orders: on Kafka partitions do not become visible at
+        the same moment, and orders must not overtake their customers.
         """
         self.drain()
         self.waves.append([])
@@ -206,44 +207,44 @@ class Trial:
         return itertools.chain([piece], itertools.repeat(lambda: None))
 
     def append_piece(self, rows: list[Row]) -> None:
-        """More of the wave that is under way."""
+        """Append a piece of the current wave."""
         append(self.log, rows)
         self.waves[-1].append(rows)
         self.counts.pieces += 1
 
     def drain(self) -> None:
-        """Until all that was appended is processed, in whatever batches."""
+        """Wait until all input is processed."""
         wait_until("a wave was processed", lambda: is_drained(self.log), meanwhile=self._alive)
 
     def _alive(self) -> None:
         instance = self.start()
-        assert instance.is_alive, "the driver has ended by itself"
+        assert instance.is_alive, "the driver exited"
 
-    # ---- the kills ---------------------------------------------------------------------------
+    # ---- kills ---------------------------------------------------------------------------
 
     def run_wave(self, *kills: Kill) -> None:
-        """One wave of input with some kills, one after the other, processed to its end."""
+        """Process one wave of input with some kills, one after the other."""
         pieces = self.new_wave()
         for kill in kills:
             self.kill(kill, pieces)
         self.finish_wave(pieces)
 
     def kill(self, kill: Kill, pieces: Iterator[Callable[[], None]]) -> None:
-        """As soon as a process stands in the step."""
+        """Kill the victim when a process stops at the failpoint."""
         self.reach(kill.step, pieces)
-        while not self._strike(kill):
+        while not self._kill_victim(kill):
             self.reach(kill.step, pieces)
         self.counts.kills[kill] += 1
 
     def finish_wave(self, pieces: Iterator[Callable[[], None]]) -> None:
-        """Append what the wave still needs, and wait until all of it is processed."""
+        """Append the missing pieces of the wave and wait until it is processed."""
         while len(self.waves[-1]) < PIECES:
             next(pieces)()
         self.drain()
 
     def reach(self, step: str, pieces: Iterator[Callable[[], None]]) -> None:
-        """Until a process stands in the step; input is appended all the while. What stood in
-        another step goes on."""
+        """Append input until a process stops at the failpoint. Processes at other failpoints
+        resume."""
         if step == "restoring":
             self._lose_state()
         instance = self.start()
@@ -254,20 +255,20 @@ class Trial:
         wait_until(
             f"a process reached '{step}'",
             lambda: not instance.files.is_armed(step) and instance.stopped(),
-            meanwhile=self.feeding(pieces),
+            meanwhile=self.feeder(pieces),
         )
 
-    def feeding(self, pieces: Iterator[Callable[[], None]]) -> Callable[[], None]:
-        """What to do while something is waited for: append, now and then."""
+    def feeder(self, pieces: Iterator[Callable[[], None]]) -> Callable[[], None]:
+        """Returns a function that appends pieces at intervals, to call while waiting."""
         due = 0.0
 
         def feed() -> None:
             nonlocal due
             self._alive()
-            # On a slow machine the input must not run away from the application.
+            # On a slow machine the backlog must not grow without limit.
             wanted = len(self.waves[-1]) < 2 * PIECES or is_drained(self.log)
             if wanted and time.monotonic() >= due:
-                # A driver that stands in its commit has the log's lock; the next piece will do.
+                # A driver that is stopped in its commit holds the lock of the log.
                 with contextlib.suppress(LogBusy):
                     next(pieces)()
                 due = time.monotonic() + self.rng.uniform(0.01, 0.3)
@@ -275,21 +276,21 @@ class Trial:
         return feed
 
     def _lose_state(self) -> None:
-        """Let there be something to restore."""
+        """Remove local state, so that there is something to restore."""
         if self.master == CLUSTER and self.instance is not None:
-            # Each executor has a folder of its own: the one that takes its place has an empty one.
+            # Each executor has its own folder: that of the next one is empty.
             send(self._any(self.instance.executors()).pid, signal.SIGKILL)
             return
         self.end()
-        # Until then their workers may write to the folder.
+        # Workers of killed drivers may still write to the folder.
         wait_until(
             "nothing of the killed drivers was left",
             lambda: not any(instance.all() for instance in self._ended),
         )
         shutil.rmtree(self.directory / STATE, ignore_errors=True)
 
-    def _strike(self, kill: Kill) -> bool:
-        """Kill; False if there is no such process at the moment. What was stopped goes on."""
+    def _kill_victim(self, kill: Kill) -> bool:
+        """Kill the victim and resume the others. False if there is no such process now."""
         instance = self.start()
         [stopped] = instance.stopped()
         in_driver = stopped.pid == instance.pid
@@ -301,35 +302,35 @@ class Trial:
         elif kill.victim == "worker":
             workers = instance.workers() if in_driver else [stopped]
             if not workers:
-                # Spark starts them with a job, and the first one has not come yet.
-                instance.go_on()
+                # Spark starts workers with the first job.
+                instance.resume()
                 return False
             send(self._any(workers).pid, signal.SIGKILL)
         elif in_driver:
             send(self._any(instance.executors()).pid, signal.SIGKILL)
         else:
             send(instance.executor_of(stopped.pid).pid, signal.SIGKILL)
-        instance.go_on()
+        instance.resume()
         return True
 
     def _any(self, those: list[Process]) -> Process:
-        assert those, "nobody is there to be killed"
+        assert those, "there is no process to kill"
         return self.rng.choice(those)
 
-    # ---- the end -----------------------------------------------------------------------------
+    # ---- comparison -----------------------------------------------------------------------------
 
     def verify(self) -> None:
-        """Touch every key once more, and compare everything with a run without a crash."""
+        """Touch every key, and compare all results with a run without a crash."""
         next(self.every_key())()
         self.drain()
         self.end()
-        undisturbed = run_undisturbed(self.directory / "undisturbed", self.waves)
-        with open_log(undisturbed) as right:
+        reference = run_reference(self.directory / "undisturbed", self.waves)
+        with open_log(reference) as right:
             self.counts.records.update(verify(self.log, right, self.waves))
 
 
 def _spark_home(place: Path) -> Path:
-    """An installation of Spark whose folder for executors is the trial's own."""
+    """An installation of Spark with its own folder for executors."""
     if not place.exists():
         place.mkdir()
         (place / "work").mkdir()
@@ -339,7 +340,7 @@ def _spark_home(place: Path) -> Path:
     return place
 
 
-# ---- many of them ----------------------------------------------------------------------------
+# ---- make faults ----------------------------------------------------------------------------
 
 
 class Part(NamedTuple):
@@ -351,7 +352,7 @@ class Part(NamedTuple):
 
 
 def schedule(part: Part, rng: random.Random) -> list[Kill]:
-    """Each step for each victim, again and again, in a random order."""
+    """All pairs of victim and failpoint, repeated, in random order."""
     every = itertools.cycle([Kill(victim, step) for victim in part.victims for step in STEPS])
     chosen = list(itertools.islice(every, part.kills))
     rng.shuffle(chosen)
@@ -368,7 +369,7 @@ def run_many(kills: int, seed: int, tell: Callable[[str], None]) -> Counts:
         Part(CLUSTER, ("executor",), executors),
     ):
         planned = schedule(part, rng)
-        # Compared now and then: so a failure is found near to its cause.
+        # Several comparisons: a failure is detected soon after its cause.
         for start in range(0, len(planned), KILLS_OF_A_TRIAL):
             some = planned[start : start + KILLS_OF_A_TRIAL]
             total += run_trial(part.master, some, rng.randrange(10**6), total, tell)
@@ -378,7 +379,7 @@ def run_many(kills: int, seed: int, tell: Callable[[str], None]) -> Counts:
 def run_trial(
     master: str, kills: Sequence[Kill], seed: int, before: Counts, tell: Callable[[str], None]
 ) -> Counts:
-    """A log of its own, a wave for each kill, and everything compared."""
+    """One log, a wave for each kill, and a comparison at the end."""
     number = before.kills.total()
     with (
         tempfile.TemporaryDirectory(prefix="penstock-faults-") as directory,
@@ -393,16 +394,16 @@ def run_trial(
                 f"{trial.counts.waves} processed after {time.monotonic() - began:.1f} s"
             )
         trial.verify()
-        tell(f"      equal: {shown(trial.counts.records)}")
+        tell(f"      equal: {format_counts(trial.counts.records)}")
         return trial.counts
 
 
-def shown(records: Mapping[str, int]) -> str:
+def format_counts(records: Mapping[str, int]) -> str:
     return ", ".join(f"{count:,} records of {topic}" for topic, count in records.items())
 
 
 def report(counts: Counts, seed: int, seconds: float) -> str:
-    """What was done, as a page."""
+    """The results as a Markdown page."""
     victims: tuple[Victim, ...] = get_args(Victim)
     rows = [
         f"| {step} | " + " | ".join(
@@ -413,13 +414,13 @@ def report(counts: Counts, seed: int, seconds: float) -> str:
     return "\n".join((
         "# Kills of the engine",
         "",
-        "Written by `make faults` (`tests/faults/engine_kills.py`); `exactly-once.md` says what "
-        "is killed, and what is compared.",
+        "Written by `make faults` (`tests/faults/engine_kills.py`); `exactly-once.md` describes "
+        "the victims and the comparison.",
         "",
         f"{counts.kills.total()} kills with SIGKILL, seed {seed}, {seconds / 60:.0f} minutes. "
         f"{counts.waves} waves of input in {counts.pieces:,} pieces. All outputs and all stores "
         "were equal to those of runs without a crash:",
-        f"{shown(counts.records)}.",
+        f"{format_counts(counts.records)}.",
         "",
         f"| step | {' | '.join(victims)} | all |",
         "|---|" + "---|" * (len(victims) + 1),
@@ -432,7 +433,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Kill an application at every step of a batch.")
     parser.add_argument("--kills", type=int, default=210)
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
-    parser.add_argument("--report", type=Path, help="a file to write what was done to")
+    parser.add_argument("--report", type=Path, help="write the results to this file")
     options = parser.parse_args()
     print(f"seed {options.seed}, {options.kills} kills", flush=True)
     began = time.monotonic()

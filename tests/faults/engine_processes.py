@@ -1,9 +1,9 @@
-"""The processes of a running application, as the kernel shows them, and how they are stopped.
+"""The processes of a running application, and the failpoints at which they stop.
 
-Every step of a batch (`penstock.engine.failpoints`) looks for a file of its name. While the file is
-there nothing happens; a step is *armed* by removing it. The first process that reaches an armed
-step makes the file again and stops itself (SIGSTOP). So whoever watches knows that a process stands
-in that very step, and may kill it, or another one, and let the rest go on.
+Every failpoint (`penstock.engine.failpoints`) has a file. While the file exists, the failpoint does
+nothing. Removing the file arms the failpoint: the first process that reaches it creates the file
+and stops itself (SIGSTOP). So a test knows that a process has stopped at that failpoint, and can
+kill it, or another process, and resume the others.
 """
 
 from __future__ import annotations
@@ -22,36 +22,36 @@ from typing import IO, Literal, get_args
 from penstock.engine.failpoints import Step
 
 STEPS: tuple[Step, ...] = get_args(Step)
-#: Of the application's job.
+#: The number of stages of the application.
 STAGES = 3
-#: Steps that are reached where tasks run; the others are the driver's.
+#: The failpoints of workers; the others are in the driver.
 WORKER_STEPS = frozenset(("computing", "applying", "restoring"))
 Victim = Literal["driver", "worker", "executor"]
-#: Generous: the machine may be busy, and nothing is asserted about how long anything takes.
+#: Long, because the machine may be busy. The tests assert nothing about durations.
 DEADLINE_S = 240.0
 TESTS = Path(__file__).resolve().parents[1]
 
 
-class TookTooLong(AssertionError):
-    """Something that had to happen did not."""
+class TimedOut(AssertionError):
+    """A condition did not become true in time."""
 
 
 def wait_until(
     what: str, condition: Callable[[], object], *, meanwhile: Callable[[], object] = lambda: None,
     deadline_s: float = DEADLINE_S,
 ) -> None:
-    """Look again and again until the condition holds."""
+    """Poll until the condition holds."""
     end = time.monotonic() + deadline_s
     while not condition():
         if time.monotonic() > end:
-            raise TookTooLong(f"It took more than {deadline_s:.0f} s until {what}.")
+            raise TimedOut(f"It took more than {deadline_s:.0f} s until {what}.")
         meanwhile()
         time.sleep(0.01)
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process as it was when it was looked at."""
+    """A snapshot of a process."""
 
     pid: int
     parent: int
@@ -65,7 +65,7 @@ class Process:
 
 
 def processes(session: int) -> dict[int, Process]:
-    """All live processes of a session."""
+    """All running processes of a session."""
     found = {}
     for entry in os.listdir("/proc"):
         if not entry.isdigit():
@@ -82,8 +82,8 @@ def processes(session: int) -> dict[int, Process]:
     return found
 
 
-class StepFiles:
-    """The files that say which steps are armed."""
+class FailpointFiles:
+    """The files of the failpoints of one driver."""
 
     def __init__(self, directory: Path) -> None:
         directory.mkdir(parents=True)
@@ -99,14 +99,14 @@ class StepFiles:
 
     @property
     def order(self) -> str:
-        """What PENSTOCK_STOP_AT is to be."""
+        """The value of PENSTOCK_STOP_AT."""
         return ",".join(f"{step}:1:{self._file(step)}" for step in self._steps)
 
     def arm(self, step: str) -> None:
         self._file(step).unlink()
 
     def is_armed(self, step: str) -> bool:
-        """Whether nobody has come to the step yet."""
+        """Whether no process has reached the failpoint yet."""
         return not self._file(step).exists()
 
     def disarm(self, step: str) -> None:
@@ -114,13 +114,13 @@ class StepFiles:
 
 
 class Instance:
-    """A driver that was started as a process of its own, with everything that it starts."""
+    """A driver process and all processes that it starts."""
 
     def __init__(
-        self, arguments: Sequence[str], files: StepFiles, output: Path,
+        self, arguments: Sequence[str], files: FailpointFiles, output: Path,
         environment: Mapping[str, str] | None = None, *, sessions: Sequence[int] = (),
     ) -> None:
-        """`sessions`: of a cluster, whose processes work for it but are not its own."""
+        """`sessions` are the process sessions of a cluster that runs the tasks."""
         self.files = files
         self.output = output
         self._sessions = tuple(sessions)
@@ -139,22 +139,22 @@ class Instance:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the driver is."""
+        """Whether the driver is running."""
         return self._popen.poll() is None
 
     def all(self) -> dict[int, Process]:
-        """All live processes, the driver among them."""
+        """All running processes, including the driver."""
         return processes(self.pid)
 
     def stopped(self) -> list[Process]:
-        """Those that stand in a step, here or in the cluster."""
+        """The processes that are stopped at a failpoint, also those of the cluster."""
         return [
             process for session in (self.pid, *self._sessions)
             for process in processes(session).values() if process.is_stopped
         ]
 
     def workers(self) -> list[Process]:
-        """Python processes that run tasks: forked by a daemon, which a JVM has started."""
+        """The Python processes that run tasks. Their parent is a daemon whose parent is a JVM."""
         there = self.all()
         return [
             each for each in there.values()
@@ -169,7 +169,7 @@ class Instance:
         ]
 
     def executor_of(self, pid: int) -> Process:
-        """The executor above a worker."""
+        """The executor of a worker."""
         there = self.all()
         process = there[pid]
         while "CoarseGrainedExecutorBackend" not in process.command or not _is_java(process):
@@ -181,31 +181,31 @@ class Instance:
         self._popen.wait()
         self._stream.close()
 
-    def go_on(self) -> None:
-        """Let those that stand in a step run on."""
+    def resume(self) -> None:
+        """Resume the stopped processes."""
         for process in self.stopped():
             send(process.pid, signal.SIGCONT)
 
     def end(self) -> None:
-        """Kill whatever is left of it, and wait until nothing is."""
+        """Kill all processes and wait for their end."""
         if self.is_alive:
             self.kill_driver()
         for pid in self.all():
             send(pid, signal.SIGKILL)
         wait_until("all processes of an instance had ended", lambda: not self.all())
 
-    def told(self) -> str:
-        """The end of what it has written, for people."""
+    def output_tail(self) -> str:
+        """The last part of the output, for error messages."""
         return self.output.read_text(errors="replace")[-3000:]
 
 
 def _with_tests() -> str:
-    """Where the application is imported from, in the driver and in its workers."""
+    """The PYTHONPATH of drivers and workers."""
     return os.pathsep.join(filter(None, (str(TESTS), os.environ.get("PYTHONPATH"))))
 
 
 def send(pid: int, number: signal.Signals) -> None:
-    """A signal; nothing if the process is gone."""
+    """Send a signal if the process exists."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, number)
 

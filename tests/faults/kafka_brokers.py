@@ -1,4 +1,4 @@
-"""Brokers that are killed and started again, on the same ports, with the same data."""
+"""Brokers that can be killed and restarted on the same ports and data."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from penstock.broker.cluster import ClusterStatus, LocalCluster
 from penstock.broker.ports import free_ports
 from penstock.broker.properties import HOST, BrokerOptions
 
-#: The topic in which coordinators keep transactions.
+#: The topic of the transaction coordinators.
 TRANSACTIONS = "__transaction_state"
-ASKED_S = 30.0
+METADATA_TIMEOUT_S = 30.0
 
 
 class Brokers:
-    """One broker, or three; they live no longer than this process.
+    """One broker, or three. They exit with this process.
 
-    The truth about where clients find them: `address` for those that are to be left alone,
-    `proxied` for those that come through a proxy, which `listener` is the target of.
+    Clients connect to `address` directly, or to `proxied` through a proxy whose target is
+    `listener`.
     """
 
     def __init__(self, directory: Path, *, brokers: int = 1) -> None:
@@ -41,13 +41,13 @@ class Brokers:
                     "advertised.listeners": f"{plain},PROXIED://{HOST}:{self.proxy_port}",
                     "listener.security.protocol.map":
                         "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,PROXIED:PLAINTEXT",
-                    # What has lasted too long is noticed soon.
+                    # Transactions that time out are aborted soon.
                     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
                 },
             )
         else:
             self._options = BrokerOptions(port=0, brokers=brokers, heap_mb=256, for_tests=True)
-        #: Node -> the process that ends it when this one is gone.
+        #: Node -> the process that kills it when this process exits.
         self._watchers: dict[int, subprocess.Popen[bytes]] = {}
 
     def __enter__(self) -> Self:
@@ -64,12 +64,12 @@ class Brokers:
 
     @property
     def address(self) -> str:
-        """What `open_log` takes."""
+        """The address for `open_log`."""
         return self._cluster.status().address
 
     @property
     def proxied(self) -> str:
-        """The same, through the proxy."""
+        """The address through the proxy."""
         return f"kafka://{HOST}:{self.proxy_port}"
 
     @property
@@ -77,7 +77,7 @@ class Brokers:
         return self._options.brokers
 
     def start(self) -> None:
-        """Start those that do not run, and wait until they take clients."""
+        """Start the stopped brokers and wait until they accept clients."""
         status: ClusterStatus = self._cluster.start(self._options)
         for node in status.nodes:
             if node.id not in self._watchers and node.pid is not None:
@@ -85,7 +85,7 @@ class Brokers:
                 self._watchers[node.id] = processes.kill_with_parent(node.pid, marker)
 
     def kill(self, node: int) -> None:
-        """SIGKILL."""
+        """Kill a node with SIGKILL."""
         self._cluster.stop(node=node, kill=True)
         self._forget(node)
 
@@ -97,20 +97,20 @@ class Brokers:
         return self._leaders(topic)[partition]
 
     def coordinator(self) -> int:
-        """The node that takes care of the application's transactions."""
+        """The transaction coordinator of the application."""
         leaders = self._leaders(TRANSACTIONS)
         return leaders[_java_hash(APPLICATION_ID) % len(leaders)]
 
     def _leaders(self, topic: str) -> dict[int, int]:
         servers = self.address.removeprefix("kafka://")
-        # Silent: a node that was killed may be among them.
+        # No client logs: one of the nodes may have been killed.
         admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
-        asked: Any = admin.list_topics(topic, timeout=ASKED_S)
-        return {at: one.leader for at, one in asked.topics[topic].partitions.items()}
+        metadata: Any = admin.list_topics(topic, timeout=METADATA_TIMEOUT_S)
+        return {at: one.leader for at, one in metadata.topics[topic].partitions.items()}
 
 
 def _java_hash(text: str) -> int:
-    """By what Kafka finds the partition of a transactional id: Java's hash of it, not negative."""
+    """Java's string hash, not negative: Kafka's partition of a transactional id depends on it."""
     number = 0
     for character in text:
         number = (31 * number + ord(character)) & 0xFFFFFFFF

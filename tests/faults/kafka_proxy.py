@@ -1,21 +1,22 @@
-"""A proxy between clients and a broker that loses what it is told to lose.
+"""A proxy between clients and a broker that loses messages.
 
     with Proxy(target=broker_port, port=proxy_port) as proxy:
-        strike = proxy.order(Order("EndTxn", "answer"))
+        injection = proxy.inject(Rule("EndTxn", "response"))
         ...
-        strike.struck.wait(60)
+        injection.started.wait(60)
 
-It knows of Kafka's protocol how messages are cut: four bytes of length; then, in a request, the
-number of the API, a version and a correlation id; in an answer the correlation id. The next request
-of the ordered kind, on whichever connection, is the one that suffers:
+The proxy parses the frames of Kafka's protocol: four bytes of length; then, in a request, the API
+key, a version and a correlation id, in a response the correlation id. A rule applies to the next
+request of its API on any connection:
 
-    answer      the broker gets the request; its answer is dropped, and the connection with it
-    request     the broker never gets it; the connection is closed, and it may get dark as well
-    dark        the broker gets it; then nothing passes, in neither direction, on no connection, for
-                some time; whoever was connected when it ends has to connect again
+    response    the broker receives the request; the response is dropped and the connection closed
+    request     the broker does not receive the request; the connection is closed, and an outage may
+                follow
+    outage      the broker receives the request; then no connection passes anything for some time,
+                and all connections are closed at the end
 
-A broker advertises the proxy's port on a listener of its own, so whoever comes through the proxy
-stays behind it (`kafka_brokers.py`).
+A broker advertises the port of the proxy on a separate listener, so clients that connect to the
+proxy keep using it (`kafka_brokers.py`).
 """
 
 from __future__ import annotations
@@ -33,46 +34,46 @@ HOST = "127.0.0.1"
 Api = Literal[
     "Produce", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "TxnOffsetCommit", "ListOffsets"
 ]
-#: Those that a transaction is made of.
+#: The requests of a transaction.
 APIS: tuple[Api, ...] = get_args(Api)[:-1]
-#: Kafka's numbers of them.
+#: The API keys of Kafka.
 NUMBERS: dict[Api, int] = {
     "Produce": 0, "ListOffsets": 2, "AddPartitionsToTxn": 24, "AddOffsetsToTxn": 25, "EndTxn": 26,
     "TxnOffsetCommit": 28,
 }
-Loss = Literal["answer", "request", "dark"]
+Loss = Literal["response", "request", "outage"]
 LOSSES: tuple[Loss, ...] = get_args(Loss)
-_PATIENCE_S = 60.0
+_TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
-    """What is to be lost."""
+class Rule:
+    """The message to lose."""
 
     api: Api
     loss: Loss
-    #: How long a darkness lasts.
-    dark_s: float = 0.0
+    #: The duration of an outage.
+    outage_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
-class Strike:
-    """An order that was given, and how far it has come."""
+class Injection:
+    """A rule that was given to the proxy, and its progress."""
 
-    order: Order
-    #: It has begun: the request was met.
-    struck: threading.Event = field(default_factory=threading.Event)
-    #: It has ended: whatever comes from here on passes.
-    over: threading.Event = field(default_factory=threading.Event)
+    rule: Rule
+    #: The proxy has met the request.
+    started: threading.Event = field(default_factory=threading.Event)
+    #: The proxy passes all messages again.
+    finished: threading.Event = field(default_factory=threading.Event)
 
 
 class _Link:
-    """One connection of a client, and the one to the broker that stands for it."""
+    """A connection of a client and the corresponding connection to the broker."""
 
     def __init__(self, client: asyncio.StreamWriter, broker: asyncio.StreamWriter) -> None:
         self._ends = (client, broker)
-        #: The correlation id whose answer is to be dropped, and for whom.
-        self.unwanted: tuple[int, Strike] | None = None
+        #: The correlation id of the response to drop, and its injection.
+        self.dropped: tuple[int, Injection] | None = None
 
     def cut(self) -> None:
         for end in self._ends:
@@ -80,31 +81,31 @@ class _Link:
 
 
 class Proxy:
-    """A thread with an event loop. The truth about what was lost is in the strikes it answers.
+    """A thread with an event loop.
 
-    Everything with an underscore is touched by the loop only, but for `_loop` and `_thread`.
+    Only the loop uses the private attributes, except `_loop` and `_thread`.
     """
 
     def __init__(self, target: int, port: int) -> None:
         self._target = target
         self._port = port
-        self._strike: Strike | None = None
+        self._injection: Injection | None = None
         self._links: set[_Link] = set()
         self._serving: set[asyncio.Task[None]] = set()
-        self._lit = asyncio.Event()
-        self._lit.set()
+        self._passing = asyncio.Event()
+        self._passing.set()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(
             target=self._loop.run_forever, name="kafka-proxy", daemon=True
         )
 
-    # ---- for others --------------------------------------------------------------------------
+    # ---- interface --------------------------------------------------------------------------
 
-    def order(self, order: Order) -> Strike:
-        """Lose something, once; there is one order at a time."""
-        strike = Strike(order)
-        self._call(self._take(strike))
-        return strike
+    def inject(self, rule: Rule) -> Injection:
+        """Lose one message. There is one injection at a time."""
+        injection = Injection(rule)
+        self._call(self._take(injection))
+        return injection
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -121,17 +122,17 @@ class Proxy:
         self._loop.close()
 
     def _call(self, work: Coroutine[Any, Any, Any]) -> Any:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(_PATIENCE_S)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(_TIMEOUT_S)
 
-    # ---- the loop ----------------------------------------------------------------------------
+    # ---- event loop ----------------------------------------------------------------------------
 
-    async def _take(self, strike: Strike) -> None:
-        assert self._strike is None, "the last order was not carried out yet"
-        self._strike = strike
+    async def _take(self, injection: Injection) -> None:
+        assert self._injection is None, "the previous injection has not started yet"
+        self._injection = injection
 
     async def _close(self) -> None:
         self._server.close()
-        self._lit.set()
+        self._passing.set()
         while self._serving:
             for link in self._links:
                 link.cut()
@@ -144,7 +145,7 @@ class Proxy:
         assert task is not None
         self._serving.add(task)
         try:
-            # While the broker is away, so is the proxy.
+            # While the broker is down, the proxy closes connections.
             with contextlib.suppress(OSError):
                 await self._join(from_client, to_client)
         finally:
@@ -159,7 +160,7 @@ class Proxy:
         self._links.add(link)
         pumps = [
             asyncio.ensure_future(self._requests(link, from_client, to_broker)),
-            asyncio.ensure_future(self._answers(link, from_broker, to_client)),
+            asyncio.ensure_future(self._responses(link, from_broker, to_client)),
         ]
         try:
             await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
@@ -173,61 +174,61 @@ class Proxy:
     async def _requests(
         self, link: _Link, source: asyncio.StreamReader, target: asyncio.StreamWriter
     ) -> None:
-        """Pass requests on until one of the sides is gone."""
+        """Forward requests until one of the sides disconnects."""
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
             while True:
                 frame = await _frame(source)
-                await self._lit.wait()
+                await self._passing.wait()
                 api, _, correlation = struct.unpack_from(">hhi", frame, 4)
-                strike = self._strike
-                if strike is None or NUMBERS[strike.order.api] != api:
+                injection = self._injection
+                if injection is None or NUMBERS[injection.rule.api] != api:
                     await _send(target, frame)
                     continue
-                self._strike = None
-                if strike.order.loss == "answer":
-                    link.unwanted = correlation, strike
+                self._injection = None
+                if injection.rule.loss == "response":
+                    link.dropped = correlation, injection
                     await _send(target, frame)
                     continue
-                if strike.order.dark_s:
-                    self._lit.clear()
-                    self._loop.call_later(strike.order.dark_s, self._dawn, strike)
-                if strike.order.loss == "dark":
+                if injection.rule.outage_s:
+                    self._passing.clear()
+                    self._loop.call_later(injection.rule.outage_s, self._end_outage, injection)
+                if injection.rule.loss == "outage":
                     await _send(target, frame)
-                strike.struck.set()
-                if strike.order.loss == "request":
-                    if not strike.order.dark_s:
-                        strike.over.set()
+                injection.started.set()
+                if injection.rule.loss == "request":
+                    if not injection.rule.outage_s:
+                        injection.finished.set()
                     return
 
-    async def _answers(
+    async def _responses(
         self, link: _Link, source: asyncio.StreamReader, target: asyncio.StreamWriter
     ) -> None:
-        """Pass answers on until one of the sides is gone."""
+        """Forward responses until one of the sides disconnects."""
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
             while True:
                 frame = await _frame(source)
-                await self._lit.wait()
-                if link.unwanted and link.unwanted[0] == struct.unpack_from(">i", frame, 4)[0]:
-                    link.unwanted[1].struck.set()
-                    link.unwanted[1].over.set()
+                await self._passing.wait()
+                if link.dropped and link.dropped[0] == struct.unpack_from(">i", frame, 4)[0]:
+                    link.dropped[1].started.set()
+                    link.dropped[1].finished.set()
                     return
                 await _send(target, frame)
 
-    def _dawn(self, strike: Strike) -> None:
+    def _end_outage(self, injection: Injection) -> None:
         for link in self._links:
             link.cut()
-        self._lit.set()
-        strike.over.set()
+        self._passing.set()
+        injection.finished.set()
 
 
 async def _frame(source: asyncio.StreamReader) -> bytes:
-    """A message with its length in front."""
+    """Read a message with its length prefix."""
     head = await source.readexactly(4)
     return head + await source.readexactly(struct.unpack(">i", head)[0])
 
 
 async def _end(writer: asyncio.StreamWriter) -> None:
-    """Close a connection at once, whatever still waits in it."""
+    """Close a connection without flushing it."""
     writer.transport.abort()
     with contextlib.suppress(OSError):
         await writer.wait_closed()

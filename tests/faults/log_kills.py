@@ -1,17 +1,17 @@
-"""Writers and cleaners of an embedded log are killed at random points; then everything is counted.
+"""Kills writers and cleaners of an embedded log at random points, then checks its contents.
 
     python tests/faults/log_kills.py [--kills 200] [--seed 4]
 
-Three kinds of processes work on one file, several at once, and each is killed with SIGKILL after a
-random time, again and again:
+Three kinds of processes use one file concurrently. Each is killed with SIGKILL after a random time
+and restarted:
 
     writers       transactions over two topics that must always be equal, with the group's offset
     table writers values and tombstones for the keys of a compacted topic
     cleaners      compaction with little memory, merging, sweeping, without a pause
 
-A writer tells the parent what was acknowledged. What must hold at the end: nothing acknowledged is
-lost, nothing is there twice or in part, the newest value of every key is there, no old one is back.
-While they work, the parent looks at the log as a whole: it must be consistent at every moment.
+A writer reports acknowledged appends to the parent. At the end no acknowledged record is lost, no
+transaction is stored twice or in part, and every key has its newest value. After each kill the
+parent checks that the log is consistent.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from penstock.log.types import Append
 PARTITIONS = 2
 KEYS = 40
 LONGEST_LIFE_S = 0.06
-#: A successor leaves some numbers out, so that what its predecessor wrote can be told apart.
+#: A new process skips some numbers, to distinguish its records from those of the killed one.
 GAP = 1000
 
 
@@ -43,11 +43,11 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-# What the processes do
+# ---- the processes --------------------------------------------------------------------------
 
 
 def size_of(worker: int, number: int) -> int:
-    """How many records a transaction has; some are large enough for several batches."""
+    """The number of records of a transaction; the largest ones have several batches."""
     return random.Random(f"{worker}/{number}").choice((1, 1, 1, 3, 60, 3000))
 
 
@@ -57,13 +57,13 @@ def event_records(worker: int, number: int) -> RecordColumns:
     return RecordColumns([b"w%d" % worker] * count, values, [now_ms()] * count)
 
 
-def write_events(path: str, worker: int, first: int, told: Connection) -> None:
+def write_events(path: str, worker: int, first: int, acknowledged: Connection) -> None:
     log = open_log(path)
-    told.send_bytes(b"ready")
+    acknowledged.send_bytes(b"ready")
     for number in itertools.count(first):
         records = event_records(worker, number)
         partition = number % PARTITIONS
-        # A worker's blobs, as the engine uses them, or the records themselves.
+        # Staged records, as in the engine, or the records themselves.
         parts: list[Any] = [records]
         if number % 3 == 0:
             parts = list(log.stage_records(records))
@@ -72,7 +72,7 @@ def write_events(path: str, worker: int, first: int, told: Connection) -> None:
                 transaction.append("events", partition, part)
             transaction.append("mirror", partition, records)
             transaction.commit_offsets(f"group-{worker}", {TopicPartition("events", 0): number})
-        told.send_bytes(b"%d" % number)
+        acknowledged.send_bytes(b"%d" % number)
 
 
 def table_record(worker: int, number: int) -> tuple[bytes, bytes | None]:
@@ -81,36 +81,36 @@ def table_record(worker: int, number: int) -> tuple[bytes, bytes | None]:
     return key, None if rng.random() < 0.3 else b"%d" % number
 
 
-def write_table(path: str, worker: int, first: int, told: Connection) -> None:
+def write_table(path: str, worker: int, first: int, acknowledged: Connection) -> None:
     log = open_log(path)
-    told.send_bytes(b"ready")
+    acknowledged.send_bytes(b"ready")
     for number in itertools.count(first):
         key, value = table_record(worker, number)
         record = RecordColumns([key], [value], [now_ms()])
         log.append_many([Append("table", 0, record), Append("scratch", 0, record)])
-        told.send_bytes(b"%d" % number)
+        acknowledged.send_bytes(b"%d" % number)
 
 
-def clean(path: str, worker: int, first: int, told: Connection) -> None:
+def clean(path: str, worker: int, first: int, acknowledged: Connection) -> None:
     log = open_log(path, compaction_buffer_bytes=20_000)
-    told.send_bytes(b"ready")
+    acknowledged.send_bytes(b"ready")
     while True:
         log.clean(force=True)
 
 
-# The parent
+# ---- the parent -----------------------------------------------------------------------------
 
 
 @dataclass
 class Worker:
-    """One seat; when its process is killed another takes it."""
+    """A process that is restarted after each kill."""
 
     number: int
     work: Callable[[str, int, int, Connection], None]
     next_first: int = 0
-    told: list[int] = field(default_factory=list)
-    #: The number each was at when it was killed: may be there, although nobody was told.
-    untold: list[int] = field(default_factory=list)
+    acknowledged: list[int] = field(default_factory=list)
+    #: The number at each kill: may be stored although it was not acknowledged.
+    unacknowledged: list[int] = field(default_factory=list)
     process: Any = None
     pipe: Connection | None = None
 
@@ -127,22 +127,22 @@ class Worker:
     def kill(self) -> None:
         self.process.kill()
         self.process.join()
-        assert self.process.exitcode == -9, f"{self.work.__name__} ended by itself"
+        assert self.process.exitcode == -9, f"{self.work.__name__} exited"
         assert self.pipe is not None
-        heard = False
+        received = False
         try:
             while True:
-                self.told.append(int(self.pipe.recv_bytes()))
-                heard = True
+                self.acknowledged.append(int(self.pipe.recv_bytes()))
+                received = True
         except (EOFError, OSError):
             self.pipe.close()
-        first = self.told[-1] + 1 if heard else self.next_first
-        self.untold.append(first)
+        first = self.acknowledged[-1] + 1 if received else self.next_first
+        self.unacknowledged.append(first)
         self.next_first = first + GAP
 
 
 class Trial:
-    """A log, its workers, and what is known of both."""
+    """A log and its workers."""
 
     def __init__(self, directory: Path, seed: int) -> None:
         self.path = str(directory / "log.db")
@@ -179,7 +179,7 @@ class Trial:
             self.verify(log)
 
     def look(self, log: Log) -> None:
-        """The log as a whole, at one moment."""
+        """Check the consistency of the log at this moment."""
         which = [
             TopicPartition(topic, n) for topic in ("events", "mirror") for n in range(PARTITIONS)
         ]
@@ -214,16 +214,16 @@ class Trial:
                 worker, number, index, count = map(int, events[at].split(b"/"))
                 assert index == 0
                 expected = event_records(worker, number).values
-                assert events[at : at + count] == expected, "a part, or something between"
-                assert (worker, number) not in seen, "there twice"
+                assert events[at : at + count] == expected, "incomplete or mixed"
+                assert (worker, number) not in seen, "stored twice"
                 seen[worker, number] = at
                 at += count
         for worker in self.workers:
             if worker.work is not write_events:
                 continue
-            mine = {number for who, number in seen if who == worker.number}
-            assert set(worker.told) <= mine, "acknowledged and lost"
-            assert mine <= {*worker.told, *worker.untold}
+            mine = {number for writer, number in seen if writer == worker.number}
+            assert set(worker.acknowledged) <= mine, "acknowledged and lost"
+            assert mine <= {*worker.acknowledged, *worker.unacknowledged}
             committed = log.committed(f"group-{worker.number}")
             assert {int(offset.offset) for offset in committed.values()} == (
                 {max(mine)} if mine else set()
@@ -238,11 +238,11 @@ class Trial:
         for worker in self.workers:
             if worker.work is not write_table:
                 continue
-            # Of each key the newest that was told, and all that may have been written after it.
+            # For each key, the newest acknowledged value and all that may be written after it.
             allowed: dict[bytes, set[bytes | None]] = {}
-            for number in sorted({*worker.told, *worker.untold}):
+            for number in sorted({*worker.acknowledged, *worker.unacknowledged}):
                 key, value = table_record(worker.number, number)
-                if number in worker.untold:
+                if number in worker.unacknowledged:
                     allowed.setdefault(key, {None}).add(value)
                 else:
                     allowed[key] = {value}
@@ -263,8 +263,8 @@ class Trial:
             db.close()
 
     def summary(self) -> str:
-        told = sum(len(worker.told) for worker in self.workers)
-        return f"{told} acknowledged appends, all there once"
+        acknowledged = sum(len(worker.acknowledged) for worker in self.workers)
+        return f"{acknowledged} acknowledged appends, each stored once"
 
 
 def values(log: Log, topic: str, partition: int) -> list[bytes]:

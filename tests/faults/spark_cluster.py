@@ -1,8 +1,8 @@
-"""A Spark cluster of one's own on this machine: a master, and workers that Spark takes for hosts.
+"""A Spark cluster on this machine: a master, and workers that Spark regards as different hosts.
 
-Spark runs a second attempt of a task on another host than the first one only, and tells hosts apart
-by their names. All of 127.0.0.0/8 is this machine, so each worker gets an address of its own there.
-Nothing listens anywhere else.
+Spark runs a second attempt of a task only on another host, and identifies hosts by their names. All
+of 127.0.0.0/8 is this machine, so each worker gets its own address there. No process listens on any
+other address.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _WORKER = "Successfully registered with master"
 
 
 class SparkCluster:
-    """A master and a worker for each host, with one core each; executors run in their folders."""
+    """A master, and a worker with one core for each host. Executors run in their folders."""
 
     def __init__(self, directory: Path, hosts: Sequence[str] = HOSTS) -> None:
         directory.mkdir()
@@ -38,7 +38,7 @@ class SparkCluster:
             wait_until("the master had started", lambda: _MASTER.search(output.read_text()))
             found = _MASTER.search(output.read_text())
             assert found is not None
-            #: What an application is given as its master.
+            #: The master URL for applications.
             self.master = found[1]
             outputs = [
                 self._start(
@@ -67,7 +67,7 @@ class SparkCluster:
                 **os.environ, "SPARK_HOME": str(_SPARK_HOME), "SPARK_LOCAL_IP": host,
                 "SPARK_DAEMON_MEMORY": "256m", "SPARK_LOCAL_DIRS": str(self._directory / "spark"),
                 "SPARK_MASTER_OPTS": "-Dspark.master.rest.enabled=false",
-                # None of them lives long enough for more.
+                # The processes are short-lived.
                 "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
                 "TMPDIR": str(self._directory),
             },
@@ -77,20 +77,20 @@ class SparkCluster:
 
     @property
     def sessions(self) -> list[int]:
-        """Of the daemons, and of all that they start."""
+        """The process sessions of the daemons and of the processes that they start."""
         return [process.pid for process, _ in self._daemons]
 
     def states(self) -> Iterator[Path]:
-        """The folders in which executors have kept state."""
+        """The state folders of executors."""
         return self._directory.glob("work-*/*/*/state")
 
     def all(self) -> list[Process]:
-        """All live processes of the cluster."""
+        """All running processes of the cluster."""
         return [each for session in self.sessions for each in processes(session).values()]
 
     def close(self) -> None:
-        """Leave nothing running."""
-        # Workers first: a master that is gone would be looked for.
+        """Stop all processes."""
+        # Workers first: they would wait for a master that has stopped.
         for process, stream in reversed(self._daemons):
             process.kill()
             process.wait()

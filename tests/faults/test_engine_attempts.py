@@ -1,8 +1,8 @@
-"""Tasks that Spark runs twice: a second attempt that overtakes the first, and parts of a batch that
-were made again without the rest.
+"""Tasks that Spark runs twice: a second attempt that overtakes the first one, and parts of a batch
+that are computed again without the rest.
 
-The cluster is a real one, with two hosts as Spark sees it, so it is also the proof that an
-application goes to a cluster unchanged: only the master is another.
+The standalone cluster has two hosts from Spark's point of view. So the tests also show that an
+application runs on a cluster unchanged, with another master.
 """
 
 from __future__ import annotations
@@ -28,38 +28,38 @@ from penstock.engine.worker.worker import ATTEMPT_BITS
 from penstock.log import Log
 
 EVENTS = "events"
-#: How many a stage has in the test of mixed attempts.
+#: The lanes of a stage in the test of mixed attempts.
 LANES = 2
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
 
 class Winner(NamedTuple):
-    """A second attempt that came in first."""
+    """A second attempt that finished first."""
 
-    #: Spark's number of the attempt, which penstock names its own after.
+    #: Spark's id of the attempt; penstock's attempt numbers contain it.
     attempt: int
-    #: Of the application's.
+    #: The stage of the application.
     stage: int
 
 
 def speculation(directory: Path) -> tuple[str, ...]:
-    """Settings with which Spark is soon impatient, and writes down what it does."""
+    """Settings for early speculation, with an event log."""
     (directory / EVENTS).mkdir()
     return (
         "spark.speculation=true", "spark.speculation.interval=100ms",
         "spark.speculation.quantile=0.5", "spark.speculation.multiplier=1.1",
         "spark.speculation.efficiency.enabled=false", "spark.speculation.minTaskRuntime=2s",
-        # Spark would kill the worker of an attempt that was overtaken, and nothing would come late.
+        # Otherwise Spark kills the worker of an overtaken attempt, and no attempt finishes late.
         "spark.python.task.killTimeout=1h",
         "spark.executor.memory=512m", "spark.eventLog.enabled=true",
         "spark.eventLog.compress=false", f"spark.eventLog.dir=file:{directory / EVENTS}",
     )
 
 
-def test_a_second_attempt_wins_and_the_late_first_one_changes_nothing(tmp_path: Path) -> None:
+def test_second_attempt_wins_and_the_late_first_one_changes_nothing(tmp_path: Path) -> None:
     """A worker is stopped in a task of the first stage, and in one of the second. The batch is
-    committed all the same, with the outcome of the second attempt; then the stopped one goes on."""
+    committed with the outcome of the second attempt; then the stopped worker resumes."""
     with (
         SparkCluster(tmp_path / "cluster") as cluster,
         Trial(tmp_path, seed=7, settings=speculation(tmp_path), cluster=cluster) as trial,
@@ -75,8 +75,8 @@ def test_a_second_attempt_wins_and_the_late_first_one_changes_nothing(tmp_path: 
 def test_second_attempts_win_in_every_stage_on_a_cluster_with_kafka(
     tmp_path: Path, penstock_broker: ClusterStatus
 ) -> None:
-    """As above, with nothing of one machine but the machine; also while a worker holds the lock of
-    a replica on its host."""
+    """As above, without shared files; also while a worker holds the lock of a replica on its
+    host."""
     with (
         SparkCluster(tmp_path / "cluster") as cluster,
         Trial(
@@ -91,20 +91,20 @@ def test_second_attempts_win_in_every_stage_on_a_cluster_with_kafka(
 
 
 def _overtake(trial: Trial, cluster: SparkCluster, step: Step, stage: int) -> None:
-    """Let a second attempt win against a worker that stands in a step of that stage."""
+    """Make a second attempt win against a worker that is stopped at a failpoint of the stage."""
     for _ in range(4):
-        # On a slow machine Spark may have been impatient before, and it is the second attempt that
-        # stands, while the first one wins.
+        # On a slow machine Spark may have speculated before. Then the second attempt is stopped and
+        # the first one wins.
         if stage in _overtaken(trial, cluster, f"{step}@{stage}"):
             return
     raise AssertionError(f"no second attempt of stage {stage} was committed")
 
 
 def _overtaken(trial: Trial, cluster: SparkCluster, step: str) -> set[int]:
-    """The stages in which a second attempt has won, and its outcome was committed, while a worker
-    stood in the step."""
+    """The stages in which the outcome of a second attempt was committed while a worker was
+    stopped at the failpoint."""
     next(trial.every_key())()
-    # Every task has something to do in the next wave, and its replica is behind.
+    # In the next wave every task has input, and its replica lags behind.
     pieces = trial.every_key()
     before = _committed(trial.log)
     trial.reach(step, pieces)
@@ -116,24 +116,24 @@ def _overtaken(trial: Trial, cluster: SparkCluster, step: str) -> set[int]:
         winner.stage for winner in _winners(trial.directory / EVENTS)
         if winner.attempt in committed
     }
-    _let_come_late(trial, cluster, late.pid)
+    _finish_late(trial, cluster, late.pid)
     return stages
 
 
-def _let_come_late(trial: Trial, cluster: SparkCluster, pid: int) -> None:
-    """It finishes its task and finds that nobody listens, which ends it."""
+def _finish_late(trial: Trial, cluster: SparkCluster, pid: int) -> None:
+    """The worker finishes its task and exits, because the connection to Spark is closed."""
     before = everything(trial.log)
     send(pid, signal.SIGCONT)
     wait_until("the late one had ended", lambda: all(each.pid != pid for each in cluster.all()))
-    assert everything(trial.log) == before, "an attempt that was overtaken has changed something"
+    assert everything(trial.log) == before, "an overtaken attempt has changed the log"
 
 
 def _winners(events: Path) -> Iterator[Winner]:
-    """From what Spark has written down so far."""
+    """The winners in the event log of Spark so far."""
     numbers: dict[int, int] = {}
     for event in _events(events):
         if event["Event"] == "SparkListenerJobStart":
-            # A job leaves out the stages at its beginning that have nothing to do.
+            # A job skips leading stages without input.
             those = sorted(event["Stage IDs"])
             numbers |= zip(those, range(STAGES - len(those), STAGES), strict=True)
         if event["Event"] != "SparkListenerTaskEnd" or not event["Task Info"]["Speculative"]:
@@ -144,7 +144,7 @@ def _winners(events: Path) -> Iterator[Winner]:
 
 def _events(directory: Path) -> Iterator[dict[str, Any]]:
     for path in directory.rglob("events_*"):
-        # The last line may be half written.
+        # The last line may be incomplete.
         yield from map(json.loads, path.read_text().split("\n")[:-1])
 
 
@@ -157,35 +157,35 @@ def _committed(log: Log) -> set[int]:
     }
 
 
-def test_a_batch_of_mixed_attempts_is_run_again(tmp_path: Path) -> None:
-    """With one core the lanes of a stage run one after the other. The shuffle files go after the
-    first lane of the last stage has read them, and before the second one has. Spark makes them
-    again for the second; what the first one answers was made from those that are gone."""
+def test_batch_of_mixed_attempts_is_run_again(tmp_path: Path) -> None:
+    """With one core the lanes of a stage run one after the other. The shuffle files are deleted
+    after the first lane of the last stage has read them, and before the second one has. Spark
+    computes them again for the second lane; the outcome of the first lane is from the old files."""
     settings = [f"penstock.parallelism={LANES}"]
     with Trial(tmp_path, seed=6, master="local[1]", settings=settings) as trial:
-        # Then there is something to bring up to date in the last stage.
+        # Afterwards the replicas of the last stage lag behind.
         next(trial.every_key())()
         for _ in range(4):
-            # A task does that when it has read all that was sent to it.
+            # A task updates its replica when it has read all of its input.
             trial.reach(f"applying@{STAGES - 1}", trial.every_key())
-            assert _lose_shuffle(tmp_path / "spark")
-            trial.start().go_on()
+            assert _delete_shuffle_files(tmp_path / "spark")
+            trial.start().resume()
             trial.drain()
             if _was_run_again(trial):
                 break
-        assert _was_run_again(trial), trial.start().told()
+        assert _was_run_again(trial), trial.start().output_tail()
         trial.verify()
 
 
 def _was_run_again(trial: Trial) -> bool:
-    told = trial.start().output.read_text()
-    return "is run again: Rows of batch" in told and "consumed in different attempts" in told
+    output = trial.start().output.read_text()
+    return "is run again: Rows of batch" in output and "consumed in different attempts" in output
 
 
-def _lose_shuffle(directory: Path) -> int:
-    """Remove the files of the shuffle that was written last; answers how many there were.
+def _delete_shuffle_files(directory: Path) -> int:
+    """Delete the files of the last shuffle and return their number.
 
-    They are named after the shuffle and the attempt that wrote them; only the second grows.
+    Their names contain the shuffle and the attempt that wrote them; only the latter increases.
     """
     files = [(path, path.name.split("_")) for path in directory.rglob("shuffle_*")]
     last = max(files, key=lambda file: int(file[1][2]))[1][1]

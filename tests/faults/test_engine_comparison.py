@@ -1,4 +1,4 @@
-"""The comparison of `engine_app.py` notices what a crash could do to an output or a store."""
+"""The comparison of `engine_app.py` detects wrong outputs and stores."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from faults.engine_app import (
     Input,
     Row,
     read,
-    run_undisturbed,
+    run_reference,
     verify,
 )
 from penstock.log import Log, RecordColumns, open_log
@@ -33,31 +33,31 @@ def waves() -> Waves:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory, waves: Waves) -> str:
-    return run_undisturbed(tmp_path_factory.mktemp("right"), waves)
+def reference(tmp_path_factory: pytest.TempPathFactory, waves: Waves) -> str:
+    return run_reference(tmp_path_factory.mktemp("right"), waves)
 
 
 @pytest.fixture
-def tampered(undisturbed: str, tmp_path: Path) -> Iterator[Log]:
+def tampered(reference: str, tmp_path: Path) -> Iterator[Log]:
     copy = tmp_path / "copy.db"
-    shutil.copy(undisturbed, copy)
+    shutil.copy(reference, copy)
     with open_log(copy) as log:
         yield log
 
 
-def test_other_batches_give_an_equal_run(
-    undisturbed: str, waves: Waves, tmp_path: Path
+def test_results_do_not_depend_on_batch_boundaries(
+    reference: str, waves: Waves, tmp_path: Path
 ) -> None:
-    address = run_undisturbed(
+    address = run_reference(
         tmp_path, waves, extra={"penstock.batch.max.records": "7"}
     )
-    with open_log(address) as log, open_log(undisturbed) as right:
+    with open_log(address) as log, open_log(reference) as right:
         records = verify(log, right, waves)
     assert min(records.values()) > 50
 
 
 def once_more(topic: str) -> Tamper:
-    """The last record of a partition is there twice."""
+    """Duplicate the last record of a partition."""
 
     def tamper(log: Log) -> None:
         key, value, time = list(read(log, topic))[-1]
@@ -67,7 +67,7 @@ def once_more(topic: str) -> Tamper:
 
 
 def other_sum(log: Log) -> None:
-    """One order lost and another one counted for it: the counts are right."""
+    """Replace an order by another one: the counts stay right."""
     key, value, time = list(read(log, "product-totals"))[-1]
     assert value is not None
     total = json.loads(value)
@@ -76,7 +76,7 @@ def other_sum(log: Log) -> None:
 
 
 def other_row(log: Log) -> None:
-    """A store that holds something else than it should."""
+    """Change a row of a store."""
     topic = f"{APPLICATION_ID}-baskets-changelog"
     key, _, time = next(read(log, topic))
     log.append(topic, 0, RecordColumns([key], [b"{}"], [time]))
@@ -87,19 +87,19 @@ def other_row(log: Log) -> None:
       for topic in ("enriched", "totals", "windows", "priced", "product-totals")),
     pytest.param(other_sum, id="another sum"), pytest.param(other_row, id="another row"),
 ])
-def test_what_is_wrong_is_noticed(
-    tampered: Log, undisturbed: str, waves: Waves, tamper: Tamper
+def test_wrong_record_is_detected(
+    tampered: Log, reference: str, waves: Waves, tamper: Tamper
 ) -> None:
     tamper(tampered)
-    with open_log(undisturbed) as right, pytest.raises(AssertionError):
+    with open_log(reference) as right, pytest.raises(AssertionError):
         verify(tampered, right, waves)
 
 
-def test_what_is_lost_is_noticed(undisturbed: str, waves: Waves, tmp_path: Path) -> None:
-    """An order that was never processed."""
+def test_lost_order_is_detected(reference: str, waves: Waves, tmp_path: Path) -> None:
+    """The order was never processed."""
     without = [[list(piece) for piece in wave] for wave in waves]
     at = next(n for n, row in enumerate(without[2][3]) if row[0] == "orders")
     del without[2][3][at]
-    address = run_undisturbed(tmp_path, without)
-    with open_log(address) as log, open_log(undisturbed) as right, pytest.raises(AssertionError):
+    address = run_reference(tmp_path, without)
+    with open_log(address) as log, open_log(reference) as right, pytest.raises(AssertionError):
         verify(log, right, waves)

@@ -1,4 +1,4 @@
-"""An application on Spark is killed once in every step of a batch; `make faults` does it often.
+"""Kills an application on Spark once at every failpoint of a batch; `make faults` kills it often.
 
 Each test compares all outputs, key by key, and all stores with a run without a crash.
 """
@@ -24,7 +24,7 @@ def test_driver_is_killed_in_its_commit(tmp_path: Path) -> None:
 
 
 @pytest.mark.smoke
-def test_a_driver_without_spark_is_killed_in_every_step(tmp_path: Path) -> None:
+def test_driver_without_spark_is_killed_at_every_failpoint(tmp_path: Path) -> None:
     with Trial(tmp_path, seed=3, master="inline") as trial:
         for step in STEPS:
             trial.run_wave(Kill("driver", step))
@@ -32,8 +32,8 @@ def test_a_driver_without_spark_is_killed_in_every_step(tmp_path: Path) -> None:
         assert trial.counts.kills.total() == len(STEPS)
 
 
-def test_steps_are_armed_for_one_driver_only(tmp_path: Path) -> None:
-    """Or a worker of a killed one would stop in the place of its successor's."""
+def test_failpoints_are_armed_for_one_driver_only(tmp_path: Path) -> None:
+    """Otherwise a worker of a killed driver could stop in place of one of the new driver."""
     with Trial(tmp_path, seed=4, master="inline") as trial:
         killed = trial.start()
         trial.end()
@@ -41,8 +41,8 @@ def test_steps_are_armed_for_one_driver_only(tmp_path: Path) -> None:
         assert not killed.files.is_armed("restoring")
 
 
-def test_drivers_and_workers_are_killed_in_every_step(tmp_path: Path) -> None:
-    """Kills that share a wave share the start of a driver, too."""
+def test_drivers_and_workers_are_killed_at_every_failpoint(tmp_path: Path) -> None:
+    """Kills in one wave save starts of drivers."""
     with Trial(tmp_path, seed=1, master=LOCAL) as trial:
         trial.run_wave(*(
             Kill("worker", step) for step in STEPS if step not in {"applying", "restoring"}
@@ -57,9 +57,9 @@ def test_drivers_and_workers_are_killed_in_every_step(tmp_path: Path) -> None:
         assert trial.counts.kills.keys() == kills
 
 
-def test_executors_are_killed_in_every_step_while_spark_speculates(tmp_path: Path) -> None:
-    """Executors have a state folder each. Speculation is on, but on one host no second attempt was
-    ever seen to come before the first."""
+def test_executors_are_killed_at_every_failpoint_while_spark_speculates(tmp_path: Path) -> None:
+    """Each executor has its own state folder. Speculation is on, although Spark speculates only
+    with several hosts."""
     speculation = (
         "spark.speculation=true", "spark.speculation.interval=100ms",
         "spark.speculation.quantile=0.5", "spark.speculation.multiplier=1.1",

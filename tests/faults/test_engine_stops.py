@@ -1,4 +1,4 @@
-"""What is not dead but late, and what is lost without anybody dying."""
+"""Drivers that resume after their lease has expired, and lost shuffle files."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ import pytest
 
 from faults.engine_app import everything, is_drained
 from faults.engine_kills import LOCAL, Trial
-from faults.engine_processes import Instance, StepFiles, wait_until
+from faults.engine_processes import FailpointFiles, Instance, wait_until
 from penstock.engine.failpoints import Step
 from penstock.log import open_log
 from penstock.log.errors import LogBusy
 from penstock.log.types import TopicPartition
 
 Pieces = Iterator[Callable[[], None]]
-#: How many a stage has in the test of lost shuffle files.
+#: The lanes of a stage in the test of lost shuffle files.
 LANES = 2
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
 
 @pytest.mark.parametrize(("master", "step"), [(LOCAL, "before-commit"), ("inline", "in-commit")])
-def test_a_driver_that_was_stopped_past_its_lease_publishes_nothing(
+def test_driver_that_was_stopped_past_its_lease_publishes_nothing(
     tmp_path: Path, master: str, step: Step
 ) -> None:
     with Trial(tmp_path, seed=4, master=master) as trial:
@@ -31,21 +31,21 @@ def test_a_driver_that_was_stopped_past_its_lease_publishes_nothing(
         _stop_without_the_lock(trial, step, pieces)
         first = trial.start()
         second = trial.another(
-            "second", StepFiles(tmp_path / "steps-of-second"), state="state-of-second",
+            "second", FailpointFiles(tmp_path / "steps-of-second"), state="state-of-second",
             master="inline",
         )
         try:
             _take_turns(trial, first, second)
         finally:
             second.end()
-        # The first one has stood by, and takes over.
+        # The first driver is a standby and takes over.
         trial.run_wave()
         trial.verify()
 
 
 def _stop_without_the_lock(trial: Trial, step: Step, pieces: Pieces) -> None:
-    """Let the driver stand in the step, but not with SQLite's lock in the hands of another thread
-    of it: then nobody could write until it goes on, and nobody would take over."""
+    """Stop the driver at the failpoint while none of its threads holds SQLite's lock: otherwise no
+    other instance could take over."""
     while True:
         trial.reach(step, pieces)
         try:
@@ -53,40 +53,42 @@ def _stop_without_the_lock(trial: Trial, step: Step, pieces: Pieces) -> None:
                 log.commit_offsets("nobody", {TopicPartition("orders", 0): 0})
             return
         except LogBusy:
-            trial.start().go_on()
+            trial.start().resume()
 
 
 def _take_turns(trial: Trial, first: Instance, second: Instance) -> None:
     wait_until("the second instance had taken over", lambda: is_drained(trial.log))
     before = everything(trial.log)
     assert [process.pid for process in first.stopped()] == [first.pid]
-    first.go_on()
-    wait_until("the first one had noticed", lambda: "This instance stands by" in first.told())
+    first.resume()
+    wait_until(
+        "the first one had noticed", lambda: "This instance stands by" in first.output_tail()
+    )
     assert everything(trial.log) == before, "an instance has published without the lease"
     trial.run_wave()
     assert second.is_alive
     assert first.is_alive
 
 
-def test_lost_shuffle_files_are_made_again_for_all_that_read_them(tmp_path: Path) -> None:
-    """With one core the lanes of a stage run one after the other. The files go after a lane has
-    read them and before the next one has: Spark makes them again, in another attempt than the one
-    that the first lane knows. What is committed must be of one attempt."""
+def test_lost_shuffle_files_are_computed_again_for_all_readers(tmp_path: Path) -> None:
+    """With one core the lanes of a stage run one after the other. The files are deleted after a
+    lane has read them and before the next one has: Spark computes them again in another attempt.
+    The committed outcomes must be of one attempt."""
     settings = [f"penstock.parallelism={LANES}", "spark.log.level=WARN"]
     with Trial(tmp_path, seed=6, master="local[1]", settings=settings) as trial:
         for _ in range(8):
-            lost = _lose_shuffle(trial, trial.new_wave(), tmp_path / "spark")
+            lost = _delete_shuffle_files(trial, trial.new_wave(), tmp_path / "spark")
             assert lost
             trial.run_wave()
             if "FetchFailed" in trial.start().output.read_text():
                 break
-        assert "FetchFailed" in trial.start().output.read_text(), "nobody has missed the files"
+        assert "FetchFailed" in trial.start().output.read_text(), "no lane has missed the files"
         trial.verify()
 
 
-def _lose_shuffle(trial: Trial, pieces: Pieces, directory: Path) -> int:
-    """Stop every task that brings its replica up to date, which it does when it has read all that
-    was sent to it; remove the files as soon as one of them is behind a shuffle."""
+def _delete_shuffle_files(trial: Trial, pieces: Pieces, directory: Path) -> int:
+    """Stop every task that updates its replica, which it does when it has read all of its input.
+    Delete the files as soon as one of these tasks is after a shuffle."""
     known = {path.name for path in directory.rglob("shuffle_*")}
     while True:
         trial.reach("applying", pieces)
@@ -96,7 +98,7 @@ def _lose_shuffle(trial: Trial, pieces: Pieces, directory: Path) -> int:
         is_written = sum(path.suffix == ".index" for path in of_newest) == LANES
         for path in of_newest if is_written else ():
             path.unlink()
-        trial.start().go_on()
+        trial.start().resume()
         if is_written:
             return len(of_newest)
 

@@ -1,4 +1,4 @@
-"""What a transaction of the log makes of connections that are lost at the wrong moment."""
+"""Transactions of the log when connections are lost."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from faults.kafka_brokers import Brokers
-from faults.kafka_proxy import LOSSES, Loss, Order, Proxy
+from faults.kafka_proxy import LOSSES, Loss, Proxy, Rule
 from penstock.log import Lease, Log, RecordColumns, TopicPartition, open_log
 from penstock.log.errors import LogUnavailable, OutcomeUnknown
 from penstock.log.kafka.client import connection
@@ -17,8 +17,8 @@ from penstock.log.kafka.client import connection
 pytestmark = [pytest.mark.slow, pytest.mark.kafka]
 
 P0 = TopicPartition("results", 0)
-#: What the log is told to wait, and a darkness that is longer.
-TIMEOUT_MS, DARK_S, PATIENCE_S = 3_000, 6.5, 60.0
+#: The timeout of the log, and a longer outage.
+TIMEOUT_MS, OUTAGE_S, PATIENCE_S = 3_000, 6.5, 60.0
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def proxy(brokers: Brokers) -> Iterator[Proxy]:
 
 @pytest.fixture
 def plain(brokers: Brokers) -> Iterator[Log]:
-    """The log, not through the proxy, with an empty topic."""
+    """The log without the proxy, with an empty topic."""
     with open_log(brokers.address) as log:
         for topic in log.topics():
             log.delete_topic(topic.name)
@@ -52,7 +52,7 @@ def log(plain: Log, brokers: Brokers, proxy: Proxy, tmp_path: Path) -> Iterator[
 
 @pytest.fixture
 def lease(log: Log) -> Lease:
-    """Taken in spite of the log's short patience: a broker that has just started is slow."""
+    """Retry: a broker that has just started may exceed the short timeout of the log."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
         try:
@@ -76,17 +76,17 @@ def published(log: Log) -> list[list[bytes | None]]:
     ]
 
 
-@pytest.mark.parametrize("loss", ["answer", "request"])
-def test_no_call_hangs_behind_a_lost_connection(
+@pytest.mark.parametrize("loss", ["response", "request"])
+def test_no_call_hangs_after_a_lost_connection(
     log: Log, plain: Log, lease: Lease, proxy: Proxy, loss: Loss
 ) -> None:
-    """A producer whose only connection was lost may forget the brokers that it knew, and then wait
-    for one of them for ever. Such a producer is left behind."""
+    """A producer whose only connection was lost may forget the known brokers and then wait without
+    limit. The log abandons such a producer."""
     publish(log, lease, b"1")
     left_behind = len(connection._LEFT_BEHIND)
-    strike = proxy.order(Order("Produce", loss))
+    injection = proxy.inject(Rule("Produce", loss))
     publish(log, lease, b"2")
-    assert strike.over.wait(PATIENCE_S)
+    assert injection.finished.wait(PATIENCE_S)
     publish(log, lease, b"3")
     assert published(plain) == [[b"1", b"2", b"3"]] * 2
     assert plain.committed("group") == {P0: (3, "")}
@@ -94,80 +94,80 @@ def test_no_call_hangs_behind_a_lost_connection(
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_the_outcome_of_a_commit_is_looked_up(
+def test_unknown_outcome_of_a_commit_is_looked_up(
     log: Log, plain: Log, lease: Lease, proxy: Proxy, loss: Loss
 ) -> None:
     publish(log, lease, b"1")
-    strike = proxy.order(Order("EndTxn", loss, DARK_S))
+    injection = proxy.inject(Rule("EndTxn", loss, OUTAGE_S))
     publish(log, lease, b"2")
-    assert strike.over.wait(PATIENCE_S)
+    assert injection.finished.wait(PATIENCE_S)
     assert published(plain) == [[b"1", b"2"]] * 2
     assert plain.committed("group") == {P0: (2, "")}
 
 
 @pytest.mark.parametrize("api", ["TxnOffsetCommit", "AddOffsetsToTxn", "AddPartitionsToTxn"])
-def test_what_is_refused_before_the_commit_has_not_happened(
+def test_rejected_transaction_is_not_published(
     log: Log, plain: Log, lease: Lease, proxy: Proxy, api: str
 ) -> None:
     publish(log, lease, b"1")
-    strike = proxy.order(Order(api, "dark", DARK_S))  # type: ignore[arg-type]
+    injection = proxy.inject(Rule(api, "outage", OUTAGE_S))  # type: ignore[arg-type]
     refused: LogUnavailable | None = None
     try:
         publish(log, lease, b"2")
     except LogUnavailable as error:
         refused = error
     assert not isinstance(refused, OutcomeUnknown)
-    assert strike.over.wait(PATIENCE_S)
-    # Whether the darkness was waited for is up to the client; what it says is true.
+    assert injection.finished.wait(PATIENCE_S)
+    # The client may wait for the end of the outage or not; its result must be true.
     expected = [b"1", b"2"] if refused is None else [b"1"]
     assert published(plain) == [expected] * 2
     publish(log, lease, b"3")
     assert published(plain) == [[*expected, b"3"]] * 2
 
 
-def test_a_transaction_that_lasts_longer_than_the_broker_allows_is_published_again(
+def test_transaction_that_the_broker_timed_out_is_published_again(
     plain: Log, brokers: Brokers, proxy: Proxy
 ) -> None:
-    """The broker gives it up when all but the commit has come, and takes nothing more of its
-    producer; that nothing was committed is looked up."""
+    """The broker aborts the transaction before the commit and rejects its producer; the log looks
+    up that the transaction was not committed."""
     with open_log(brokers.proxied, transaction_timeout_ms=1_000) as log:
         candidate = log.candidate("patient", timeout_ms=int(1000 * PATIENCE_S))
         lease = candidate.try_acquire()
         assert lease is not None
         publish(log, lease, b"1", group="patient")
-        strike = proxy.order(Order("EndTxn", "request", DARK_S))
+        injection = proxy.inject(Rule("EndTxn", "request", OUTAGE_S))
         publish(log, lease, b"2", group="patient")
-        assert strike.over.wait(PATIENCE_S)
+        assert injection.finished.wait(PATIENCE_S)
         assert published(plain) == [[b"1", b"2"]] * 2
         assert plain.committed("patient") == {P0: (2, "")}
         publish(log, lease, b"3", group="patient")
         assert published(plain) == [[b"1", b"2", b"3"]] * 2
 
 
-def test_records_that_nobody_takes_in_time_are_the_reason_that_is_told(
+def test_error_names_the_record_that_timed_out(
     plain: Log, brokers: Brokers, proxy: Proxy
 ) -> None:
-    """Those behind them are purged when the transaction is aborted; that is no reason."""
+    """Later records are purged when the transaction is aborted; that is not the cause."""
     with open_log(brokers.proxied, transaction_timeout_ms=1_000) as log:
         lease = log.take_lease("app")
         publish(log, lease, b"1")
-        strike = proxy.order(Order("Produce", "request", DARK_S))
+        injection = proxy.inject(Rule("Produce", "request", OUTAGE_S))
         with pytest.raises(LogUnavailable, match="Message timed out"):
             publish(log, lease, b"2")
-        assert strike.over.wait(PATIENCE_S)
+        assert injection.finished.wait(PATIENCE_S)
         publish(log, lease, b"3")
         assert published(plain) == [[b"1", b"3"]] * 2
 
 
-def test_a_commit_that_cannot_be_seen_yet_is_not_called_done(
+def test_commit_that_is_not_visible_yet_has_an_unknown_outcome(
     log: Log, plain: Log, lease: Lease, proxy: Proxy
 ) -> None:
-    """Whoever is told of a commit goes on from the ends of partitions."""
+    """After a commit the engine plans from the end offsets of partitions."""
     publish(log, lease, b"1")
-    strike = proxy.order(Order("ListOffsets", "dark", DARK_S))
+    injection = proxy.inject(Rule("ListOffsets", "outage", OUTAGE_S))
     with pytest.raises(OutcomeUnknown):
         publish(log, lease, b"2")
-    assert strike.over.wait(PATIENCE_S)
+    assert injection.finished.wait(PATIENCE_S)
     lease.settle()
     assert published(log) == [[b"1", b"2"]] * 2
     publish(log, lease, b"3")

@@ -1,4 +1,4 @@
-"""The proxy loses what it is told to lose, once, and nothing else."""
+"""The proxy loses the message of its rule once, and nothing else."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from faults.kafka_proxy import HOST, NUMBERS, Api, Loss, Order, Proxy
+from faults.kafka_proxy import HOST, NUMBERS, Api, Loss, Proxy, Rule
 from penstock.broker.ports import free_ports
 
 PATIENCE_S = 30.0
 
 
 class _Broker(socketserver.ThreadingTCPServer):
-    """Answers every request with its correlation id, and remembers what it was asked."""
+    """Responds to every request with its correlation id, and records the requests."""
 
     daemon_threads = True
 
@@ -46,16 +46,16 @@ class Client:
         self._socket = socket.create_connection((HOST, port), timeout=PATIENCE_S)
 
     def ask(self, api: Api, correlation: int) -> int | None:
-        """The answer's correlation id; None if the connection was closed instead."""
+        """The correlation id of the response, or None if the connection was closed."""
         request = struct.pack(">hhi", NUMBERS[api], 1, correlation)
         try:
             self._socket.sendall(struct.pack(">i", len(request)) + request)
-            answer = self._socket.recv(8, socket.MSG_WAITALL)
+            response = self._socket.recv(8, socket.MSG_WAITALL)
         except ConnectionError:
-            answer = b""
-        if not answer:
+            response = b""
+        if not response:
             return None
-        found: int = struct.unpack(">ii", answer)[1]
+        found: int = struct.unpack(">ii", response)[1]
         return found
 
     def close(self) -> None:
@@ -90,36 +90,36 @@ def client(proxy: Proxy, port: int) -> Iterator[Client]:
         yield client
 
 
-def test_without_an_order_everything_passes(client: Client, broker: _Broker) -> None:
+def test_without_a_rule_everything_passes(client: Client, broker: _Broker) -> None:
     assert [client.ask("EndTxn", 7), client.ask("Produce", 8)] == [7, 8]
     assert broker.asked == [(26, 7), (0, 8)]
 
 
-@pytest.mark.parametrize(("loss", "arrives"), [("answer", True), ("request", False)])
-def test_one_request_suffers_and_its_connection_with_it(
+@pytest.mark.parametrize(("loss", "arrives"), [("response", True), ("request", False)])
+def test_one_message_is_lost_and_its_connection_closed(
     client: Client, broker: _Broker, proxy: Proxy, port: int, loss: Loss, arrives: bool
 ) -> None:
-    strike = proxy.order(Order("EndTxn", loss))
+    injection = proxy.inject(Rule("EndTxn", loss))
     assert client.ask("Produce", 1) == 1
-    assert not strike.struck.is_set()
+    assert not injection.started.is_set()
     assert client.ask("EndTxn", 2) is None
-    assert strike.struck.wait(PATIENCE_S)
+    assert injection.started.wait(PATIENCE_S)
     assert ((26, 2) in broker.asked) is arrives
     with contextlib.closing(Client(port)) as again:
         assert again.ask("EndTxn", 3) == 3
 
 
-@pytest.mark.parametrize(("loss", "arrives"), [("dark", True), ("request", False)])
-def test_in_the_dark_nobody_hears_anything(
+@pytest.mark.parametrize(("loss", "arrives"), [("outage", True), ("request", False)])
+def test_outage_closes_all_connections(
     client: Client, broker: _Broker, proxy: Proxy, port: int, loss: Loss, arrives: bool
 ) -> None:
     with contextlib.closing(Client(port)) as other:
         assert other.ask("Produce", 1) == 1
-        strike = proxy.order(Order("EndTxn", loss, dark_s=0.2))
+        injection = proxy.inject(Rule("EndTxn", loss, outage_s=0.2))
         assert client.ask("EndTxn", 2) is None
-        assert strike.over.wait(PATIENCE_S)
+        assert injection.finished.wait(PATIENCE_S)
         assert ((26, 2) in broker.asked) is arrives
-        # Its connection was an old one, too.
+        # The connection existed before the outage.
         assert other.ask("Produce", 3) is None
     assert (0, 3) not in broker.asked
     with contextlib.closing(Client(port)) as again:
@@ -127,6 +127,6 @@ def test_in_the_dark_nobody_hears_anything(
 
 
 def test_without_a_broker_connections_are_closed(port: int) -> None:
-    [nobody] = free_ports(1)
-    with Proxy(nobody, port), contextlib.closing(Client(port)) as client:
+    [unused] = free_ports(1)
+    with Proxy(unused, port), contextlib.closing(Client(port)) as client:
         assert client.ask("Produce", 1) is None

@@ -1,4 +1,4 @@
-"""A few of the kills of `log_kills.py`; `make faults` has many."""
+"""A few of the kills of `log_kills.py`; `make faults` runs many more."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from faults.log_kills import Trial
 
 
 @pytest.mark.slow
-def test_killed_writers_and_cleaners_leave_the_log_whole(tmp_path: Path) -> None:
+def test_log_is_consistent_after_kills_of_writers_and_cleaners(tmp_path: Path) -> None:
     trial = Trial(tmp_path, seed=4)
     trial.run(kills=25)
-    assert sum(len(worker.told) for worker in trial.workers) > 20
+    assert sum(len(worker.acknowledged) for worker in trial.workers) > 20

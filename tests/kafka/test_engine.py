@@ -18,7 +18,7 @@ from faults.engine_app import (
     config,
     is_drained,
     make_topics,
-    run_undisturbed,
+    run_reference,
     start_inline,
     topology,
     verify,
@@ -54,7 +54,7 @@ def waves(count: int) -> list[list[list[Row]]]:
 
 
 def compare(log: Log, given: list[list[list[Row]]], directory: Path) -> None:
-    with open_log(run_undisturbed(directory / "undisturbed", given)) as right:
+    with open_log(run_reference(directory / "undisturbed", given)) as right:
         verify(log, right, given)
 
 
