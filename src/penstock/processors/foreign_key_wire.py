@@ -12,7 +12,7 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 from penstock.errors import StreamsException
-from penstock.serdes.base import Serde, WrappingSerde, unreadable
+from penstock.serdes.base import Serde, WrappingSerde, malformed_bytes_error
 
 SUBSCRIPTION_VERSION = 1
 RESPONSE_VERSION = 0
@@ -86,7 +86,7 @@ def subscription_serde(
 
     def deserialize(data: bytes) -> Subscription:
         if len(data) < 2:
-            raise unreadable("A foreign-key subscription is too short", data)
+            raise malformed_bytes_error("A foreign-key subscription is too short", data)
         form = data[0] & 0x7F
         if form > SUBSCRIPTION_VERSION:
             raise StreamsException(f"SubscriptionWrapper does not support version {form}")
@@ -116,7 +116,7 @@ def response_serde(foreign_value: Serde[Any]) -> Serde[SubscriptionResponse]:
 
     def deserialize(data: bytes) -> SubscriptionResponse:
         if not data:
-            raise unreadable("The response to a foreign-key subscription is empty", data)
+            raise malformed_bytes_error("The response to a foreign-key subscription is empty", data)
         version = data[0] & 0x7F
         if version > RESPONSE_VERSION:
             raise StreamsException(f"SubscriptionWrapper does not support version {version}")

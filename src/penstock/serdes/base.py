@@ -1,11 +1,10 @@
-"""What a serde is: two functions that turn values into bytes and back.
+"""`Serde`: a pair of functions that serialize and deserialize values.
 
-They are kept as plain attributes, so that whoever calls them for every record binds them once.
-Neither is ever called with None: no bytes and no value are the same thing, and the caller deals
-with it.
+The functions are plain attributes, so that code on the path of each record can bind them once.
+They are never called with None: callers handle null keys and values.
 
-A value of the wrong type is a `TypeError`; bytes that cannot be read, and values of the right
-type that cannot be written, are a `SerializationException`.
+A value of the wrong type raises `TypeError`. Malformed bytes, and values of the right type that
+cannot be serialized, raise `SerializationException`.
 """
 
 from __future__ import annotations
@@ -19,28 +18,29 @@ T = TypeVar("T")
 
 
 class Serde(Generic[T]):
-    """Two functions that belong together.
+    """A serializer and a deserializer.
 
-    Made by `Serdes`, by `Serde.of`, or by a subclass that defines both as methods. A serde that
-    writes differently for each topic (one with a schema registry, say) overrides `for_topic`.
+    Get one from `Serdes`, create one with `Serde.of`, or write a subclass that defines `serialize`
+    and `deserialize` as methods. A serde that depends on the topic (with a schema registry, for
+    example) overrides `for_topic`.
     """
 
-    #: What it is for, in messages.
+    #: The name in error messages.
     name: str = "custom"
-    #: The length of everything it writes, if Kafka's list serde knows it to be fixed.
+    #: The size of every serialized value, if Kafka's list serde treats it as fixed.
     fixed_size: int | None = None
-    #: The serde of the parts, for those that wrap another one.
+    #: The serde that this one wraps.
     inner: Serde[Any] | None = None
-    #: True if what it reads is made of dicts, lists, texts, numbers, booleans and None only, and
-    #: equal in every way to what was written, if that was made of these.
+    #: True if deserialized values consist of dicts, lists, strings, numbers, booleans and None, and
+    #: a round trip of such a value returns an equal one.
     plain_json: bool = False
-    #: Makes the serde again in another process: pickled in place of functions.
+    #: A function and its arguments that create the serde; pickled instead of the functions.
     recipe: tuple[Callable[..., Serde[Any]], tuple[Any, ...]] | None = None
 
     serialize: Callable[[T], bytes]
     deserialize: Callable[[bytes], T]
-    #: The same for what is usual, perhaps faster. Whatever one of them raises says only that the
-    #: careful one is to be asked.
+    #: Faster versions for common values. If one raises, the caller uses the checked version, which
+    #: raises the proper error.
     fast_serialize: Callable[[T], bytes] | None = None
     fast_deserialize: Callable[[bytes], T] | None = None
 
@@ -59,28 +59,28 @@ class Serde(Generic[T]):
     def with_fast_path(
         self, serialize: Callable[[T], bytes] | None, deserialize: Callable[[bytes], T] | None
     ) -> Serde[T]:
-        """This serde with fast functions."""
+        """Set the fast functions and return this serde."""
         self.fast_serialize = serialize
         self.fast_deserialize = deserialize
         return self
 
     @property
     def writer(self) -> Callable[[T], bytes]:
-        """The fast function that writes, if there is one."""
+        """The fastest function that serializes."""
         return self.fast_serialize or self.serialize
 
     @property
     def reader(self) -> Callable[[bytes], T]:
-        """The fast function that reads, if there is one."""
+        """The fastest function that deserializes."""
         return self.fast_deserialize or self.deserialize
 
     @staticmethod
     def of(serializer: Callable[[T], bytes], deserializer: Callable[[bytes], T]) -> Serde[T]:
-        """A serde of any two functions."""
+        """Return a serde of two functions."""
         return Serde(serializer, deserializer)
 
     def for_topic(self, topic: str, is_key: bool) -> Serde[T]:
-        """The serde to use for the keys, or values, of one topic; asked once, not per record."""
+        """Return the serde for the keys or values of a topic. Called once per topic."""
         return self
 
     def __repr__(self) -> str:
@@ -93,7 +93,7 @@ class Serde(Generic[T]):
 
 
 class WrappingSerde(Serde[T]):
-    """A serde around another one, which it hands the topic to."""
+    """A serde that wraps another one and passes `for_topic` on to it."""
 
     inner: Serde[Any]
 
@@ -117,22 +117,22 @@ class WrappingSerde(Serde[T]):
         return rewrap(inner, *options)
 
 
-def wrong_type(value: object, wanted: str) -> TypeError:
-    """The error for a value that is not what the serde writes."""
+def wrong_type_error(value: object, serde: str) -> TypeError:
+    """Return the error for a value of a type that the serde does not serialize."""
     return TypeError(
-        f"A value of type {type(value).__name__} was given to the {wanted} serde: {value!r}. "
-        "Give the operator the serde that fits its keys and values."
+        f"The {serde} serde cannot serialize a value of type {type(value).__name__}: {value!r}. "
+        "Give the operator a serde for its keys and values."
     )
 
 
-def unreadable(what: str, data: bytes) -> SerializationException:
-    """The error for bytes that are not what the serde reads."""
+def malformed_bytes_error(what: str, data: bytes) -> SerializationException:
+    """Return the error for bytes that the serde cannot deserialize."""
     shown = data[:32].hex() + ("..." if len(data) > 32 else "")
     return SerializationException(f"{what}. The bytes are {shown or '(none)'}.")
 
 
 def as_serde(given: Any, *, reads: bool, step: str = "") -> Serde[Any] | None:
-    """A serde, or a single function of one: for reading a deserializer, else a serializer."""
+    """Return a serde for a serde or a function: a deserializer if `reads`, else a serializer."""
     if given is None or isinstance(given, Serde) or hasattr(given, "make"):
         return given  # type: ignore[no-any-return]
     if hasattr(given, "serialize") and hasattr(given, "deserialize"):
@@ -140,14 +140,14 @@ def as_serde(given: Any, *, reads: bool, step: str = "") -> Serde[Any] | None:
     if not callable(given):
         raise TypeError(
             f"{step and f'{step}: '}a {'de' if reads else ''}serializer is a serde or a function, "
-            f"not {given!r}. Serdes.string(), for example."
+            f"not {given!r}. Use Serdes.string(), for example."
         )
-    return Serde(_only_reads, given) if reads else Serde(given, _only_writes)
+    return Serde(_cannot_serialize, given) if reads else Serde(given, _cannot_deserialize)
 
 
-def _only_reads(value: Any) -> bytes:
-    raise TypeError("Only a deserializing function was given here; give a serde.")
+def _cannot_serialize(value: Any) -> bytes:
+    raise TypeError("Only a deserializer was given, but a serializer is needed. Give a serde.")
 
 
-def _only_writes(data: bytes) -> Any:
-    raise TypeError("Only a serializing function was given here; give a serde.")
+def _cannot_deserialize(data: bytes) -> Any:
+    raise TypeError("Only a serializer was given, but a deserializer is needed. Give a serde.")

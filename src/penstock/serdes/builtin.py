@@ -1,4 +1,4 @@
-"""The serdes that come with penstock. Their wire forms are Kafka's own."""
+"""`Serdes`: the built-in serdes, in Kafka's wire formats."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from typing import Any, TypeVar, overload
 
 from penstock.errors import SerializationException
 from penstock.native import core
-from penstock.serdes.base import Serde, WrappingSerde, unreadable, wrong_type
-from penstock.serdes.change import ChangeSerde, changed
+from penstock.serdes.base import Serde, WrappingSerde, malformed_bytes_error, wrong_type_error
+from penstock.serdes.change import ChangeSerde, change_serde
 from penstock.serdes.json import json_functions
 from penstock.serdes.windowed import WindowedSerde, WindowedSerdes
 
-__all__ = ["Serde", "Serdes", "WindowedSerdes", "WindowedSerde", "ChangeSerde", "changed"]
+__all__ = ["Serde", "Serdes", "WindowedSerdes", "WindowedSerde", "ChangeSerde", "change_serde"]
 
 T = TypeVar("T")
 
 _INT32 = struct.Struct(">i")
 
-#: What Java's UUID.fromString reads: it is lenient about how many digits are in a group.
+#: The format of Java's UUID.fromString, which accepts any number of digits in a group.
 _UUID_TEXT = re.compile("-".join(["([0-9a-fA-F]+)"] * 5))
 
 
-def _built_in(
+def _register(
     name: str,
     serialize: Callable[[Any], bytes],
     deserialize: Callable[[bytes], Any],
     fixed_size: int | None = None,
 ) -> Serde[Any]:
     serde: Serde[Any] = Serde(serialize, deserialize, name, fixed_size)
-    serde.recipe = (_built_in_named, (name,))
+    serde.recipe = (_get_built_in, (name,))
     _BUILT_IN[name] = serde
     return serde
 
@@ -41,23 +41,23 @@ def _built_in(
 _BUILT_IN: dict[str, Serde[Any]] = {}
 
 
-def _built_in_named(name: str) -> Serde[Any]:
+def _get_built_in(name: str) -> Serde[Any]:
     return _BUILT_IN[name]
 
 
 def _number(name: str, layout: str, kind: type) -> Serde[Any]:
-    """A serde of numbers of fixed width, big-endian. Integers may stand for floating point."""
+    """Return a serde of fixed-width, big-endian numbers. Floats accept integers."""
     form = struct.Struct(layout)
     pack = form.pack
     unpack = form.unpack
     size = form.size
 
     def serialize(value: Any) -> bytes:
-        # True and False would be packed as numbers.
+        # struct would pack True and False as numbers.
         if value.__class__ is not kind and (
             isinstance(value, bool) or not isinstance(value, kind | int)
         ):
-            raise wrong_type(value, name)
+            raise wrong_type_error(value, name)
         try:
             return pack(value)
         except (struct.error, OverflowError) as error:
@@ -69,28 +69,28 @@ def _number(name: str, layout: str, kind: type) -> Serde[Any]:
         try:
             return unpack(data)[0]
         except struct.error as error:
-            raise unreadable(
-                f"A {name} has {size} bytes, but {len(data)} were read", data
+            raise malformed_bytes_error(
+                f"A {name} has {size} bytes, but {len(data)} were given", data
             ) from error
 
-    return _built_in(name, serialize, deserialize, size)
+    return _register(name, serialize, deserialize, size)
 
 
 def _string_serialize(value: str) -> bytes:
     try:
         return str.encode(value)
     except UnicodeEncodeError:
-        # Half of a surrogate pair has no UTF-8 form; Java writes a question mark.
+        # A lone surrogate has no UTF-8 encoding; Java writes a question mark.
         return str.encode(value, "utf-8", "replace")
     except TypeError:
-        raise wrong_type(value, "string") from None
+        raise wrong_type_error(value, "string") from None
 
 
 def _string_deserialize(data: bytes) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError:
-        # What is no UTF-8 becomes U+FFFD, as in Java: a string never fails to deserialize.
+        # Invalid UTF-8 becomes U+FFFD, as in Java: strings always deserialize.
         return data.decode("utf-8", "replace")
 
 
@@ -99,7 +99,7 @@ def _boolean_serialize(value: bool) -> bytes:
         return b"\x01"
     if value is False:
         return b"\x00"
-    raise wrong_type(value, "boolean")
+    raise wrong_type_error(value, "boolean")
 
 
 def _boolean_deserialize(data: bytes) -> bool:
@@ -107,22 +107,22 @@ def _boolean_deserialize(data: bytes) -> bool:
         return True
     if data == b"\x00":
         return False
-    raise unreadable("A boolean is one byte, 0 or 1", data)
+    raise malformed_bytes_error("A boolean is one byte, 0 or 1", data)
 
 
 def _uuid_serialize(value: uuids.UUID) -> bytes:
     if not isinstance(value, uuids.UUID):
-        raise wrong_type(value, "uuid")
+        raise wrong_type_error(value, "uuid")
     return str(value).encode()
 
 
 def _uuid_deserialize(data: bytes) -> uuids.UUID:
     match = _UUID_TEXT.fullmatch(str(data, "utf-8", "replace"))
     if match is None or len(data) > 36:
-        raise unreadable("A UUID is text of five groups of hexadecimal digits", data)
+        raise malformed_bytes_error("A UUID is text of five groups of hexadecimal digits", data)
     groups = [int(group, 16) for group in match.groups()]
     if max(groups) > 2**63 - 1:
-        raise unreadable("A group of digits of a UUID is too long", data)
+        raise malformed_bytes_error("A group of digits of a UUID is too long", data)
     low, mid, version, sequence, node = groups
     number = (low & 0xFFFFFFFF) << 96 | (mid & 0xFFFF) << 80 | (version & 0xFFFF) << 64
     return uuids.UUID(int=number | (sequence & 0xFFFF) << 48 | node & 0xFFFFFFFFFFFF)
@@ -133,7 +133,7 @@ def _bytes_serialize(value: bytes) -> bytes:
         return value
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value)
-    raise wrong_type(value, "bytes")
+    raise wrong_type_error(value, "bytes")
 
 
 def _bytes_deserialize(data: bytes) -> bytes:
@@ -141,14 +141,14 @@ def _bytes_deserialize(data: bytes) -> bytes:
 
 
 def _void_serialize(value: None) -> bytes:
-    raise wrong_type(value, "void")
+    raise wrong_type_error(value, "void")
 
 
 def _void_deserialize(data: bytes) -> None:
-    raise unreadable("A void has no bytes at all", data)
+    raise malformed_bytes_error("A void has no bytes at all", data)
 
 
-_STRING: Serde[str] = _built_in("string", _string_serialize, _string_deserialize).with_fast_path(
+_STRING: Serde[str] = _register("string", _string_serialize, _string_deserialize).with_fast_path(
     str.encode, bytes.decode
 )
 _LONG: Serde[int] = _number("long", ">q", int)
@@ -159,15 +159,15 @@ _DOUBLE: Serde[float] = _number("double", ">d", float)
 if core is not None:
     _LONG.with_fast_path(core.write_long, core.read_long)
     _DOUBLE.with_fast_path(core.write_double, core.read_double)
-_BOOLEAN: Serde[bool] = _built_in("boolean", _boolean_serialize, _boolean_deserialize)
-_UUID: Serde[uuids.UUID] = _built_in("uuid", _uuid_serialize, _uuid_deserialize, 36)
-_BYTES: Serde[bytes] = _built_in("bytes", _bytes_serialize, _bytes_deserialize)
-_VOID: Serde[None] = _built_in("void", _void_serialize, _void_deserialize)
+_BOOLEAN: Serde[bool] = _register("boolean", _boolean_serialize, _boolean_deserialize)
+_UUID: Serde[uuids.UUID] = _register("uuid", _uuid_serialize, _uuid_deserialize, 36)
+_BYTES: Serde[bytes] = _register("bytes", _bytes_serialize, _bytes_deserialize)
+_VOID: Serde[None] = _register("void", _void_serialize, _void_deserialize)
 
 
 def _list_of(inner: Serde[T]) -> Serde[list[T | None]]:
-    """Kafka's ListSerde: a byte that says whether the elements have one length, then which are
-    null (one length) or the length of each, -1 for null (several lengths)."""
+    """Kafka's ListSerde. The first byte is 0 for elements of one size, followed by the indexes of
+    nulls; or 1 for elements of several sizes, each preceded by its size, -1 for null."""
     write = inner.serialize
     read = inner.deserialize
     size = inner.fixed_size
@@ -176,7 +176,7 @@ def _list_of(inner: Serde[T]) -> Serde[list[T | None]]:
 
     def serialize(value: list[T | None]) -> bytes:
         if not isinstance(value, list | tuple):
-            raise wrong_type(value, "list")
+            raise wrong_type_error(value, "list")
         parts = [pack(len(value))]
         if size is not None:
             nulls = [pack(index) for index, element in enumerate(value) if element is None]
@@ -197,7 +197,7 @@ def _list_of(inner: Serde[T]) -> Serde[list[T | None]]:
         try:
             return read_elements(data)
         except struct.error as error:
-            raise unreadable("A list ended too early", data) from error
+            raise malformed_bytes_error("A list ended too early", data) from error
 
     def read_elements(data: bytes) -> list[T | None]:
         position = 1
@@ -208,7 +208,7 @@ def _list_of(inner: Serde[T]) -> Serde[list[T | None]]:
             position = 5 + 4 * count
             nulls = frozenset(unpack_from(data, at)[0] for at in range(5, position, 4))
         elif data[:1] != b"\x01":
-            raise unreadable(f"A list of {inner.name} cannot begin so", data)
+            raise malformed_bytes_error(f"A list of {inner.name} has an invalid first byte", data)
         (count,) = unpack_from(data, position)
         position += 4
         elements: list[T | None] = []
@@ -222,7 +222,7 @@ def _list_of(inner: Serde[T]) -> Serde[list[T | None]]:
                 continue
             end = position + length
             if length < 0 or end > len(data):
-                raise unreadable("A list ended too early", data)
+                raise malformed_bytes_error("A list ended too early", data)
             elements.append(read(data[position:end]))
             position = end
         return elements
@@ -240,51 +240,51 @@ def _json_of(of: Any, sort_keys: bool) -> Serde[Any]:
 
 
 class Serdes:
-    """The serdes that come with penstock."""
+    """The built-in serdes. Their wire formats are those of Kafka's `Serdes`."""
 
     @staticmethod
     def string() -> Serde[str]:
-        """UTF-8."""
+        """Return a serde of `str`: UTF-8."""
         return _STRING
 
     @staticmethod
     def long() -> Serde[int]:
-        """8 bytes, big-endian."""
+        """Return a serde of `int`: 8 bytes, big-endian."""
         return _LONG
 
     @staticmethod
     def integer() -> Serde[int]:
-        """4 bytes, big-endian."""
+        """Return a serde of `int`: 4 bytes, big-endian."""
         return _INTEGER
 
     @staticmethod
     def short() -> Serde[int]:
-        """2 bytes, big-endian."""
+        """Return a serde of `int`: 2 bytes, big-endian."""
         return _SHORT
 
     @staticmethod
     def float() -> Serde[builtins.float]:
-        """4 bytes, big-endian; a Python float loses precision in it."""
+        """Return a serde of `float`: 4 bytes, big-endian, with a loss of precision."""
         return _FLOAT
 
     @staticmethod
     def double() -> Serde[builtins.float]:
-        """8 bytes, big-endian."""
+        """Return a serde of `float`: 8 bytes, big-endian."""
         return _DOUBLE
 
     @staticmethod
     def boolean() -> Serde[bool]:
-        """One byte, 0 or 1."""
+        """Return a serde of `bool`: one byte, 0 or 1."""
         return _BOOLEAN
 
     @staticmethod
     def uuid() -> Serde[uuids.UUID]:
-        """The 36 characters of its text."""
+        """Return a serde of `uuid.UUID`: its text of 36 characters."""
         return _UUID
 
     @staticmethod
     def bytes() -> Serde[builtins.bytes]:
-        """As they are."""
+        """Return a serde of `bytes`, which are not changed."""
         return _BYTES
 
     byte_array = bytes
@@ -292,12 +292,12 @@ class Serdes:
 
     @staticmethod
     def void() -> Serde[None]:
-        """Null only."""
+        """Return a serde for null keys or values; any other value is an error."""
         return _VOID
 
     @staticmethod
     def list(inner: Serde[T]) -> Serde[builtins.list[T | None]]:
-        """Kafka's ListSerde."""
+        """Return a serde of lists of `inner`: Kafka's `ListSerde`."""
         return _list_of(inner)
 
     @overload
@@ -310,9 +310,10 @@ class Serdes:
 
     @staticmethod
     def json(of: Any = None, *, sort_keys: bool = False) -> Serde[Any]:
-        """JSON: dicts, lists and scalars, or a dataclass, msgspec.Struct or pydantic model.
+        """Return a serde of JSON.
 
-        JSON null is None. With `sort_keys` equal values always have equal bytes, which a key
-        needs if it is a dict.
+        Without `of`, values are dicts, lists and scalars. `of` is a dataclass, a `msgspec.Struct`,
+        a pydantic model or another type that msgspec supports. JSON null is None. With `sort_keys`,
+        equal values have equal bytes: use it for keys that are dicts.
         """
         return _json_of(of, sort_keys)

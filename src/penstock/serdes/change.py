@@ -1,4 +1,4 @@
-"""The form of a table's updates in a repartition topic, which is Kafka's."""
+"""The serde of `Change`: a table's updates in a repartition topic, in Kafka's format."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from typing import Any
 
 from penstock.errors import StreamsException
 from penstock.record import Change
-from penstock.serdes.base import Serde, WrappingSerde, unreadable
+from penstock.serdes.base import Serde, WrappingSerde, malformed_bytes_error
 
-#: The varints of the lengths that need only one byte.
+#: The varints of all lengths that fit into one byte.
 _SHORT_LENGTHS = tuple(bytes((length << 1,)) for length in range(64))
 
 
 class ChangeSerde(WrappingSerde[Change]):
-    """The form of a table's updates in a repartition topic: old value, new value, or both."""
+    """A serde of `Change`: the old value, the new value, or both."""
 
 
-def changed(inner: Serde[Any]) -> ChangeSerde:
-    """The serde of `Change`: a byte at the end says which of the two values are there.
+def change_serde(inner: Serde[Any]) -> ChangeSerde:
+    """Return the serde of `Change`. The last byte tells which values are present.
 
-    0 old; 1 new; 2 the length of new, new, old. 3 to 5 are the same with a byte before it that
-    says whether the update was the latest; they are read, never written.
+    0: old. 1: new. 2: length of new, new, old. 3 to 5 are the same with another byte before the
+    last, which is 1 if the update is the latest; they are read but never written.
     """
     write = inner.serialize
     read = inner.deserialize
@@ -30,7 +30,8 @@ def changed(inner: Serde[Any]) -> ChangeSerde:
         if new is None:
             if old is None:
                 raise StreamsException(
-                    "An update of a table has neither an old nor a new value and cannot be written."
+                    "An update of a table has neither an old nor a new value, so it cannot be "
+                    "serialized."
                 )
             return write(old) + b"\x00"
         if old is None:
@@ -47,13 +48,13 @@ def changed(inner: Serde[Any]) -> ChangeSerde:
         if flag == 0:
             return Change(None, read(data[:-1]))
         if flag > 5:
-            raise unreadable(f"An update of a table cannot end with {flag}", data)
+            raise malformed_bytes_error(f"The last byte of a table update is {flag}", data)
         end = len(data) - 1
         is_latest = True
         if flag > 2:
             end -= 1
             if end < 0 or data[end] > 1:
-                raise unreadable("The byte that says whether an update is the latest is bad", data)
+                raise malformed_bytes_error("The is-latest byte of a table update is invalid", data)
             is_latest = data[end] == 1
         if flag == 3:
             return Change(None, read(data[:end]), is_latest)
@@ -63,14 +64,14 @@ def changed(inner: Serde[Any]) -> ChangeSerde:
         length, start = (first >> 1, 1) if first < 0x80 and not first & 1 else _read_varint(data)
         middle = start + length
         if length < 0 or middle > end:
-            raise unreadable(f"A new value of {length} bytes is not there", data)
+            raise malformed_bytes_error(f"A new value of {length} bytes is truncated", data)
         return Change(read(data[start:middle]), read(data[middle:end]), is_latest)
 
-    return ChangeSerde((serialize, deserialize), "updates", inner, changed)
+    return ChangeSerde((serialize, deserialize), "change", inner, change_serde)
 
 
 def _varint(number: int) -> bytes:
-    """Kafka's signed varint (zigzag) of a length, which is never negative."""
+    """Encode a length as Kafka's signed varint (zigzag)."""
     number <<= 1
     out = bytearray()
     while number > 0x7F:
@@ -81,10 +82,10 @@ def _varint(number: int) -> bytes:
 
 
 def _read_varint(data: bytes) -> tuple[int, int]:
-    """A signed varint at the start of the bytes, and where it ends."""
+    """Return the signed varint at the start of the bytes, and its size."""
     number = 0
     for position, byte in enumerate(data[:5]):
         number |= (byte & 0x7F) << (7 * position)
         if byte < 0x80:
             return (number >> 1) ^ -(number & 1), position + 1
-    raise unreadable("A length does not end", data)
+    raise malformed_bytes_error("A length is longer than 5 bytes", data)

@@ -1,6 +1,6 @@
-"""The JSON form of values: plain, or into a dataclass, a `msgspec.Struct` or a pydantic model.
+"""JSON serialization: plain values, dataclasses, `msgspec.Struct` and pydantic models.
 
-pydantic is never imported: a model is known by its methods, so it costs nothing if it is not used.
+This module does not import pydantic; it recognizes a model by its methods.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import Any, Optional
 import msgspec
 
 from penstock.errors import SerializationException
-from penstock.serdes.base import wrong_type
+from penstock.serdes.base import wrong_type_error
 
-#: Writes and reads with care, and the same without, where that is possible.
+#: Checked serializer and deserializer, and their fast versions, if any.
 Functions = tuple[
     Callable[[Any], bytes], Callable[[bytes], Any],
     Callable[[Any], bytes] | None, Callable[[bytes], Any] | None,
@@ -21,15 +21,15 @@ Functions = tuple[
 
 
 def json_functions(of: Any, *, sort_keys: bool) -> Functions:
-    """The functions that write and read JSON for a type; None: whatever the JSON says."""
+    """Return the functions that serialize and deserialize a type; None stands for plain JSON."""
     if hasattr(of, "model_validate_json"):
-        return _of_model(of, sort_keys)
+        return _model_functions(of, sort_keys)
     encode = msgspec.json.Encoder(order="deterministic" if sort_keys else None).encode
     try:
         decode = msgspec.json.Decoder(Any if of is None else Optional[of]).decode  # noqa: UP045
     except TypeError as error:
         raise TypeError(
-            f"Serdes.json cannot read into {of!r}: {error} "
+            f"Serdes.json does not support {of!r}: {error} "
             "Give a dataclass, a msgspec.Struct, a pydantic model, or nothing for plain JSON."
         ) from error
     name = getattr(of, "__name__", str(of))
@@ -37,12 +37,12 @@ def json_functions(of: Any, *, sort_keys: bool) -> Functions:
 
     def serialize(value: Any) -> bytes:
         if checked is not None and not isinstance(value, checked):
-            raise wrong_type(value, f"json({name})")
+            raise wrong_type_error(value, f"json({name})")
         try:
             return encode(value)
         except (ValueError, OverflowError, RecursionError) as error:
             raise SerializationException(
-                f"A {type(value).__name__} cannot be written as JSON: {error}."
+                f"A value of type {type(value).__name__} cannot be serialized as JSON: {error}."
             ) from error
 
     def deserialize(data: bytes) -> Any:
@@ -55,22 +55,24 @@ def json_functions(of: Any, *, sort_keys: bool) -> Functions:
     return serialize, deserialize, encode if checked is None else None, decode
 
 
-def _of_model(of: Any, sort_keys: bool) -> Functions:
+def _model_functions(of: Any, sort_keys: bool) -> Functions:
     validate = of.model_validate_json
     name = of.__name__
     encode_sorted = msgspec.json.Encoder(order="deterministic").encode
 
     def serialize(value: Any) -> bytes:
         if not isinstance(value, of):
-            raise wrong_type(value, f"json({name})")
+            raise wrong_type_error(value, f"json({name})")
         try:
-            # By alias, because that is what validation reads.
+            # By alias, as validation expects it.
             if sort_keys:
                 return encode_sorted(value.model_dump(mode="json", by_alias=True))
             text: str = value.model_dump_json(by_alias=True)
             return text.encode()
         except ValueError as error:
-            raise SerializationException(f"A {name} cannot be written: {error}.") from error
+            raise SerializationException(
+                f"A value of type {name} cannot be serialized as JSON: {error}."
+            ) from error
 
     def deserialize(data: bytes) -> Any:
         try:
@@ -79,14 +81,14 @@ def _of_model(of: Any, sort_keys: bool) -> Functions:
             if data.strip() == b"null":
                 return None
             raise SerializationException(
-                f"The bytes are not a JSON {name}: {_complaint(error)}."
+                f"The bytes are not a JSON {name}: {_validation_message(error)}."
             ) from error
 
     return serialize, deserialize, None, None
 
 
-def _complaint(error: Any) -> str:
-    """What pydantic found wrong, and in which fields, on one line."""
+def _validation_message(error: Any) -> str:
+    """Return the errors of pydantic and their fields on one line."""
     try:
         return "; ".join(
             f"{found['msg']} - at `{'.'.join(('$', *map(str, found['loc'])))}`"

@@ -1,7 +1,8 @@
-"""The serdes of windowed keys, in Kafka's forms.
+"""Serdes of windowed keys, in Kafka's formats.
 
-Time windows: key, then the start as 8 bytes; the end is known from the size. Sessions: key, then
-end, then start. In a changelog, the key of a time window ends with a sequence number of 4 bytes.
+Time windows: the key, then the start in 8 bytes; the size determines the end. Sessions: the key,
+then the end, then the start. In a changelog, the key of a time window ends with a sequence number
+of 4 bytes.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 from penstock.native import core
-from penstock.serdes.base import Serde, WrappingSerde, unreadable, wrong_type
+from penstock.serdes.base import Serde, WrappingSerde, malformed_bytes_error, wrong_type_error
 from penstock.windows import MAX_TIME_MS, SessionWindow, Window, Windowed, to_ms
 
 T = TypeVar("T")
@@ -22,17 +23,17 @@ _TIME_AND_SEQUENCE = struct.Struct(">qi")
 
 
 class WindowedSerde(WrappingSerde[Windowed[T]]):
-    """A serde of windowed keys. `inner` writes the key alone, which is what partitions go by."""
+    """A serde of windowed keys. The bytes of `inner` alone determine the partition."""
 
-    #: So many bytes, which are those of the window, follow the key.
-    tail: int
+    #: The number of bytes after the key: those of the window.
+    suffix_size: int
 
     def __init__(
-        self, functions: tuple[Any, Any], tail: int, name: str, inner: Serde[Any], rewrap: Any,
-        *options: Any,
+        self, functions: tuple[Any, Any], suffix_size: int, name: str, inner: Serde[Any],
+        rewrap: Any, *options: Any,
     ) -> None:
         super().__init__(functions, name, inner, rewrap, *options)
-        self.tail = tail
+        self.suffix_size = suffix_size
 
 
 def _time_windowed(inner: Serde[T], size_ms: int, changelog: bool) -> Serde[Windowed[T]]:
@@ -45,7 +46,7 @@ def _time_windowed(inner: Serde[T], size_ms: int, changelog: bool) -> Serde[Wind
 
     def serialize(value: Windowed[T]) -> bytes:
         if value.__class__ is not Windowed and not isinstance(value, Windowed):
-            raise wrong_type(value, "time windowed")
+            raise wrong_type_error(value, "time windowed")
         key, (start, _) = value
         if changelog:
             return write(key) + pack_changelog(start, 0)
@@ -56,13 +57,13 @@ def _time_windowed(inner: Serde[T], size_ms: int, changelog: bool) -> Serde[Wind
             return None
         at = len(data) - suffix
         if at < 0:
-            raise unreadable(f"A time windowed key has at least {suffix} bytes", data)
+            raise malformed_bytes_error(f"A time windowed key has at least {suffix} bytes", data)
         (start,) = unpack_from(data, at)
         end = start + size_ms
         if end > MAX_TIME_MS:
             end = MAX_TIME_MS
         if start < 0 or end <= start:
-            raise unreadable(f"No window begins at {start} and ends at {end}", data)
+            raise malformed_bytes_error(f"The window from {start} to {end} is invalid", data)
         return Windowed(read(data[:at]), Window(start, end))
 
     serde: Serde[Windowed[T]] = WindowedSerde(
@@ -81,7 +82,7 @@ def _session_windowed(inner: Serde[T]) -> Serde[Windowed[T]]:
 
     def serialize(value: Windowed[T]) -> bytes:
         if not isinstance(value, Windowed):
-            raise wrong_type(value, "session windowed")
+            raise wrong_type_error(value, "session windowed")
         start, end = value.window
         return write(value.key) + pack(end, start)
 
@@ -90,10 +91,10 @@ def _session_windowed(inner: Serde[T]) -> Serde[Windowed[T]]:
             return None
         at = len(data) - 16
         if at < 0:
-            raise unreadable("A session windowed key has at least 16 bytes", data)
+            raise malformed_bytes_error("A session windowed key has at least 16 bytes", data)
         end, start = unpack_from(data, at)
         if start < 0 or end < start:
-            raise unreadable(f"No session begins at {start} and ends at {end}", data)
+            raise malformed_bytes_error(f"The session from {start} to {end} is invalid", data)
         return Windowed(read(data[:at]), SessionWindow(start, end))
 
     return WindowedSerde(
@@ -102,16 +103,19 @@ def _session_windowed(inner: Serde[T]) -> Serde[Windowed[T]]:
 
 
 class WindowedSerdes:
-    """The serdes of windowed keys."""
+    """The serdes of windowed keys, the keys of windowed aggregations."""
 
     @staticmethod
     def time_windowed(
         inner: Serde[T], size: timedelta | int, *, changelog: bool = False
     ) -> Serde[Windowed[T]]:
-        """Key and window start; the end is start + size. In a changelog a number follows."""
+        """Return a serde of keys in time windows of this size.
+
+        The size is not serialized. `changelog=True` reads and writes the keys of a changelog topic.
+        """
         return _time_windowed(inner, to_ms(size, "size"), changelog)
 
     @staticmethod
     def session_windowed(inner: Serde[T]) -> Serde[Windowed[T]]:
-        """Key, session end, session start; a changelog's keys look the same."""
+        """Return a serde of keys in sessions; the keys of a changelog topic are the same."""
         return _session_windowed(inner)

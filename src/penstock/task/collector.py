@@ -99,7 +99,7 @@ class Collector:
         write_key, write_value = serdes[0].writer, serdes[1].writer
         current, append = self._current, self.outputs.append
         # A windowed key is partitioned by its inner key.
-        tail = serdes[0].tail if isinstance(serdes[0], WindowedSerde) else 0
+        tail = serdes[0].suffix_size if isinstance(serdes[0], WindowedSerde) else 0
         append_checked = self._checked_append(name, handlers, tail)
         partitions, limits = self._partitions_of(topic), self._limits_of(topic)
         unchecked = partitions == 1 and limits is None

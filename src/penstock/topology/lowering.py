@@ -23,7 +23,7 @@ from penstock.processors.table_joins import MergedRows, TableJoinMerger, TableTa
 from penstock.processors.table_source import TableSource
 from penstock.processors.table_store import StoreGetter
 from penstock.processors.user import UserProcessor
-from penstock.serdes.change import changed
+from penstock.serdes.change import change_serde
 from penstock.timestamps import FailOnInvalidTimestamp
 from penstock.topology.default_serdes import Deferred
 from penstock.topology.nodes import InternalTopic, ProcessorNode, SinkNode, SourceNode, StoreSpec
@@ -226,7 +226,7 @@ class _Lowering:
     @lower.register
     def _(self, node: TableRepartitionNode) -> None:
         self._topology.add_internal_topic(InternalTopic(node.topic))
-        value = Deferred(lambda defaults: changed(defaults.value(node.value)))
+        value = Deferred(lambda defaults: change_serde(defaults.value(node.value)))
         self._topology.add_node(
             SinkNode(node.sink, node.topic, self._parents(node), node.key, value)
         )
