@@ -15,15 +15,15 @@ from penstock.cli.main import main
 from penstock.log import Log, RecordColumns, open_log
 
 
-class Ran(NamedTuple):
-    """A command that has ended."""
+class Result(NamedTuple):
+    """The result of a command."""
 
     code: int
     out: str
     err: str
 
 
-Penstock = Callable[..., Ran]
+Penstock = Callable[..., Result]
 
 
 @pytest.fixture
@@ -35,29 +35,29 @@ def path(tmp_path: Path) -> Path:
 def penstock(
     path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> Penstock:
-    """Runs a command in this process, on one log."""
+    """Run a command in this process, on one log."""
     monkeypatch.setenv("PENSTOCK_LOG", str(path))
 
-    def run(*arguments: object, stdin: str | bytes = b"") -> Ran:
+    def run(*arguments: object, stdin: str | bytes = b"") -> Result:
         data = stdin.encode() if isinstance(stdin, str) else stdin
         monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(data)))
         capfdbinary.readouterr()
-        code = main([str(one) for one in arguments])
+        code = main([str(argument) for argument in arguments])
         out, err = capfdbinary.readouterr()
-        return Ran(code, out.decode("utf-8", "surrogateescape"), err.decode())
+        return Result(code, out.decode("utf-8", "surrogateescape"), err.decode())
 
     return run
 
 
 @pytest.fixture
 def command(path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
-    """Starts the installed command as a process of its own, on the same log."""
+    """Start the installed command as a process, on the same log."""
     started: list[subprocess.Popen[bytes]] = []
 
     def start(*arguments: object, **options: Any) -> subprocess.Popen[bytes]:
         settings: dict[str, Any] = {
             "stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE,
-            "env": {**os.environ, "PENSTOCK_LOG": str(path)}, **options,
+            "env": {**os.environ, "PENSTOCK_LOG": str(path), "TERM": "xterm"}, **options,
         }
         script = Path(sys.executable).with_name("penstock")
         started.append(subprocess.Popen([script, *map(str, arguments)], **settings))
@@ -75,7 +75,7 @@ def command(path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
 
 @pytest.fixture
 def log(path: Path) -> Iterator[Log]:
-    """A log with the topic `words`, of two partitions and six records."""
+    """A log with the topic `words`: two partitions, six records."""
     log = open_log(path)
     log.create_topic("words", 2)
     log.append("words", 0, RecordColumns(

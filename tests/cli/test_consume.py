@@ -6,9 +6,12 @@ from uuid import UUID
 import pytest
 
 from penstock import Serdes, Window, Windowed, WindowedSerdes
+from penstock.cli.codecs import CODECS
 from penstock.cli.formatters import TextFormatter
+from penstock.cli.record_sources import ConsumedRecord
 from penstock.log import Log, RecordColumns, TopicPartition
 from penstock.partitioning import partition_of
+from penstock.record import NO_HEADERS
 
 
 def values(ran) -> list[str]:
@@ -16,7 +19,7 @@ def values(ran) -> list[str]:
     return ran.out.splitlines()
 
 
-def test_everything_that_is_there_by_time(penstock, log: Log) -> None:
+def test_existing_records_are_merged_by_timestamp(penstock, log: Log) -> None:
     ran = penstock("consume", "words")
     assert (ran.code, ran.err) == (0, "")
     assert ran.out == "one\ntwo\nnull\nfour\nthree\n\udcff\n"
@@ -42,12 +45,12 @@ def test_formats(penstock, log: Log, options, first: str) -> None:
     assert values(penstock("consume", "words", "--max", 1, *options)) == [first]
 
 
-def test_null_may_be_written_in_another_way(penstock, log: Log) -> None:
+def test_text_for_null_can_be_chosen(penstock, log: Log) -> None:
     ran = penstock("consume", "words", "--partition", 0, "--null", "NULL", "--format", "key-value")
     assert values(ran) == ["a\tone", "b\tNULL", "NULL\tthree"]
 
 
-def test_json_has_one_object_a_record(penstock, log: Log) -> None:
+def test_json_prints_one_object_per_record(penstock, log: Log) -> None:
     log.append("words", 0, RecordColumns([b"h"], [b"x"], [70], [[("t", b"1"), ("u", b"\xff"),
                                                           ("v", None)]]))
     rows = [json.loads(line) for line in values(penstock("consume", "words", "--json"))]
@@ -65,7 +68,7 @@ def test_json_has_one_object_a_record(penstock, log: Log) -> None:
     ]
 
 
-def test_a_topic_can_be_copied_through_json(penstock, log: Log) -> None:
+def test_topic_can_be_copied_as_json(penstock, log: Log) -> None:
     log.append("words", 1, RecordColumns([b"\x00"], [b'{"a":  1}'], [70], [[("u", b"\xff")]]))
     text = penstock("consume", "words", "--json").out
     log.create_topic("copy", 2)
@@ -73,7 +76,7 @@ def test_a_topic_can_be_copied_through_json(penstock, log: Log) -> None:
     assert penstock("consume", "copy", "--json").out == text.replace('"words"', '"copy"')
 
 
-def test_json_values_may_be_embedded(penstock, log: Log) -> None:
+def test_json_keys_and_values_are_embedded(penstock, log: Log) -> None:
     log.create_topic("j")
     log.append("j", 0, RecordColumns([b"1"], [b'{ "n":\n 12345678901234567890123 }']))
     ran = penstock("consume", "j", "--json", "--key-type", "json", "--value-type", "json")
@@ -83,7 +86,7 @@ def test_json_values_may_be_embedded(penstock, log: Log) -> None:
     )
 
 
-def test_a_record_of_another_type_is_an_error_after_those_before_it(penstock, log: Log) -> None:
+def test_record_of_another_type_fails_after_the_records_before_it(penstock, log: Log) -> None:
     log.create_topic("n")
     log.append("n", 0, RecordColumns([None] * 2, [b"\0" * 8, b"x"]))
     ran = penstock("consume", "n", "--value-type", "long")
@@ -91,7 +94,7 @@ def test_a_record_of_another_type_is_an_error_after_those_before_it(penstock, lo
     assert "The value at offset 1 of 'n' [0] is not of type long" in ran.err
 
 
-@pytest.mark.parametrize(("kind", "serde", "key", "text", "shown"), [
+@pytest.mark.parametrize(("key_type", "serde", "key", "text", "json_key"), [
     ("time-windowed:60000", WindowedSerdes.time_windowed(Serdes.string(), 60_000), "tea",
      "tea@120000/180000", "tea"),
     ("time-windowed:1m:long", WindowedSerdes.time_windowed(Serdes.long(), 60_000), 7,
@@ -101,16 +104,16 @@ def test_a_record_of_another_type_is_an_error_after_those_before_it(penstock, lo
     ("session-windowed:uuid", WindowedSerdes.session_windowed(Serdes.uuid()), UUID(int=1),
      f"{UUID(int=1)}@120000/180000", str(UUID(int=1))),
 ])
-def test_windowed_keys(penstock, log: Log, kind, serde, key, text, shown) -> None:
+def test_windowed_keys(penstock, log: Log, key_type, serde, key, text, json_key) -> None:
     log.create_topic("w", 3)
     raw = serde.serialize(Windowed(key, Window(120_000, 180_000)))
     partition = partition_of(serde.inner.serialize(key), 3)
     log.append("w", partition, RecordColumns([raw], [b"1"], [5]))
-    options = ("--key-type", kind)
+    options = ("--key-type", key_type)
     assert values(penstock("consume", "w", "--format", "{key}", *options)) == [text]
     written = penstock("consume", "w", "--json", *options).out
-    assert json.loads(written)["key"] == {"key": shown, "start": 120_000, "end": 180_000}
-    # What is written can be read, and goes where Kafka puts it: where the key alone would go.
+    assert json.loads(written)["key"] == {"key": json_key, "start": 120_000, "end": 180_000}
+    # `produce` accepts the output and partitions by the key without its window, as Kafka does.
     log.create_topic("copy", 3)
     without_partition = json.dumps({"key": json.loads(written)["key"], "value": "1"})
     assert penstock("produce", "copy", "--json", *options, stdin=without_partition).code == 0
@@ -120,36 +123,36 @@ def test_windowed_keys(penstock, log: Log, kind, serde, key, text, shown) -> Non
     assert copied == [raw, raw]
 
 
-def test_a_windowed_key_that_is_no_text_is_base64_in_its_object(penstock, log: Log) -> None:
+def test_windowed_key_that_is_not_utf8_is_base64_in_json(penstock, log: Log) -> None:
     log.create_topic("w")
     log.append("w", 0, RecordColumns([b"\xff" + b"\0" * 16], [b"1"]))
     ran = penstock("consume", "w", "--json", "--key-type", "session-windowed")
     assert json.loads(ran.out)["key"] == {"key_base64": "/w==", "start": 0, "end": 0}
 
 
-def test_bytes_that_are_no_windowed_key_are_an_error(penstock, log: Log) -> None:
-    for kind in ("time-windowed:1", "session-windowed"):
-        ran = penstock("consume", "words", "--format", "key-value", "--key-type", kind)
+def test_invalid_windowed_key_fails(penstock, log: Log) -> None:
+    for key_type in ("time-windowed:1", "session-windowed"):
+        ran = penstock("consume", "words", "--format", "key-value", "--key-type", key_type)
         assert (ran.code, ran.out) == (1, "")
-        assert f"The key at offset 0 of 'words' [0] is not of type {kind}: " in ran.err
+        assert f"The key at offset 0 of 'words' [0] is not of type {key_type}: " in ran.err
 
 
-@pytest.mark.parametrize(("line", "complaint"), [
-    ("tea=1", "'tea' is not of the form KEY@START/END."),
-    ("tea@0/5=1", "A window that begins at 0 ends at 10, not at 5."),
-    (f"tea@{2**63}/1=1", f"{2**63} is no time in epoch milliseconds."),
+@pytest.mark.parametrize(("line", "message"), [
+    ("tea=1", "'tea' does not have the form KEY@START/END."),
+    ("tea@0/5=1", "The window that starts at 0 ends at 10, not at 5."),
+    (f"tea@{2**63}/1=1", f"{2**63} is not a time in epoch milliseconds."),
 ])
-def test_windows_that_cannot_be_written(penstock, log: Log, line: str, complaint: str) -> None:
+def test_produce_rejects_invalid_windows(penstock, log: Log, line: str, message: str) -> None:
     ran = penstock("produce", "words", "--key-separator", "=", "--key-type", "time-windowed:10",
                    stdin=line)
-    assert (ran.code, ran.err) == (1, f"penstock: error: Line 1: {complaint}\n")
+    assert (ran.code, ran.err) == (1, f"penstock: error: Line 1: {message}\n")
 
 
 @pytest.mark.parametrize("wrong", [
     "time-windowed", "time-windowed:", "time-windowed:0", "time-windowed:x", "time-windowed:5:x",
     "time-windowed:5:long:long", "session-windowed:5", "windowed", "",
 ])
-def test_types_of_keys_that_are_none(penstock, log: Log, wrong: str) -> None:
+def test_unknown_key_type_is_wrong_usage(penstock, log: Log, wrong: str) -> None:
     ran = penstock("consume", "words", "--key-type", wrong)
     assert (ran.code, ran.out) == (2, "")
     assert ran.err.startswith("penstock: error: argument --key-type: ")
@@ -169,7 +172,7 @@ def test_types_of_keys_that_are_none(penstock, log: Log, wrong: str) -> None:
     (("--from-time", "1970-01-01T00:00:00.055Z", "--format", "{timestamp}"), ["60"]),
     (("--from-time", "now"), []),
 ])
-def test_where_to_begin(penstock, log: Log, options, expected: list[str]) -> None:
+def test_start_position(penstock, log: Log, options, expected: list[str]) -> None:
     assert values(penstock("consume", "words", *options)) == expected
 
 
@@ -180,32 +183,32 @@ def test_where_to_begin(penstock, log: Log, options, expected: list[str]) -> Non
     ("--format", "{value"), ("--format", "{value.__class__}"), ("--max", "0"),
     ("--from", "1"),
 ])
-def test_options_that_make_no_sense_are_wrong_usage(penstock, log: Log, wrong) -> None:
+def test_invalid_options_are_wrong_usage(penstock, log: Log, wrong) -> None:
     ran = penstock("consume", "words", *wrong)
     assert (ran.code, ran.out) == (2, "")
     assert ran.err.startswith("penstock: error: ")
 
 
-def test_offsets_and_partitions_that_are_not_there_are_errors(penstock, log: Log) -> None:
+def test_unknown_offset_partition_or_topic_fails(penstock, log: Log) -> None:
     ran = penstock("consume", "words", "--partition", 0, "--offset", 4)
     assert (ran.code, "it goes from 0 to 3" in ran.err) == (1, True)
     assert penstock("consume", "words", "--partition", 2).code == 1
     assert penstock("consume", "nothing").code == 1
 
 
-def test_a_group_goes_on_where_it_was(penstock, log: Log) -> None:
+def test_group_resumes_at_its_committed_offsets(penstock, log: Log) -> None:
     assert values(penstock("consume", "words", "--group", "g", "--max", 2)) == ["one", "two"]
     assert values(penstock("consume", "words", "--group", "g", "--max", 3, "--from-beginning")) == [
         "null", "four", "three",
     ]
-    committed = {at: place.offset for at, place in log.committed("g").items()}
+    committed = {at: offset.offset for at, offset in log.committed("g").items()}
     assert committed == {TopicPartition("words", 0): 3, TopicPartition("words", 1): 2}
     assert values(penstock("consume", "words", "--group", "g")) == ["\udcff"]
     assert values(penstock("consume", "words", "--group", "g")) == []
     assert log.group("g").members == ()
 
 
-def test_a_group_commits_what_was_written_before_an_error(penstock, log: Log) -> None:
+def test_group_commits_records_written_before_an_error(penstock, log: Log) -> None:
     log.create_topic("n")
     log.append("n", 0, RecordColumns([None] * 3, [b"\0" * 8, b"\0" * 8, b"x"]))
     ran = penstock("consume", "n", "--value-type", "long", "--group", "g")
@@ -214,15 +217,15 @@ def test_a_group_commits_what_was_written_before_an_error(penstock, log: Log) ->
     assert log.group("g").members == ()
 
 
-def test_a_group_that_was_overtaken_by_retention_says_so(penstock, log: Log) -> None:
+def test_group_reports_records_removed_by_retention(penstock, log: Log) -> None:
     penstock("consume", "words", "--group", "g", "--max", 1)
     log.delete_records("words", 0, 2)
     ran = penstock("consume", "words", "--group", "g")
     assert (ran.code, ran.out) == (0, "two\nfour\nthree\n\udcff\n")
-    assert "Retention has removed what was there. Going on at 2." in ran.err
+    assert "Retention has removed what was there. Continuing at 2." in ran.err
 
 
-def test_the_position_moves_over_what_compaction_removed(penstock, log: Log) -> None:
+def test_group_commits_past_compacted_records(penstock, log: Log) -> None:
     log.create_topic("c", config={"cleanup.policy": "compact", "delete.retention.ms": 0})
     log.append("c", 0, RecordColumns([b"a", b"b", b"a"], [b"1", b"2", b"3"]))
     log.append("c", 0, RecordColumns([b"d"], [None]))
@@ -233,12 +236,10 @@ def test_the_position_moves_over_what_compaction_removed(penstock, log: Log) -> 
     assert log.committed("g")[TopicPartition("c", 0)].offset == 4
 
 
-def test_a_terminal_is_not_made_to_obey_records() -> None:
-    from penstock.cli.codecs import FORMS
-    from penstock.cli.record_sources import Consumed
-    from penstock.record import NO_HEADERS
-
-    text = FORMS["string"]
-    record = Consumed(TopicPartition("t", 0), 0, 0, None, b"\x1b[2Jred\xff\ttab", NO_HEADERS, 1)
-    shape = TextFormatter("{value}", text, text, "null", True)
-    assert shape(record) == b"\\x1b[2Jred\\xff\ttab\n"
+def test_control_characters_are_escaped_on_a_terminal() -> None:
+    text = CODECS["string"]
+    record = ConsumedRecord(
+        TopicPartition("t", 0), 0, 0, None, b"\x1b[2Jred\xff\ttab", NO_HEADERS, 1
+    )
+    format_record = TextFormatter("{value}", text, text, "null", True)
+    assert format_record(record) == b"\\x1b[2Jred\\xff\ttab\n"

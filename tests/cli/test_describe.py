@@ -59,20 +59,20 @@ def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("target", ["app.py", "app.py:topology", "app:topology", "app", "./app.py"])
-def test_a_topology_is_described_as_kafka_does(penstock, target: str) -> None:
+def test_description_has_kafkas_format(penstock, target: str) -> None:
     assert penstock("describe", target) == (0, TEXT, "")
 
 
-def test_no_log_is_needed(penstock, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_describe_needs_no_log(penstock, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PENSTOCK_LOG")
     assert penstock("describe", "app.py").code == 0
 
 
-def test_builders_and_names_with_dots_will_do(penstock) -> None:
+def test_builder_and_dotted_name_are_accepted(penstock) -> None:
     assert "topics: [held]" in penstock("describe", "app.py:Holder.builder").out
 
 
-def test_json_has_all_nodes(penstock) -> None:
+def test_json_contains_all_nodes(penstock) -> None:
     found = json.loads(penstock("describe", "app.py:other", "--json").out)
     (part,) = found["subtopologies"]
     assert [(node["kind"], node["name"]) for node in part["nodes"]] == [
@@ -83,27 +83,28 @@ def test_json_has_all_nodes(penstock) -> None:
     assert found["global_stores"] == []
 
 
-@pytest.mark.parametrize(("target", "complaint"), [
-    ("app.py:missing", "No 'missing' in 'app.py'. Topologies: topology, other, broken, wants."),
-    ("app.py:number", "'app.py:number' is no topology but a int."),
-    ("app.py:wants", "wants() of 'app.py' failed with TypeError"),
-    ("nothing.py", "No file 'nothing.py'."),
-    ("nothing", "No module 'nothing' here"),
-    ("app.nothing:x", "No module 'app.nothing' here"),
+@pytest.mark.parametrize(("target", "message"), [
+    ("app.py:missing",
+     "'missing' does not exist in 'app.py'. Topologies: topology, other, broken, wants."),
+    ("app.py:number", "'app.py:number' has the type int. It must be a Topology"),
+    ("app.py:wants", "wants() in 'app.py' failed with TypeError"),
+    ("nothing.py", "The file 'nothing.py' does not exist."),
+    ("nothing", "The module 'nothing' does not exist in this directory"),
+    ("app.nothing:x", "The module 'app.nothing' does not exist"),
 ])
-def test_what_cannot_be_described(penstock, target: str, complaint: str) -> None:
+def test_invalid_target_fails(penstock, target: str, message: str) -> None:
     ran = penstock("describe", target)
     assert (ran.code, ran.out) == (1, "")
-    assert complaint in ran.err
+    assert message in ran.err
     assert "Traceback" not in ran.err
 
 
-def test_an_error_of_the_users_code_names_its_place(penstock, tmp_path: Path) -> None:
+def test_error_in_user_code_names_file_and_line(penstock, tmp_path: Path) -> None:
     line = APP.splitlines().index("    return 1 / 0") + 1
     ran = penstock("describe", "app.py:broken")
     assert (ran.code, ran.err) == (
         1,
-        "penstock: error: broken() of 'app.py' failed with ZeroDivisionError: division by zero "
+        "penstock: error: broken() in 'app.py' failed with ZeroDivisionError: division by zero "
         f"({tmp_path / 'app.py'}, line {line})\n",
     )
     assert "Traceback" in penstock("describe", "app.py:broken", "--debug").err
@@ -114,7 +115,7 @@ def test_an_error_of_the_users_code_names_its_place(penstock, tmp_path: Path) ->
         assert "'bad.py' failed with " in ran.err
 
 
-def test_an_error_that_penstock_raises_names_the_line_of_the_user(penstock, tmp_path: Path) -> None:
+def test_error_raised_by_penstock_names_the_users_line(penstock, tmp_path: Path) -> None:
     (tmp_path / "bad.py").write_text(
         "from penstock import Serdes, StreamsBuilder\n"
         "builder = StreamsBuilder()\n"
@@ -125,25 +126,26 @@ def test_an_error_that_penstock_raises_names_the_line_of_the_user(penstock, tmp_
     assert ran.err.endswith(f"({tmp_path / 'bad.py'}, line 3)\n")
 
 
-def test_a_file_without_a_topology_is_told_how_to_have_one(penstock, tmp_path: Path) -> None:
+def test_file_without_a_topology_fails_with_advice(penstock, tmp_path: Path) -> None:
     (tmp_path / "empty.py").write_text("")
     assert penstock("describe", "empty.py") == (1, "", (
-        "penstock: error: No topology was found in 'empty.py'. It needs a StreamsBuilder or a "
-        "Topology at its top level, or a function topology() that makes one. A function with "
-        "another name is named: empty.py:NAME.\n"
+        "penstock: error: 'empty.py' has no topology. Define a StreamsBuilder or a Topology at "
+        "its top level, or a function topology() that returns one. For a function with another "
+        "name use empty.py:NAME.\n"
     ))
 
 
-def test_one_of_many_has_to_be_named(penstock, tmp_path: Path) -> None:
+def test_one_of_several_topologies_must_be_named(penstock, tmp_path: Path) -> None:
     text = "from penstock import StreamsBuilder\na = StreamsBuilder()\na.stream('x').to('y')\n"
     (tmp_path / "one.py").write_text(text)
     assert "topics: [x]" in penstock("describe", "one.py").out
     (tmp_path / "two.py").write_text(text + "b = StreamsBuilder()\n")
     ran = penstock("describe", "two.py")
-    assert (ran.code, "Name it: two.py:NAME. Topologies: a, b." in ran.err) == (1, True)
+    message = "'two.py' has several topologies. Use two.py:NAME. Topologies: a, b."
+    assert (ran.code, message in ran.err) == (1, True)
 
 
-def test_a_file_of_a_package_finds_the_package(penstock, tmp_path: Path) -> None:
+def test_file_in_a_package_can_import_the_package(penstock, tmp_path: Path) -> None:
     shop = tmp_path / "elsewhere" / "shop"
     (shop / "parts").mkdir(parents=True)
     for folder in (shop, shop / "parts"):
@@ -153,6 +155,6 @@ def test_a_file_of_a_package_finds_the_package(penstock, tmp_path: Path) -> None
         APP.replace("from neighbour import IN", "from shop.names import IN")
     )
     assert penstock("describe", shop / "parts" / "orders.py") == (0, TEXT, "")
-    # Neighbours may call each other without the package, too.
+    # Modules of the same directory can also be imported without the package.
     (shop / "near.py").write_text(APP.replace("from neighbour", "from names"))
     assert penstock("describe", shop / "near.py") == (0, TEXT, "")

@@ -1,4 +1,4 @@
-"""The page on the command line is true: its blocks run and answer what stands there."""
+"""Runs the commands in docs/cli.md and compares their output."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from penstock.cli import main as entry
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-MARK = "=== the next command ==="
+MARKER = "=== the next command ==="
 
 
 def steps() -> list[tuple[str, str]]:
-    """Every command of the page, and what it prints."""
+    """Return every command of the page with its output."""
     found: list[tuple[str, str]] = []
     for block in BLOCK.findall(PAGE):
         for line in block.splitlines(keepends=True):
@@ -33,24 +33,24 @@ def steps() -> list[tuple[str, str]]:
 
 
 @pytest.mark.slow
-def test_the_commands_of_the_page_answer_what_it_says(tmp_path: Path) -> None:
+def test_commands_print_the_documented_output(tmp_path: Path) -> None:
     commands = steps()
     assert len(commands) > 30
-    # One shell runs them all; the mark leaves the exit code as it was.
-    script = "".join(f"{command}set -- $?; echo '{MARK}'; (exit $1)\n" for command, _ in commands)
+    # One shell runs all commands. The marker preserves the exit code.
+    script = "".join(f"{command}set -- $?; echo '{MARKER}'; (exit $1)\n" for command, _ in commands)
     folder = os.path.dirname(sys.executable)
     ran = subprocess.run(
         ["sh", "-c", script], cwd=tmp_path, text=True, check=False, timeout=120,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
         env={**os.environ, "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"},
     )
-    outputs = ran.stdout.split(f"{MARK}\n")
+    outputs = ran.stdout.split(f"{MARKER}\n")
     assert [(command, output) for (command, _), output in zip(commands, outputs, strict=False)
             ] == commands
     assert outputs[len(commands):] == [""]
 
 
-def test_every_command_is_named() -> None:
+def test_page_names_every_command() -> None:
     text = PAGE.replace("`", "")
     for module in entry.COMMANDS:
         assert f"penstock {module.__name__.rpartition('.')[2]} " in text
@@ -58,10 +58,7 @@ def test_every_command_is_named() -> None:
         assert name in text
 
 
-def test_the_exit_codes_are_those_of_the_program() -> None:
+def test_documented_exit_codes_are_those_of_the_program() -> None:
     codes = {int(code) for row in re.findall(r"^\| ([\d, ]+) \|", PAGE, re.MULTILINE)
              for code in row.split(",")}
-    assert codes == {
-        entry.DONE, entry.FAILED, entry.WRONG_USAGE, entry.INTERRUPTED, entry.TERMINATED,
-        entry.RECEIVER_GONE,
-    }
+    assert codes == set(entry.ExitCode)

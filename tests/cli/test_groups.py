@@ -17,10 +17,10 @@ def group(log: Log) -> Log:
 
 
 def offsets(log: Log, name: str = "g") -> dict[TopicPartition, int]:
-    return {at: place.offset for at, place in log.committed(name).items()}
+    return {at: offset.offset for at, offset in log.committed(name).items()}
 
 
-def test_groups_are_listed_with_their_lag(penstock, group: Log) -> None:
+def test_list_shows_the_lag(penstock, group: Log) -> None:
     ran = penstock("groups", "list")
     assert (ran.code, ran.err) == (0, "")
     assert ran.out == "GROUP  MEMBERS  LAG  TOPICS\ng            0    2  words\n"
@@ -52,23 +52,25 @@ def test_describe_shows_every_partition_and_member(penstock, group: Log) -> None
     }
 
 
-def test_lag_counts_only_what_is_still_there(penstock, group: Log) -> None:
+def test_lag_excludes_removed_records(penstock, group: Log) -> None:
     group.delete_records("words", 0, 2)
     assert json.loads(penstock("groups", "list", "--json").out)["lag"] == 1
 
 
-def test_an_unknown_group_is_an_error_that_lists_the_known(penstock, group: Log) -> None:
-    for what in ("describe", "delete"):
-        ran = penstock("groups", what, "gg")
-        assert (ran.code, ran.err) == (1, "penstock: error: No group 'gg'. Groups: 'g'.\n")
+def test_unknown_group_fails_and_lists_the_groups(penstock, group: Log) -> None:
+    for subcommand in ("describe", "delete"):
+        ran = penstock("groups", subcommand, "gg")
+        assert (ran.code, ran.err) == (
+            1, "penstock: error: Group 'gg' does not exist. Groups: 'g'.\n"
+        )
 
 
-def test_reset_shows_first_and_does_it_on_request(penstock, group: Log) -> None:
+def test_reset_offsets_needs_execute_to_apply_the_change(penstock, group: Log) -> None:
     options = ("groups", "reset-offsets", "g", "--topic", "words", "--to-beginning")
     table = "TOPIC  PARTITION  BEFORE  AFTER\nwords          0       1      0\nwords          1  "\
             "     3      0\n"
     ran = penstock(*options)
-    assert ran == (0, table, "Nothing was changed: --execute does it.\n")
+    assert ran == (0, table, "Nothing was changed. Use --execute to apply this.\n")
     assert offsets(group) == {W0: 1, W1: 3}
     assert penstock(*options, "--execute") == (0, table, "Done.\n")
     assert offsets(group) == {W0: 0, W1: 0}
@@ -84,7 +86,7 @@ def test_reset_shows_first_and_does_it_on_request(penstock, group: Log) -> None:
     (("--topic", "words", "--to-time", "30"), {W0: 1, W1: 1}),
     (("--topic", "words", "--to-time", "1970-01-01T00:00:00.055Z"), {W0: 3, W1: 2}),
 ])
-def test_where_to_reset_to(penstock, group: Log, options, expected) -> None:
+def test_reset_target(penstock, group: Log, options, expected) -> None:
     ran = penstock("groups", "reset-offsets", "g", *options, "--execute", "--json")
     assert (ran.code, ran.err) == (0, "")
     assert offsets(group) == expected
@@ -94,22 +96,23 @@ def test_where_to_reset_to(penstock, group: Log, options, expected) -> None:
         assert row["after"] == expected[TopicPartition(row["topic"], row["partition"])]
 
 
-def test_a_new_group_can_be_given_offsets(penstock, log: Log) -> None:
+def test_reset_offsets_creates_a_group(penstock, log: Log) -> None:
     ran = penstock("groups", "reset-offsets", "new", "--topic", "words:1", "--to-end", "--execute")
     assert (ran.code, offsets(log, "new")) == (0, {W1: 3})
     assert "words          1  -           3\n" in ran.out
 
 
-@pytest.mark.parametrize(("options", "complaint"), [
+@pytest.mark.parametrize(("options", "message"), [
     (("g", "--topic", "nothing", "--to-end"), "No topic 'nothing'"),
     (("g", "--topic", "words:7", "--to-end"), "No partition 7"),
-    (("new", "--all-topics", "--to-end"), "Group 'new' has committed no offsets"),
-    (("new", "--topic", "words", "--shift-by", "1"), "nothing is committed for it"),
+    (("new", "--all-topics", "--to-end"), "Group 'new' has no committed offsets"),
+    (("new", "--topic", "words", "--shift-by", "1"),
+     "--shift-by needs a committed offset, and 'words' [0] has none"),
 ])
-def test_what_cannot_be_reset(penstock, group: Log, options, complaint: str) -> None:
+def test_invalid_reset_fails(penstock, group: Log, options, message: str) -> None:
     ran = penstock("groups", "reset-offsets", *options, "--execute")
     assert (ran.code, ran.out) == (1, "")
-    assert complaint in ran.err
+    assert message in ran.err
 
 
 @pytest.mark.parametrize("wrong", [
@@ -117,12 +120,12 @@ def test_what_cannot_be_reset(penstock, group: Log, options, complaint: str) -> 
     ("--topic", "words", "--to-end", "--to-beginning"), ("--topic", "words:x", "--to-end"),
     ("--topic", "words", "--to-offset", "-1"), ("--topic", "words", "--shift-by", "far"),
 ])
-def test_options_that_make_no_sense_are_wrong_usage(penstock, group: Log, wrong) -> None:
+def test_invalid_options_are_wrong_usage(penstock, group: Log, wrong) -> None:
     assert penstock("groups", "reset-offsets", "g", *wrong, "--execute").code == 2
     assert offsets(group) == {W0: 1, W1: 3}
 
 
-def test_a_group_with_members_is_neither_reset_nor_deleted(penstock, group: Log) -> None:
+def test_group_with_members_cannot_be_reset_or_deleted(penstock, group: Log) -> None:
     group.join_group("g", ["words"], member_id="me").heartbeat([])
     reset = penstock(
         "groups", "reset-offsets", "g", "--all-topics", "--to-end", "--execute",
@@ -133,12 +136,12 @@ def test_a_group_with_members_is_neither_reset_nor_deleted(penstock, group: Log)
     assert offsets(group) == {W0: 1, W1: 3}
 
 
-def test_a_group_is_deleted(penstock, group: Log) -> None:
+def test_group_is_deleted(penstock, group: Log) -> None:
     assert penstock("groups", "delete", "g") == (0, "", "Deleted group 'g'.\n")
     assert group.groups() == []
 
 
-def test_offsets_of_an_application_are_set_only_while_it_does_not_run(
+def test_offsets_of_a_running_application_cannot_be_reset(
     penstock, group: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reset, "DEFAULT_TIMEOUT_MS", 200)
@@ -153,5 +156,5 @@ def test_offsets_of_an_application_are_set_only_while_it_does_not_run(
     lease.release()
     assert penstock(*options).code == 0
     assert offsets(group) == {W0: 3, W1: 3}
-    # It can be started again.
+    # The lease was released.
     assert group.candidate("g").try_acquire() is not None

@@ -1,9 +1,10 @@
-"""The installed command as processes: pipes, signals, terminals, and several at once."""
+"""The installed command as a process: pipes, signals, terminals, concurrency."""
 
 from __future__ import annotations
 
 import os
 import pty
+import re
 import signal
 import subprocess
 import time
@@ -32,7 +33,7 @@ def end_of(log: Log, at: TopicPartition = W0) -> int:
 def until(condition: Callable[[], object], seconds: float = 30.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
+        assert time.monotonic() < deadline, "timed out"
         time.sleep(0.02)
 
 
@@ -41,7 +42,7 @@ def fill(log: Log, count: int) -> None:
     log.append("one", 0, RecordColumns([None] * count, values))
 
 
-def test_lines_are_appended_as_they_come(command: Command, one: Log) -> None:
+def test_lines_are_appended_as_they_arrive(command: Command, one: Log) -> None:
     process = command("produce", "one")
     for n in range(3):
         process.stdin.write(b"line\n")
@@ -51,7 +52,7 @@ def test_lines_are_appended_as_they_come(command: Command, one: Log) -> None:
     assert (process.returncode, out, err) == (0, b"", b"Appended 3 records to 'one'.\n")
 
 
-def test_a_producer_that_is_interrupted_says_what_it_did(command: Command, one: Log) -> None:
+def test_interrupted_producer_reports_the_appended_records(command: Command, one: Log) -> None:
     process = command("produce", "one")
     process.stdin.write(b"first\nsecond\nhalf of the thi")
     process.stdin.flush()
@@ -62,10 +63,10 @@ def test_a_producer_that_is_interrupted_says_what_it_did(command: Command, one: 
     assert end_of(one) == 2
 
 
-def test_an_atomic_producer_that_is_interrupted_has_done_nothing(
+def test_interrupted_atomic_producer_appends_nothing(
     command: Command, one: Log
 ) -> None:
-    # In the middle, and from the beginning to the end, of its life.
+    # Interrupt during the start and while records are read.
     for wait in (0.0, 0.2, 0.6, 1.0):
         process = command("produce", "one", "--atomic", start_new_session=True)
         process.stdin.write(b"line\n" * 10_000)
@@ -78,7 +79,7 @@ def test_an_atomic_producer_that_is_interrupted_has_done_nothing(
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_follower_prints_what_comes_until_it_is_stopped(
+def test_follow_prints_new_records_until_stopped(
     command: Command, one: Log, number: int, code: int
 ) -> None:
     fill(one, 1)
@@ -92,7 +93,7 @@ def test_a_follower_prints_what_comes_until_it_is_stopped(
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_member_that_is_stopped_has_committed_and_left(
+def test_stopped_member_commits_and_leaves_the_group(
     command: Command, one: Log, number: int
 ) -> None:
     fill(one, 3)
@@ -106,7 +107,7 @@ def test_a_member_that_is_stopped_has_committed_and_left(
     assert one.committed("g")[W0].offset == 3
 
 
-def test_a_receiver_that_goes_away_is_no_error_to_speak_of(command: Command, one: Log) -> None:
+def test_closed_pipe_ends_consume_silently(command: Command, one: Log) -> None:
     fill(one, 100_000)
     process = command("consume", "one")
     assert process.stdout.readline() == b"000000000\n"
@@ -115,7 +116,7 @@ def test_a_receiver_that_goes_away_is_no_error_to_speak_of(command: Command, one
     assert process.wait(timeout=30) == 141
 
 
-def test_a_member_does_not_commit_what_was_not_received(command: Command, one: Log) -> None:
+def test_member_does_not_commit_after_a_closed_pipe(command: Command, one: Log) -> None:
     fill(one, 100_000)
     process = command("consume", "one", "--group", "g")
     process.stdout.readline()
@@ -126,18 +127,18 @@ def test_a_member_does_not_commit_what_was_not_received(command: Command, one: L
     assert one.group("g").members == ()
 
 
-def test_help_may_be_cut_off(command: Command) -> None:
+def test_help_into_a_closed_pipe_is_silent(command: Command) -> None:
     read, write = os.pipe()
     os.close(read)
     process = command("consume", "--help", stdout=write)
     os.close(write)
     assert process.stderr.read() == b""
-    # argparse passes over an error if Python was told not to buffer.
+    # argparse ignores the error if PYTHONUNBUFFERED is set.
     assert process.wait(timeout=30) in {0, 141}
 
 
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="the system has no full device")
-def test_output_that_does_not_fit_is_a_failure(command: Command, one: Log) -> None:
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_full_device_fails(command: Command, one: Log) -> None:
     fill(one, 10)
     with open("/dev/full", "wb") as full:
         for words in (("consume", "one", "--group", "g"), ("topics", "list")):
@@ -161,7 +162,7 @@ def test_two_members_share_the_partitions(command: Command, one: Log) -> None:
     until(is_shared)
     for n in range(40):
         one.append("many", n % 4, RecordColumns([None], [b"%d" % n]))
-    until(lambda: sum(place.offset for place in one.committed("g").values()) == 40)
+    until(lambda: sum(offset.offset for offset in one.committed("g").values()) == 40)
     written = []
     for member in members:
         member.send_signal(signal.SIGINT)
@@ -174,7 +175,7 @@ def test_two_members_share_the_partitions(command: Command, one: Log) -> None:
 
 
 @pytest.mark.slow
-def test_a_member_takes_over_from_one_that_was_killed(command: Command, one: Log) -> None:
+def test_member_takes_over_from_a_killed_one(command: Command, one: Log) -> None:
     fill(one, 5)
     options = ("consume", "one", "--group", "g", "--follow", "--from-beginning")
     first = command(*options)
@@ -190,7 +191,7 @@ def test_a_member_takes_over_from_one_that_was_killed(command: Command, one: Log
     assert (second.communicate(timeout=30), second.returncode) == ((b"", b""), 130)
 
 
-def test_one_that_does_not_follow_ends_if_others_have_all_partitions(
+def test_consume_ends_if_other_members_own_all_partitions(
     command: Command, one: Log
 ) -> None:
     fill(one, 1)
@@ -202,11 +203,11 @@ def test_one_that_does_not_follow_ends_if_others_have_all_partitions(
         time.sleep(0.1)
     assert process.stdout.read() == b""
     if owned:
-        assert process.stderr.read() == b"Other members of group 'g' have all partitions.\n"
+        assert process.stderr.read() == b"Other members of group 'g' own all partitions.\n"
     assert process.wait() == 0
 
 
-def test_many_producers_lose_nothing(command: Command, one: Log) -> None:
+def test_concurrent_producers_lose_no_records(command: Command, one: Log) -> None:
     processes = [command("produce", "one", "--quiet") for _ in range(3)]
     for at, process in enumerate(processes):
         process.stdin.write(b"".join(b"%d-%d\n" % (at, n) for n in range(2000)))
@@ -217,7 +218,7 @@ def test_many_producers_lose_nothing(command: Command, one: Log) -> None:
 
 
 def screen(command: Command, *words: object, answer: bytes = b"", **options: object) -> bytes:
-    """What a command shows on a terminal that is its standard error (and input, if asked)."""
+    """Return what a command writes to a terminal that is its standard error and input."""
     ours, theirs = pty.openpty()
     process = command(*words, stderr=theirs, **{"stdin": theirs, **options})
     os.close(theirs)
@@ -234,25 +235,25 @@ def screen(command: Command, *words: object, answer: bytes = b"", **options: obj
     return shown
 
 
-def test_long_work_shows_a_bar_on_a_terminal_only(
+def test_progress_bar_is_shown_only_on_a_terminal(
     command: Command, one: Log, tmp_path: Path
 ) -> None:
     file = tmp_path / "lines"
     file.write_bytes(b"some line of text\n" * 500_000)
     shown = screen(command, "produce", "one", "--file", file)
-    assert b"\rproducing [" in shown
-    assert shown.endswith(b"\x1b[KAppended 500,000 records to 'one'.\r\n")
+    assert re.search(rb"\r\x1b\[2Kproducing .*\d%", shown)
+    assert shown.endswith(b"\x1b[2KAppended 500,000 records to 'one'.\r\n")
     shown = screen(command, "consume", "one", stdout=subprocess.DEVNULL)
-    assert b"\rconsuming [#" in shown
-    assert shown.endswith(b"\x1b[K")
+    assert re.search(rb"\r\x1b\[2Kconsuming .*\d%", shown)
+    assert shown.endswith(b"\x1b[2K")
     process = command("consume", "one", stdout=subprocess.DEVNULL)
     assert process.communicate(timeout=60)[1] == b""
 
 
 @pytest.mark.parametrize(("answer", "is_left"), [(b"y\n", False), (b"\n", True), (b"no\n", True)])
-def test_delete_asks_whoever_sits_there(
+def test_delete_asks_for_confirmation_on_a_terminal(
     command: Command, one: Log, answer: bytes, is_left: bool
 ) -> None:
     shown = screen(command, "topics", "delete", "one", answer=answer)
-    assert b"Delete 'one' for good? [y/N] " in shown
+    assert b"Delete 'one' permanently? [y/N] " in shown
     assert ("one" in {topic.name for topic in one.topics()}) == is_left

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.line_reader import MAX_LINE_BYTES, chunks
+from penstock.cli.line_reader import MAX_LINE_BYTES, read_chunks
 from penstock.log import Log
 from penstock.partitioning import partition_of
 from penstock.serdes.builtin import Serdes
 
 
 def rows(log: Log, topic: str) -> list[tuple]:
-    """(partition, key, value, timestamp, headers) of all records."""
+    """Return (partition, key, value, timestamp, headers) of all records."""
     found = []
     for partition in range(log.topic(topic).partitions):
         for batch in log.read(topic, partition, 0):
@@ -25,30 +25,30 @@ def rows(log: Log, topic: str) -> list[tuple]:
 
 
 @pytest.fixture
-def into(log: Log) -> Log:
+def topics(log: Log) -> Log:
     log.create_topic("out", 3)
     log.create_topic("one")
     return log
 
 
-def test_a_line_is_a_value(penstock, into: Log) -> None:
+def test_line_is_a_value(penstock, topics: Log) -> None:
     ran = penstock("produce", "one", stdin=b"first\r\n\nlast \xff without an end")
     assert (ran.code, ran.out, ran.err) == (0, "", "Appended 3 records to 'one'.\n")
-    got = rows(into, "one")
+    got = rows(topics, "one")
     assert [row[1:3] for row in got] == [
         (None, b"first"), (None, b""), (None, b"last \xff without an end"),
     ]
     assert abs(got[0][3] - time.time() * 1000) < 60_000
 
 
-def test_nothing_to_read_is_nothing_to_do(penstock, into: Log) -> None:
+def test_empty_input_appends_nothing(penstock, topics: Log) -> None:
     assert penstock("produce", "one") == (0, "", "")
 
 
-def test_keys_go_where_kafka_puts_them_and_keep_their_order(penstock, into: Log) -> None:
+def test_keys_use_kafkas_partitioner_and_keep_their_order(penstock, topics: Log) -> None:
     lines = "".join(f"k{n % 7}::{n}\n" for n in range(50))
     assert penstock("produce", "out", "--key-separator", "::", stdin=lines).code == 0
-    got = rows(into, "out")
+    got = rows(topics, "out")
     assert len(got) == 50
     assert all(partition == partition_of(key, 3) for partition, key, *_ in got)
     for n in range(7):
@@ -56,33 +56,35 @@ def test_keys_go_where_kafka_puts_them_and_keep_their_order(penstock, into: Log)
         assert mine == sorted(mine)
 
 
-def test_records_without_a_key_take_turns_from_call_to_call(penstock, into: Log) -> None:
+def test_records_without_a_key_use_partitions_in_turn_across_calls(penstock, topics: Log) -> None:
     for n in range(3):
         penstock("produce", "out", stdin=f"{n}\n")
     penstock("produce", "out", stdin="3\n4\n5\n6\n")
-    assert sorted(row[0] for row in rows(into, "out")) == [0, 0, 0, 1, 1, 2, 2]
+    assert sorted(row[0] for row in rows(topics, "out")) == [0, 0, 0, 1, 1, 2, 2]
 
 
-def test_time_headers_and_partition_may_be_given_for_all(penstock, into: Log) -> None:
+def test_timestamp_headers_and_partition_options(penstock, topics: Log) -> None:
     ran = penstock(
         "produce", "out", "--timestamp", "1970-01-01T00:00:01Z", "--header", "a=1",
         "--header", "b=x=y", "--partition", 2, "--quiet", stdin="v\n",
     )
     assert ran == (0, "", "")
-    assert rows(into, "out") == [(2, None, b"v", 1000, (("a", b"1"), ("b", b"x=y")))]
+    assert rows(topics, "out") == [(2, None, b"v", 1000, (("a", b"1"), ("b", b"x=y")))]
 
 
-def test_a_text_may_stand_for_null(penstock, into: Log) -> None:
+def test_null_option(penstock, topics: Log) -> None:
     penstock("produce", "one", "--key-separator", ":", "--null", "-", stdin="a:-\n-:b\n:\n")
-    assert [row[1:3] for row in rows(into, "one")] == [(b"a", None), (None, b"b"), (b"", b"")]
+    assert [row[1:3] for row in rows(topics, "one")] == [(b"a", None), (None, b"b"), (b"", b"")]
 
 
-def test_a_line_without_a_separator_names_its_number(penstock, into: Log) -> None:
+def test_line_without_a_separator_fails_with_its_number(penstock, topics: Log) -> None:
     ran = penstock("produce", "one", "--key-separator", ":", stdin="a:1\nb\n")
-    assert (ran.code, ran.err) == (1, "penstock: error: Line 2: No ':' after the key.\n")
+    assert (ran.code, ran.err) == (
+        1, "penstock: error: Line 2: The line has no separator ':'.\n"
+    )
 
 
-def test_json_lines(penstock, into: Log) -> None:
+def test_json_lines(penstock, topics: Log) -> None:
     lines = [
         {"key": "k", "value": "text", "timestamp": 5, "partition": 1},
         {"value": {"n": 1, "list": [1.50, None]}, "partition": 0, "timestamp": 0},
@@ -93,7 +95,7 @@ def test_json_lines(penstock, into: Log) -> None:
     text = "\n".join(map(json.dumps, lines))
     assert penstock("produce", "out", "--json", "--header", "all=1", stdin=text).code == 0
     every = ("all", b"1")
-    assert rows(into, "out") == [
+    assert rows(topics, "out") == [
         (0, None, b'{"n":1,"list":[1.5,null]}', 0, (every,)),
         (0, b"7", None, 0, (("h", b"1"), ("n", None), every)),
         (0, b"\xff", None, 0, (("h", b"1"), ("h", b"\x00"), every)),
@@ -101,42 +103,42 @@ def test_json_lines(penstock, into: Log) -> None:
     ]
 
 
-@pytest.mark.parametrize(("line", "complaint"), [
-    ("{", "Line 2: Not a record in JSON"),
+@pytest.mark.parametrize(("line", "message"), [
+    ("{", "Line 2: The line is not a JSON record"),
     ('{"vlaue": 1}', "unknown field `vlaue`"),
     ('{"timestamp": "noon"}', "Expected `int | null`, got `str` - at `$.timestamp`"),
-    ('{"value": 1, "value_base64": ""}', "Both value and value_base64 are given"),
+    ('{"value": 1, "value_base64": ""}', "value and value_base64 cannot be combined"),
     ('{"value_base64": "?"}', "is not base64"),
     ('{"partition": 9}', "No partition 9 in topic 'out'. It has 3, from 0."),
     ('{"timestamp": -1}', "-1"),
 ])
-def test_a_wrong_json_line_is_an_error(penstock, into: Log, line: str, complaint: str) -> None:
+def test_invalid_json_line_fails(penstock, topics: Log, line: str, message: str) -> None:
     ran = penstock("produce", "out", "--json", stdin=f'{{"value": "x"}}\n{line}\n')
     assert (ran.code, ran.out) == (1, "")
-    assert complaint in ran.err
+    assert message in ran.err
 
 
-@pytest.mark.parametrize(("kind", "text", "serde"), [
+@pytest.mark.parametrize(("value_type", "text", "serde"), [
     ("long", "-42", Serdes.long()), ("integer", "7", Serdes.integer()),
     ("short", "7", Serdes.short()), ("double", "1.5", Serdes.double()),
     ("float", "1.5", Serdes.float()), ("boolean", "true", Serdes.boolean()),
     ("uuid", "12345678-1234-5678-1234-567812345678", Serdes.uuid()),
 ])
-def test_values_may_be_of_other_types(penstock, into: Log, kind: str, text: str, serde) -> None:
-    assert penstock("produce", "one", "--value-type", kind, stdin=text + "\n").code == 0
-    quoted = text if kind not in {"uuid"} else f'"{text}"'
+def test_value_types(penstock, topics: Log, value_type: str, text: str, serde) -> None:
+    assert penstock("produce", "one", "--value-type", value_type, stdin=text + "\n").code == 0
+    quoted = text if value_type != "uuid" else f'"{text}"'
     line = f'{{"value": {quoted}}}\n'
-    assert penstock("produce", "one", "--value-type", kind, "--json", stdin=line).code == 0
-    first, second = (row[2] for row in rows(into, "one"))
+    assert penstock("produce", "one", "--value-type", value_type, "--json", stdin=line).code == 0
+    first, second = (row[2] for row in rows(topics, "one"))
     assert first == second
     assert str(serde.deserialize(first)).lower() == text
-    shown = penstock("consume", "one", "--value-type", kind)
+    shown = penstock("consume", "one", "--value-type", value_type)
     assert shown.out == f"{text}\n{text}\n"
-    (again, _) = penstock("consume", "one", "--value-type", kind, "--json").out.splitlines()
+    (again, _) = penstock("consume", "one", "--value-type", value_type, "--json").out.splitlines()
     assert json.loads(again)["value"] == json.loads(quoted)
 
 
-def test_a_value_of_another_type_is_an_error(penstock, into: Log) -> None:
+def test_value_of_another_type_fails(penstock, topics: Log) -> None:
     ran = penstock("produce", "one", "--value-type", "long", stdin="1\ntwo\n")
     assert (ran.code, ran.err) == (1, "penstock: error: Line 2: 'two' is not of type long.\n")
     ran = penstock("produce", "one", "--value-type", "long", stdin=f"{2**63}\n")
@@ -145,32 +147,32 @@ def test_a_value_of_another_type_is_an_error(penstock, into: Log) -> None:
     assert (ran.code, "Line 1: The bytes are not JSON" in ran.err) == (1, True)
 
 
-def test_atomic_is_all_or_nothing(penstock, into: Log, monkeypatch) -> None:
+def test_atomic_appends_all_records_or_none(penstock, topics: Log, monkeypatch) -> None:
     monkeypatch.setattr("penstock.cli.line_reader.CHUNK_BYTES", 8)
     lines = "a:1\nb:2\nc:3\nd:4\nwrong\n"
     options = ("produce", "one", "--key-separator", ":")
     assert penstock(*options, "--atomic", stdin=lines).code == 1
-    assert rows(into, "one") == []
+    assert rows(topics, "one") == []
     ran = penstock(*options, stdin=lines)
     assert (ran.code, ran.err.splitlines()[0]) == (1, "Appended 4 records to 'one'.")
     assert "Line 5:" in ran.err
     ran = penstock(*options, "--atomic", stdin="x:1\ny:2\n")
     assert (ran.code, ran.err) == (0, "Appended 2 records to 'one'.\n")
-    assert len(rows(into, "one")) == 6
+    assert len(rows(topics, "one")) == 6
 
 
-def test_a_file_is_read_like_standard_input(penstock, into: Log, tmp_path: Path) -> None:
+def test_file_is_read_like_standard_input(penstock, topics: Log, tmp_path: Path) -> None:
     file = tmp_path / "lines.txt"
     file.write_bytes(b"".join(b"%d\n" % n for n in range(300_000)))
     assert penstock("produce", "one", "--file", file).code == 0
-    assert [int(row[2]) for row in rows(into, "one")] == list(range(300_000))
+    assert [int(row[2]) for row in rows(topics, "one")] == list(range(300_000))
     ran = penstock("produce", "one", "--file", tmp_path / "nothing")
     assert (ran.code, ran.err) == (
         1, f"penstock: error: {tmp_path / 'nothing'}: No such file or directory.\n",
     )
 
 
-def test_the_topic_is_made_only_on_request(penstock, path: Path) -> None:
+def test_topic_is_created_only_with_create(penstock, path: Path) -> None:
     assert penstock("produce", "new", stdin="x\n").code == 1
     assert not path.exists()
     assert penstock("produce", "new", "--create", stdin="x\n").code == 0
@@ -178,11 +180,11 @@ def test_the_topic_is_made_only_on_request(penstock, path: Path) -> None:
     assert penstock("consume", "new").out == "x\ny\n"
 
 
-def test_what_a_topic_refuses_is_an_error(penstock, into: Log) -> None:
-    into.alter_topic("one", {"max.message.bytes": 10})
+def test_record_rejected_by_the_topic_fails(penstock, topics: Log) -> None:
+    topics.alter_topic("one", {"max.message.bytes": 10})
     ran = penstock("produce", "one", stdin="x" * 11 + "\n")
     assert (ran.code, "max.message.bytes is 10" in ran.err) == (1, True)
-    into.alter_topic("one", {"cleanup.policy": "compact"})
+    topics.alter_topic("one", {"cleanup.policy": "compact"})
     assert penstock("produce", "one", stdin="no key\n").code == 1
 
 
@@ -191,14 +193,14 @@ def test_what_a_topic_refuses_is_an_error(penstock, into: Log) -> None:
     ("--timestamp", "yesterday"), ("--header", "x"), ("--key-separator", ""),
     ("--value-type", "int"), ("--partition", "-1"),
 ])
-def test_options_that_make_no_sense_are_wrong_usage(penstock, into: Log, wrong) -> None:
+def test_invalid_options_are_wrong_usage(penstock, topics: Log, wrong) -> None:
     ran = penstock("produce", "one", *wrong, stdin="x\n")
     assert (ran.code, ran.out) == (2, "")
     assert ran.err.startswith("penstock: error: ")
-    assert rows(into, "one") == []
+    assert rows(topics, "one") == []
 
 
-def test_chunks_are_cut_at_line_ends_only() -> None:
+def test_chunks_end_at_line_ends() -> None:
     from io import BytesIO
 
     text = b"".join(b"x" * (n % 50) + b"\n" for n in range(2000)) + b"end"
@@ -207,7 +209,7 @@ def test_chunks_are_cut_at_line_ends_only() -> None:
 
         before, module.CHUNK_BYTES = module.CHUNK_BYTES, size
         try:
-            lines = [line for chunk in chunks(BytesIO(text)) for line in chunk]
+            lines = [line for chunk in read_chunks(BytesIO(text)) for line in chunk]
         finally:
             module.CHUNK_BYTES = before
         assert lines == text.split(b"\n")

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from penstock import Serdes, StreamsBuilder, StreamsConfig
-from penstock.cli.errors import CommandFailed
-from penstock.cli.main import parser
+from penstock.cli.errors import CommandError
+from penstock.cli.main import build_parser
 from penstock.cli.terminal import Terminal
 from penstock.engine import reset
 from penstock.engine.layout.execution_graph import build_graph_for_log
@@ -32,7 +32,7 @@ INTERNAL = ["app-counts-changelog", "app-tasks"]
 
 
 def start(log: Log) -> None:
-    """What an application does when it starts."""
+    """Do what an application does when it starts."""
     builder = StreamsBuilder()
     builder.stream("orders", key=TEXT, value=TEXT).group_by_key().count(store="counts")
     config = StreamsConfig(application_id="app")
@@ -44,7 +44,7 @@ def start(log: Log) -> None:
 
 @pytest.fixture
 def log(path: Path) -> Iterator[Log]:
-    """An application has counted some orders."""
+    """A log with the state of an application that has counted orders."""
     with open_log(path) as opened:
         opened.create_topic("orders", 2, {"retention.ms": -1})
         for partition, times in enumerate(([1_000, 2_000, 3_000], [5_000])):
@@ -70,7 +70,7 @@ def committed(log: Log) -> dict[int, int]:
 
 @contextmanager
 def running(log: Log) -> Iterator[None]:
-    """An instance holds the lease and shows that it lives."""
+    """Hold the lease and renew it."""
     lease = log.take_lease("app", holder="somebody")
     ended = threading.Event()
 
@@ -87,7 +87,7 @@ def running(log: Log) -> Iterator[None]:
         thread.join()
 
 
-def test_a_dry_run_shows_everything_and_does_nothing(
+def test_dry_run_shows_all_changes_and_applies_none(
     penstock: Penstock, log: Log, tmp_path: Path
 ) -> None:
     (tmp_path / "state" / "app").mkdir(parents=True)
@@ -101,12 +101,12 @@ def test_a_dry_run_shows_everything_and_does_nothing(
         "delete topic 'app-tasks'",
         f"delete directory '{tmp_path / 'state' / 'app'}'",
     ]
-    assert ran.err == "Nothing was changed: this was a dry run.\n"
+    assert ran.err == "Dry run: nothing was changed.\n"
     assert committed(log) == {0: 2, 1: 1}
     assert topics(log) == [*INTERNAL, "orders"]
 
 
-def test_a_question_comes_after_what_it_is_about(log: Log, path: Path) -> None:
+def test_confirmation_is_asked_after_the_changes_are_shown(log: Log, path: Path) -> None:
     shown = BytesIO()
     asked: list[str] = []
 
@@ -130,14 +130,14 @@ def test_a_question_comes_after_what_it_is_about(log: Log, path: Path) -> None:
             return shown.write(data)
 
     terminal = Terminal(BufferedWriter(Sink()), Screen(), Tty())
-    args = parser().parse_args(["reset", "app", "--log", str(path)])
-    with pytest.raises(CommandFailed, match="Nothing was changed"):
+    args = build_parser().parse_args(["reset", "app", "--log", str(path)])
+    with pytest.raises(CommandError, match="Nothing was changed"):
         args.run(args, terminal)
     assert "delete topic 'app-counts-changelog'" in asked[0]
     assert topics(log) == [*INTERNAL, "orders"]
 
 
-def test_a_reset_application_begins_anew(penstock: Penstock, log: Log, tmp_path: Path) -> None:
+def test_reset_deletes_state_and_sets_offsets(penstock: Penstock, log: Log, tmp_path: Path) -> None:
     state = tmp_path / "state" / "app" / "0_0"
     state.mkdir(parents=True)
     (state / "data.mdb").write_bytes(b"rows")
@@ -149,7 +149,7 @@ def test_a_reset_application_begins_anew(penstock: Penstock, log: Log, tmp_path:
     start(log)
 
 
-def test_a_second_reset_has_only_the_offsets_to_set(penstock: Penstock, log: Log) -> None:
+def test_second_reset_only_sets_offsets(penstock: Penstock, log: Log) -> None:
     penstock("reset", "app")
     ran = penstock("reset", "app", "--to-latest", "--json")
     assert [json.loads(line) for line in ran.out.splitlines()] == [
@@ -171,14 +171,14 @@ def test_a_second_reset_has_only_the_offsets_to_set(penstock: Penstock, log: Log
     (("--by-duration", "PT1H"), {0: 3, 1: 1}),
     (("--by-duration", "999999d"), {0: 0, 1: 0}),
 ])
-def test_the_input_is_read_from_where_one_says(
+def test_reset_target(
     penstock: Penstock, log: Log, options: tuple[str, ...], offsets: dict[int, int]
 ) -> None:
     assert penstock("reset", "app", *options).code == 0
     assert committed(log) == offsets
 
 
-def test_offsets_may_come_from_a_file(penstock: Penstock, log: Log, tmp_path: Path) -> None:
+def test_offsets_from_a_file(penstock: Penstock, log: Log, tmp_path: Path) -> None:
     plan = tmp_path / "plan.csv"
     plan.write_text("orders,0,1\n\n orders , 1 , 9\n")
     assert penstock("reset", "app", "--from-file", plan).code == 0
@@ -189,7 +189,7 @@ def test_offsets_may_come_from_a_file(penstock: Penstock, log: Log, tmp_path: Pa
     assert "Line 1 of" in ran.err
 
 
-def test_only_the_named_topics_are_set(penstock: Penstock, log: Log) -> None:
+def test_input_topics_limits_the_offsets(penstock: Penstock, log: Log) -> None:
     log.create_topic("more", 1)
     log.commit_offsets("app", {TopicPartition("more", 0): 0})
     ran = penstock("reset", "app", "--input-topics", "more", "--dry-run", "--json")
@@ -202,14 +202,14 @@ def test_only_the_named_topics_are_set(penstock: Penstock, log: Log) -> None:
     assert (ran.code, ran.err.startswith("penstock: error: No topic 'nothing'.")) == (1, True)
 
 
-def test_an_application_that_nobody_knows_is_an_error(penstock: Penstock, log: Log) -> None:
+def test_unknown_application_fails_and_lists_the_applications(penstock: Penstock, log: Log) -> None:
     ran = penstock("reset", "ap")
     assert ran.code == 1
     assert "Nothing is known of an application 'ap'" in ran.err
     assert "Applications: 'app'." in ran.err
 
 
-def test_topics_of_an_application_with_a_longer_name_are_left_alone() -> None:
+def test_internal_topics_of_an_application_with_a_longer_name_are_kept() -> None:
     names = [
         "app-tasks", "app-counts-changelog", "app-two-tasks", "app-two-counts-changelog",
         "app-two-x-repartition", "orders",
@@ -220,7 +220,7 @@ def test_topics_of_an_application_with_a_longer_name_are_left_alone() -> None:
     ]
 
 
-def test_a_running_application_is_not_reset(
+def test_running_application_cannot_be_reset(
     penstock: Penstock, log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reset, "DEFAULT_TIMEOUT_MS", 60_000)
@@ -232,17 +232,17 @@ def test_a_running_application_is_not_reset(
     assert topics(log) == [*INTERNAL, "orders"]
 
 
-def test_with_force_a_running_application_is_thrown_out(penstock: Penstock, log: Log) -> None:
+def test_force_fences_a_running_application(penstock: Penstock, log: Log) -> None:
     lease = log.take_lease("app", holder="somebody")
     assert penstock("reset", "app", "--force").code == 0
     with pytest.raises(Fenced):
         lease.renew()
     assert topics(log) == ["orders"]
-    # The lease is free for whoever starts next.
+    # The lease was released.
     assert log.candidate("app").try_acquire() is not None
 
 
-def test_a_group_with_members_is_not_reset(penstock: Penstock, log: Log) -> None:
+def test_group_with_members_cannot_be_reset(penstock: Penstock, log: Log) -> None:
     member = log.join_group("app", ["orders"])
     ran = penstock("reset", "app")
     assert ran.code == 1
@@ -252,11 +252,11 @@ def test_a_group_with_members_is_not_reset(penstock: Penstock, log: Log) -> None
 
 
 class _Killed(Exception):
-    """The process ended here."""
+    """Simulates the death of the process."""
 
 
 @pytest.mark.parametrize("steps", range(5))
-def test_a_reset_that_was_cut_short_is_finished_by_the_next_one(
+def test_interrupted_reset_is_completed_by_the_next_one(
     log: Log, monkeypatch: pytest.MonkeyPatch, steps: int
 ) -> None:
     done = 0
@@ -276,10 +276,10 @@ def test_a_reset_that_was_cut_short_is_finished_by_the_next_one(
         patched.setattr(log, "delete_topic", counted(log.delete_topic))
         try:
             apply_reset(log, plan_reset(log, "app", ResetTarget()))
-            was_cut = False
+            was_killed = False
         except _Killed:
-            was_cut = True
-    assert was_cut == (steps < 4)
+            was_killed = True
+    assert was_killed == (steps < 4)
     if 0 < steps < 4:
         with pytest.raises(StreamsException, match="was begun and not finished"):
             start(log)
@@ -289,7 +289,7 @@ def test_a_reset_that_was_cut_short_is_finished_by_the_next_one(
     start(log)
 
 
-def test_records_that_cannot_be_read_do_not_stop_a_reset(penstock: Penstock, log: Log) -> None:
+def test_unreadable_task_records_do_not_prevent_a_reset(penstock: Penstock, log: Log) -> None:
     log.append("app-tasks", 0, RecordColumns([BATCH_KEY, b"application"], [b"?", b"?"]))
     assert penstock("reset", "app").code == 0
     assert topics(log) == ["orders"]
@@ -298,6 +298,8 @@ def test_records_that_cannot_be_read_do_not_stop_a_reset(penstock: Penstock, log
 @pytest.mark.parametrize("arguments", [
     ("--to-earliest", "--to-latest"), ("--by-duration", "soon"), ("--to-offset", "-1"),
 ])
-def test_wrong_usage_is_told(penstock: Penstock, log: Log, arguments: tuple[str, ...]) -> None:
+def test_invalid_options_are_wrong_usage(
+    penstock: Penstock, log: Log, arguments: tuple[str, ...]
+) -> None:
     assert penstock("reset", "app", *arguments).code == 2
     assert topics(log) == [*INTERNAL, "orders"]

@@ -1,4 +1,4 @@
-"""`penstock run`: in this process, as processes of its own, and on Spark."""
+"""`penstock run`: in this process, as a process, and on Spark."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from penstock.cli.commands import run as command_run
-from penstock.cli.parsing import master
+from penstock.cli.parsing import spark_master
 from penstock.cli.status_line import StatusLine
 from penstock.cli.terminal import Terminal
 from penstock.engine.lifecycle import State
@@ -44,7 +44,7 @@ def shout(value):
     return value.upper()
 '''
 Command = Callable[..., subprocess.Popen[bytes]]
-#: The quick one, and the real one.
+#: Without and with Spark.
 MASTERS = ["inline", pytest.param("local[2]", marks=pytest.mark.spark)]
 
 
@@ -54,7 +54,7 @@ def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     (tmp_path / "neighbour.py").write_text(NEIGHBOUR)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    # What the command adds to it goes away again.
+    # Restored after the test.
     monkeypatch.setenv("PYTHONPATH", "")
     yield
     for name in ("app", "app2", "neighbour", "printing", "refused", "wrong"):
@@ -77,33 +77,30 @@ def received(log: Log) -> list[Any]:
     return [value for batch in log.read("out", 0, 0) for value in batch.columns().values]
 
 
-def until(done: Callable[[], object], seconds: float = 180.0) -> None:
+def until(condition: Callable[[], object], seconds: float = 180.0) -> None:
     deadline = time.monotonic() + seconds
-    while not done():
-        assert time.monotonic() < deadline, "it never happened"
+    while not condition():
+        assert time.monotonic() < deadline, "timed out"
         time.sleep(0.02)
-
-
-# ---- what is there, and what is not ----------------------------------------------------------
 
 
 def once(penstock: Any, *arguments: object) -> Any:
     return penstock("run", "app.py", "--once", "--master", "inline", *arguments)
 
 
-def test_what_is_there_is_processed_and_that_is_the_end(penstock, topics: Log) -> None:
+def test_once_processes_existing_records_and_stops(penstock, topics: Log) -> None:
     send(topics, "a", "b")
     ran = once(penstock)
     assert (ran.code, ran.out) == (0, "")
     assert received(topics) == [b"A", b"B"]
     assert "app: RUNNING\n" in ran.err
-    assert ran.err.endswith("app: ended after 1 batch, 2 records.\n")
-    # The first batch of an instance runs all tasks, with or without input.
-    assert once(penstock).err.endswith("app: ended after 1 batch, 0 records.\n")
+    assert ran.err.endswith("app: stopped after 1 batch, 2 records.\n")
+    # The first batch of an instance runs all tasks, even without input.
+    assert once(penstock).err.endswith("app: stopped after 1 batch, 0 records.\n")
     assert received(topics) == [b"A", b"B"]
 
 
-def test_quiet_is_silent_and_verbose_tells_every_batch(penstock, topics: Log) -> None:
+def test_quiet_writes_nothing_and_verbose_shows_every_batch(penstock, topics: Log) -> None:
     send(topics, "a")
     ran = once(penstock, "--quiet")
     assert (ran.code, ran.out, ran.err) == (0, "", "")
@@ -115,28 +112,28 @@ def test_quiet_is_silent_and_verbose_tells_every_batch(penstock, topics: Log) ->
     assert once(penstock, "--quiet", "--verbose").code == 2
 
 
-def test_the_log_is_missing(penstock, path: Path) -> None:
+def test_missing_log_fails_with_advice(penstock, path: Path) -> None:
     ran = once(penstock)
     assert (ran.code, ran.err) == (1, (
-        f"penstock: error: No log at '{path}'. Make one with its topics:\n"
+        f"penstock: error: The log '{path}' does not exist. Create it with its topics:\n"
         f"  penstock topics create in --log {path}\n"
         f"  penstock topics create out --log {path}\n"
     ))
     assert not path.exists()
 
 
-def test_topics_are_missing(penstock, log: Log, path: Path) -> None:
+def test_missing_topic_fails_with_advice(penstock, log: Log, path: Path) -> None:
     log.create_topic("in")
     ran = once(penstock)
     assert (ran.code, ran.err) == (1, (
-        "penstock: error: The application needs a topic that is not there: out. To make it:\n"
+        "penstock: error: Topic 'out' does not exist. Create it with:\n"
         f"  penstock topics create out --log {path}\n"
     ))
     assert penstock("topics", "create", "out", "--log", path).code == 0
     assert once(penstock).code == 0
 
 
-def test_topics_are_made_on_request(penstock, path: Path) -> None:
+def test_create_topics_creates_missing_topics(penstock, path: Path) -> None:
     ran = once(penstock, "--create-topics", 3)
     assert ran.code == 0
     assert "Created topic 'in'.\nCreated topic 'out'.\n" in ran.err
@@ -145,16 +142,18 @@ def test_topics_are_made_on_request(penstock, path: Path) -> None:
     assert ["out", "3"] in listed
 
 
-def test_the_failure_of_a_lambda_is_told_with_its_record_and_its_lines(
+def test_error_in_a_lambda_names_the_record_and_shows_the_users_traceback(
     penstock, topics: Log, tmp_path: Path
 ) -> None:
     send(topics, "good", "bad")
     ran = once(penstock)
     assert ran.code == 1
-    told = ran.err[ran.err.index("penstock: error:") :]
-    # Underlines of Python itself differ between versions.
-    told = "\n".join(line for line in told.splitlines() if set(line.strip()) - set("^~"))
-    assert told == (
+    message = ran.err[ran.err.index("penstock: error:") :]
+    # The underlines in tracebacks differ between versions of Python.
+    message = "\n".join(
+        line for line in message.splitlines() if set(line.strip()) - set("^~")
+    )
+    assert message == (
         "penstock: error: Application 'app' failed: ValueError: too bad to shout\n"
         "  processor: shouted\n  task:      0_0\n  topic:     in\n  partition: 0\n  offset:    1\n"
         "Traceback (most recent call last):\n"
@@ -163,7 +162,7 @@ def test_the_failure_of_a_lambda_is_told_with_its_record_and_its_lines(
         f'  File "{tmp_path}/neighbour.py", line 4, in shout\n'
         '    raise ValueError("too bad to shout")\n'
         "ValueError: too bad to shout\n"
-        "Nothing of the batch was written. To skip such records set "
+        "The batch was not committed. To skip records like this one, set "
         "processing.exception.handler=continue."
     )
     assert ran.err.count("too bad to shout") == 3
@@ -172,7 +171,7 @@ def test_the_failure_of_a_lambda_is_told_with_its_record_and_its_lines(
     assert received(topics) == [b"GOOD"]
 
 
-def test_bytes_that_cannot_be_read_name_the_handler_that_skips_them(penstock, topics: Log) -> None:
+def test_deserialization_error_names_its_handler(penstock, topics: Log) -> None:
     topics.append("in", 0, RecordColumns([b"no long"], [b"a"]))
     as_long = ("--set", "default.key.serde=long")
     ran = once(penstock, *as_long)
@@ -183,8 +182,8 @@ def test_bytes_that_cannot_be_read_name_the_handler_that_skips_them(penstock, to
     assert once(penstock, *as_long, *skip).code == 0
 
 
-@pytest.mark.parametrize("step", ["", ".map_values(str.upper)"], ids=["at once", "after a step"])
-def test_a_result_that_is_refused_names_its_record_and_the_handler_that_skips_it(
+@pytest.mark.parametrize("step", ["", ".map_values(str.upper)"], ids=["source", "after a step"])
+def test_rejected_result_names_its_record_and_the_production_handler(
     penstock, topics: Log, step: str
 ) -> None:
     topics.create_topic("small", 1, {"max.message.bytes": "10"})
@@ -205,7 +204,7 @@ def test_a_result_that_is_refused_names_its_record_and_the_handler_that_skips_it
     assert [b.columns().values for b in topics.read("small", 0, 0)] == [[b"1"]]
 
 
-def test_lines_of_print_steps_are_results(penstock, topics: Log) -> None:
+def test_print_steps_write_to_standard_output(penstock, topics: Log) -> None:
     Path("printing.py").write_text(
         "from penstock import Printed, Serdes, StreamsBuilder\n"
         "text = Serdes.string()\n"
@@ -217,9 +216,6 @@ def test_lines_of_print_steps_are_results(penstock, topics: Log) -> None:
     assert (ran.code, ran.out) == (0, "[seen]: null, a\n[seen]: null, b\n")
 
 
-# ---- configuration ---------------------------------------------------------------------------
-
-
 def test_settings_come_from_the_file_properties_and_options(penstock, topics: Log) -> None:
     Path("app2.py").write_text(
         'from app import builder\n'
@@ -227,9 +223,10 @@ def test_settings_come_from_the_file_properties_and_options(penstock, topics: Lo
     )
     ran = penstock("run", "app2.py", "--once", "--master=inline")
     assert (ran.code, ran.err) == (2, (
-        "penstock: error: The application has no id. Give --application-id NAME, or application.id "
-        "in the configuration of 'app2.py'. It names the application's internal topics and its "
-        "consumer group, and must stay the same.\nSee 'penstock run --help'.\n"
+        "penstock: error: The application has no id. Use --application-id NAME, or set "
+        "application.id in the configuration in 'app2.py'. The id is the prefix of internal topics "
+        "and the consumer group id, and must not change between runs.\n"
+        "See 'penstock run --help'.\n"
     ))
     Path("streams.properties").write_text("application.id = from-file\nstate.dir = kept\n")
     words = ("run", "app2.py", "--once", "--master=inline", "--config", "streams.properties")
@@ -244,12 +241,12 @@ def test_settings_come_from_the_file_properties_and_options(penstock, topics: Lo
 
 
 @pytest.mark.parametrize(("lines", "arguments", "code", "message"), [
-    ("config = 7", (), 1, "The configuration of 'wrong.py' is a int. It must be a StreamsConfig"),
+    ("config = 7", (), 1, "The configuration in 'wrong.py' has the type int. It must be a "),
     ("", ("--set", "application.id=a b"), 1, "application_id"),
     ("", ("--set", "poll.ms=soon", "--set", "application.id=a"), 1, "poll.ms must be an integer"),
     ("", ("--config", "nothing.properties"), 1, "'nothing.properties' cannot be read"),
 ])
-def test_a_wrong_configuration_is_told(
+def test_invalid_configuration_fails(
     penstock, topics: Log, lines: str, arguments: tuple[str, ...], code: int, message: str
 ) -> None:
     Path("wrong.py").write_text(f"from app import builder\n{lines}\n")
@@ -263,37 +260,34 @@ def test_a_wrong_configuration_is_told(
     ("Inline", "; did you mean inline?"), ("loca", "; did you mean local?"),
     ("Local[2]", "; did you mean local?"), ("mesos://host:5050", "."),
 ])
-def test_a_master_that_is_none_is_wrong_usage(penstock, given: str, meant: str) -> None:
+def test_invalid_master_is_wrong_usage(penstock, given: str, meant: str) -> None:
     ran = penstock("run", "app.py", "--master", given)
     assert (ran.code, ran.out) == (2, "")
-    assert f"no such master '{given}'{meant} A master is inline, local, " in ran.err
+    assert f"'{given}' is not a Spark master{meant} Use inline, local, " in ran.err
 
 
 @pytest.mark.parametrize("given", [
     "inline", "local", "local[*]", "local[2,3]", "local-cluster[2,1,1024]", "spark://host:7077",
     "yarn", "k8s://https://host:6443",
 ])
-def test_masters(given: str) -> None:
-    assert master(given) == given
+def test_valid_masters(given: str) -> None:
+    assert spark_master(given) == given
 
 
-def test_a_cluster_that_is_written_wrong_makes_no_file(penstock, tmp_path: Path) -> None:
+def test_misspelled_cluster_address_creates_no_file(penstock, tmp_path: Path) -> None:
     ran = once(penstock, "--log", "localhost:9092", "--create-topics", 1)
     assert (ran.code, "Did you mean kafka://localhost:9092?" in ran.err) == (1, True)
     assert not (tmp_path / "localhost:9092").exists()
 
 
-def test_no_log_is_named(penstock, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_log_option_is_wrong_usage(penstock, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PENSTOCK_LOG")
     ran = penstock("run", "app.py")
-    assert (ran.code, "No log was named. Give --log PATH, set PENSTOCK_LOG" in ran.err) == (2, True)
+    assert (ran.code, "No log is given. Use --log PATH, set PENSTOCK_LOG" in ran.err) == (2, True)
 
 
-# ---- what is said of the start and the end ---------------------------------------------------
-
-
-class Starting:
-    """An application of which only the state is known; somebody presses ctrl-C."""
+class FakeStreams:
+    """An application in a given state that receives Ctrl-C."""
 
     def __init__(self, state: State, waits_for: str | None = None) -> None:
         self.state = state
@@ -310,52 +304,49 @@ class Starting:
         self.is_closed = True
 
 
-@pytest.mark.parametrize(("streams", "first"), [
-    (Starting(State.RUNNING), "the running batch is finished first; "),
-    (Starting(State.REBALANCING), "the start is finished first; "),
-    (Starting(State.REBALANCING, "process 7"), ""),
+@pytest.mark.parametrize(("streams", "pending"), [
+    (FakeStreams(State.RUNNING), "waiting for the running batch to finish; "),
+    (FakeStreams(State.REBALANCING), "waiting for the startup to finish; "),
+    (FakeStreams(State.REBALANCING, "process 7"), ""),
 ])
-def test_ctrl_c_names_what_is_finished_first(streams: Starting, first: str) -> None:
+def test_ctrl_c_shows_the_pending_work(streams: FakeStreams, pending: str) -> None:
     err = StringIO()
-    live = StatusLine(Terminal(BytesIO(), err, BytesIO()), "app")
+    status = StatusLine(Terminal(BytesIO(), err, BytesIO()), "app")
     with pytest.raises(KeyboardInterrupt):
-        command_run._run(streams, live, once=False)  # type: ignore[arg-type]
-    assert err.getvalue() == f"app: STOPPING, {first}ctrl-C again ends at once\n"
+        command_run._run(streams, status, once=False)  # type: ignore[arg-type]
+    assert err.getvalue() == f"app: STOPPING, {pending}press Ctrl-C again to stop at once\n"
     assert streams.is_closed
 
 
-def test_the_start_of_spark_is_told() -> None:
+def test_start_of_spark_is_shown() -> None:
     err = StringIO()
-    live = StatusLine(Terminal(BytesIO(), err, BytesIO()), "app")
-    command_run._show_state(live, State.REBALANCING, State.CREATED, spark=True)
-    command_run._show_state(live, State.RUNNING, State.REBALANCING, spark=True)
-    command_run._show_state(live, State.REBALANCING, State.RUNNING, spark=True)
+    status = StatusLine(Terminal(BytesIO(), err, BytesIO()), "app")
+    command_run._show_state(status, State.REBALANCING, State.CREATED, uses_spark=True)
+    command_run._show_state(status, State.RUNNING, State.REBALANCING, uses_spark=True)
+    command_run._show_state(status, State.REBALANCING, State.RUNNING, uses_spark=True)
     assert err.getvalue() == (
         "app: REBALANCING, starting Spark, then the first batch\napp: RUNNING\n"
         "app: REBALANCING\n"
     )
 
 
-# ---- processes -------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("master", MASTERS)
-def test_ctrl_c_finishes_the_batch_and_ends(command: Command, topics: Log, master: str) -> None:
+def test_ctrl_c_finishes_the_batch_and_stops(command: Command, topics: Log, master: str) -> None:
     send(topics, "a")
     process = command("run", "app.py", "--master", master, start_new_session=True)
     until(lambda: received(topics) == [b"A"])
-    # As a terminal does it: to all processes of the group.
+    # A terminal sends the signal to all processes of the group.
     os.killpg(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=180)
     assert (process.returncode, out) == (130, b"")
     assert b"Traceback" not in err
     lease = topics.candidate("app", timeout_ms=600_000).try_acquire()
-    assert lease is not None, "The lease was not given up."
+    assert lease is not None, "The lease was not released."
     assert topics.committed("app")[("in", 0)].offset == 1  # type: ignore[index]
 
 
 @pytest.mark.parametrize("master", MASTERS)
-def test_a_second_instance_waits_and_takes_over(
+def test_standby_takes_over_from_a_killed_instance(
     command: Command, topics: Log, master: str, tmp_path: Path
 ) -> None:
     words = ("run", "app.py", "--master", master)
@@ -364,19 +355,19 @@ def test_a_second_instance_waits_and_takes_over(
         first = command(*words, stderr=one, start_new_session=True)
         until(lambda: received(topics) == [b"A"])
         second = command(*words, stderr=two, start_new_session=True)
-        second_says = (tmp_path / "second").read_text
+        second_output = (tmp_path / "second").read_text
         until(lambda: f"process {first.pid} runs the application; this instance takes over"
-              in second_says())
+              in second_output())
         first.kill()
         send(topics, "b")
         until(lambda: received(topics) == [b"A", b"B"])
         second.send_signal(signal.SIGTERM)
         assert second.wait(180) == 143
-    assert "app: RUNNING" in second_says()
+    assert "app: RUNNING" in second_output()
 
 
 @pytest.mark.spark
-def test_on_spark_what_is_there_is_processed(command: Command, topics: Log) -> None:
+def test_once_on_spark(command: Command, topics: Log) -> None:
     send(topics, "a", "b")
     process = command("run", "app.py", "--once")
     out, err = process.communicate(timeout=180)
@@ -385,21 +376,21 @@ def test_on_spark_what_is_there_is_processed(command: Command, topics: Log) -> N
 
 
 @pytest.mark.spark
-def test_on_spark_a_failing_lambda_shows_no_stack_of_spark(command: Command, topics: Log) -> None:
+def test_error_on_spark_shows_only_the_users_traceback(command: Command, topics: Log) -> None:
     send(topics, "bad")
     process = command("run", "app.py", "--once", "--quiet")
     out, err = process.communicate(timeout=180)
     assert (process.returncode, out) == (1, b"")
-    told = err.decode()
-    assert told.startswith(
+    message = err.decode()
+    assert message.startswith(
         "penstock: error: Application 'app' failed: ValueError: too bad to shout\n"
     )
-    assert "neighbour.py\", line 4, in shout" in told
-    for stranger in ("py4j", "pyspark", "org.apache.spark", "penstock/engine"):
-        assert stranger not in told
+    assert "neighbour.py\", line 4, in shout" in message
+    for internal in ("py4j", "pyspark", "org.apache.spark", "penstock/engine"):
+        assert internal not in message
 
 
-def test_a_receiver_of_printed_lines_that_goes_away_ends_it(
+def test_closed_pipe_of_printed_lines_stops_the_application(
     command: Command, topics: Log
 ) -> None:
     Path("printing.py").write_text(
@@ -417,7 +408,7 @@ def test_a_receiver_of_printed_lines_that_goes_away_ends_it(
     assert b"Traceback" not in process.stderr.read()
 
 
-def test_on_a_terminal_one_line_is_drawn_again(command: Command, topics: Log) -> None:
+def test_status_line_on_a_terminal(command: Command, topics: Log) -> None:
     send(topics, "a", "b")
     reader, writer = pty.openpty()
     process = command("run", "app.py", "--once", "--master=inline", stderr=writer)
@@ -434,5 +425,6 @@ def test_on_a_terminal_one_line_is_drawn_again(command: Command, topics: Log) ->
     os.close(reader)
     assert process.wait(60) == 0
     text = seen.decode()
-    assert re.search(r"\r\x1b\[Kapp: [A-Z_]+, batch 1, 2 records, [\d,]+/s, lag 0, \d+ ms", text)
-    assert text.replace("\r\n", "\n").endswith("\r\x1b[Kapp: ended after 1 batch, 2 records.\n")
+    assert re.search(r"\r\x1b\[2Kapp: [A-Z_]+, batch 1, 2 records, [\d,]+/s, lag 0, \d+ ms", text)
+    # The line is removed before the summary.
+    assert text.endswith("\x1b[2Kapp: stopped after 1 batch, 2 records.\r\n")

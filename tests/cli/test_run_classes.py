@@ -1,4 +1,4 @@
-"""`penstock run FILE` on Spark: classes of the file mean the same in the workers."""
+"""`penstock run FILE` on Spark: workers use the classes that the file defines."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize("how", [("-m", "penstock.cli", "run"), ()], ids=["run", "main"])
-def test_structs_and_dataclasses_of_the_file(
+def test_structs_and_dataclasses_defined_in_the_file(
     how: tuple[str, ...], tmp_path: Path, log: Log
 ) -> None:
     (tmp_path / "app.py").write_text(APP)

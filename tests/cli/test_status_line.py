@@ -1,22 +1,25 @@
-"""The line of `penstock run`: drawn again on a terminal, plain lines elsewhere."""
+"""The status of `penstock run`: a live line on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
 import logging
+import re
 from io import BytesIO, StringIO
-from typing import NamedTuple
 
 import pytest
 
-from penstock.cli.status_line import StatusLine, listening
+from penstock.cli.status_line import StatusLine, log_to_status_line
 from penstock.cli.terminal import Terminal
+from penstock.engine.loop import BatchReport
+
+#: The control sequences of the live display: cursor visibility, and erasing the line.
+CONTROL = re.compile(r"\x1b\[\?25[lh]|\x1b\[1A|\x1b\[2K|\r")
 
 
-class Report(NamedTuple):
-    number: int
-    records: int = 100
-    outputs: int = 0
-    seconds: float = 0.1
+def report(number: int, *, records: int = 100, seconds: float = 0.1) -> BatchReport:
+    return BatchReport(
+        number, records, outputs=0, changes=0, planning=0.0, computing=seconds, committing=0.0
+    )
 
 
 class Clock:
@@ -36,21 +39,26 @@ def clock() -> Clock:
     return Clock()
 
 
-def made(err: StringIO, clock: Clock, **options: bool) -> StatusLine:
-    return StatusLine(
-        Terminal(BytesIO(), err, BytesIO()), "app", clock=clock, lag=lambda: 1234, **options
-    )
+@pytest.fixture(autouse=True)
+def terminal_type(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "80")
+    for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+        monkeypatch.delenv(name, raising=False)
 
 
-def test_elsewhere_a_line_is_written_every_few_seconds_while_something_happens(
-    clock: Clock,
-) -> None:
+def create(err: StringIO, clock: Clock, **options: bool) -> StatusLine:
+    terminal = Terminal(BytesIO(), err, BytesIO())
+    return StatusLine(terminal, "app", clock=clock, lag=lambda: 1234, **options)
+
+
+def test_plain_line_is_written_every_few_seconds_while_batches_run(clock: Clock) -> None:
     err = StringIO()
-    live = made(err, clock)
-    live.state("RUNNING")
+    status = create(err, clock)
+    status.set_state("RUNNING")
     for number in range(1, 81):
         clock.now += 0.125
-        live.batch(Report(number, seconds=0.125))
+        status.add_batch(report(number, seconds=0.125))
     lines = err.getvalue().splitlines()
     assert lines == [
         "app: RUNNING",
@@ -58,98 +66,125 @@ def test_elsewhere_a_line_is_written_every_few_seconds_while_something_happens(
         "app: RUNNING, batch 80, 8,000 records, 800/s, lag 1,234, 125 ms",
     ]
     clock.now += 100
-    live.tick()
+    status.tick()
     assert err.getvalue().splitlines() == lines
 
 
-def test_the_last_batch_before_a_quiet_time_is_told_too(clock: Clock) -> None:
+def test_last_batch_before_an_idle_time_gets_a_plain_line(clock: Clock) -> None:
     err = StringIO()
-    live = made(err, clock)
+    status = create(err, clock)
     clock.now = 1.0
-    live.batch(Report(1))
-    live.tick()
+    status.add_batch(report(1))
+    status.tick()
     assert err.getvalue() == ""
     clock.now = 6.0
-    live.tick()
-    live.tick()
+    status.tick()
+    status.tick()
     assert err.getvalue() == "app: CREATED, batch 1, 100 records, 0/s, lag 1,234, 100 ms\n"
 
 
-def test_one_record_is_no_records(clock: Clock) -> None:
-    live = made(StringIO(), clock)
-    live.batch(Report(1, records=1))
-    assert "batch 1, 1 record, " in live.text()
-    live.batch(Report(2, records=1))
-    assert "batch 2, 2 records, " in live.text()
+def test_one_record_is_singular(clock: Clock) -> None:
+    status = create(StringIO(), clock)
+    status.add_batch(report(1, records=1))
+    assert "batch 1, 1 record, " in status.text()
+    status.add_batch(report(2, records=1))
+    assert "batch 2, 2 records, " in status.text()
 
 
-def test_a_state_is_told_once(clock: Clock) -> None:
+def test_state_is_written_once(clock: Clock) -> None:
     err = StringIO()
-    live = made(err, clock)
+    status = create(err, clock)
     for _ in range(2):
-        live.state("STANDBY", "x runs the application")
+        status.set_state("STANDBY", "x runs the application")
     assert err.getvalue() == "app: STANDBY, x runs the application\n"
 
 
 def test_quiet_writes_nothing(clock: Clock) -> None:
     err = StringIO()
-    live = made(err, clock, quiet=True, every_batch=True)
-    live.state("RUNNING")
-    live.batch(Report(1))
-    live.close()
+    status = create(err, clock, quiet=True, every_batch=True)
+    status.set_state("RUNNING")
+    status.add_batch(report(1))
+    status.close()
     assert err.getvalue() == ""
 
 
-def test_on_a_terminal_lines_go_above_the_one_that_is_drawn_again(
-    clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_messages_go_above_the_live_line(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "40")
     err = Tty()
-    live = made(err, clock)
-    live.state("RUNNING")
-    assert err.getvalue() == "\r\x1b[Kapp: RUNNING"
+    status = create(err, clock)
+    status.set_state("RUNNING")
+    assert CONTROL.sub("", err.getvalue()) == "app: RUNNING"
     clock.now = 1.0
-    live.batch(Report(1))
-    assert err.getvalue().endswith("\r\x1b[Kapp: RUNNING, batch 1, 100 records, 1,0")
-    live.say("look")
-    assert "\r\x1b[Klook\n\r\x1b[Kapp: RUNNING" in err.getvalue()
-    live.close()
-    assert err.getvalue().endswith("\r\x1b[K")
-    live.batch(Report(2))
-    assert err.getvalue().endswith("\r\x1b[K")
+    status.add_batch(report(1))
+    # The line does not wrap.
+    assert err.getvalue().endswith("\r\x1b[2Kapp: RUNNING, batch 1, 100 records, 1,0…")
+    status.write_message("a message longer than a line of this terminal: [bold] :tea:")
+    message, line = err.getvalue().splitlines()[-2:]
+    assert CONTROL.sub("", message).endswith(
+        "a message longer than a line of this terminal: [bold] :tea:"
+    )
+    assert CONTROL.sub("", line) == "app: RUNNING, batch 1, 100 records, 1,0…"
+    status.close()
+    assert err.getvalue().endswith("\x1b[2K")
+    closed = err.getvalue()
+    status.add_batch(report(2))
+    assert err.getvalue() == closed
 
 
-def test_results_are_not_mixed_with_the_line(clock: Clock) -> None:
-    err, out = Tty(), BytesIO()
-    live = StatusLine(Terminal(out, err, BytesIO()), "app", clock=clock)
-    live.state("RUNNING")
-    live.out(["[seen]: a, 1"])
-    assert out.getvalue() == b"[seen]: a, 1\n"
-    assert err.getvalue() == "\r\x1b[Kapp: RUNNING\r\x1b[K\r\x1b[Kapp: RUNNING"
+def test_refresh_rate_is_limited(clock: Clock) -> None:
+    err = Tty()
+    status = create(err, clock)
+    status.set_state("RUNNING")
+    for number in range(1, 100):
+        status.add_batch(report(number))
+    assert "batch" not in err.getvalue()
+    clock.now = 1.0
+    status.tick()
+    assert "batch 99" in err.getvalue()
+    status.close()
 
 
-def test_a_restore_has_a_bar(clock: Clock) -> None:
-    live = made(StringIO(), clock)
-    live.restored("one", 0, 1000)
-    live.restored("two", 500, 1000)
-    assert live.text() == "app: CREATED, restoring [#####---------------] 500 of 2,000"
-    live.restored("one", 1000, 1000)
-    assert live.text() == "app: CREATED, restoring [##########----------] 500 of 1,000"
-    live.restored("two", 1000, 1000)
-    assert live.text() == "app: CREATED"
+def test_results_are_not_mixed_with_the_live_line(clock: Clock) -> None:
+    stream = BytesIO()
+
+    class SharedTty(Tty):
+        def write(self, text: str) -> int:
+            return stream.write(text.encode())
+
+    status = StatusLine(Terminal(stream, SharedTty(), BytesIO()), "app", clock=clock)
+    status.set_state("RUNNING")
+    status.write_results(["[seen]: a, 1"])
+    status.close()
+    text = stream.getvalue().decode()
+    # The line is erased before the result and drawn again after it.
+    before, after = text.split("[seen]: a, 1\n")
+    assert before.endswith("\x1b[2K")
+    assert "app: RUNNING" in after
+    assert text.endswith("\x1b[2K")
 
 
-def test_what_is_logged_goes_above_the_line(clock: Clock) -> None:
+def test_restore_has_a_bar(clock: Clock) -> None:
+    status = create(StringIO(), clock)
+    status.update_restore("one", 0, 1000)
+    status.update_restore("two", 500, 1000)
+    assert status.text() == "app: CREATED, restoring [#####---------------] 500 of 2,000"
+    status.update_restore("one", 1000, 1000)
+    assert status.text() == "app: CREATED, restoring [##########----------] 500 of 1,000"
+    status.update_restore("two", 1000, 1000)
+    assert status.text() == "app: CREATED"
+
+
+def test_log_records_go_above_the_line(clock: Clock) -> None:
     err = StringIO()
-    live = made(err, clock)
-    user, ours = logging.getLogger("shop"), logging.getLogger("penstock.engine.lease")
-    with listening(live, logging.WARNING):
+    status = create(err, clock)
+    user, package = logging.getLogger("shop"), logging.getLogger("penstock.engine.lease")
+    with log_to_status_line(status, logging.WARNING):
         user.warning("low on tea")
-        ours.info("not worth a line")
-        ours.warning("look out")
-        logging.getLogger("penstock.engine.stream_thread").error("told at the end anyway")
+        package.info("below the level")
+        package.warning("lease expires soon")
+        logging.getLogger("penstock.engine.stream_thread").error("printed when the command ends")
         logging.getLogger("penstock.engine.lifecycle").error("shown as the state")
-    user.warning("not any more")
+    user.warning("after the block")
     assert err.getvalue() == (
-        "WARNING shop: low on tea\nWARNING penstock.engine.lease: look out\n"
+        "WARNING shop: low on tea\nWARNING penstock.engine.lease: lease expires soon\n"
     )

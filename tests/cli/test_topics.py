@@ -7,7 +7,7 @@ from penstock.cli.terminal import Terminal
 from penstock.log import Log, RecordColumns, TopicPartition, open_log
 
 
-def test_topics_are_listed_as_a_table(penstock, log: Log) -> None:
+def test_list_prints_a_table(penstock, log: Log) -> None:
     log.create_topic("prices", config={"cleanup.policy": "compact"})
     ran = penstock("topics", "list")
     assert (ran.code, ran.err) == (0, "")
@@ -18,30 +18,30 @@ def test_topics_are_listed_as_a_table(penstock, log: Log) -> None:
     )
 
 
-def test_topics_are_listed_as_json(penstock, log: Log) -> None:
+def test_list_prints_json(penstock, log: Log) -> None:
     ran = penstock("topics", "list", "--json")
     assert [json.loads(line) for line in ran.out.splitlines()] == [
         {"name": "words", "partitions": 2, "offsets": 6, "cleanup_policy": "delete"}
     ]
 
 
-def test_create_makes_the_log_and_the_topics(penstock, path: Path) -> None:
-    made = penstock("topics", "create", "a", "b", "--partitions", 3, "--config", "retention.ms=-1")
-    assert (made.code, made.out) == (0, "")
+def test_create_creates_the_log_and_the_topics(penstock, path: Path) -> None:
+    ran = penstock("topics", "create", "a", "b", "--partitions", 3, "--config", "retention.ms=-1")
+    assert (ran.code, ran.out) == (0, "")
     with open_log(path, create=False) as log:
         assert [(t.name, t.partitions, dict(t.config)) for t in log.topics()] == [
             ("a", 3, {"retention.ms": "-1"}), ("b", 3, {"retention.ms": "-1"}),
         ]
 
 
-def test_a_topic_that_exists_is_an_error_unless_said_otherwise(penstock, log: Log) -> None:
+def test_existing_topic_fails_without_if_not_exists(penstock, log: Log) -> None:
     ran = penstock("topics", "create", "words")
     assert (ran.code, ran.err) == (1, "penstock: error: Topic 'words' exists already.\n")
     assert penstock("topics", "create", "words", "--if-not-exists").code == 0
     assert log.topic("words").partitions == 2
 
 
-def test_a_wrong_setting_or_name_is_refused_with_what_there_is(penstock, log: Log) -> None:
+def test_invalid_setting_or_name_fails_and_lists_the_settings(penstock, log: Log) -> None:
     ran = penstock("topics", "create", "new", "--config", "retention=1")
     assert ran.code == 1
     assert "no setting 'retention'. Settings: cleanup.policy" in ran.err
@@ -74,7 +74,7 @@ def test_describe_shows_settings_and_offsets(penstock, log: Log) -> None:
     }
 
 
-def test_describe_of_an_unknown_topic_lists_the_known(penstock, log: Log) -> None:
+def test_describe_of_an_unknown_topic_lists_the_topics(penstock, log: Log) -> None:
     ran = penstock("topics", "describe", "wrods")
     assert (ran.code, ran.out) == (1, "")
     assert ran.err == "penstock: error: No topic 'wrods'. Topics: 'words'.\n"
@@ -89,34 +89,34 @@ def test_alter_changes_settings_and_adds_partitions(penstock, log: Log) -> None:
     assert penstock("topics", "alter", "words", "--partitions", 3).code == 1
 
 
-def test_alter_without_anything_to_change_is_wrong_usage(penstock, log: Log) -> None:
+def test_alter_without_a_change_is_wrong_usage(penstock, log: Log) -> None:
     ran = penstock("topics", "alter", "words")
     assert ran.code == 2
-    assert "Give --config, --unset or --partitions.\nSee 'penstock topics alter --help'." in ran.err
+    assert "Use --config, --unset or --partitions.\nSee 'penstock topics alter --help'." in ran.err
     both = ("--config", "retention.ms=1", "--unset", "retention.ms")
     assert penstock("topics", "alter", "words", *both).code == 2
 
 
-def test_delete_looks_all_topics_up_first(penstock, log: Log) -> None:
+def test_delete_checks_all_topics_first(penstock, log: Log) -> None:
     assert penstock("topics", "delete", "words", "nothing").code == 1
     assert [topic.name for topic in log.topics()] == ["words"]
     assert penstock("topics", "delete", "words", "nothing", "--if-exists").code == 0
     assert log.topics() == []
 
 
-def test_delete_asks_at_a_terminal(penstock, log: Log, monkeypatch) -> None:
-    asked = []
+def test_delete_asks_for_confirmation(penstock, log: Log, monkeypatch) -> None:
+    questions = []
 
-    def confirmed(self: Terminal, question: str) -> bool:
-        asked.append(question)
+    def confirm(self: Terminal, question: str) -> bool:
+        questions.append(question)
         return False
 
-    monkeypatch.setattr(Terminal, "confirmed", confirmed)
+    monkeypatch.setattr(Terminal, "confirm", confirm)
     ran = penstock("topics", "delete", "words")
     assert (ran.code, ran.err) == (1, "penstock: error: Nothing was deleted.\n")
-    assert asked == ["Delete 'words' for good?"]
+    assert questions == ["Delete 'words' permanently?"]
     assert penstock("topics", "delete", "words", "--yes").code == 0
-    assert len(asked) == 1
+    assert len(questions) == 1
 
 
 def test_clean_compacts_and_reports(penstock, log: Log) -> None:

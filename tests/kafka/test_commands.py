@@ -1,4 +1,4 @@
-"""The command line on a real broker, and the broker's own commands."""
+"""The command line on a real broker, and `penstock broker`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture
 def penstock() -> Run:
-    """Runs the command as a process of its own."""
+    """Run the command as a process."""
 
     def run(
         *words: object, stdin: str = "", **variables: str
@@ -41,13 +41,13 @@ def penstock() -> Run:
 
 
 @pytest.mark.kafka
-def test_every_command_works_on_kafka(
+def test_commands_work_on_kafka(
     penstock_broker: ClusterStatus, monkeypatch: pytest.MonkeyPatch,
     capfdbinary: pytest.CaptureFixture[bytes],
 ) -> None:
     monkeypatch.setenv("PENSTOCK_LOG", swept(penstock_broker.address))
 
-    def told(*words: object, stdin: str = "") -> str:
+    def run(*words: object, stdin: str = "") -> str:
         monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(stdin.encode())))
         capfdbinary.readouterr()
         code = main([str(word) for word in words])
@@ -55,35 +55,35 @@ def test_every_command_works_on_kafka(
         assert code == 0, err.decode()
         return out.decode()
 
-    told("topics", "create", "orders", "--partitions", 2, "--config", "retention.ms=60000")
+    run("topics", "create", "orders", "--partitions", 2, "--config", "retention.ms=60000")
     lines = "a:1\nb:2\nc:3\n"
-    told("produce", "orders", "--key-separator", ":", stdin=lines)
-    told("produce", "orders", "--key-separator", ":", "--atomic", stdin="d:4\n")
-    (described,) = [json.loads(line) for line in told(
+    run("produce", "orders", "--key-separator", ":", stdin=lines)
+    run("produce", "orders", "--key-separator", ":", "--atomic", stdin="d:4\n")
+    (described,) = [json.loads(line) for line in run(
         "topics", "describe", "orders", "--json").splitlines()]
     assert described["config"] == {"retention.ms": "60000"}
-    shown = told("consume", "orders", "--format", "key-value", "--key-separator", ":")
+    shown = run("consume", "orders", "--format", "key-value", "--key-separator", ":")
     assert sorted(shown.splitlines()) == ["a:1", "b:2", "c:3", "d:4"]
-    assert len(told("consume", "orders", "--group", "audit").splitlines()) == 4
-    assert told("consume", "orders", "--group", "audit") == ""
-    (group,) = [json.loads(line) for line in told("groups", "list", "--json").splitlines()]
+    assert len(run("consume", "orders", "--group", "audit").splitlines()) == 4
+    assert run("consume", "orders", "--group", "audit") == ""
+    (group,) = [json.loads(line) for line in run("groups", "list", "--json").splitlines()]
     assert group == {"group": "audit", "members": 0, "lag": 0, "topics": ["orders"]}
-    # Kafka does not tell the generation of a group.
-    assert "Generation: -\n" in told("groups", "describe", "audit")
-    told("topics", "alter", "orders", "--unset", "retention.ms", "--partitions", 3)
-    cleaned = json.loads(told("topics", "clean", "orders", "--json"))
+    # Kafka does not report the generation of a group.
+    assert "Generation: -\n" in run("groups", "describe", "audit")
+    run("topics", "alter", "orders", "--unset", "retention.ms", "--partitions", 3)
+    cleaned = json.loads(run("topics", "clean", "orders", "--json"))
     assert (cleaned["name"], cleaned["records_compacted"]) == ("orders", 0)
-    told("groups", "reset-offsets", "audit", "--all-topics", "--to-beginning", "--execute")
-    assert len(told("consume", "orders", "--group", "audit").splitlines()) == 4
-    told("groups", "delete", "audit")
-    assert told("groups", "list", "--json") == ""
-    told("topics", "delete", "orders", "--yes")
-    assert told("topics", "list", "--json") == ""
+    run("groups", "reset-offsets", "audit", "--all-topics", "--to-beginning", "--execute")
+    assert len(run("consume", "orders", "--group", "audit").splitlines()) == 4
+    run("groups", "delete", "audit")
+    assert run("groups", "list", "--json") == ""
+    run("topics", "delete", "orders", "--yes")
+    assert run("topics", "list", "--json") == ""
 
 
 @pytest.mark.kafka
 @pytest.mark.slow
-def test_an_application_is_run_watched_and_reset_on_kafka(
+def test_application_runs_and_is_reset_on_kafka(
     penstock_broker: ClusterStatus, penstock: Run, tmp_path: Path
 ) -> None:
     app = tmp_path / "app.py"
@@ -125,19 +125,19 @@ def test_an_application_is_run_watched_and_reset_on_kafka(
 
 
 class Running:
-    """A command that runs, and what it says to standard error."""
+    """A running command and its standard error."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
-        self._said = ""
+        self._output = ""
 
     def wait_for(self, text: str) -> None:
-        """Until it has said so; if it ends before, that is a failure."""
+        """Wait until the text appears; fail if the command ends before."""
         assert self.process.stderr is not None
-        while text not in self._said:
+        while text not in self._output:
             line = self.process.stderr.readline()
-            assert line, f"it ended and has only said: {self._said}"
-            self._said += line
+            assert line, f"the command ended with the output: {self._output}"
+            self._output += line
 
 
 @contextmanager
@@ -158,7 +158,7 @@ def running(*words: object, **variables: str) -> Iterator[Running]:
 
 @pytest.mark.kafka
 @pytest.mark.slow
-def test_a_broker_is_started_found_and_stopped(penstock: Run, tmp_path: Path) -> None:
+def test_broker_starts_and_stops(penstock: Run, tmp_path: Path) -> None:
     data = ("--data", tmp_path / "broker")
     assert penstock("broker", "status", *data).returncode == 1
     try:
@@ -171,24 +171,24 @@ def test_a_broker_is_started_found_and_stopped(penstock: Run, tmp_path: Path) ->
         assert json.loads(penstock("broker", "status", *data, "--json").stdout) == status
         log = ("--log", status["log"])
         assert penstock("topics", "create", "kept", *log).returncode == 0
-        # What was not set is as the broker has it, not as it usually is.
+        # Defaults are those of this broker.
         described = penstock("topics", "describe", "kept", "--all-settings", "--json", *log)
         assert json.loads(described.stdout)["config"]["retention.ms"] == "3600000"
-        # A second start finds it running; another port it does not get.
+        # A second start reports the running broker and does not change its port.
         again = penstock("broker", "start", *data, "--json")
-        assert (json.loads(again.stdout), again.stderr) == (status, "It was running already.\n")
+        assert json.loads(again.stdout) == status
+        assert again.stderr == "The broker is already running.\n"
         refused = penstock("broker", "start", *data, "--port", 1, "--foreground")
-        assert "runs already" in refused.stderr
+        assert "is already running on port" in refused.stderr
         three = penstock("broker", "start", *data, "--brokers", 3)
-        assert f"'{tmp_path / 'broker'}' is of 1 broker, not of 3." in three.stderr
+        assert "belongs to a cluster of 1 broker, not of 3." in three.stderr
         pid = status["nodes"][0]["pid"]
         assert is_running(pid, f"-Dpenstock.broker={tmp_path / 'broker' / 'node-1'}")
         stopped = penstock("broker", "stop", *data)
         assert stopped.stderr == "Stopped 1 broker.\n"
         assert not is_running(pid, f"-Dpenstock.broker={tmp_path / 'broker' / 'node-1'}")
         assert penstock("broker", "stop", *data).stderr == "No broker was running.\n"
-        # What was written is there after the next start, at the same address; with the jars in
-        # the cache no network is needed.
+        # The data and the address survive a restart, which needs no network.
         offline = {"https_proxy": "http://127.0.0.1:1", "PENSTOCK_MAVEN_REPOSITORY": "file:///no"}
         restarted = penstock("broker", "start", *data, "--json", **offline)
         assert json.loads(restarted.stdout)["log"] == status["log"]
@@ -207,14 +207,14 @@ def taken_port() -> Iterator[int]:
 
 
 @pytest.mark.kafka
-def test_a_port_that_is_in_use_is_named(penstock: Run, tmp_path: Path, taken_port: int) -> None:
+def test_port_in_use_fails(penstock: Run, tmp_path: Path, taken_port: int) -> None:
     ran = penstock("broker", "start", "--data", tmp_path, "--port", taken_port)
     assert ran.returncode == 1
     assert ran.stderr.startswith(f"penstock: error: Port {taken_port} is in use")
     assert LocalCluster(tmp_path).status().running is False
 
 
-def test_without_java_one_is_told_to_install_it(penstock: Run, tmp_path: Path) -> None:
+def test_missing_java_fails_with_advice(penstock: Run, tmp_path: Path) -> None:
     ran = penstock("broker", "start", "--data", tmp_path, PATH=str(tmp_path), JAVA_HOME="",
                    PENSTOCK_CACHE=str(tmp_path))
     assert ran.returncode == 1
@@ -222,7 +222,7 @@ def test_without_java_one_is_told_to_install_it(penstock: Run, tmp_path: Path) -
 
 
 @pytest.mark.skipif(shutil.which("java") is None, reason="needs Java")
-def test_without_a_network_and_a_cache_one_is_told_where_it_looked(
+def test_failed_download_names_the_repository(
     penstock: Run, tmp_path: Path
 ) -> None:
     nowhere = (tmp_path / "empty").as_uri()
@@ -231,7 +231,7 @@ def test_without_a_network_and_a_cache_one_is_told_where_it_looked(
         PENSTOCK_MAVEN_REPOSITORY=nowhere,
     )
     assert ran.returncode == 1
-    assert f"could not be fetched from {nowhere}" in ran.stderr
+    assert f"the download from {nowhere} failed" in ran.stderr
     assert "PENSTOCK_MAVEN_REPOSITORY" in ran.stderr
-    # Nothing is left that looks like jars.
+    # The cache stays empty.
     assert list((tmp_path / "cache" / f"kafka-{jars.VERSION}").iterdir()) == []

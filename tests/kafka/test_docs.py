@@ -1,4 +1,4 @@
-"""The page on Kafka is true: its commands run and answer what stands there."""
+"""Runs the commands in docs/kafka.md and compares their output."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from penstock.broker.ports import free_ports
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "kafka.md").read_text(encoding="utf-8")
-USUAL_PORT = "9092"
+DEFAULT_PORT = "9092"
 
 
 def block(kind: str) -> str:
-    """The only block of its kind."""
+    """Return the only block of a kind."""
     (found,) = re.findall(rf"^```{kind}\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
     return str(found)
 
 
-def test_the_commands_of_the_page_answer_what_it_says(tmp_path: Path) -> None:
+def test_commands_print_the_documented_output(tmp_path: Path) -> None:
     (tmp_path / "words.py").write_text(block("python"), encoding="utf-8")
     lines = block("console").splitlines(keepends=True)
     (port,) = map(str, free_ports(1))
     script = "".join(line[2:] for line in lines if line.startswith("$ "))
-    # The usual port may be somebody else's.
+    # The default port may be in use.
     start = "broker start --data kafka"
     assert script.count(start) == 1
-    script = script.replace(start, f"{start} --port {port}").replace(f":{USUAL_PORT}", f":{port}")
+    script = script.replace(start, f"{start} --port {port}").replace(f":{DEFAULT_PORT}", f":{port}")
     folder = os.path.dirname(sys.executable)
     try:
         ran = subprocess.run(
@@ -43,13 +43,14 @@ def test_the_commands_of_the_page_answer_what_it_says(tmp_path: Path) -> None:
         )
     finally:
         LocalCluster(tmp_path / "kafka").stop(kill=True)
-    assert facts(ran.stdout, tmp_path, port) == facts(
-        "".join(line for line in lines if not line.startswith("$ ")), Path("/srv/shop"), USUAL_PORT
+    documented = "".join(line for line in lines if not line.startswith("$ "))
+    assert normalize(ran.stdout, tmp_path, port) == normalize(
+        documented, Path("/srv/shop"), DEFAULT_PORT
     )
 
 
-def facts(text: str, home: Path, port: str) -> str:
-    """What is the same on every machine: without the folder, the port and process ids."""
+def normalize(text: str, home: Path, port: str) -> str:
+    """Replace the directory, the port and the process ids."""
     text = text.replace(str(home), "HOME").replace(f":{port}", ":PORT")
     text = re.sub(rf"^( +1) +{port} +\d+ +running$", r"\1 PORT PID running", text, flags=re.M)
     return re.sub(r"^NODE +PORT +PID +STATE$", "NODE PORT PID STATE", text, flags=re.M)

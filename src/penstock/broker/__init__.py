@@ -1,12 +1,12 @@
-"""A real Apache Kafka on this machine, without Docker and without Maven: `penstock broker`.
+"""A local Apache Kafka without Docker or Maven: the implementation of `penstock broker`.
 
-    jars.py        Kafka's jars: where they are kept, and how they are fetched once
-    repository.py  which Maven repository this machine uses
-    properties.py  the settings of a node
-    ports.py       where they listen
-    processes.py   processes that are known by their id and their command line
-    cluster.py     the nodes of one data folder: start, stop, status
-    errors.py      what can go wrong
+    cluster.py     start, stop and status of the brokers of one data directory
+    processes.py   processes identified by their id and command line
+    ports.py       ports of the brokers
+    properties.py  `server.properties` of a broker
+    jars.py        Kafka's jars: the cache and the download
+    repository.py  the Maven repository to download from
+    errors.py      the exceptions
 
-It needs Java 17 or newer. Nothing here talks Kafka's protocol, so no client is imported.
+Needs Java 17 or newer. Does not use Kafka's protocol, so it imports no client.
 """

@@ -1,4 +1,4 @@
-"""What can go wrong with a broker of one's own."""
+"""Errors of `penstock broker`."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from penstock.errors import StreamsException
 
 
 class BrokerError(StreamsException):
-    """A broker could not be fetched, started or stopped. The message says what to do."""
+    """A broker cannot be downloaded, started or stopped."""
 
 
 class JavaNotFound(BrokerError):
-    """Java does not exist, or is too old for Kafka."""
+    """Java is missing, or older than Kafka requires."""
 
 
 class JarsNotFound(BrokerError):
-    """Kafka's jars are not here and could not be fetched."""
+    """Kafka's jars are neither in the cache nor in the repository."""
 
 
 class PortInUse(BrokerError):
-    """Somebody else listens on the port."""
+    """Another program listens on the port."""
 
     def __init__(self, port: int) -> None:
         super().__init__(
-            f"Port {port} is in use by another program. Stop it, or choose another with --port "
-            "(0: any free one)."
+            f"Port {port} is in use by another program. Stop that program, or choose another port "
+            "with --port (0 selects a free one)."
         )
         self.port = port

@@ -1,8 +1,8 @@
-"""Kafka's jars: kept in a cache folder, fetched there once with the Ivy that pyspark brings.
+"""Kafka's jars: a cache directory, filled once by the Ivy that PySpark contains.
 
-There are two sets, each in a folder of its own: what a broker needs, and Kafka Streams for Java,
-with which penstock is compared. A folder is complete or not there: jars are fetched beside it and
-moved in one step, so a fetch that was interrupted leaves nothing that looks whole.
+There are two sets, each with its own directory: the broker's jars, and Kafka Streams for Java,
+which the tests compare penstock with. A directory is complete or absent. Ivy downloads into a
+temporary directory, which then moves into place in one step.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 import platformdirs
 
 from penstock.broker.errors import BrokerError, JarsNotFound, JavaNotFound
-from penstock.broker.repository import VARIABLE, ivy_settings, repository
+from penstock.broker.repository import VARIABLE, ivy_settings, repository_url
 from penstock.java import find_java
 
 VERSION = "4.3.0"
@@ -27,30 +27,30 @@ VERSION = "4.3.0"
 
 @dataclass(frozen=True, slots=True)
 class JarSet:
-    """Jars that are fetched together and kept in one folder."""
+    """Jars that are downloaded together into one directory."""
 
-    what: str
+    title: str
     folder: str
-    #: What Ivy is asked for: the `dependency` elements.
+    #: The `dependency` elements of its `ivy.xml`.
     dependencies: str
-    #: The beginning of the name of the jar without which the others are worth nothing.
+    #: Prefix of the file name of the jar that must be among them.
     main_jar: str
-    #: About so many jars and megabytes; for a progress bar and a note only.
+    #: Approximate number and size of the jars, for the progress bar and messages.
     expected_jars: int
     megabytes: int
 
     @property
-    def place(self) -> Path:
-        """Where its jars are, or will be."""
-        return cache_folder() / self.folder
+    def directory(self) -> Path:
+        """The directory of the jars, which may not exist yet."""
+        return cache_directory() / self.folder
 
     @property
     def is_fetched(self) -> bool:
-        """Whether its jars are here."""
-        return self.place.is_dir()
+        """Whether the jars are in the cache."""
+        return self.directory.is_dir()
 
-    def module(self) -> str:
-        """The text of an `ivy.xml` that asks for it."""
+    def ivy_module(self) -> str:
+        """Return the text of an `ivy.xml` that requests the jars."""
         return _MODULE.format(folder=self.folder, dependencies=self.dependencies)
 
 
@@ -61,7 +61,7 @@ _MODULE = """<ivy-module version="2.0">
 </ivy-module>
 """
 
-# The tools are taken without what they depend on: the rest of that is Kafka Connect.
+# The tools come without their dependencies, which would include Kafka Connect.
 BROKER = JarSet("Apache Kafka", "lib", f"""
     <dependency org="org.apache.kafka" name="kafka_2.13" rev="{VERSION}" conf="default->default"/>
     <dependency org="org.apache.kafka" name="kafka-tools" rev="{VERSION}" conf="default->default"
@@ -69,7 +69,7 @@ BROKER = JarSet("Apache Kafka", "lib", f"""
     <dependency org="org.slf4j" name="slf4j-simple" rev="1.7.36" conf="default->default"/>
 """, "kafka_2.13-", 47, 45)
 
-# All else that Kafka Streams depends on is among the broker's jars, in the same versions.
+# The other dependencies of Kafka Streams are among the broker's jars, in the same versions.
 STREAMS = JarSet("Kafka Streams for Java", "streams", f"""
     <dependency org="org.apache.kafka" name="kafka-streams" rev="{VERSION}" conf="default->default"
                 transitive="false"/>
@@ -80,8 +80,8 @@ STREAMS = JarSet("Kafka Streams for Java", "streams", f"""
 _FETCH_TIMEOUT_S = 900
 
 
-def cache_folder() -> Path:
-    """Return the folder for the jars of this version: under $PENSTOCK_CACHE or the user's cache."""
+def cache_directory() -> Path:
+    """Return the directory of this version, in $PENSTOCK_CACHE or the user's cache directory."""
     override = os.environ.get("PENSTOCK_CACHE")
     root = Path(override) if override else platformdirs.user_cache_path("penstock", appauthor=False)
     return root / f"kafka-{VERSION}"
@@ -93,57 +93,58 @@ def java() -> str:
 
 
 def class_path(on_jar: Callable[[str], None] | None = None) -> str:
-    """What java needs to find Kafka; fetches the jars if they are not here yet."""
+    """Return the class path of the broker; downloads the jars if they are missing."""
     return _wildcard(BROKER, on_jar)
 
 
 def streams_class_path(on_jar: Callable[[str], None] | None = None) -> str:
-    """What java and javac need to find Kafka Streams; fetches what is not here yet."""
+    """Return the class path of Kafka Streams for Java; downloads the jars if they are missing."""
     return os.pathsep.join(_wildcard(jar_set, on_jar) for jar_set in (BROKER, STREAMS))
 
 
 def _wildcard(jar_set: JarSet, on_jar: Callable[[str], None] | None) -> str:
     if not jar_set.is_fetched:
         fetch(jar_set, on_jar)
-    return f"{jar_set.place}{os.sep}*"
+    return f"{jar_set.directory}{os.sep}*"
 
 
 def fetch(jar_set: JarSet, on_jar: Callable[[str], None] | None = None) -> Path:
-    """Fetch the jars, whether they are here or not; `on_jar` is told each one."""
+    """Download the jars and replace those in the cache. Calls `on_jar` for each jar."""
     program = java()
     ivy = _ivy_jar()
-    folder = cache_folder()
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="fetch-", dir=folder) as scratch:
-        place = Path(scratch)
-        (place / "ivy.xml").write_text(jar_set.module(), encoding="utf-8")
-        address = repository()
-        (place / "ivysettings.xml").write_text(ivy_settings(address), encoding="utf-8")
-        lines = _run_ivy([program, "-jar", str(ivy), *_arguments(place)], on_jar)
-        if lines is not None:
-            raise _not_fetched(jar_set, address, lines)
-        if not any((place / "lib").glob(f"{jar_set.main_jar}*.jar")):
+    cache = cache_directory()
+    cache.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="fetch-", dir=cache) as name:
+        scratch = Path(name)
+        (scratch / "ivy.xml").write_text(jar_set.ivy_module(), encoding="utf-8")
+        url = repository_url()
+        (scratch / "ivysettings.xml").write_text(ivy_settings(url), encoding="utf-8")
+        failure = _run_ivy([program, "-jar", str(ivy), *_ivy_arguments(scratch)], on_jar)
+        if failure is not None:
+            raise _download_error(jar_set, url, failure)
+        if not any((scratch / "lib").glob(f"{jar_set.main_jar}*.jar")):
             raise JarsNotFound(
-                f"Ivy ended well, but fetched no {jar_set.what}. Remove the cache and try again."
+                f"Ivy succeeded but did not download {jar_set.title}. Delete the cache "
+                f"'{cache}' and try again."
             )
-        _replace(place / "lib", jar_set.place)
-    return jar_set.place
+        _move_into_place(scratch / "lib", jar_set.directory)
+    return jar_set.directory
 
 
-def _arguments(place: Path) -> list[str]:
+def _ivy_arguments(scratch: Path) -> list[str]:
     return [
-        "-settings", str(place / "ivysettings.xml"), "-ivy", str(place / "ivy.xml"),
-        "-cache", str(place / "ivy-cache"), "-confs", "default", "-types", "jar", "bundle",
-        "-retrieve", f"{place / 'lib'}/[artifact]-[revision](-[classifier]).[ext]",
+        "-settings", str(scratch / "ivysettings.xml"), "-ivy", str(scratch / "ivy.xml"),
+        "-cache", str(scratch / "ivy-cache"), "-confs", "default", "-types", "jar", "bundle",
+        "-retrieve", f"{scratch / 'lib'}/[artifact]-[revision](-[classifier]).[ext]",
     ]
 
 
 def _ivy_jar() -> Path:
-    """The Ivy inside pyspark; pyspark is looked for, not imported."""
+    """Return the path of the Ivy in PySpark, without importing PySpark."""
     spec = importlib.util.find_spec("pyspark")
-    places = (spec.submodule_search_locations if spec is not None else None) or []
-    for place in places:
-        for jar in sorted((Path(place) / "jars").glob("ivy-*.jar")):
+    locations = (spec.submodule_search_locations if spec is not None else None) or []
+    for location in locations:
+        for jar in sorted((Path(location) / "jars").glob("ivy-*.jar")):
             return jar
     raise BrokerError(
         "PySpark is not installed. penstock downloads Kafka with the Ivy that PySpark contains. "
@@ -154,7 +155,7 @@ def _ivy_jar() -> Path:
 def _run_ivy(
     command: list[str], on_jar: Callable[[str], None] | None
 ) -> list[str] | None:
-    """Run it; answers what it said if it failed."""
+    """Run Ivy. Return None on success, or the lines of its output."""
     lines: list[str] = []
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
@@ -170,23 +171,23 @@ def _run_ivy(
     return lines if code else None
 
 
-def _not_fetched(jar_set: JarSet, address: str, lines: list[str]) -> JarsNotFound:
-    reasons = [line.strip() for line in lines if re.search(r"ERROR|UNRESOLVED|FAILED", line)]
-    said = "\n  ".join(reasons[:8] or lines[-8:])
+def _download_error(jar_set: JarSet, url: str, output: list[str]) -> JarsNotFound:
+    reasons = [line.strip() for line in output if re.search(r"ERROR|UNRESOLVED|FAILED", line)]
+    detail = "\n  ".join(reasons[:8] or output[-8:])
     return JarsNotFound(
-        f"{jar_set.what} {VERSION} could not be fetched from {address or 'Maven Central'}, and it "
-        f"is not in the cache.\n  {said}\nGo online once, or set {VARIABLE} to a Maven "
-        "repository that can be reached."
+        f"{jar_set.title} {VERSION} is not in the cache, and the download from "
+        f"{url or 'Maven Central'} failed.\n  {detail}\nConnect to the network once, or set "
+        f"{VARIABLE} to a Maven repository that this machine can reach."
     )
 
 
-def _replace(new: Path, place: Path) -> None:
-    """Put the folder in its place; if another process was faster, its jars are as good."""
+def _move_into_place(new: Path, directory: Path) -> None:
+    """Replace the directory. If another process has just done so, keep the jars of that process."""
     old = new.with_name("old")
     try:
-        if place.exists():
-            place.rename(old)
-        new.rename(place)
+        if directory.exists():
+            directory.rename(old)
+        new.rename(directory)
     except OSError:
-        if not place.is_dir():
+        if not directory.is_dir():
             raise

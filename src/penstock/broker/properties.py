@@ -1,4 +1,4 @@
-"""The settings of a node: broker and controller in one process, on loopback only."""
+"""`server.properties` of a broker: broker and controller in one process, on loopback only."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ HOST = "127.0.0.1"
 
 @dataclass(frozen=True, slots=True)
 class BrokerNode:
-    """One node of a cluster, and where it listens."""
+    """One broker of a cluster and its ports."""
 
     id: int
     port: int
@@ -19,29 +19,29 @@ class BrokerNode:
 
     @property
     def address(self) -> str:
-        """Where clients find it."""
+        """The address for clients."""
         return f"{HOST}:{self.port}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BrokerOptions:
-    """How a cluster is to be run."""
+    """How to run a cluster."""
 
-    #: The first node's; the others get the next ones. None: those of the last time, at first 9092.
-    #: 0: those of the last time if they are free, otherwise any.
+    #: Port of the first broker; the others get the following ports. None: the ports of the last
+    #: start, or 9092. 0: the ports of the last start if they are free, otherwise any free ports.
     port: int | None = None
     brokers: int = 1
     heap_mb: int = 512
-    #: For tests: a quick start and few internal partitions count more than throughput.
+    #: Prefer a quick start and few internal partitions over throughput.
     for_tests: bool = False
-    #: Settings of Kafka's own, which win over all others.
+    #: Kafka's own settings; they override all others.
     properties: Mapping[str, str] = field(default_factory=dict)
 
 
 def server_properties(
     node: BrokerNode, nodes: Sequence[BrokerNode], data: Path, options: BrokerOptions
 ) -> str:
-    """The text of a node's `server.properties`."""
+    """Return the text of the node's `server.properties`."""
     replicas = min(3, len(nodes))
     internal_partitions = 2 if options.for_tests else 8
     voters = ",".join(f"{other.id}@{HOST}:{other.controller_port}" for other in nodes)
@@ -63,9 +63,9 @@ def server_properties(
         "share.coordinator.state.topic.replication.factor": replicas,
         "share.coordinator.state.topic.min.isr": max(1, replicas - 1),
         "share.coordinator.state.topic.num.partitions": internal_partitions,
-        # A topic that was misspelt is an error here as in the embedded log.
+        # A misspelled topic is an error, as in the embedded log.
         "auto.create.topics.enable": "false",
-        # Nobody else is about to start: a first member need not wait for others.
+        # Members of a local cluster need not wait for others to join.
         "group.initial.rebalance.delay.ms": 0,
         "log.cleaner.dedupe.buffer.size": 16 * 1024 * 1024,
     }
@@ -78,7 +78,7 @@ def server_properties(
             "log.segment.delete.delay.ms": 1000,
         }
     if len(nodes) > 1:
-        # A broker that was killed is noticed in seconds.
+        # Detect a killed broker within seconds.
         settings |= {"broker.session.timeout.ms": 3000, "broker.heartbeat.interval.ms": 500}
     settings |= dict(options.properties)
     return "".join(f"{name}={value}\n" for name, value in settings.items())

@@ -1,7 +1,7 @@
-"""Which Maven repository this machine uses, in the words of Ivy.
+"""Selects the Maven repository to download from and configures Ivy for it.
 
-In this order: the environment variable `PENSTOCK_MAVEN_REPOSITORY`; a mirror of Maven Central in
-`~/.m2/settings.xml`; Maven Central, which is what Ivy uses by itself.
+In this order: the environment variable `PENSTOCK_MAVEN_REPOSITORY`, a mirror of Maven Central in
+`~/.m2/settings.xml`, Maven Central (Ivy's default).
 """
 
 from __future__ import annotations
@@ -23,44 +23,44 @@ _SETTINGS = """<ivysettings>
 """
 
 
-def repository(environment: Mapping[str, str] | None = None, home: Path | None = None) -> str:
-    """The address of the repository; empty for Maven Central."""
-    given = (os.environ if environment is None else environment).get(VARIABLE, "").strip()
-    if given:
-        return given
-    return _mirror((Path.home() if home is None else home) / ".m2" / "settings.xml")
+def repository_url(environment: Mapping[str, str] | None = None, home: Path | None = None) -> str:
+    """Return the URL of the repository; empty for Maven Central."""
+    override = (os.environ if environment is None else environment).get(VARIABLE, "").strip()
+    if override:
+        return override
+    return _mirror_url((Path.home() if home is None else home) / ".m2" / "settings.xml")
 
 
-def ivy_settings(address: str) -> str:
-    """The text of an `ivysettings.xml` for the repository."""
-    if not address:
+def ivy_settings(url: str) -> str:
+    """Return the text of an `ivysettings.xml` for the repository."""
+    if not url:
         return _SETTINGS.format(root="")
-    if not address.endswith("/"):
-        address += "/"
-    return _SETTINGS.format(root=f" root={quoteattr(address)}")
+    if not url.endswith("/"):
+        url += "/"
+    return _SETTINGS.format(root=f" root={quoteattr(url)}")
 
 
-def _mirror(settings: Path) -> str:
-    """The mirror of Maven Central that Maven itself would use; empty if there is none."""
+def _mirror_url(settings: Path) -> str:
+    """Return the mirror of Maven Central that Maven would use; empty if none is configured."""
     try:
         root = ElementTree.parse(settings).getroot()
     except (OSError, ElementTree.ParseError):
         return ""
     for mirror in root.iter():
-        if _name(mirror) != "mirror":
+        if _local_name(mirror) != "mirror":
             continue
-        parts = {_name(child): (child.text or "").strip() for child in mirror}
-        if parts.get("blocked") != "true" and _is_for_central(parts.get("mirrorOf", "")):
+        parts = {_local_name(child): (child.text or "").strip() for child in mirror}
+        if parts.get("blocked") != "true" and _mirrors_central(parts.get("mirrorOf", "")):
             return parts.get("url", "")
     return ""
 
 
-def _name(element: ElementTree.Element) -> str:
-    """A tag without its namespace, which some files have and some have not."""
+def _local_name(element: ElementTree.Element) -> str:
+    """Return the tag without its namespace, which is optional in Maven's settings."""
     return element.tag.rsplit("}", 1)[-1]
 
 
-def _is_for_central(mirror_of: str) -> bool:
+def _mirrors_central(mirror_of: str) -> bool:
     patterns = [pattern.strip() for pattern in mirror_of.split(",")]
     if "!central" in patterns:
         return False

@@ -1,24 +1,19 @@
 """The command line: `penstock COMMAND ...`.
 
-    main.py      the entry: finds the command, turns errors into messages and exit codes
-    parsing.py   how arguments are written: times, settings, options that all commands share
-    terminal.py  what goes to standard output and standard error: tables, JSON, progress
-    errors.py    what a command raises to end with a message
-    opening.py   the log that a command works on
-    forms.py     keys and values between bytes, text and JSON
-    topics.py    topics list, create, describe, alter, delete, clean
-    produce.py   records from standard input or a file to a topic
-    lines.py     what `produce` reads: lines of text, lines of JSON
-    consume.py   records of a topic to standard output
-    sources.py   where `consume` reads: partitions of its own choice, or a place in a group
-    shapes.py    what `consume` writes
-    groups.py    groups list, describe, reset-offsets, delete
-    run.py       runs a topology
-    run_config.py  the configuration it runs with
-    live.py      the line that shows how it goes
-    describe.py  the description of a topology
-    topologies.py  finds the topology that a text names
+    main.py             the entry point: parses arguments, maps errors to messages and exit codes
+    commands/           the commands, one module each
+    parsing.py          argument types and shared options
+    errors.py           errors that end a command
+    terminal.py         standard output and standard error: tables, JSON, progress
+    log_option.py       opens the log of `--log`
+    codecs.py           keys and values between bytes, text and JSON
+    line_reader.py      input of `produce`
+    record_sources.py   input of `consume`
+    formatters.py       output of `consume`
+    topology_loader.py  finds the topology of `run` and `describe`
+    run_config.py       configuration of `run`
+    status_line.py      live status of `run`
 
-A command's module has one function, `add`, which adds it to the parser. A command itself is a
-function of the arguments and the terminal; what it cannot do it raises.
+The function `add` of a command's module adds the command to the parser. A command is a function of
+the parsed arguments and the terminal; it raises an exception if it fails.
 """

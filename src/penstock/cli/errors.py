@@ -1,13 +1,13 @@
-"""What a command raises to end with a message: failure (1), or wrong usage (2)."""
+"""Errors that end a command with a message."""
 
 from __future__ import annotations
 
 from penstock.errors import StreamsException
 
 
-class CommandFailed(StreamsException):
-    """The command could not do what it was told; its message is all that people see."""
+class CommandError(StreamsException):
+    """The command failed (exit code 1). The message is all that users see."""
 
 
 class UsageError(StreamsException):
-    """The arguments do not fit together, or one is missing."""
+    """An argument is missing, or arguments contradict each other (exit code 2)."""

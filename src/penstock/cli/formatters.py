@@ -1,4 +1,4 @@
-"""What `consume` writes for a record: text after a template, or a JSON object."""
+"""Formats the records that `consume` prints: text from a template, or JSON objects."""
 
 from __future__ import annotations
 
@@ -10,73 +10,73 @@ from typing import Any
 
 import msgspec
 
-from penstock.cli.codecs import FORMS, Codec, put_json, text_of
-from penstock.cli.errors import CommandFailed, UsageError
-from penstock.cli.record_sources import Consumed
-from penstock.cli.terminal import shown
+from penstock.cli.codecs import CODECS, Codec, decode_text, put_json
+from penstock.cli.errors import CommandError, UsageError
+from penstock.cli.record_sources import ConsumedRecord
+from penstock.cli.terminal import escape_control_characters
 from penstock.errors import SerializationException
 
 #: The fields of a template.
 FIELDS = (
     "key", "value", "headers", "timestamp", "time", "topic", "partition", "offset",
 )
-NAMED = {
+NAMED_TEMPLATES = {
     "value": "{value}",
     "key-value": "{key}{separator}{value}",
     "full": "{time}{separator}{partition}{separator}{offset}{separator}{key}{separator}{value}",
 }
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-ExecutionGraph = Callable[[Consumed], bytes]
+RecordFormatter = Callable[[ConsumedRecord], bytes]
 
 
 @dataclass(frozen=True, slots=True)
 class TextFormatter:
-    """A line after a template."""
+    """Formats a record as a line of text."""
 
     template: str
     key: Codec
     value: Codec
     null: str
-    #: Write out what a terminal would obey.
+    #: Escape control characters, so that a record cannot control the terminal.
     for_terminal: bool
 
-    def __call__(self, record: Consumed) -> bytes:
+    def __call__(self, record: ConsumedRecord) -> bytes:
         fields = {
             "topic": record.at.topic,
             "partition": record.at.partition,
             "offset": record.offset,
             "timestamp": record.timestamp,
-            "time": _iso(record.timestamp),
+            "time": _iso_time(record.timestamp),
             "key": self._text(record, "key", record.key, self.key),
             "value": self._text(record, "value", record.value, self.value),
             "headers": ",".join(
-                f"{name}={self.null if data is None else text_of(data)}"
+                f"{name}={self.null if data is None else decode_text(data)}"
                 for name, data in record.headers
             ),
         }
         text = self.template.format_map(fields)
         if self.for_terminal:
-            text = shown(text)
+            text = escape_control_characters(text)
         return text.encode("utf-8", "surrogateescape") + b"\n"
 
-    def _text(self, record: Consumed, what: str, data: bytes | None, form: Codec) -> str:
+    def _text(self, record: ConsumedRecord, field: str, data: bytes | None, codec: Codec) -> str:
         if data is None:
             return self.null
         try:
-            return form.to_text(data)
+            return codec.to_text(data)
         except SerializationException as error:
-            raise _unreadable(record, what, form, error) from error
+            raise _type_error(record, field, codec, error) from error
 
 
 @dataclass(frozen=True, slots=True)
 class JsonFormatter:
-    """One JSON object a line, as `produce --json` reads it."""
+    """Formats a record as a JSON object that `produce --json` accepts."""
 
     key: Codec
     value: Codec
 
-    def __call__(self, record: Consumed) -> bytes:
+    def __call__(self, record: ConsumedRecord) -> bytes:
         row: dict[str, Any] = {
             "topic": record.at.topic,
             "partition": record.at.partition,
@@ -90,22 +90,23 @@ class JsonFormatter:
         return msgspec.json.encode(row) + b"\n"
 
     def _put(
-        self, record: Consumed, row: dict[str, Any], what: str, data: bytes | None, form: Codec
+        self, record: ConsumedRecord, row: dict[str, Any], field: str, data: bytes | None,
+        codec: Codec,
     ) -> None:
         try:
-            put_json(row, what, data, form)
+            put_json(row, field, data, codec)
         except SerializationException as error:
-            raise _unreadable(record, what, form, error) from error
+            raise _type_error(record, field, codec, error) from error
 
 
-def plain_value(record: Consumed) -> bytes:
-    """The value as it is: the quick way for text that goes to a file or another program."""
+def format_raw_value(record: ConsumedRecord) -> bytes:
+    """Return the value unchanged: the fast path for text that goes to a file or a program."""
     return b"null\n" if record.value is None else record.value + b"\n"
 
 
-def checked_template(name_or_template: str, separator: str) -> str:
-    """The template of a name, or one that was given and has known fields only."""
-    template = NAMED.get(name_or_template)
+def parse_template(name_or_template: str, separator: str) -> str:
+    """Return the template of a name, or check a template."""
+    template = NAMED_TEMPLATES.get(name_or_template)
     if template is not None:
         doubled = separator.replace("{", "{{").replace("}", "}}")
         return template.replace("{separator}", doubled)
@@ -114,24 +115,27 @@ def checked_template(name_or_template: str, separator: str) -> str:
                   if field is not None]
         "".join(name_or_template.format_map(dict.fromkeys(fields, "")))
     except (ValueError, LookupError, AttributeError) as error:
-        raise UsageError(f"--format '{name_or_template}' is no template: {error}.") from error
+        raise UsageError(
+            f"--format '{name_or_template}' is not a valid template: {error}."
+        ) from error
     unknown = [field for field in fields if field not in FIELDS]
     if unknown or not fields:
-        what = f"Fields of --format are not '{unknown[0]}'" if unknown else (
-            f"--format '{name_or_template}' names no field"
-        )
+        reason = f"has an unknown field '{unknown[0]}'" if unknown else "has no field"
         listed = ", ".join(f"{{{field}}}" for field in FIELDS)
-        raise UsageError(f"{what}. Fields: {listed}. Names: {', '.join(NAMED)}.")
+        raise UsageError(
+            f"--format '{name_or_template}' {reason}. Fields: {listed}. "
+            f"Names: {', '.join(NAMED_TEMPLATES)}."
+        )
     return name_or_template
 
 
 def _header(name: str, data: bytes | None) -> dict[str, Any]:
     row: dict[str, Any] = {"name": name}
-    put_json(row, "value", data, FORMS["string"])
+    put_json(row, "value", data, CODECS["string"])
     return row
 
 
-def _iso(timestamp: int) -> str:
+def _iso_time(timestamp: int) -> str:
     try:
         moment = _EPOCH + timedelta(milliseconds=timestamp)
     except OverflowError:  # After the year 9999.
@@ -139,10 +143,10 @@ def _iso(timestamp: int) -> str:
     return moment.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
 
 
-def _unreadable(
-    record: Consumed, what: str, form: Codec, error: SerializationException
-) -> CommandFailed:
-    return CommandFailed(
-        f"The {what} at offset {record.offset} of '{record.at.topic}' [{record.at.partition}] "
-        f"is not of type {form.name}: {error}"
+def _type_error(
+    record: ConsumedRecord, field: str, codec: Codec, error: SerializationException
+) -> CommandError:
+    return CommandError(
+        f"The {field} at offset {record.offset} of '{record.at.topic}' [{record.at.partition}] "
+        f"is not of type {codec.name}: {error}"
     )

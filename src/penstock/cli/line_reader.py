@@ -1,4 +1,4 @@
-"""What `produce` reads: chunks of lines, each a record as text or as JSON."""
+"""Reads the input of `produce`: chunks of lines, each a record as text or JSON."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from typing import BinaryIO, NamedTuple
 
 import msgspec
 
-from penstock.cli.codecs import FORMS, Codec, take_json, text_of
-from penstock.cli.errors import CommandFailed
+from penstock.cli.codecs import CODECS, Codec, decode_text, take_json
+from penstock.cli.errors import CommandError
 from penstock.errors import SerializationException
 
-#: A chunk is handed on when it is this large, or when there is nothing more to read right now.
+#: A chunk ends at this size, or earlier if no more input is available.
 CHUNK_BYTES = 1 << 20
-#: Beyond the largest record that any topic could take with its default settings, many times.
+#: Far beyond the default size limit of a record.
 MAX_LINE_BYTES = 64 << 20
 
 HeaderPair = tuple[str, bytes | None]
 
 
-class Line(NamedTuple):
-    """One record as it was read. A partition or time that is None is to be chosen."""
+class InputRecord(NamedTuple):
+    """A record before it has a partition and a timestamp. None leaves the choice to `produce`."""
 
     key: bytes | None
     value: bytes | None
@@ -33,39 +33,41 @@ class Line(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class TextLines:
-    """A line is a value, or a key, a separator and a value."""
+class TextLineParser:
+    """Parses a value, or a key, a separator and a value."""
 
     key: Codec
     value: Codec
     separator: bytes | None
-    #: The text that stands for null, if there is one.
+    #: The text of null; None if no text stands for null.
     null: bytes | None
 
-    def read(self, line: bytes) -> Line:
-        """The record of one line."""
+    def parse(self, line: bytes) -> InputRecord:
+        """Parse one line."""
         if self.separator is None:
-            return Line(None, self._field(line, self.value))
+            return InputRecord(None, self._field(line, self.value))
         key, found, value = line.partition(self.separator)
         if not found:
-            raise SerializationException(f"No '{text_of(self.separator)}' after the key.")
-        return Line(self._field(key, self.key), self._field(value, self.value))
+            raise SerializationException(
+                f"The line has no separator '{decode_text(self.separator)}'."
+            )
+        return InputRecord(self._field(key, self.key), self._field(value, self.value))
 
-    def _field(self, data: bytes, form: Codec) -> bytes | None:
+    def _field(self, data: bytes, codec: Codec) -> bytes | None:
         if data == self.null:
             return None
-        # The bytes of text are taken as they are.
-        return data if form.name == "string" else form.from_text(text_of(data))
+        # Strings need no conversion.
+        return data if codec.name == "string" else codec.from_text(decode_text(data))
 
 
-class _Header(msgspec.Struct, forbid_unknown_fields=True):
+class _HeaderObject(msgspec.Struct, forbid_unknown_fields=True):
     name: str
     value: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
     value_base64: str | None = None
 
 
-class _Object(msgspec.Struct, forbid_unknown_fields=True):
-    """A record as `consume --json` writes it. The topic and the offset are passed over."""
+class _RecordObject(msgspec.Struct, forbid_unknown_fields=True):
+    """A record in the format of `consume --json`. The topic and the offset are ignored."""
 
     key: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
     key_base64: str | None = None
@@ -73,81 +75,83 @@ class _Object(msgspec.Struct, forbid_unknown_fields=True):
     value_base64: str | None = None
     timestamp: int | None = None
     partition: int | None = None
-    headers: list[_Header] | dict[str, str | None] | None = None
+    headers: list[_HeaderObject] | dict[str, str | None] | None = None
     topic: str | None = None
     offset: int | None = None
 
 
-_decode_object = msgspec.json.Decoder(_Object).decode
+_decode_object = msgspec.json.Decoder(_RecordObject).decode
 
 
 @dataclass(frozen=True, slots=True)
-class JsonLines:
-    """A line is a JSON object."""
+class JsonLineParser:
+    """Parses a JSON object."""
 
     key: Codec
     value: Codec
 
-    def read(self, line: bytes) -> Line:
-        """The record of one line."""
+    def parse(self, line: bytes) -> InputRecord:
+        """Parse one line."""
         try:
-            found = _decode_object(line)
+            parsed = _decode_object(line)
         except (msgspec.DecodeError, RecursionError) as error:
-            raise SerializationException(f"Not a record in JSON: {error}.") from error
-        return Line(
-            take_json(found.key, found.key_base64, "key", self.key),
-            take_json(found.value, found.value_base64, "value", self.value),
-            found.timestamp,
-            found.partition,
-            tuple(_header_pairs(found.headers)),
+            raise SerializationException(f"The line is not a JSON record: {error}.") from error
+        return InputRecord(
+            take_json(parsed.key, parsed.key_base64, "key", self.key),
+            take_json(parsed.value, parsed.value_base64, "value", self.value),
+            parsed.timestamp,
+            parsed.partition,
+            tuple(_header_pairs(parsed.headers)),
         )
 
 
 def _header_pairs(
-    headers: list[_Header] | dict[str, str | None] | None,
+    headers: list[_HeaderObject] | dict[str, str | None] | None,
 ) -> Iterator[HeaderPair]:
     if isinstance(headers, dict):
         for name, text in headers.items():
             yield name, None if text is None else text.encode()
         return
     for header in headers or ():
-        yield header.name, take_json(header.value, header.value_base64, "value", FORMS["string"])
+        yield header.name, take_json(header.value, header.value_base64, "value", CODECS["string"])
 
 
-def numbered(lines: list[bytes], first: int, read: Callable[[bytes], Line]) -> list[Line]:
-    """The records of lines; what is wrong with one names its number."""
+def parse_lines(
+    lines: list[bytes], first: int, parse: Callable[[bytes], InputRecord]
+) -> list[InputRecord]:
+    """Parse lines. Errors name the number of the line; `first` is that of the first line."""
     records = []
     number = first
     try:
         for line in lines:
-            records.append(read(line))
+            records.append(parse(line))
             number += 1
     except SerializationException as error:
-        raise CommandFailed(f"Line {number}: {error}") from error
+        raise CommandError(f"Line {number}: {error}") from error
     return records
 
 
-def chunks(stream: BinaryIO) -> Iterator[list[bytes]]:
-    """The lines of a stream, without their ends, as they come: nobody waits for a full chunk.
+def read_chunks(stream: BinaryIO) -> Iterator[list[bytes]]:
+    """Yield the lines of a stream as they arrive, without waiting for a full chunk.
 
-    A last line without an end counts; `\\r\\n` ends a line, too.
+    Lines end with `\\n` or `\\r\\n`; the last line may have no end.
     """
     rest = b""
-    for data in _available(stream):
-        whole, newline, after = data.rpartition(b"\n")
+    for data in _read_available(stream):
+        complete, newline, after = data.rpartition(b"\n")
         if not newline:
             rest += data
             if len(rest) > MAX_LINE_BYTES:
-                raise CommandFailed(f"A line is longer than {MAX_LINE_BYTES} bytes.")
+                raise CommandError(f"A line is longer than {MAX_LINE_BYTES} bytes.")
             continue
-        yield [line.removesuffix(b"\r") for line in (rest + whole).split(b"\n")]
+        yield [line.removesuffix(b"\r") for line in (rest + complete).split(b"\n")]
         rest = after
     if rest:
         yield [rest.removesuffix(b"\r")]
 
 
-def _available(stream: BinaryIO) -> Iterator[bytes]:
-    """What can be read without waiting, up to the size of a chunk; waits only for the first."""
+def _read_available(stream: BinaryIO) -> Iterator[bytes]:
+    """Yield the data that is available, up to the size of a chunk; blocks only if there is none."""
     try:
         descriptor = stream.fileno()
     except (OSError, ValueError):  # A stream in memory.
@@ -157,7 +161,7 @@ def _available(stream: BinaryIO) -> Iterator[bytes]:
     while data := os.read(descriptor, CHUNK_BYTES):
         parts = [data]
         size = len(data)
-        while size < CHUNK_BYTES and _is_ready(descriptor):
+        while size < CHUNK_BYTES and _is_readable(descriptor):
             data = os.read(descriptor, CHUNK_BYTES - size)
             if not data:
                 break
@@ -166,8 +170,8 @@ def _available(stream: BinaryIO) -> Iterator[bytes]:
         yield b"".join(parts)
 
 
-def _is_ready(descriptor: int) -> bool:
+def _is_readable(descriptor: int) -> bool:
     try:
         return bool(select.select([descriptor], [], [], 0)[0])
-    except (OSError, ValueError):  # Not every system can tell of every kind of stream.
+    except (OSError, ValueError):  # Some systems do not support every kind of stream.
         return False

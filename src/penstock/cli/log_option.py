@@ -1,4 +1,4 @@
-"""The log that a command works on."""
+"""Opens the log that `--log` or the environment names."""
 
 from __future__ import annotations
 
@@ -10,39 +10,41 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from penstock.cli.errors import CommandFailed, UsageError
+from penstock.cli.errors import CommandError, UsageError
 from penstock.cli.parsing import LOG_CONFIG_VARIABLE, LOG_VARIABLE
 from penstock.log import Log, open_log, scheme_of
 from penstock.log.scheme import SEPARATOR
 from penstock.properties import read_properties
 
-#: Seconds without an answer from a cluster after which people are told what is waited for.
-TOLD_AFTER_S = 5.0
+#: Report a cluster that has not responded after this time.
+SLOW_CONNECTION_S = 5.0
 
 
-def opened(args: argparse.Namespace, *, create: bool = False) -> Log:
-    """The log that was named; a new one only if `create`, so that a slip makes no file."""
+def open_log_option(args: argparse.Namespace, *, create: bool = False) -> Log:
+    """Open the log. Only `create` creates a file, so that a misspelled path does not."""
     address: str = getattr(args, "log", "") or os.environ.get(LOG_VARIABLE, "")
     if not address:
-        raise UsageError(f"No log was named. Give --log PATH or set {LOG_VARIABLE}.")
+        raise UsageError(f"No log is given. Use --log PATH or set {LOG_VARIABLE}.")
     if not create and not scheme_of(address).may_exist(address):
-        raise CommandFailed(
-            f"No log at '{address}'. 'penstock topics create' makes one with its first topic."
+        raise CommandError(
+            f"The log '{address}' does not exist. Create it, with its first topic, with "
+            "`penstock topics create`."
         )
-    options = _options(args, address)
-    with telling_of_waits(address, quiet=getattr(args, "quiet", False)):
+    options = _connection_settings(args, address)
+    with report_slow_connection(address, quiet=getattr(args, "quiet", False)):
         return open_log(address, create=create, **options)
 
 
 @contextmanager
-def telling_of_waits(address: str, *, quiet: bool = False) -> Iterator[None]:
-    """Say what is waited for, if it takes long. Clusters only: a file answers at once."""
+def report_slow_connection(address: str, *, quiet: bool = False) -> Iterator[None]:
+    """Write a line to standard error if a remote log does not respond for a while."""
     scheme = scheme_of(address)
     if quiet or not scheme.capabilities.is_remote:
         yield
         return
     servers = address.partition(SEPARATOR)[2]
-    timer = threading.Timer(TOLD_AFTER_S, _tell, [f"Waiting for {scheme.title} at {servers} ..."])
+    message = f"Waiting for {scheme.title} at {servers} ..."
+    timer = threading.Timer(SLOW_CONNECTION_S, _write_stderr, [message])
     timer.daemon = True
     timer.start()
     try:
@@ -52,19 +54,18 @@ def telling_of_waits(address: str, *, quiet: bool = False) -> Iterator[None]:
         timer.join()
 
 
-def _tell(text: str) -> None:
+def _write_stderr(text: str) -> None:
     sys.stderr.write(f"{text}\n")
     sys.stderr.flush()
 
 
-def _options(args: argparse.Namespace, address: str) -> dict[str, Any]:
-    """How to reach and to convince the brokers of a cluster."""
+def _connection_settings(args: argparse.Namespace, address: str) -> dict[str, Any]:
     file: str = getattr(args, "log_config", "") or os.environ.get(LOG_CONFIG_VARIABLE, "")
     if not file:
         return {}
     if not scheme_of(address).capabilities.takes_connection_settings:
         raise UsageError(
-            f"The log '{address}' is a file, which needs no settings to be reached. Leave out "
-            f"--log-config and {LOG_CONFIG_VARIABLE}, or name a cluster: --log kafka://HOST:PORT."
+            f"The log '{address}' is a file and has no connection settings. Remove --log-config "
+            f"and unset {LOG_CONFIG_VARIABLE}, or use a cluster: --log kafka://HOST:PORT."
         )
     return read_properties(file)

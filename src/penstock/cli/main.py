@@ -1,14 +1,4 @@
-"""The entry: finds the command, runs it, and turns what it raises into messages and exit codes.
-
-| code | meaning |
-|---|---|
-| 0 | done |
-| 1 | failure; standard error says why |
-| 2 | wrong usage; nothing was done |
-| 130 | interrupted (ctrl-C) |
-| 141 | the receiver of standard output went away |
-| 143 | terminated (SIGTERM) |
-"""
+"""The entry point: runs a command and turns exceptions into messages and exit codes."""
 
 from __future__ import annotations
 
@@ -18,7 +8,9 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from enum import IntEnum
 from types import FrameType
 from typing import NoReturn
 
@@ -33,16 +25,21 @@ from penstock.cli.commands import (
     topics,
 )
 from penstock.cli.errors import UsageError
-from penstock.cli.parsing import LOG_VARIABLE, Parser, add_commands, add_common
+from penstock.cli.parsing import LOG_VARIABLE, Parser, add_common_options, add_subcommands
 from penstock.cli.terminal import Terminal
 from penstock.errors import StreamsException
 
-DONE = 0
-FAILED = 1
-WRONG_USAGE = 2
-INTERRUPTED = 128 + 2
-RECEIVER_GONE = 128 + 13
-TERMINATED = 128 + 15
+
+class ExitCode(IntEnum):
+    """The exit codes. Those above 128 are the shell's codes for signals."""
+
+    OK = 0
+    FAILURE = 1
+    USAGE = 2
+    INTERRUPTED = 128 + 2
+    BROKEN_PIPE = 128 + 13
+    TERMINATED = 128 + 15
+
 
 #: In the order of the help.
 COMMANDS = (run, topics, produce, consume, groups, describe, reset, broker)
@@ -57,33 +54,33 @@ _EXAMPLES = """
 """
 
 
-def parser() -> Parser:
-    """The parser of the whole command line."""
-    root = Parser(
+def build_parser() -> Parser:
+    """Return the parser of the command line."""
+    parser = Parser(
         prog="penstock",
         description="Kafka Streams for Python: topics, records, groups and topologies.",
-        examples=f"{_EXAMPLES}\nWith {LOG_VARIABLE} set, --log can be left out. "
-        "'penstock COMMAND --help' has more.\n\n"
-        "exit codes: 0 done, 1 failure, 2 wrong usage, 130 interrupted",
+        examples=f"{_EXAMPLES}\nIf {LOG_VARIABLE} is set, --log is optional. "
+        "For more see 'penstock COMMAND --help'.\n\n"
+        "exit codes: 0 success, 1 failure, 2 wrong usage, 130 interrupted",
     )
-    root.add_argument(
-        "--version", action=_ShowVersion, nargs=0, help="show the version and exit"
+    parser.add_argument(
+        "--version", action=_VersionAction, nargs=0, help="show the version and exit"
     )
-    add_common(root)
-    commands = add_commands(root)
+    add_common_options(parser)
+    subparsers = add_subcommands(parser)
     for module in COMMANDS:
-        module.add(commands)
-    return root
+        module.add(subparsers)
+    return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command line; answers the exit code."""
-    terminal = Terminal.of_process()
+    """Run the command line and return the exit code."""
+    terminal = Terminal.from_process()
     try:
-        args = parser().parse_args(arguments)
-    except SystemExit as told:  # Help, the version, or wrong usage: argparse has said it.
-        return _flushed(terminal, told.code if isinstance(told.code, int) else FAILED)
-    with _Terminable():
+        args = build_parser().parse_args(arguments)
+    except SystemExit as exit_:  # argparse has printed the help, the version or an error.
+        return _flush(terminal, exit_.code if isinstance(exit_.code, int) else ExitCode.FAILURE)
+    with _raise_on_sigterm():
         return _run(args, terminal)
 
 
@@ -98,94 +95,95 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
                 traceback.print_exc()
             raise
     except BrokenPipeError:
-        _forget_output()
-        return RECEIVER_GONE
+        _discard_output()
+        return ExitCode.BROKEN_PIPE
     except KeyboardInterrupt:
-        return _stopped(terminal, INTERRUPTED)
+        return _end_after_signal(terminal, ExitCode.INTERRUPTED)
     except _Terminated:
-        return _stopped(terminal, TERMINATED)
+        return _end_after_signal(terminal, ExitCode.TERMINATED)
     except UsageError as error:
-        return _told(terminal, f"{error}\nSee '{args.prog} --help'.", WRONG_USAGE)
+        return _fail(terminal, f"{error}\nSee '{args.prog} --help'.", ExitCode.USAGE)
     except StreamsException as error:
-        return _told(terminal, str(error), FAILED)
+        return _fail(terminal, str(error), ExitCode.FAILURE)
     except OSError as error:
-        return _told(terminal, _of_system(error), FAILED)
-    except Exception as error:  # A mistake of penstock's own: say so in a line, too.
-        hint = "" if debug else " --debug shows where."
-        return _told(terminal, f"{type(error).__name__}: {error}{hint}", FAILED)
-    return DONE
+        return _fail(terminal, _os_error_text(error), ExitCode.FAILURE)
+    except Exception as error:  # A bug in penstock. Users get one line here, too.
+        hint = "" if debug else " Use --debug for the traceback."
+        return _fail(terminal, f"{type(error).__name__}: {error}{hint}", ExitCode.FAILURE)
+    return ExitCode.OK
 
 
-def _told(terminal: Terminal, message: str, code: int) -> int:
-    code = _flushed(terminal, code)
+def _fail(terminal: Terminal, message: str, code: int) -> int:
+    code = _flush(terminal, code)
     terminal.note(f"penstock: error: {message}")
     return code
 
 
-def _stopped(terminal: Terminal, code: int) -> int:
-    """After a signal: results that were written are handed over, as far as they are taken."""
+def _end_after_signal(terminal: Terminal, code: int) -> int:
     if terminal.err_is_terminal:
-        terminal.note("")  # The shell's prompt goes below the ^C.
-    return _flushed(terminal, code)
+        terminal.note("")  # The prompt of the shell goes below the ^C.
+    return _flush(terminal, code)
 
 
-def _flushed(terminal: Terminal, code: int) -> int:
-    """Hand over what was written before; if nobody takes it, that is not the first trouble."""
+def _flush(terminal: Terminal, code: int) -> int:
+    """Flush standard output. A failure to do so does not replace an earlier failure."""
     try:
         terminal.flush()
         sys.stdout.flush()
     except BrokenPipeError:
-        _forget_output()
-        return code or RECEIVER_GONE
+        _discard_output()
+        return code or ExitCode.BROKEN_PIPE
     except OSError:
-        _forget_output()
-        return code or FAILED
+        _discard_output()
+        return code or ExitCode.FAILURE
     return code
 
 
-def _of_system(error: OSError) -> str:
+def _os_error_text(error: OSError) -> str:
     reason = error.strerror or str(error)
     return f"{error.filename}: {reason}." if error.filename else f"{reason}."
 
 
-def _forget_output() -> None:
-    """Let Python's own flush at the end find nobody who could refuse."""
+def _discard_output() -> None:
+    """Redirect standard output to nowhere, so that Python's flush at exit does not fail."""
     try:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+        os.close(null)
     except (OSError, ValueError):
         pass
 
 
-class _ShowVersion(argparse.Action):
-    """Looks the version up only when it is asked for."""
+class _VersionAction(argparse.Action):
+    """Prints the version; imports `importlib.metadata` only then."""
 
     def __call__(
         self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: object,
         option_string: str | None = None,
     ) -> NoReturn:
-        from importlib import metadata  # noqa: PLC0415  (nobody else needs it)
+        from importlib import metadata  # noqa: PLC0415
 
         print(f"penstock {metadata.version('penstock')}")
         parser.exit()
 
 
 class _Terminated(BaseException):
-    """SIGTERM, as an exception: places in groups are given up on the way out."""
+    """SIGTERM was received."""
 
 
-class _Terminable:
-    """Turns SIGTERM into `_Terminated` while a command runs in the main thread."""
+@contextmanager
+def _raise_on_sigterm() -> Iterator[None]:
+    """Raise `_Terminated` on SIGTERM, so that commands clean up and leave their groups."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
 
-    def __enter__(self) -> None:
-        self._before = None
-        if threading.current_thread() is threading.main_thread():
-            self._before = signal.signal(signal.SIGTERM, self._raise)
-
-    def __exit__(self, *_: object) -> None:
-        if self._before is not None:
-            signal.signal(signal.SIGTERM, self._before)
-
-    def _raise(self, number: int, frame: FrameType | None) -> None:
+    def raise_terminated(number: int, frame: FrameType | None) -> None:
         raise _Terminated
+
+    previous = signal.signal(signal.SIGTERM, raise_terminated)
+    try:
+        yield
+    finally:
+        if previous is not None:
+            signal.signal(signal.SIGTERM, previous)

@@ -1,8 +1,8 @@
-"""Where `consume` reads: partitions of its own choice, or those that a group gives it.
+"""The sources of `consume`: chosen partitions, or the partitions assigned by a consumer group.
 
-A source is read in rounds. A round goes to the ends as they stood when it began, through all
-partitions at once, by the time of the records; each partition keeps its own order. A position moves
-when a record has been written, never before.
+A source is read in rounds. A round reads all partitions up to their current ends and merges the
+records by timestamp; each partition keeps its order. A position advances only after the record has
+been written.
 """
 
 from __future__ import annotations
@@ -13,21 +13,24 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from penstock.cli.errors import CommandFailed
+from penstock.cli.errors import CommandError
 from penstock.log import Log, Member, TopicPartition
 from penstock.log.errors import Fenced, OffsetOutOfRange
 from penstock.record import NO_HEADERS, Headers
 
-HEARTBEAT_SECONDS = 3.0
+HEARTBEAT_INTERVAL_S = 3.0
 SESSION_TIMEOUT_MS = 10_000
-#: How long a reader that does not follow waits for others to give partitions up.
-PATIENCE_SECONDS = 5.0
-#: Records between two looks at the clock.
-STRIDE = 200
+#: Without --follow, how long to wait for an assignment.
+ASSIGNMENT_TIMEOUT_S = 5.0
+#: Records between two checks whether a heartbeat is due.
+HEARTBEAT_CHECK_RECORDS = 200
+
+#: Returns the first offset to read of a partition.
+StartOffset = Callable[[Log, TopicPartition], int]
 
 
-class Consumed(NamedTuple):
-    """A record that was read. `next` is where to go on after it."""
+class ConsumedRecord(NamedTuple):
+    """A record and the position after it."""
 
     at: TopicPartition
     offset: int
@@ -35,169 +38,176 @@ class Consumed(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: Headers
-    next: int
+    next_position: int
 
 
-class Source(ABC):
-    """Partitions of one topic and how far each was read."""
+class RecordSource(ABC):
+    """Partitions of one topic and their positions."""
 
     def __init__(self, log: Log, topic: str, note: Callable[[str], None]) -> None:
         self._log = log
         self._note = note
         self._description = log.topic(topic)
-        #: Written by `took`, and by a round for offsets that hold no record.
+        #: Advanced by `mark_written`, and by a round over offsets that hold no record.
         self.positions: dict[TopicPartition, int] = {}
 
     @abstractmethod
-    def round(self, limit: int | None) -> Iterator[Consumed]:
-        """Records up to the ends as they stand now, or fewer; `limit` is all that are wanted."""
+    def read_round(self, limit: int | None) -> Iterator[ConsumedRecord]:
+        """Yield records up to the current ends, at most `limit`, possibly fewer."""
 
     @abstractmethod
     def is_done(self) -> bool:
-        """Whether everything was read that was there at the beginning."""
+        """Return whether all records that existed at the start were read."""
 
-    def took(self, record: Consumed) -> None:
-        """The record was written."""
-        self.positions[record.at] = record.next
+    def mark_written(self, record: ConsumedRecord) -> None:
+        """Advance the position after the record was written."""
+        self.positions[record.at] = record.next_position
 
-    def settle(self) -> None:  # noqa: B027  (not every source keeps what it knows)
-        """All that was taken has reached its receiver."""
+    def commit(self) -> None:  # noqa: B027  (only groups commit)
+        """Commit the positions. All written records must have been flushed."""
 
     def wait(self) -> None:
-        """Wait for a change, for a while."""
-        self._log.wait_for_change(HEARTBEAT_SECONDS)
+        """Wait for new records, at most a heartbeat interval."""
+        self._log.wait_for_change(HEARTBEAT_INTERVAL_S)
 
     def close(self) -> None:  # noqa: B027
-        """Give up whatever is held."""
+        """Leave the group, if there is one."""
 
-    def _merged(self, ends: Mapping[TopicPartition, int], limit: int | None) -> Iterator[Consumed]:
-        """The records from the positions up to the ends, by time."""
+    def _read_merged(
+        self, ends: Mapping[TopicPartition, int], limit: int | None
+    ) -> Iterator[ConsumedRecord]:
+        """Yield the records between the positions and the ends, by timestamp."""
         readings = [
-            self._read(at, end, limit)
+            self._read_partition(at, end, limit)
             for at, end in ends.items() if self.positions[at] < end
         ]
         if len(readings) == 1:
             return readings[0]
         return heapq.merge(*readings, key=lambda record: record.timestamp)
 
-    def _read(self, at: TopicPartition, end: int, limit: int | None) -> Iterator[Consumed]:
+    def _read_partition(
+        self, at: TopicPartition, end: int, limit: int | None
+    ) -> Iterator[ConsumedRecord]:
         while True:
             try:
-                yield from self._steps(at, end, limit)
+                yield from self._read_batches(at, end, limit)
             except OffsetOutOfRange as error:
                 if not error.offset < error.start:
                     raise
-                self._note(f"{error} Going on at {error.start}.")
+                self._note(f"{error} Continuing at {error.start}.")
                 self.positions[at] = error.start
                 if error.start < end:
                     continue
             return
 
-    def _steps(self, at: TopicPartition, end: int, limit: int | None) -> Iterator[Consumed]:
+    def _read_batches(
+        self, at: TopicPartition, end: int, limit: int | None
+    ) -> Iterator[ConsumedRecord]:
         reading = self._log.read(*at, self.positions[at], end, max_records=limit)
         for batch in reading:
             rows = batch.columns()
             headers = rows.headers
             last = len(rows.offsets) - 1
             for n, offset in enumerate(rows.offsets):
-                yield Consumed(
+                yield ConsumedRecord(
                     at, offset, rows.timestamps[n], rows.keys[n], rows.values[n],
                     NO_HEADERS if headers is None else headers[n],
                     batch.next_offset if n == last else offset + 1,
                 )
-        # By now the last record was taken: whoever asks for more is done with what it has.
+        # The caller has written the last record before it requests another one.
         self.positions[at] = reading.position
 
-    def _bounds(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    def _ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         return {at: bounds.end for at, bounds in self._log.offsets(partitions).items()}
 
 
-class AssignedSource(Source):
-    """Partitions that the user chose, from where the user said."""
+class AssignedSource(RecordSource):
+    """Partitions chosen by the user, from positions chosen by the user."""
 
     def __init__(
-        self, log: Log, topic: str, note: Callable[[str], None],
-        start: Callable[[Log, TopicPartition], int], partitions: list[int] | None,
+        self, log: Log, topic: str, note: Callable[[str], None], start: StartOffset,
+        partitions: list[int] | None,
     ) -> None:
         super().__init__(log, topic, note)
-        self._all = partitions is None
-        chosen = range(self._description.partitions) if partitions is None else partitions
-        ats = [TopicPartition(topic, number) for number in chosen]
-        self.targets = self._bounds(ats)
-        self.positions = {at: start(log, at) for at in ats}
+        self._reads_all = partitions is None
+        numbers = range(self._description.partitions) if partitions is None else partitions
+        chosen = [TopicPartition(topic, number) for number in numbers]
+        self.targets = self._ends(chosen)
+        self.positions = {at: start(log, at) for at in chosen}
 
-    def round(self, limit: int | None) -> Iterator[Consumed]:
-        """All partitions; those that were added meanwhile, too."""
-        now = self._log.topic(self._description.name)
-        if now.id != self._description.id:
-            raise CommandFailed(f"Topic '{now.name}' was deleted and made again meanwhile.")
-        if self._all:
-            for number in range(now.partitions):
-                self.positions.setdefault(TopicPartition(now.name, number), 0)
-        return self._merged(self._bounds(self.positions), limit)
+    def read_round(self, limit: int | None) -> Iterator[ConsumedRecord]:
+        """Read all partitions, including new ones."""
+        current = self._log.topic(self._description.name)
+        if current.id != self._description.id:
+            raise CommandError(f"Topic '{current.name}' was deleted and created again.")
+        if self._reads_all:
+            for number in range(current.partitions):
+                self.positions.setdefault(TopicPartition(current.name, number), 0)
+        return self._read_merged(self._ends(self.positions), limit)
 
     def is_done(self) -> bool:
-        """Whether every partition was read to where it ended at the beginning."""
+        """Return whether every partition was read to its end at the start."""
         return all(self.positions[at] >= end for at, end in self.targets.items())
 
 
-class GroupSource(Source):
-    """A place in a group: reads what the group gives it, commits what was written.
+class GroupSource(RecordSource):
+    """A member of a consumer group, which commits the positions of written records.
 
-    A record that was written and not committed is written again, here or elsewhere: at least once.
+    A record that was written but not committed is delivered again: at least once.
     """
 
     def __init__(
-        self, log: Log, topic: str, note: Callable[[str], None],
-        start: Callable[[Log, TopicPartition], int], group: str,
+        self, log: Log, topic: str, note: Callable[[str], None], start: StartOffset, group: str,
     ) -> None:
         super().__init__(log, topic, note)
         self._start = start
         self._group = group
         self._member = self._join()
-        #: On the monotonic clock; None: the member has still to introduce itself.
-        self._beat_at: float | None = None
-        self._began_at = time.monotonic()
+        #: On the monotonic clock; None before the first heartbeat.
+        self._heartbeat_at: float | None = None
+        self._joined_at = time.monotonic()
         self._committed: dict[TopicPartition, int] = {}
-        #: Where each partition ended when it was given to this member.
+        #: The end of each partition when it was assigned.
         self.targets: dict[TopicPartition, int] = {}
 
-    def round(self, limit: int | None) -> Iterator[Consumed]:
-        """What the group gives now; ends early if the group has changed."""
-        if self._is_due():
-            self._beat()
-        for count, record in enumerate(self._merged(self._bounds(self.positions), limit), 1):
+    def read_round(self, limit: int | None) -> Iterator[ConsumedRecord]:
+        """Read the assigned partitions; returns early when a heartbeat is due."""
+        if self._needs_heartbeat():
+            self._heartbeat()
+        for count, record in enumerate(self._read_merged(self._ends(self.positions), limit), 1):
             yield record
-            if count % STRIDE == 0 and self._is_due():
+            if count % HEARTBEAT_CHECK_RECORDS == 0 and self._needs_heartbeat():
                 return
 
     def is_done(self) -> bool:
-        """Whether every partition that was given was read; with none, whether it is hopeless."""
+        """Return whether the assigned partitions were read, or the wait for one timed out."""
         if not self.positions:
-            waited = time.monotonic() - self._began_at
-            if waited >= PATIENCE_SECONDS:
-                self._note(f"Other members of group '{self._group}' have all partitions.")
-            return waited >= PATIENCE_SECONDS
+            timed_out = time.monotonic() - self._joined_at >= ASSIGNMENT_TIMEOUT_S
+            if timed_out:
+                self._note(f"Other members of group '{self._group}' own all partitions.")
+            return timed_out
         return all(self.positions[at] >= self.targets[at] for at in self.positions)
 
-    def settle(self) -> None:
-        """Commit what has moved."""
-        moved = {at: to for at, to in self.positions.items() if self._committed.get(at) != to}
+    def commit(self) -> None:
+        """Commit the positions that changed."""
+        moved = {
+            at: offset for at, offset in self.positions.items() if self._committed.get(at) != offset
+        }
         if not moved:
             return
         try:
             self._log.commit_offsets(self._group, moved, self._member)
         except Fenced:
-            self._lost()
+            self._rejoin()
         else:
             self._committed |= moved
 
     def wait(self) -> None:
-        """Wait for records, for the group, or for the time of the next sign of life."""
-        self._log.wait_for_change(max(0.01, self._until_due()))
+        """Wait for new records or for the time of the next heartbeat."""
+        self._log.wait_for_change(max(0.01, self._seconds_to_heartbeat()))
 
     def close(self) -> None:
-        """Leave, so that the others need not wait for a timeout."""
+        """Leave the group, so that other members need not wait for the session timeout."""
         self._member.leave()
 
     def _join(self) -> Member:
@@ -206,49 +216,52 @@ class GroupSource(Source):
             session_timeout_ms=SESSION_TIMEOUT_MS,
         )
 
-    def _is_due(self) -> bool:
-        return self._until_due() <= 0 or self._member.needs_heartbeat()
+    def _needs_heartbeat(self) -> bool:
+        return self._seconds_to_heartbeat() <= 0 or self._member.needs_heartbeat()
 
-    def _until_due(self) -> float:
-        if self._beat_at is None:
+    def _seconds_to_heartbeat(self) -> float:
+        if self._heartbeat_at is None:
             return 0.0
-        return self._beat_at + HEARTBEAT_SECONDS - time.monotonic()
+        return self._heartbeat_at + HEARTBEAT_INTERVAL_S - time.monotonic()
 
-    def _beat(self) -> None:
-        """Say what is worked on, and take over what the group says."""
-        # What is to be given up was committed: every round ends with `settle`.
+    def _heartbeat(self) -> None:
+        """Send a heartbeat and apply the assignment that it returns."""
+        # Revoked partitions are committed already, because every round ends with a commit.
         while True:
             try:
-                given = self._member.heartbeat(list(self.positions)).partitions
+                assigned = self._member.heartbeat(list(self.positions)).partitions
             except Fenced:
-                self._lost()
+                self._rejoin()
                 continue
-            self._beat_at = time.monotonic()
-            gone = self.positions.keys() - given
-            for at in gone:
+            self._heartbeat_at = time.monotonic()
+            revoked = self.positions.keys() - assigned
+            for at in revoked:
                 del self.positions[at]
                 self._committed.pop(at, None)
                 self.targets.pop(at, None)
-            self._take_over(sorted(given - self.positions.keys()))
-            if not gone:
+            self._add_partitions(sorted(assigned - self.positions.keys()))
+            if not revoked:
                 return
 
-    def _take_over(self, new: list[TopicPartition]) -> None:
-        if not new:
+    def _add_partitions(self, added: list[TopicPartition]) -> None:
+        if not added:
             return
-        committed = self._log.committed(self._group, new)
-        self.targets |= self._bounds(new)
-        for at in new:
+        committed = self._log.committed(self._group, added)
+        self.targets |= self._ends(added)
+        for at in added:
             found = committed.get(at)
             self.positions[at] = self._start(self._log, at) if found is None else found.offset
             if found is not None:
                 self._committed[at] = found.offset
 
-    def _lost(self) -> None:
-        """The group has given this member up; begin anew, from what is committed."""
-        self._note(f"Group '{self._group}' gave this member up: it was silent for too long.")
+    def _rejoin(self) -> None:
+        """Join again after the group removed this member; resumes at the committed offsets."""
+        self._note(
+            f"Group '{self._group}' removed this member because its heartbeats were late. "
+            "Rejoining."
+        )
         self.positions.clear()
         self._committed.clear()
         self.targets.clear()
         self._member = self._join()
-        self._beat_at = None
+        self._heartbeat_at = None

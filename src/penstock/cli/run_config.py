@@ -1,7 +1,7 @@
-"""The configuration that `penstock run` runs with, put together from all places that may say it.
+"""The configuration of `penstock run`.
 
-Later ones win: the `config` of the file, --log-config, --config, --set, and the options with names
-of their own.
+Sources in ascending priority: `config` in the file of the topology, --log-config, --config, --set,
+the options with their own names.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from penstock.cli.errors import CommandFailed, UsageError
+from penstock.cli.errors import CommandError, UsageError
 from penstock.cli.parsing import LOG_CONFIG_VARIABLE, LOG_VARIABLE
 from penstock.config import StreamsConfig
 from penstock.properties import parse_settings, read_properties
 
 if TYPE_CHECKING:
-    from penstock.cli.topology_loader import Found
+    from penstock.cli.topology_loader import TopologyTarget
 
-#: Looked for in the file or module of the topology, in this order.
-USUAL_NAMES = ("config", "CONFIG")
+#: Variables of the module that may hold the configuration.
+CONFIG_NAMES = ("config", "CONFIG")
 
 
-def config_of(found: Found, args: argparse.Namespace) -> StreamsConfig:
-    """The configuration; says what is missing, and where it can be given."""
+def build_config(target: TopologyTarget, args: argparse.Namespace) -> StreamsConfig:
+    """Merge the sources. A missing application id or log raises `UsageError`."""
     given: dict[str, Any] = {}
-    about_log = getattr(args, "log_config", "") or os.environ.get(LOG_CONFIG_VARIABLE, "")
-    for file in ([about_log] if about_log else []) + args.config:
+    log_config = getattr(args, "log_config", "") or os.environ.get(LOG_CONFIG_VARIABLE, "")
+    for file in ([log_config] if log_config else []) + args.config:
         given |= read_properties(file)
     given |= dict(args.set)
     options = {
@@ -36,35 +36,36 @@ def config_of(found: Found, args: argparse.Namespace) -> StreamsConfig:
         "log": getattr(args, "log", None),
     }
     given |= {name: value for name, value in options.items() if value is not None}
-    config = _of_module(found, given)
+    config = _merge_with_module(target, given)
     if config.log is None:
         address = os.environ.get(LOG_VARIABLE, "")
         if not address:
             raise UsageError(
-                f"No log was named. Give --log PATH, set {LOG_VARIABLE}, or log= in the "
-                f"configuration of '{found.where}'."
+                f"No log is given. Use --log PATH, set {LOG_VARIABLE}, or set log= in the "
+                f"configuration in '{target.location}'."
             )
         config = config.with_(log=address)
     return config
 
 
-def _of_module(found: Found, given: Mapping[str, Any]) -> StreamsConfig:
+def _merge_with_module(target: TopologyTarget, given: Mapping[str, Any]) -> StreamsConfig:
     base = next(
-        (getattr(found.module, name) for name in USUAL_NAMES if hasattr(found.module, name)), None
+        (getattr(target.module, name) for name in CONFIG_NAMES if hasattr(target.module, name)),
+        None,
     )
     if isinstance(base, StreamsConfig):
         known, extra = parse_settings(given, {field.name for field in fields(StreamsConfig)})
         return base.with_(**known, extra={**base.extra, **extra})
     if base is not None and not isinstance(base, Mapping):
-        raise CommandFailed(
-            f"The configuration of '{found.where}' is a {type(base).__name__}. "
-            "It must be a StreamsConfig, or a mapping of Kafka's names."
+        raise CommandError(
+            f"The configuration in '{target.location}' has the type {type(base).__name__}. "
+            "It must be a StreamsConfig or a mapping with Kafka's setting names."
         )
     properties = {**(base or {}), **given}
     if not {"application.id", "application_id"} & properties.keys():
         raise UsageError(
-            "The application has no id. Give --application-id NAME, or application.id in the "
-            f"configuration of '{found.where}'. It names the application's internal topics and its "
-            "consumer group, and must stay the same."
+            "The application has no id. Use --application-id NAME, or set application.id in the "
+            f"configuration in '{target.location}'. The id is the prefix of internal topics and "
+            "the consumer group id, and must not change between runs."
         )
     return StreamsConfig.from_properties(properties)

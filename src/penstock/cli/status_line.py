@@ -1,54 +1,40 @@
-"""What `penstock run` shows while it runs: one line that is drawn again, or plain lines.
+"""The status of `penstock run`: a live line on a terminal, plain lines elsewhere.
 
-On a terminal the line is always there, below whatever else is written. Elsewhere a line is written
-when the state changes and, while something happens, every few seconds.
+On a terminal the line stays below all other output. Elsewhere, a line is written when the state
+changes and every few seconds while batches run.
 """
 
 from __future__ import annotations
 
 import logging
-import shutil
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Protocol
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
 
-from penstock.cli.terminal import Terminal, shown
+from penstock.cli.terminal import Terminal, escape_control_characters
 
-#: Seconds between two plain lines, and between two drawings of the line on a terminal.
-PLAIN_EVERY_S = 5.0
-DRAWN_EVERY_S = 0.1
-#: Records a second are those of the last while.
-RATE_OVER_S = 5.0
+if TYPE_CHECKING:
+    from rich.live import Live
 
+    from penstock.engine.loop import BatchReport
 
-#: Who logs, at ERROR, what ends the application.
-_TOLD_AT_THE_END = ("penstock.handlers", "penstock.engine.stream_thread")
+PLAIN_INTERVAL_S = 5.0
+REFRESH_INTERVAL_S = 0.1
+#: The record rate is the average over this time.
+RATE_WINDOW_S = 5.0
 
-
-class Report(Protocol):
-    """What is shown of a batch."""
-
-    @property
-    def number(self) -> int: ...
-
-    @property
-    def records(self) -> int: ...
-
-    @property
-    def outputs(self) -> int: ...
-
-    @property
-    def seconds(self) -> float: ...
+#: Loggers whose errors end the application. The command prints these errors itself.
+_FATAL_LOGGERS = ("penstock.handlers", "penstock.engine.stream_thread")
 
 
 class StatusLine:
-    """The line. Any thread may tell it something; it is drawn by whoever tells, and by `tick`.
+    """Shows the state, the batches and the restores of an application. Thread-safe.
 
-    `mode` is "line" on a terminal, "plain" elsewhere, "quiet" for nothing at all. With
-    `every_batch` a plain line is written for each batch.
+    `mode` is "live" on a terminal, "plain" elsewhere, "quiet" for no output. With `every_batch`
+    each batch writes a plain line.
     """
 
     def __init__(
@@ -59,113 +45,112 @@ class StatusLine:
         self._terminal = terminal
         self._application = application
         self._every_batch = every_batch and not quiet
-        self.mode = "quiet" if quiet else "line" if terminal.err_is_terminal else "plain"
+        self.mode = "quiet" if quiet else "live" if terminal.err_is_terminal else "plain"
         self._lag = lag
         self._clock = clock
         self._lock = threading.RLock()
         self._state = "CREATED"
         self._detail = ""
-        self._batch: Report | None = None
+        self._batch: BatchReport | None = None
         self.records = 0
         self.batches = 0
-        #: (when it ended, its records, its seconds) of late batches.
+        #: (end time, records, seconds) of the batches within the rate window.
         self._recent: deque[tuple[float, int, float]] = deque()
         self._written_at = clock()
         self._written_batch = 0
-        self._drawn = ""
-        self._restoring: dict[object, tuple[int, int]] = {}
+        self._live: Live | None = None
+        self._refreshed_at = 0.0
+        self._exit_stack = ExitStack()
+        self._restores: dict[object, tuple[int, int]] = {}
 
-    # ---- what is told ------------------------------------------------------------------------
-
-    def state(self, state: str, detail: str = "") -> None:
-        """The application is in another state, or has something to say about it."""
+    def set_state(self, state: str, detail: str = "") -> None:
+        """Show a state of the application."""
         with self._lock:
             changed = (state, detail) != (self._state, self._detail)
             self._state, self._detail = state, detail
             if changed and self.mode == "plain":
-                self._write(f"{self._application}: {state}{f', {detail}' if detail else ''}")
-            self._draw(force=True)
+                self._terminal.note(
+                    f"{self._application}: {state}{f', {detail}' if detail else ''}"
+                )
+            self._refresh(force=True)
 
-    def batch(self, report: Report) -> None:
-        """A batch was committed."""
+    def add_batch(self, report: BatchReport) -> None:
+        """Count a committed batch."""
         now = self._clock()
         with self._lock:
             self.batches += 1
             self.records += report.records
             self._batch = report
             self._recent.append((now, report.records, report.seconds))
-            self._forget(now)
-            if self._every_batch or (
-                self.mode == "plain" and now - self._written_at >= PLAIN_EVERY_S
-            ):
-                self._write(self.text())
-                self._written_at, self._written_batch = now, report.number
-            self._draw()
+            self._expire(now)
+            if self._every_batch or self._is_due(now):
+                self._write_batch(report, now)
+            self._refresh()
 
-    def restored(self, what: object, done: int, total: int) -> None:
-        """So much of a store's changelog is read; all of it: the store is forgotten."""
+    def update_restore(self, store: object, done: int, total: int) -> None:
+        """Show the progress of a store's restore, until it is complete."""
         with self._lock:
             if done >= total:
-                self._restoring.pop(what, None)
+                self._restores.pop(store, None)
             else:
-                self._restoring[what] = (done, total)
-            self._draw()
+                self._restores[store] = (done, total)
+            self._refresh()
 
     def tick(self) -> None:
-        """Now and then: what was not worth a line in its time is written when all is quiet."""
+        """Refresh the line. Writes the last batch if it has not had a plain line yet."""
         now = self._clock()
         with self._lock:
-            self._forget(now)
+            self._expire(now)
             if (
-                self.mode == "plain" and not self._every_batch and self._batch is not None
-                and self._batch.number != self._written_batch
-                and now - self._written_at >= PLAIN_EVERY_S
+                not self._every_batch and self._batch is not None
+                and self._batch.number != self._written_batch and self._is_due(now)
             ):
-                self._write(self.text())
-                self._written_at, self._written_batch = now, self._batch.number
-            self._draw()
+                self._write_batch(self._batch, now)
+            self._refresh()
 
-    def say(self, text: str) -> None:
-        """A line for people, above the live one."""
+    def write_message(self, text: str) -> None:
+        """Write a line for people, above the live line."""
         with self._lock:
-            self._write(text)
+            self._terminal.note(text)
 
-    def out(self, lines: list[str]) -> None:
-        """Lines of print steps, to standard output."""
+    def write_results(self, lines: list[str]) -> None:
+        """Write the lines of print steps to standard output."""
         with self._lock:
-            self._clear()
+            # Both streams may be the same terminal, and Rich protects only its own.
+            if self._live is not None:
+                self._live.stop()
             for line in lines:
-                self._terminal.line(line)
+                self._terminal.write_line(line)
             self._terminal.flush()
-            self._draw(force=True)
+            if self._live is not None:
+                self._live.start(refresh=True)
 
     def close(self) -> None:
-        """Leave the place as if no line had been there; nothing is drawn any more."""
+        """Remove the live line."""
         with self._lock:
-            self._clear()
-            if self.mode == "line":
+            self._exit_stack.close()
+            self._live = None
+            if self.mode == "live":
                 self.mode = "plain"
 
-    # ---- what is shown -----------------------------------------------------------------------
-
     def rate(self) -> float:
-        """Records a second of late."""
+        """Return the records per second within the rate window."""
         with self._lock:
             now = self._clock()
-            self._forget(now)
+            self._expire(now)
             if not self._recent:
                 return 0.0
-            ended, _, took = self._recent[0]
-            over = min(RATE_OVER_S, now - ended + took)
-            return sum(records for _, records, _ in self._recent) / max(over, 0.001)
+            ended, _, seconds = self._recent[0]
+            window = min(RATE_WINDOW_S, now - ended + seconds)
+            return sum(records for _, records, _ in self._recent) / max(window, 0.001)
 
     def text(self) -> str:
-        """The whole line."""
+        """Return the status as one line."""
         with self._lock:
             parts = [f"{self._application}: {self._state}"]
             if self._detail:
                 parts.append(self._detail)
-            if self._restoring:
+            if self._restores:
                 parts.append(self._restore_bar())
             if self._batch is not None:
                 parts.append(f"batch {self._batch.number:,}")
@@ -178,72 +163,78 @@ class StatusLine:
             return ", ".join(parts)
 
     def _restore_bar(self) -> str:
-        done = sum(done for done, _ in self._restoring.values())
-        total = max(1, sum(total for _, total in self._restoring.values()))
+        done = sum(done for done, _ in self._restores.values())
+        total = max(1, sum(total for _, total in self._restores.values()))
         filled = min(20, 20 * done // total)
         return f"restoring [{'#' * filled}{'-' * (20 - filled)}] {done:,} of {total:,}"
 
-    def _forget(self, now: float) -> None:
-        while self._recent and self._recent[0][0] <= now - RATE_OVER_S:
+    def _expire(self, now: float) -> None:
+        while self._recent and self._recent[0][0] <= now - RATE_WINDOW_S:
             self._recent.popleft()
 
-    def _write(self, text: str) -> None:
-        self._clear()
-        self._terminal.note(text)
-        self._draw(force=True)
+    def _is_due(self, now: float) -> bool:
+        return self.mode == "plain" and now - self._written_at >= PLAIN_INTERVAL_S
 
-    def _draw(self, *, force: bool = False) -> None:
-        if self.mode != "line":
+    def _write_batch(self, batch: BatchReport, now: float) -> None:
+        self._terminal.note(self.text())
+        self._written_at, self._written_batch = now, batch.number
+
+    def _refresh(self, *, force: bool = False) -> None:
+        if self.mode != "live":
             return
         now = self._clock()
-        if not force and self._drawn and now - self._written_at < DRAWN_EVERY_S:
+        if self._live is None:
+            self._live = self._start_live()
+        elif not force and now - self._refreshed_at < REFRESH_INTERVAL_S:
             return
-        width = shutil.get_terminal_size().columns - 1
-        text = shown(self.text())[:width]
-        if text != self._drawn:
-            self._terminal.err.write(f"\r\x1b[K{text}")
-            self._terminal.err.flush()
-        self._drawn, self._written_at = text, now
+        from rich.text import Text  # noqa: PLC0415
 
-    def _clear(self) -> None:
-        if self._drawn:
-            self._terminal.err.write("\r\x1b[K")
-            self._terminal.err.flush()
-            self._drawn = ""
+        line = Text(escape_control_characters(self.text()), no_wrap=True, overflow="ellipsis")
+        self._live.update(line, refresh=True)
+        self._refreshed_at = now
+
+    def _start_live(self) -> Live:
+        from rich.live import Live  # noqa: PLC0415
+
+        console = self._exit_stack.enter_context(self._terminal.live_console())
+        return self._exit_stack.enter_context(Live(
+            console=console, auto_refresh=False, transient=True, redirect_stdout=False,
+            redirect_stderr=False,
+        ))
 
 
 class StatusLineHandler(logging.Handler):
-    """Writes what is logged above the live line."""
+    """Writes log records above the live line."""
 
-    def __init__(self, live: StatusLine, level: int) -> None:
+    def __init__(self, status: StatusLine, level: int) -> None:
         super().__init__(level)
-        self._live = live
+        self._status = status
         self.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Leave out what the command itself shows, in its line or as the error it ends with."""
+        """Drop records that the command shows itself: states, and the error that it ends with."""
         return super().filter(record) is not False and not (
             record.name == "penstock.engine.lifecycle"
-            or (record.levelno >= logging.ERROR and record.name in _TOLD_AT_THE_END)
+            or (record.levelno >= logging.ERROR and record.name in _FATAL_LOGGERS)
         )
 
     def emit(self, record: logging.LogRecord) -> None:
-        """One line, or more with a traceback."""
+        """Write the record, with its traceback if it has one."""
         try:
-            self._live.say(self.format(record))
+            self._status.write_message(self.format(record))
         except Exception:
             self.handleError(record)
 
 
 @contextmanager
-def listening(live: StatusLine, level: int) -> Iterator[None]:
-    """Let what is logged go above the line."""
-    root, ours = logging.getLogger(), logging.getLogger("penstock")
-    handler, before = StatusLineHandler(live, level), ours.level
+def log_to_status_line(status: StatusLine, level: int) -> Iterator[None]:
+    """Show log records of at least this level during the block."""
+    root, package = logging.getLogger(), logging.getLogger("penstock")
+    handler, previous = StatusLineHandler(status, level), package.level
     root.addHandler(handler)
-    ours.setLevel(level)
+    package.setLevel(level)
     try:
         yield
     finally:
         root.removeHandler(handler)
-        ours.setLevel(before)
+        package.setLevel(previous)

@@ -1,4 +1,4 @@
-"""Finds the topology that a text names, in a file or a module."""
+"""Loads the topology that `FILE[:NAME]` or `MODULE[:NAME]` refers to."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from penstock.cli.errors import CommandFailed
+from penstock.cli.errors import CommandError
 from penstock.config import StreamsConfig
 from penstock.dsl.builder import StreamsBuilder
 from penstock.topology.describe import (
@@ -23,163 +23,166 @@ from penstock.topology.describe import (
 )
 from penstock.topology.topology import Topology
 
-#: Looked for in a module when no name is given, in this order.
-USUAL_NAMES = ("topology", "build_topology", "builder", "build", "app")
+#: Names to look for, in this order, if the target has no name.
+DEFAULT_NAMES = ("topology", "build_topology", "builder", "build", "app")
 
-#: Where penstock itself is.
+#: The directory of penstock, with a trailing separator.
 _PACKAGE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
 
 
 @dataclass(frozen=True)
-class Found:
-    """What a text names, before it is made a topology."""
+class TopologyTarget:
+    """An imported module and the object in it that is, or creates, a topology."""
 
-    target: str
-    #: The file or module that it is in.
-    where: str
+    #: The argument of the command.
+    spec: str
+    #: The file or module.
+    location: str
     module: ModuleType
-    #: A `Topology`, a `StreamsBuilder`, or a function that makes one.
-    maker: Any
+    #: A `Topology`, a `StreamsBuilder`, or a function that returns one.
+    factory: Any
     name: str
 
     @property
     def is_file(self) -> bool:
-        """It was named by its path; no other process can import it by its name."""
-        return _is_file(self.where)
+        """Whether the target is a path. Other processes cannot import it by its name."""
+        return _is_file(self.location)
 
     @property
-    def folders(self) -> list[str]:
-        """What has to be on the path of whoever imports it, and its neighbours."""
-        return _place(self.where)[0] if self.is_file else [os.getcwd()]
+    def import_paths(self) -> list[str]:
+        """The entries of `sys.path` that the module and its neighbours need."""
+        return _import_name(self.location)[0] if self.is_file else [os.getcwd()]
 
-    def topology(self, config: StreamsConfig | None = None) -> Topology:
-        """The topology; a builder that is there builds it with the configuration."""
-        made = self.maker
-        if callable(made) and not isinstance(made, Topology | StreamsBuilder):
-            made = _called(made, f"{self.name}() of '{self.where}'")
-        if isinstance(made, StreamsBuilder):
-            made = made.build(config)
-        if not isinstance(made, Topology):
-            raise CommandFailed(
-                f"'{self.target}' is no topology but a {type(made).__name__}. "
-                "Name a Topology, a StreamsBuilder, or a function that makes one."
+    def build(self, config: StreamsConfig | None = None) -> Topology:
+        """Return the topology; a `StreamsBuilder` builds it with the configuration."""
+        result = self.factory
+        if callable(result) and not isinstance(result, Topology | StreamsBuilder):
+            result = _call(result, f"{self.name}() in '{self.location}'")
+        if isinstance(result, StreamsBuilder):
+            result = result.build(config)
+        if not isinstance(result, Topology):
+            raise CommandError(
+                f"'{self.spec}' has the type {type(result).__name__}. It must be a Topology, a "
+                "StreamsBuilder, or a function that returns one."
             )
-        return made
+        return result
 
 
-def find(target: str) -> Found:
-    """Import what a text names; nothing is called yet."""
-    where, name = _split(target)
-    module = _imported(where)
-    maker = _found(module, where, name)
-    return Found(target, where, module, maker, name or str(getattr(maker, "__name__", "")))
+def load_target(spec: str) -> TopologyTarget:
+    """Import the module of a target and find the topology in it; calls no function."""
+    location, name = _split(spec)
+    module = _import(location)
+    factory = _find_factory(module, location, name)
+    return TopologyTarget(
+        spec, location, module, factory, name or str(getattr(factory, "__name__", ""))
+    )
 
 
-def load_topology(target: str) -> Topology:
-    """The topology that a text names."""
-    return find(target).topology()
+def _split(spec: str) -> tuple[str, str | None]:
+    location, colon, name = spec.rpartition(":")
+    # A colon may also belong to a drive or to the name of a file.
+    if not colon or not name.replace(".", "_").isidentifier() or os.path.exists(spec):
+        return spec, None
+    return location, name
 
 
-def _split(target: str) -> tuple[str, str | None]:
-    where, colon, name = target.rpartition(":")
-    # The colon of a drive is no separator, and a file may be named as it likes.
-    if not colon or not name.replace(".", "_").isidentifier() or os.path.exists(target):
-        return target, None
-    return where, name
+def _is_file(location: str) -> bool:
+    return location.endswith(".py") or os.sep in location
 
 
-def _is_file(where: str) -> bool:
-    return where.endswith(".py") or os.sep in where
-
-
-def _imported(where: str) -> ModuleType:
-    if not _is_file(where):
+def _import(location: str) -> ModuleType:
+    if not _is_file(location):
         sys.path.insert(0, os.getcwd())
-        return _imported_module(where)
-    if not os.path.isfile(where):
-        raise CommandFailed(f"No file '{where}'.")
-    folders, name = _place(where)
-    sys.path[:0] = folders
-    if len(folders) > 1:
-        module = _imported_module(name)
-        # Unless a package of that name was there before.
-        if os.path.samefile(str(module.__file__), where):
+        return _import_module(location)
+    if not os.path.isfile(location):
+        raise CommandError(f"The file '{location}' does not exist.")
+    paths, name = _import_name(location)
+    sys.path[:0] = paths
+    if len(paths) > 1:
+        module = _import_module(name)
+        # Another package of this name may have been imported before.
+        if os.path.samefile(str(module.__file__), location):
             return module
-    spec = importlib.util.spec_from_file_location(name, where)
+    spec = importlib.util.spec_from_file_location(name, location)
     if spec is None or spec.loader is None:
-        raise CommandFailed(f"'{where}' is no file of Python.")
+        raise CommandError(f"'{location}' is not a Python file.")
     module = importlib.util.module_from_spec(spec)
-    # A file may be called like a module that penstock needs; that one must stay.
+    # A file may have the name of a module that penstock uses. That module must stay.
     sys.modules.setdefault(spec.name, module)
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
-        raise _failed(f"'{where}'", error) from error
+        raise _user_error(f"'{location}'", error) from error
     return module
 
 
-def _place(where: str) -> tuple[list[str], str]:
-    """The folders that a file needs on the path, and the name by which it is imported.
+def _import_name(location: str) -> tuple[list[str], str]:
+    """Return the entries of `sys.path` that a file needs, and the name to import it by.
 
-    As `python app.py` would have it, so that its neighbours can be imported; and if they are a
-    package, by the name of that, too.
+    The directory of the file is an entry, as for `python app.py`. If it is a package, the parent
+    of the outermost package is another one.
     """
-    folder, file = os.path.split(os.path.abspath(where))
-    root, name = folder, file.removesuffix(".py")
+    directory, file = os.path.split(os.path.abspath(location))
+    root, name = directory, file.removesuffix(".py")
     while os.path.isfile(os.path.join(root, "__init__.py")) and os.path.dirname(root) != root:
         root, package = os.path.split(root)
         name = f"{package}.{name}"
-    return [folder] if root == folder else [root, folder], name
+    return [directory] if root == directory else [root, directory], name
 
 
-def _imported_module(name: str) -> ModuleType:
+def _import_module(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
-            raise CommandFailed(f"No module '{name}' here or among the installed ones.") from error
-        raise _failed(f"'{name}'", error) from error
+            raise CommandError(
+                f"The module '{name}' does not exist in this directory or among the installed "
+                "packages."
+            ) from error
+        raise _user_error(f"'{name}'", error) from error
     except (Exception, SystemExit) as error:
-        raise _failed(f"'{name}'", error) from error
+        raise _user_error(f"'{name}'", error) from error
 
 
-def _found(module: ModuleType, where: str, name: str | None) -> Any:
+def _find_factory(module: ModuleType, location: str, name: str | None) -> Any:
     if name is not None:
         found: Any = module
         for part in name.split("."):
             if not hasattr(found, part):
-                raise CommandFailed(f"No '{name}' in '{where}'. {_candidates_text(module)}")
+                raise CommandError(
+                    f"'{name}' does not exist in '{location}'. {_candidates_text(module)}"
+                )
             found = getattr(found, part)
         return found
-    for usual in USUAL_NAMES:
-        found = getattr(module, usual, None)
+    for default in DEFAULT_NAMES:
+        found = getattr(module, default, None)
         if isinstance(found, Topology | StreamsBuilder) or (
             callable(found) and not isinstance(found, type)
         ):
             return found
     candidates = _candidates(module)
     if not candidates:
-        raise CommandFailed(
-            f"No topology was found in '{where}'. It needs a StreamsBuilder or a Topology at its "
-            "top level, or a function topology() that makes one. A function with another name is "
-            f"named: {where}:NAME."
+        raise CommandError(
+            f"'{location}' has no topology. Define a StreamsBuilder or a Topology at its top "
+            "level, or a function topology() that returns one. For a function with another name "
+            f"use {location}:NAME."
         )
     if len(candidates) != 1:
-        raise CommandFailed(
-            f"Which topology of '{where}'? Name it: {where}:NAME. {_candidates_text(module)}"
+        raise CommandError(
+            f"'{location}' has several topologies. Use {location}:NAME. {_candidates_text(module)}"
         )
     return getattr(module, candidates[0])
 
 
 def _candidates(module: ModuleType) -> list[str]:
-    """Names that are, or say that they make, a topology."""
+    """Return the names of topologies, builders, and functions annotated to return one."""
     names = []
     for name, member in vars(module).items():
         if isinstance(member, Topology | StreamsBuilder):
             names.append(name)
         elif getattr(member, "__module__", None) == module.__name__ and callable(member):
-            answers = getattr(member, "__annotations__", {}).get("return")
-            if answers in (Topology, StreamsBuilder, "Topology", "StreamsBuilder"):
+            returned = getattr(member, "__annotations__", {}).get("return")
+            if returned in (Topology, StreamsBuilder, "Topology", "StreamsBuilder"):
                 names.append(name)
     return names
 
@@ -188,37 +191,39 @@ def _candidates_text(module: ModuleType) -> str:
     return f"Topologies: {', '.join(_candidates(module)) or 'none'}."
 
 
-def _called(function: Any, what: str) -> Any:
+def _call(function: Any, title: str) -> Any:
     try:
         return function()
     except Exception as error:
-        raise _failed(what, error) from error
+        raise _user_error(title, error) from error
 
 
-def _failed(what: str, error: BaseException) -> CommandFailed:
-    """What the user's own code raised, and where: its last line that is not of penstock."""
+def _user_error(title: str, error: BaseException) -> CommandError:
+    """Describe an error of the user's code by its last line outside of penstock."""
     frames = [
         frame for frame in traceback.extract_tb(error.__traceback__)
         if not frame.filename.startswith(("<", _PACKAGE))
     ]
-    place = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
-    return CommandFailed(f"{what} failed with {type(error).__name__}: {error}{place}")
+    line = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
+    return CommandError(f"{title} failed with {type(error).__name__}: {error}{line}")
 
 
-def as_json(description: TopologyDescription) -> dict[str, object]:
+def description_as_json(description: TopologyDescription) -> dict[str, object]:
+    """Return the output of `penstock describe --json`."""
     return {
         "subtopologies": [
-            {"id": part.id, "nodes": [_node(node) for node in part.nodes]}
+            {"id": part.id, "nodes": [_node_as_json(node) for node in part.nodes]}
             for part in description.subtopologies
         ],
         "global_stores": [
-            {"id": store.id, "source": _node(store.source), "processor": _node(store.processor)}
+            {"id": store.id, "source": _node_as_json(store.source),
+             "processor": _node_as_json(store.processor)}
             for store in description.global_stores
         ],
     }
 
 
-def _node(node: NodeDescription) -> dict[str, object]:
+def _node_as_json(node: NodeDescription) -> dict[str, object]:
     row: dict[str, object] = {"name": node.name, "kind": node.kind}
     if isinstance(node, SourceDescription):
         row["topics"] = None if node.topic_set is None else list(node.topic_set)

@@ -22,18 +22,18 @@ def settings(count: int, **options: object) -> dict[str, str]:
     return dict(line.split("=", 1) for line in text.splitlines())
 
 
-def test_no_cluster_id_looks_like_an_option() -> None:
+def test_cluster_id_does_not_look_like_an_option() -> None:
     for _ in range(1000):
         assert re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_-]{21}", new_cluster_id())
 
 
-def test_a_broker_listens_on_loopback_only() -> None:
+def test_broker_listens_on_loopback_only() -> None:
     for count in (1, 3):
         addresses = re.findall(r"//([^:,]+)", settings(count)["listeners"])
         assert addresses == ["127.0.0.1"] * 2
 
 
-def test_three_brokers_keep_three_copies_and_two_must_agree() -> None:
+def test_three_brokers_have_three_replicas_of_which_two_must_be_in_sync() -> None:
     three, one = settings(3), settings(1)
     for name in ("default", "offsets.topic", "transaction.state.log"):
         assert (three[f"{name}.replication.factor"], one[f"{name}.replication.factor"]) == (
@@ -42,35 +42,37 @@ def test_three_brokers_keep_three_copies_and_two_must_agree() -> None:
         assert (three[name], one[name]) == ("2", "1")
 
 
-def test_what_the_user_sets_wins() -> None:
-    mine = settings(1, properties={"auto.create.topics.enable": "true"})
-    assert mine["auto.create.topics.enable"] == "true"
+def test_user_properties_override_the_defaults() -> None:
+    overridden = settings(1, properties={"auto.create.topics.enable": "true"})
+    assert overridden["auto.create.topics.enable"] == "true"
 
 
-def test_a_folder_that_never_had_a_broker_has_none(tmp_path: Path) -> None:
+def test_directory_without_a_broker(tmp_path: Path) -> None:
     status = LocalCluster(tmp_path / "none").status()
     assert (status.running, status.nodes, status.as_json()["log"]) == (False, (), None)
     assert LocalCluster(tmp_path / "none").stop() == status
-    with pytest.raises(BrokerError, match=r"No node 2 in .* Nodes: none"):
+    with pytest.raises(BrokerError, match=r"Node 2 does not exist in .* Nodes: none"):
         LocalCluster(tmp_path).stop(node=2)
 
 
-def test_only_a_process_that_was_started_for_it_is_ended() -> None:
-    with subprocess.Popen([sys.executable, "-c", "input()", "mine"], stdin=subprocess.PIPE) as one:
-        assert processes.is_running(one.pid, "mine")
-        assert not processes.is_running(one.pid, "other")
-        processes.end(one.pid, "other", 0.1)
-        assert processes.is_running(one.pid, "mine")
-        assert processes.end(one.pid, "mine", 30)
-        assert not processes.is_running(one.pid, "mine")
-        one.returncode = 0
+def test_only_a_process_with_the_marker_is_stopped() -> None:
+    command = [sys.executable, "-c", "input()", "mine"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as child:
+        assert processes.is_running(child.pid, "mine")
+        assert not processes.is_running(child.pid, "other")
+        processes.stop(child.pid, "other", 0.1)
+        assert processes.is_running(child.pid, "mine")
+        assert processes.stop(child.pid, "mine", 30)
+        assert not processes.is_running(child.pid, "mine")
+        child.returncode = 0
 
 
-def test_a_process_ends_with_the_one_that_watches_it() -> None:
-    with subprocess.Popen([sys.executable, "-c", "input()", "mine"], stdin=subprocess.PIPE) as one:
-        watcher = processes.kill_with_parent(one.pid, "mine")
-        assert processes.is_running(one.pid, "mine")
+def test_process_is_killed_with_its_parent() -> None:
+    command = [sys.executable, "-c", "input()", "mine"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as child:
+        watcher = processes.kill_with_parent(child.pid, "mine")
+        assert processes.is_running(child.pid, "mine")
         watcher.communicate()
-        assert not processes.is_running(one.pid, "mine")
+        assert not processes.is_running(child.pid, "mine")
         assert not processes.is_running(os.getpid() + 1_000_000, "mine")
-        one.returncode = 0
+        child.returncode = 0

@@ -1,49 +1,49 @@
-"""`penstock consume`: records of a topic to standard output."""
+"""`penstock consume`: prints the records of a topic."""
 
 from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable
 
-from penstock.cli.codecs import FORMS, Codec
+from penstock.cli.codecs import CODECS, KEY_TYPES, Codec, key_codec
 from penstock.cli.errors import UsageError
 from penstock.cli.formatters import (
-    ExecutionGraph,
     JsonFormatter,
+    RecordFormatter,
     TextFormatter,
-    checked_template,
-    plain_value,
+    format_raw_value,
+    parse_template,
 )
-from penstock.cli.log_option import opened
+from penstock.cli.log_option import open_log_option
 from penstock.cli.parsing import (
-    Commands,
+    Subparsers,
     add_command,
-    instant,
-    positive,
-    refuse_together,
+    non_negative_int,
+    positive_int,
+    reject_combination,
     separator,
-    whole,
+    timestamp_ms,
 )
-from penstock.cli.record_sources import AssignedSource, GroupSource, Source
+from penstock.cli.record_sources import AssignedSource, GroupSource, RecordSource, StartOffset
 from penstock.cli.terminal import Terminal
-from penstock.cli.windowed_codecs import KEY_TYPES, key_form
 from penstock.log import Log, TopicPartition
 from penstock.log.errors import OffsetOutOfRange
 
-Start = Callable[[Log, TopicPartition], int]
+#: Records between two updates of the progress bar.
+_PROGRESS_RECORDS = 1_000
 
 
-def add(commands: Commands) -> None:
+def add(subparsers: Subparsers) -> None:
     """Add the command."""
     parser = add_command(
-        commands, "consume", consume, about="print the records of a topic",
-        more="""
-Without --follow it prints what is there, from the beginning, and ends. With --follow it waits for
-more, and begins at the end unless told otherwise. With --group it goes on where the group has
-committed, shares the partitions with other members of the group, and commits what was printed.
+        subparsers, "consume", consume, summary="print the records of a topic",
+        details="""
+Without --follow, the command prints all existing records and ends. With --follow, it waits for new
+records and starts at the end, unless another start is given. With --group, it resumes at the
+committed offsets of the group, shares the partitions with the other members, and commits the
+records that it has printed.
 
-Records of several partitions are printed by time, as far as each partition's own order allows.""",
+Records of several partitions are merged by timestamp. Each partition keeps its order.""",
         examples="""
   penstock consume orders
   penstock consume orders --offset -5 --format full
@@ -56,139 +56,147 @@ Records of several partitions are printed by time, as far as each partition's ow
 """,
     )
     parser.add_argument("topic", metavar="TOPIC")
-    _add_where(parser)
-    _add_shape(parser)
+    _add_position_options(parser)
+    _add_format_options(parser)
 
 
-def _add_where(parser: argparse.ArgumentParser) -> None:
+def _add_position_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--from-beginning", action="store_true", help="begin with the oldest record"
+        "--from-beginning", action="store_true", help="start at the oldest record"
     )
     parser.add_argument(
-        "--offset", metavar="N", type=_place,
-        help="begin at this offset; -N: with the last N of each partition; beginning; end",
+        "--offset", metavar="N", type=_start_offset,
+        help="start at this offset; -N: N records before the end of each partition; beginning; end",
     )
     parser.add_argument(
-        "--from-time", type=instant, metavar="TIME",
-        help="begin with the first record not older: ISO 8601, epoch milliseconds, or 15m (ago)",
+        "--from-time", type=timestamp_ms, metavar="TIME",
+        help="start at the first record that is not older: ISO 8601, epoch milliseconds, or 15m "
+        "(ago)",
     )
     parser.add_argument(
-        "--partition", action="append", type=whole, metavar="N", help="only this (may be repeated)"
+        "--partition", action="append", type=non_negative_int, metavar="N",
+        help="read only this partition (may be repeated)",
     )
-    parser.add_argument("--group", metavar="NAME", help="go on where this group is, and commit")
-    parser.add_argument("--max", type=positive, metavar="N", help="end after so many records")
-    parser.add_argument("--follow", action="store_true", help="wait for more records")
+    parser.add_argument(
+        "--group", metavar="NAME", help="resume at the offsets of this group, and commit"
+    )
+    parser.add_argument(
+        "--max", type=positive_int, metavar="N", help="end after this number of records"
+    )
+    parser.add_argument("--follow", action="store_true", help="wait for new records")
 
 
-def _add_shape(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="one JSON object a record")
+def _add_format_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print one JSON object per record")
     parser.add_argument(
         "--format", metavar="FORMAT",
-        help="value (default), key-value, full, or a template such as '{key}: {value}' with "
-        "key, value, headers, timestamp, time, topic, partition, offset",
+        help="value (default), key-value, full, or a template such as '{key}: {value}' with the "
+        "fields key, value, headers, timestamp, time, topic, partition, offset",
     )
     parser.add_argument(
         "--key-separator", type=separator, default="\t", metavar="TEXT",
-        help="what key-value and full put between fields (default: a tab)",
+        help="separator of the fields of key-value and full (default: a tab)",
     )
     parser.add_argument(
-        "--null", metavar="TEXT", default="null", help="what stands for null (default: null)"
+        "--null", metavar="TEXT", default="null", help="the text for null (default: null)"
     )
     parser.add_argument(
-        "--key-type", type=key_form, default="string", metavar="TYPE",
-        help=f"what the bytes of a key are: {', '.join(KEY_TYPES)} (default: string); the SIZE of "
-        "windows is in milliseconds, or 1m, 1h",
+        "--key-type", type=key_codec, default="string", metavar="TYPE",
+        help=f"type of the keys: {', '.join(KEY_TYPES)} (default: string); SIZE is the window size "
+        "in milliseconds, or 1m, 1h",
     )
     parser.add_argument(
-        "--value-type", choices=FORMS, default="string", metavar="TYPE",
-        help=f"what the bytes of a value are: {', '.join(FORMS)} (default: string)",
+        "--value-type", choices=CODECS, default="string", metavar="TYPE",
+        help=f"type of the values: {', '.join(CODECS)} (default: string)",
     )
 
 
 def consume(args: argparse.Namespace, terminal: Terminal) -> None:
-    """Print records until the end, the maximum, or for ever."""
-    shape = _shape(args, terminal)
-    refuse_together(
+    """Print records up to the end or the maximum, or until interrupted."""
+    formatter = _formatter(args, terminal)
+    reject_combination(
         from_beginning=args.from_beginning, offset=args.offset is not None,
         from_time=args.from_time is not None,
     )
     if args.group is not None:
         for option in ("offset", "from_time", "partition"):
-            refuse_together(group=True, **{option: getattr(args, option) is not None})
-    with opened(args) as log:
+            reject_combination(group=True, **{option: getattr(args, option) is not None})
+    with open_log_option(args) as log:
         source = _source(args, log, terminal)
         try:
-            _print_all(args, source, shape, terminal)
+            _print_records(args, source, formatter, terminal)
         except BrokenPipeError:
-            raise  # Nobody knows what of it was read: commit nothing.
+            raise  # It is unknown which records the receiver has read, so commit nothing.
         except BaseException:
             terminal.flush()
-            source.settle()
+            source.commit()
             raise
         finally:
             source.close()
 
 
-def _print_all(
-    args: argparse.Namespace, source: Source, shape: ExecutionGraph, terminal: Terminal
+def _print_records(
+    args: argparse.Namespace, source: RecordSource, formatter: RecordFormatter, terminal: Terminal
 ) -> None:
     left: int | None = args.max
     out = terminal.out
-    total = 0 if args.follow else _total(source, left)
+    total = 0 if args.follow else _expected_records(source, left)
     shows_progress = bool(total) and not terminal.out_is_terminal
-    with terminal.progress("consuming", total, enabled=shows_progress) as bar:
+    with terminal.progress("consuming", total, enabled=shows_progress) as advance:
         while True:
-            is_idle = True
-            for record in source.round(left):
-                out.write(shape(record))
-                source.took(record)
-                bar.advance(1)
-                is_idle = False
+            count = 0
+            for record in source.read_round(left):
+                out.write(formatter(record))
+                source.mark_written(record)
+                count += 1
+                if not count % _PROGRESS_RECORDS:
+                    advance(_PROGRESS_RECORDS)
                 if left is not None:
                     left -= 1
                     if not left:
                         break
             terminal.flush()
-            source.settle()
+            source.commit()
             if left == 0 or (not args.follow and source.is_done()):
                 return
-            if is_idle:
+            if not count:
                 source.wait()
 
 
-def _total(source: Source, limit: int | None) -> int:
+def _expected_records(source: RecordSource, limit: int | None) -> int:
     if not isinstance(source, AssignedSource):
         return 0
-    there = sum(max(0, end - source.positions[at]) for at, end in source.targets.items())
-    return there if limit is None else min(there, limit)
+    count = sum(max(0, end - source.positions[at]) for at, end in source.targets.items())
+    return count if limit is None else min(count, limit)
 
 
-def _shape(args: argparse.Namespace, terminal: Terminal) -> ExecutionGraph:
-    refuse_together(json=args.json, format=args.format is not None)
+def _formatter(args: argparse.Namespace, terminal: Terminal) -> RecordFormatter:
+    reject_combination(json=args.json, format=args.format is not None)
     key: Codec = args.key_type
-    value = FORMS[args.value_type]
+    value = CODECS[args.value_type]
     if args.json:
         return JsonFormatter(key, value)
-    template = checked_template(args.format or "value", args.key_separator)
+    template = parse_template(args.format or "value", args.key_separator)
     for_terminal = terminal.out_is_terminal
     if (template, args.value_type, args.null, for_terminal) == ("{value}", "string", "null", False):
-        return plain_value
+        return format_raw_value
     return TextFormatter(template, key, value, args.null, for_terminal)
 
 
-def _source(args: argparse.Namespace, log: Log, terminal: Terminal) -> Source:
+def _source(args: argparse.Namespace, log: Log, terminal: Terminal) -> RecordSource:
     if args.group is not None:
         start = _end if args.follow and not args.from_beginning else _beginning
         return GroupSource(log, args.topic, terminal.note, start, args.group)
     partitions = None if args.partition is None else list(dict.fromkeys(args.partition))
-    many = len(partitions) if partitions else log.topic(args.topic).partitions
-    if isinstance(args.offset, int) and args.offset >= 0 and many > 1:
-        raise UsageError(f"--offset {args.offset} needs --partition: the topic has {many}.")
+    count = len(partitions) if partitions else log.topic(args.topic).partitions
+    if isinstance(args.offset, int) and args.offset >= 0 and count > 1:
+        raise UsageError(
+            f"--offset {args.offset} needs --partition, because the topic has {count} partitions."
+        )
     return AssignedSource(log, args.topic, terminal.note, _start(args), partitions)
 
 
-def _start(args: argparse.Namespace) -> Start:
-    """Where each partition begins."""
+def _start(args: argparse.Namespace) -> StartOffset:
     if args.from_time is not None:
         return lambda log, at: _at_time(log, at, args.from_time)
     if isinstance(args.offset, int):
@@ -200,11 +208,11 @@ def _start(args: argparse.Namespace) -> Start:
     return _beginning
 
 
-def _place(text: str) -> int | str:
+def _start_offset(text: str) -> int | str:
     if text in {"beginning", "end"}:
         return text
     if not re.fullmatch(r"-?\d+", text):
-        raise argparse.ArgumentTypeError(f"'{text}' is no offset, nor beginning or end")
+        raise argparse.ArgumentTypeError(f"'{text}' is not an offset, beginning or end")
     return int(text)
 
 

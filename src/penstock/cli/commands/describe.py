@@ -1,22 +1,23 @@
-"""`penstock describe`: the description of a topology."""
+"""`penstock describe`: prints the description of a topology."""
 
 from __future__ import annotations
 
 import argparse
 
-from penstock.cli.parsing import Commands, add_command
+from penstock.cli.parsing import Subparsers, add_command
 from penstock.cli.terminal import Terminal
 
 
-def add(commands: Commands) -> None:
+def add(subparsers: Subparsers) -> None:
     """Add the command."""
     parser = add_command(
-        commands, "describe", describe, about="print the description of a topology", log=False,
-        more="""
-The topology is a Topology, a StreamsBuilder, or a function without parameters that makes one, in a
-file or a module. Without a name it is topology, build_topology, builder, build or app, or the only
-one there.
-The module is imported: what it does when imported is done.""",
+        subparsers, "describe", describe, summary="print the description of a topology", log=False,
+        details="""
+The target is a file or a module with a Topology, a StreamsBuilder, or a function without parameters
+that returns one. Without NAME, the command looks for topology, build_topology, builder, build and
+app, and then for the only topology in the module.
+
+The command imports the module, which runs its top-level code.""",
         examples="""
   penstock describe app.py
   penstock describe app.py:word_count
@@ -25,16 +26,16 @@ The module is imported: what it does when imported is done.""",
 """,
     )
     parser.add_argument("target", metavar="FILE|MODULE[:NAME]")
-    parser.add_argument("--json", action="store_true", help="as one JSON object, for scripts")
+    parser.add_argument("--json", action="store_true", help="print one JSON object, for scripts")
 
 
 def describe(args: argparse.Namespace, terminal: Terminal) -> None:
-    """The description, as Kafka writes it or as JSON."""
-    # Not before: other commands need nothing of the DSL, and start without it.
-    from penstock.cli.topology_loader import as_json, load_topology  # noqa: PLC0415
+    """Print the description in Kafka's format or as JSON."""
+    # The other commands start faster without the DSL.
+    from penstock.cli.topology_loader import description_as_json, load_target  # noqa: PLC0415
 
-    description = load_topology(args.target).describe()
+    description = load_target(args.target).build().describe()
     if args.json:
-        terminal.json(as_json(description))
+        terminal.write_json(description_as_json(description))
     else:
-        terminal.line(str(description).rstrip("\n"))
+        terminal.write_line(str(description).rstrip("\n"))

@@ -6,16 +6,16 @@ import argparse
 import re
 from typing import NamedTuple
 
-from penstock.cli.errors import CommandFailed
-from penstock.cli.log_option import opened
+from penstock.cli.errors import CommandError
+from penstock.cli.log_option import open_log_option
 from penstock.cli.parsing import (
-    Commands,
+    Subparsers,
     add_command,
-    add_commands,
-    add_json,
-    instant,
-    signed,
-    whole,
+    add_json_option,
+    add_subcommands,
+    non_negative_int,
+    signed_int,
+    timestamp_ms,
 )
 from penstock.cli.terminal import Terminal
 from penstock.engine.layout.internal_topics import tasks_topic
@@ -25,55 +25,56 @@ from penstock.log.errors import GroupNotEmpty, UnknownPartition
 from penstock.log.types import GroupDescription
 
 
-class Place(NamedTuple):
-    """Where a group stands in one partition. None: nothing committed, or nobody reads."""
+class GroupPartition(NamedTuple):
+    """A partition that a group has committed or reads. None: no offset, or no member."""
 
     at: TopicPartition
     committed: int | None
     bounds: PartitionOffsets
-    member: str | None
+    member_id: str | None
     metadata: str
 
     @property
     def lag(self) -> int | None:
-        """Offsets that are still to be read, of those that are there."""
+        """The number of existing offsets after the committed one."""
         if self.committed is None:
             return None
         return max(0, self.bounds.end - max(self.committed, self.bounds.start))
 
 
-def add(commands: Commands) -> None:
-    """Add the commands."""
+def add(subparsers: Subparsers) -> None:
+    """Add the command and its subcommands."""
     group = add_command(
-        commands, "groups", None, about="list, show, reset and delete consumer groups",
+        subparsers, "groups", None, summary="list, describe, reset and delete consumer groups",
         examples="""
   penstock groups list
   penstock groups describe audit
   penstock groups reset-offsets audit --topic orders --to-beginning --execute
 """,
     )
-    inner = add_commands(group)
-    add_json(add_command(
-        inner, "list", list_groups, about="list all groups",
+    commands = add_subcommands(group)
+    add_json_option(add_command(
+        commands, "list", list_groups, summary="list all groups",
         examples="""
   penstock groups list
   penstock groups list --json | jq -r .group
 """,
     ))
     parser = add_command(
-        inner, "describe", describe_groups, about="show where groups stand",
-        more="LAG is how many offsets are still to be read, MEMBER who reads the partition now.",
+        commands, "describe", describe_groups, summary="show the offsets and members of groups",
+        details="LAG is the number of offsets that are not read yet. MEMBER is the member that "
+        "reads the partition.",
         examples="""
   penstock groups describe audit
   penstock groups describe --json
 """,
     )
-    parser.add_argument("groups", nargs="*", metavar="GROUP", help="which (default: all)")
-    add_json(parser)
-    _add_reset(inner)
+    parser.add_argument("groups", nargs="*", metavar="GROUP", help="groups (default: all)")
+    add_json_option(parser)
+    _add_reset_offsets(commands)
     parser = add_command(
-        inner, "delete", delete_groups, about="forget groups and their offsets",
-        more="A group that has members is not deleted.",
+        commands, "delete", delete_groups, summary="delete groups and their offsets",
+        details="A group with members cannot be deleted.",
         examples="""
   penstock groups delete audit
 """,
@@ -81,12 +82,12 @@ def add(commands: Commands) -> None:
     parser.add_argument("groups", nargs="+", metavar="GROUP")
 
 
-def _add_reset(commands: Commands) -> None:
+def _add_reset_offsets(commands: Subparsers) -> None:
     parser = add_command(
-        commands, "reset-offsets", reset_offsets, about="set where a group goes on",
-        more="""
-Shows what would be done; --execute does it. The group must have no members. An offset outside of a
-partition becomes its start or its end.""",
+        commands, "reset-offsets", reset_offsets, summary="change the committed offsets of a group",
+        details="""
+Shows the change. --execute applies it. The group must have no members. An offset outside of a
+partition is replaced by its start or its end.""",
         examples="""
   penstock groups reset-offsets audit --topic orders --to-beginning
   penstock groups reset-offsets audit --topic orders:0,2 --to-offset 1200 --execute
@@ -96,78 +97,78 @@ partition becomes its start or its end.""",
 """,
     )
     parser.add_argument("group", metavar="GROUP")
-    where = parser.add_mutually_exclusive_group(required=True)
-    where.add_argument(
-        "--topic", action="append", type=_topic, metavar="TOPIC[:N,N]",
+    scope = parser.add_mutually_exclusive_group(required=True)
+    scope.add_argument(
+        "--topic", action="append", type=_topic_and_partitions, metavar="TOPIC[:N,N]",
         help="a topic, or some of its partitions (may be repeated)",
     )
-    where.add_argument(
+    scope.add_argument(
         "--all-topics", action="store_true", help="all partitions with a committed offset"
     )
-    to = parser.add_mutually_exclusive_group(required=True)
-    to.add_argument("--to-offset", type=whole, metavar="N", help="to this offset")
-    to.add_argument(
-        "--to-time", type=instant, metavar="TIME",
-        help="to the first record not older: ISO 8601, epoch milliseconds, or 15m (ago)",
+    target = parser.add_mutually_exclusive_group(required=True)
+    target.add_argument("--to-offset", type=non_negative_int, metavar="N", help="this offset")
+    target.add_argument(
+        "--to-time", type=timestamp_ms, metavar="TIME",
+        help="the first record that is not older: ISO 8601, epoch milliseconds, or 15m (ago)",
     )
-    to.add_argument("--to-beginning", action="store_true", help="to the oldest record")
-    to.add_argument("--to-end", action="store_true", help="behind the newest record")
-    to.add_argument(
-        "--shift-by", type=signed, metavar="N", help="by so many, backwards if it is negative"
+    target.add_argument("--to-beginning", action="store_true", help="the oldest record")
+    target.add_argument("--to-end", action="store_true", help="after the newest record")
+    target.add_argument(
+        "--shift-by", type=signed_int, metavar="N",
+        help="N offsets forward, or backward if negative",
     )
-    parser.add_argument("--execute", action="store_true", help="do it")
-    add_json(parser)
+    parser.add_argument("--execute", action="store_true", help="apply the change")
+    add_json_option(parser)
 
 
 def list_groups(args: argparse.Namespace, terminal: Terminal) -> None:
-    """All groups, a line each."""
+    """Print all groups."""
     rows = []
-    with opened(args) as log:
+    with open_log_option(args) as log:
         for name in log.groups():
             group = log.group(name)
-            places = _places(log, group)
-            topics = sorted({place.at.topic for place in places})
-            lag = sum(place.lag or 0 for place in places)
+            partitions = _group_partitions(log, group)
+            topics = sorted({partition.at.topic for partition in partitions})
+            lag = sum(partition.lag or 0 for partition in partitions)
             rows.append((name, len(group.members), lag, topics))
     if args.json:
         names = ("group", "members", "lag", "topics")
         for row in rows:
-            terminal.json(dict(zip(names, row, strict=True)))
+            terminal.write_json(dict(zip(names, row, strict=True)))
     else:
-        terminal.table(
+        terminal.write_table(
             ("GROUP", "MEMBERS", "LAG", "TOPICS"),
             [(name, members, lag, ", ".join(topics)) for name, members, lag, topics in rows],
         )
 
 
 def describe_groups(args: argparse.Namespace, terminal: Terminal) -> None:
-    """Where groups stand, partition by partition."""
-    with opened(args) as log:
-        names = _known(log, args.groups) if args.groups else log.groups()
-        described = [(group := log.group(name), _places(log, group)) for name in names]
-    for number, (group, places) in enumerate(described):
+    """Print the offsets and members of groups by partition."""
+    with open_log_option(args) as log:
+        names = _check_groups(log, args.groups) if args.groups else log.groups()
+        described = [(group := log.group(name), _group_partitions(log, group)) for name in names]
+    for number, (group, partitions) in enumerate(described):
         if args.json:
-            terminal.json(_as_json(group, places))
+            terminal.write_json(_group_as_json(group, partitions))
             continue
         if number:
-            terminal.line()
-        terminal.properties({
+            terminal.write_line()
+        terminal.write_properties({
             "Group": group.name,
-            # Kafka does not tell it.
+            # Kafka does not report it.
             "Generation": group.generation or None,
             "Members": len(group.members),
         })
-        terminal.table(
+        terminal.write_table(
             ("TOPIC", "PARTITION", "COMMITTED", "START", "END", "LAG", "MEMBER"),
             [
-                (*place.at, place.committed, place.bounds.start, place.bounds.end, place.lag,
-                 place.member)
-                for place in places
+                (*one.at, one.committed, one.bounds.start, one.bounds.end, one.lag, one.member_id)
+                for one in partitions
             ],
         )
 
 
-def _as_json(group: GroupDescription, places: list[Place]) -> dict[str, object]:
+def _group_as_json(group: GroupDescription, partitions: list[GroupPartition]) -> dict[str, object]:
     return {
         "group": group.name,
         "generation": group.generation,
@@ -177,43 +178,42 @@ def _as_json(group: GroupDescription, places: list[Place]) -> dict[str, object]:
             for member in group.members
         ],
         "partitions": [
-            {**place.at._asdict(), "committed": place.committed, "start": place.bounds.start,
-             "end": place.bounds.end, "lag": place.lag, "member_id": place.member,
-             "metadata": place.metadata}
-            for place in places
+            {**one.at._asdict(), "committed": one.committed, "start": one.bounds.start,
+             "end": one.bounds.end, "lag": one.lag, "member_id": one.member_id,
+             "metadata": one.metadata}
+            for one in partitions
         ],
     }
 
 
 def reset_offsets(args: argparse.Namespace, terminal: Terminal) -> None:
-    """Show, or set, where the group goes on."""
-    with opened(args) as log:
+    """Show or change the committed offsets of a group."""
+    with open_log_option(args) as log:
         group = log.group(args.group)
         if group.members:
             raise GroupNotEmpty(group.name, [member.member_id for member in group.members])
         before = {at: offset.offset for at, offset in group.offsets.items()}
-        partitions = _chosen(log, args, group)
+        partitions = _selected_partitions(log, args, group)
         bounds = log.offsets(partitions)
-        after = {at: _target(log, args, at, bounds[at], before.get(at)) for at in partitions}
+        after = {at: _target_offset(log, args, at, bounds[at], before.get(at)) for at in partitions}
         if args.execute:
             _commit(log, group.name, after)
     if args.json:
         for at, offset in after.items():
-            terminal.json({
+            terminal.write_json({
                 "group": group.name, **at._asdict(), "before": before.get(at), "after": offset,
                 "executed": args.execute,
             })
         return
-    terminal.table(
+    terminal.write_table(
         ("TOPIC", "PARTITION", "BEFORE", "AFTER"),
         [(*at, before.get(at), offset) for at, offset in after.items()],
     )
-    terminal.note("Done." if args.execute else "Nothing was changed: --execute does it.")
+    terminal.note("Done." if args.execute else "Nothing was changed. Use --execute to apply this.")
 
 
 def _commit(log: Log, group: str, offsets: dict[TopicPartition, int]) -> None:
-    """Set the offsets; those of an application only while it does not run, or its next batch would
-    undo it."""
+    """Commit the offsets. A running application would overwrite them, so take its lease."""
     if tasks_topic(group) not in {topic.name for topic in log.topics()}:
         log.commit_offsets(group, offsets)
         return
@@ -225,22 +225,26 @@ def _commit(log: Log, group: str, offsets: dict[TopicPartition, int]) -> None:
         lease.release()
 
 
-def _chosen(log: Log, args: argparse.Namespace, group: GroupDescription) -> list[TopicPartition]:
+def _selected_partitions(
+    log: Log, args: argparse.Namespace, group: GroupDescription
+) -> list[TopicPartition]:
     if args.all_topics:
         if not group.offsets:
-            raise CommandFailed(f"Group '{group.name}' has committed no offsets. Name a topic.")
+            raise CommandError(
+                f"Group '{group.name}' has no committed offsets. Use --topic to select a topic."
+            )
         return sorted(group.offsets)
-    chosen = set()
+    selected = set()
     for topic, numbers in args.topic:
-        many = log.topic(topic).partitions
-        for number in range(many) if numbers is None else numbers:
-            if number >= many:
-                raise UnknownPartition(topic, number, many)
-            chosen.add(TopicPartition(topic, number))
-    return sorted(chosen)
+        count = log.topic(topic).partitions
+        for number in range(count) if numbers is None else numbers:
+            if number >= count:
+                raise UnknownPartition(topic, number, count)
+            selected.add(TopicPartition(topic, number))
+    return sorted(selected)
 
 
-def _target(
+def _target_offset(
     log: Log, args: argparse.Namespace, at: TopicPartition, bounds: PartitionOffsets,
     before: int | None,
 ) -> int:
@@ -252,52 +256,52 @@ def _target(
         found = log.offset_for_time(*at, args.to_time)
         return bounds.end if found is None else found.offset
     if args.to_offset is not None:
-        wanted: int = args.to_offset
+        offset: int = args.to_offset
     elif before is None:
-        raise CommandFailed(
-            f"'{at.topic}' [{at.partition}] cannot be shifted: nothing is committed for it."
+        raise CommandError(
+            f"--shift-by needs a committed offset, and '{at.topic}' [{at.partition}] has none."
         )
     else:
-        wanted = before + args.shift_by
-    return min(max(wanted, bounds.start), bounds.end)
+        offset = before + args.shift_by
+    return min(max(offset, bounds.start), bounds.end)
 
 
 def delete_groups(args: argparse.Namespace, terminal: Terminal) -> None:
-    """Forget groups; all are looked up before the first one goes."""
-    with opened(args) as log:
-        for name in _known(log, args.groups):
+    """Delete groups, after checking that all of them exist."""
+    with open_log_option(args) as log:
+        for name in _check_groups(log, args.groups):
             log.delete_group(name)
             terminal.note(f"Deleted group '{name}'.")
 
 
-def _known(log: Log, names: list[str]) -> list[str]:
+def _check_groups(log: Log, names: list[str]) -> list[str]:
     known = log.groups()
     for name in names:
         if name not in known:
             listed = ", ".join(f"'{one}'" for one in known) or "none"
-            raise CommandFailed(f"No group '{name}'. Groups: {listed}.")
+            raise CommandError(f"Group '{name}' does not exist. Groups: {listed}.")
     return list(dict.fromkeys(names))
 
 
-def _places(log: Log, group: GroupDescription) -> list[Place]:
-    """The partitions that the group has committed or is reading."""
-    readers = {at: member.member_id for member in group.members for at in member.partitions}
-    partitions = sorted(group.offsets.keys() | readers.keys())
+def _group_partitions(log: Log, group: GroupDescription) -> list[GroupPartition]:
+    """Return the partitions that the group has committed or reads."""
+    members = {at: member.member_id for member in group.members for at in member.partitions}
+    partitions = sorted(group.offsets.keys() | members.keys())
     bounds = log.offsets(partitions)
-    places = []
+    described = []
     for at in partitions:
         committed = group.offsets.get(at)
-        places.append(Place(
-            at, None if committed is None else committed.offset, bounds[at], readers.get(at),
+        described.append(GroupPartition(
+            at, None if committed is None else committed.offset, bounds[at], members.get(at),
             "" if committed is None else committed.metadata,
         ))
-    return places
+    return described
 
 
-def _topic(text: str) -> tuple[str, list[int] | None]:
+def _topic_and_partitions(text: str) -> tuple[str, list[int] | None]:
     topic, colon, numbers = text.partition(":")
     if not colon:
         return topic, None
     if not re.fullmatch(r"\d+(,\d+)*", numbers):
-        raise argparse.ArgumentTypeError(f"'{text}' is not of the form TOPIC:0,1")
+        raise argparse.ArgumentTypeError(f"'{text}' does not have the form TOPIC:0,1")
     return topic, [int(number) for number in numbers.split(",")]

@@ -1,4 +1,4 @@
-"""`penstock reset`: let an application begin anew."""
+"""`penstock reset`: resets an application so that it reprocesses its input."""
 
 from __future__ import annotations
 
@@ -7,9 +7,16 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.cli.errors import CommandFailed
-from penstock.cli.log_option import opened
-from penstock.cli.parsing import Commands, add_command, add_json, instant, signed, whole
+from penstock.cli.errors import CommandError
+from penstock.cli.log_option import open_log_option
+from penstock.cli.parsing import (
+    Subparsers,
+    add_command,
+    add_json_option,
+    non_negative_int,
+    signed_int,
+    timestamp_ms,
+)
 from penstock.cli.terminal import Terminal
 from penstock.clock import wall_clock_ms
 from penstock.log import Log, TopicPartition
@@ -19,17 +26,17 @@ if TYPE_CHECKING:
     from penstock.engine.reset import ResetPlan, ResetTarget
 
 
-def add(commands: Commands) -> None:
+def add(subparsers: Subparsers) -> None:
     """Add the command."""
     parser = add_command(
-        commands, "reset", reset, about="let an application begin anew",
-        more="""
-Sets the offsets of its input topics (to their beginning, unless something else is said) and
-deletes what it has made for itself: changelogs, repartition topics and the records of its tasks.
-Topics that it has written for others are left as they are, so its results appear there once more.
+        subparsers, "reset", reset, summary="reset an application so that it reprocesses its input",
+        details="""
+Sets the offsets of the input topics (by default to their beginning) and deletes the application's
+internal topics: changelogs, repartition topics and task records. Output topics are not changed, so
+the results appear there again.
 
-The application must not be running. A reset that was interrupted is finished by another one; the
-application does not start before that. Nothing needs to be removed from other hosts.""",
+The application must not be running. If a reset is interrupted, run it again; the application does
+not start before the reset is complete. Local state on other hosts need not be deleted.""",
         examples="""
   penstock reset orders --dry-run
   penstock reset orders
@@ -37,103 +44,105 @@ application does not start before that. Nothing needs to be removed from other h
   penstock reset orders --input-topics payments,refunds --shift-by -1000 --yes
 """,
     )
-    parser.add_argument("application", metavar="APP", help="the application's id")
+    parser.add_argument("application", metavar="APP", help="the application id")
     parser.add_argument(
-        "--input-topics", action="append", type=_topics, default=[], metavar="TOPIC[,TOPIC]",
-        help="set the offsets of these only (default: of all that it has read; may be repeated)",
+        "--input-topics", action="append", type=_topic_list, default=[], metavar="TOPIC[,TOPIC]",
+        help="set only the offsets of these topics (default: all input topics; may be repeated)",
     )
-    _add_targets(parser)
+    _add_target_options(parser)
     parser.add_argument(
-        "--state-dir", metavar="PATH", help="remove the application's local state there, too"
+        "--state-dir", metavar="PATH", help="also delete the application's local state in PATH"
     )
-    parser.add_argument("--dry-run", action="store_true", help="show what would be done")
     parser.add_argument(
-        "--force", action="store_true", help="throw out an instance that is running"
+        "--dry-run", action="store_true", help="show the changes without applying them"
     )
-    parser.add_argument("--yes", action="store_true", help="do not ask")
-    add_json(parser)
+    parser.add_argument("--force", action="store_true", help="fence a running instance")
+    parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+    add_json_option(parser)
 
 
-def _add_targets(parser: argparse.ArgumentParser) -> None:
-    to = parser.add_mutually_exclusive_group()
-    to.add_argument(
-        "--to-earliest", action="store_true", help="to the oldest record (the default)"
+def _add_target_options(parser: argparse.ArgumentParser) -> None:
+    target = parser.add_mutually_exclusive_group()
+    target.add_argument(
+        "--to-earliest", action="store_true", help="the oldest record (default)"
     )
-    to.add_argument("--to-latest", action="store_true", help="behind the newest record")
-    to.add_argument("--to-offset", type=whole, metavar="N", help="to this offset")
-    to.add_argument(
-        "--to-datetime", type=instant, metavar="TIME",
-        help="to the first record not older: ISO 8601, or epoch milliseconds",
+    target.add_argument("--to-latest", action="store_true", help="after the newest record")
+    target.add_argument("--to-offset", type=non_negative_int, metavar="N", help="this offset")
+    target.add_argument(
+        "--to-datetime", type=timestamp_ms, metavar="TIME",
+        help="the first record that is not older: ISO 8601, or epoch milliseconds",
     )
-    to.add_argument(
-        "--by-duration", type=_ago, metavar="DURATION",
-        help="to the first record not older than that: 15m, 2h, or ISO 8601 as PT2H",
+    target.add_argument(
+        "--by-duration", type=_duration_ago, metavar="DURATION",
+        help="the first record that is not older than this: 15m, 2h, or ISO 8601 as in PT2H",
     )
-    to.add_argument(
-        "--shift-by", type=signed, metavar="N", help="by so many, backwards if it is negative"
+    target.add_argument(
+        "--shift-by", type=signed_int, metavar="N",
+        help="N offsets forward, or backward if negative",
     )
-    to.add_argument(
-        "--from-file", metavar="FILE", help="to those in a file of lines TOPIC,PARTITION,OFFSET"
+    target.add_argument(
+        "--from-file", metavar="FILE",
+        help="the offsets in a file with lines TOPIC,PARTITION,OFFSET",
     )
 
 
 def reset(args: argparse.Namespace, terminal: Terminal) -> None:
-    """Show what is to be done, ask, and do it."""
+    """Show the changes, ask for confirmation, apply them."""
     from penstock.engine.reset import plan_reset  # noqa: PLC0415  (loads the engine)
 
     topics = [topic for given in args.input_topics for topic in given]
-    with opened(args) as log:
+    with open_log_option(args) as log:
         plan = plan_reset(
             log, args.application, _target(args), input_topics=topics,
             state_dir=None if args.state_dir is None else Path(args.state_dir),
         )
         if not args.json:
-            _show(plan, terminal)
+            _write_plan(plan, terminal)
         if not args.dry_run:
             question = f"Reset application '{args.application}'?"
-            if not args.yes and not terminal.confirmed(question):
-                raise CommandFailed("Nothing was changed.")
-            _carry_out(log, plan, force=args.force)
+            if not args.yes and not terminal.confirm(question):
+                raise CommandError("Nothing was changed.")
+            _apply(log, plan, force=args.force)
     if args.json:
-        _show_json(plan, terminal, executed=not args.dry_run)
+        _write_plan_as_json(plan, terminal, executed=not args.dry_run)
     else:
-        terminal.note("Nothing was changed: this was a dry run." if args.dry_run else "Done.")
+        terminal.note("Dry run: nothing was changed." if args.dry_run else "Done.")
 
 
-def _carry_out(log: Log, plan: ResetPlan, *, force: bool) -> None:
+def _apply(log: Log, plan: ResetPlan, *, force: bool) -> None:
     from penstock.engine.reset import apply_reset  # noqa: PLC0415
 
     try:
         apply_reset(log, plan, force=force)
     except GroupNotEmpty as error:
-        raise CommandFailed(
-            f"Application '{plan.application_id}' is running. {error} Or give --force to throw "
-            "them out."
+        raise CommandError(
+            f"Application '{plan.application_id}' is running. {error} Or use --force to fence "
+            "the running instances."
         ) from error
 
 
-def _show(plan: ResetPlan, terminal: Terminal) -> None:
+def _write_plan(plan: ResetPlan, terminal: Terminal) -> None:
     if plan.offsets:
-        terminal.table(
+        terminal.write_table(
             ("TOPIC", "PARTITION", "BEFORE", "AFTER"),
             [(*at, before, after) for at, (before, after) in plan.offsets.items()],
         )
     for topic in plan.deleted_topics:
-        terminal.line(f"delete topic '{topic}'")
+        terminal.write_line(f"delete topic '{topic}'")
     if plan.state is not None:
-        terminal.line(f"delete directory '{plan.state}'")
+        terminal.write_line(f"delete directory '{plan.state}'")
 
 
-def _show_json(plan: ResetPlan, terminal: Terminal, *, executed: bool) -> None:
+def _write_plan_as_json(plan: ResetPlan, terminal: Terminal, *, executed: bool) -> None:
     for at, (before, after) in plan.offsets.items():
-        terminal.json({
+        terminal.write_json({
             "kind": "offset", **at._asdict(), "before": before, "after": after,
             "executed": executed,
         })
     for topic in plan.deleted_topics:
-        terminal.json({"kind": "topic", "deleted": topic, "executed": executed})
+        terminal.write_json({"kind": "topic", "deleted": topic, "executed": executed})
     if plan.state is not None:
-        terminal.json({"kind": "directory", "deleted": str(plan.state), "executed": executed})
+        terminal.write_json({"kind": "directory", "deleted": str(plan.state), "executed": executed})
 
 
 def _target(args: argparse.Namespace) -> ResetTarget:
@@ -155,32 +164,35 @@ def _target(args: argparse.Namespace) -> ResetTarget:
 
 
 def _read_offsets(path: Path) -> dict[TopicPartition, int]:
-    found = {}
+    offsets = {}
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         if not line.strip():
             continue
-        parts = re.fullmatch(r"\s*([^,\s]+)\s*,\s*(\d+)\s*,\s*(\d+)\s*", line)
-        if parts is None:
-            raise CommandFailed(
-                f"Line {number} of '{path}' is not of the form TOPIC,PARTITION,OFFSET: '{line}'."
+        match = re.fullmatch(r"\s*([^,\s]+)\s*,\s*(\d+)\s*,\s*(\d+)\s*", line)
+        if match is None:
+            raise CommandError(
+                f"Line {number} of '{path}' does not have the form TOPIC,PARTITION,OFFSET: "
+                f"'{line}'."
             )
-        found[TopicPartition(parts[1], int(parts[2]))] = int(parts[3])
-    if not found:
-        raise CommandFailed(f"No offsets in '{path}'. Lines have the form TOPIC,PARTITION,OFFSET.")
-    return found
+        offsets[TopicPartition(match[1], int(match[2]))] = int(match[3])
+    if not offsets:
+        raise CommandError(
+            f"'{path}' has no offsets. Its lines must have the form TOPIC,PARTITION,OFFSET."
+        )
+    return offsets
 
 
-def _topics(text: str) -> list[str]:
+def _topic_list(text: str) -> list[str]:
     return [topic for part in text.split(",") if (topic := part.strip())]
 
 
-def _ago(text: str) -> int:
-    """A duration as the point in time that long ago."""
+def _duration_ago(text: str) -> int:
+    """Parse a duration into the time that long ago, in epoch milliseconds."""
     from penstock.engine.plan.start_offsets import iso_duration_ms  # noqa: PLC0415
 
     milliseconds = iso_duration_ms(text)
     if milliseconds is not None:
         return max(0, wall_clock_ms() - milliseconds)
     if not re.fullmatch(r"\d+(ms|s|m|h|d)", text):
-        raise argparse.ArgumentTypeError(f"'{text}' is no duration; write 15m, 2h or PT2H")
-    return instant(text)
+        raise argparse.ArgumentTypeError(f"'{text}' is not a duration; use 15m, 2h or PT2H")
+    return timestamp_ms(text)

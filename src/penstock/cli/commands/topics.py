@@ -5,15 +5,15 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict, fields
 
-from penstock.cli.errors import CommandFailed, UsageError
-from penstock.cli.log_option import opened
+from penstock.cli.errors import CommandError, UsageError
+from penstock.cli.log_option import open_log_option
 from penstock.cli.parsing import (
-    Commands,
+    Subparsers,
     add_command,
-    add_commands,
-    add_json,
-    positive,
-    setting,
+    add_json_option,
+    add_subcommands,
+    name_and_value,
+    positive_int,
 )
 from penstock.cli.terminal import Terminal
 from penstock.log import Log, PartitionOffsets, TopicDescription, TopicPartition
@@ -21,10 +21,10 @@ from penstock.log.errors import TopicExists, UnknownTopic
 from penstock.log.types import CleanReport
 
 
-def add(commands: Commands) -> None:
-    """Add the commands."""
+def add(subparsers: Subparsers) -> None:
+    """Add the command and its subcommands."""
     group = add_command(
-        commands, "topics", None, about="list, make, change, delete and clean topics",
+        subparsers, "topics", None, summary="list, create, alter, delete and clean topics",
         examples="""
   penstock topics list
   penstock topics create orders --partitions 4
@@ -32,68 +32,70 @@ def add(commands: Commands) -> None:
   penstock topics clean
 """,
     )
-    inner = add_commands(group)
-    _add_list(inner)
-    _add_create(inner)
-    _add_describe(inner)
-    _add_alter(inner)
-    _add_delete(inner)
-    _add_clean(inner)
+    commands = add_subcommands(group)
+    _add_list(commands)
+    _add_create(commands)
+    _add_describe(commands)
+    _add_alter(commands)
+    _add_delete(commands)
+    _add_clean(commands)
 
 
-def _add_list(commands: Commands) -> None:
+def _add_list(commands: Subparsers) -> None:
     parser = add_command(
-        commands, "list", list_topics, about="list all topics",
-        more="OFFSETS is how many lie between start and end: the records, those that compaction "
-        "removed, and on Kafka the marks of transactions.",
+        commands, "list", list_topics, summary="list all topics",
+        details="OFFSETS is the number of offsets between start and end. It includes records that "
+        "compaction has removed and, on Kafka, transaction markers.",
         examples="""
   penstock topics list
   penstock topics list --json | jq -r .name
 """,
     )
-    add_json(parser)
+    add_json_option(parser)
 
 
-def _add_create(commands: Commands) -> None:
+def _add_create(commands: Subparsers) -> None:
     parser = add_command(
-        commands, "create", create_topics, about="make topics, and the log if there is none",
+        commands, "create", create_topics,
+        summary="create topics, and the log if it does not exist",
         examples="""
   penstock topics create orders stores --partitions 4
   penstock topics create prices --config cleanup.policy=compact --config retention.ms=-1
   penstock topics create orders --if-not-exists
 """,
     )
-    parser.add_argument("topics", nargs="+", metavar="TOPIC", help="names of new topics")
+    parser.add_argument("topics", nargs="+", metavar="TOPIC", help="names of the new topics")
     parser.add_argument(
-        "--partitions", type=positive, default=1, metavar="N", help="how many each has (default: 1)"
+        "--partitions", type=positive_int, default=1, metavar="N",
+        help="number of partitions of each topic (default: 1)",
     )
-    _add_config(parser)
+    _add_config_option(parser)
     parser.add_argument(
-        "--if-not-exists", action="store_true", help="leave topics as they are that exist"
+        "--if-not-exists", action="store_true", help="do not change topics that exist"
     )
 
 
-def _add_describe(commands: Commands) -> None:
+def _add_describe(commands: Subparsers) -> None:
     parser = add_command(
-        commands, "describe", describe_topics, about="show settings and offsets of topics",
+        commands, "describe", describe_topics, summary="show settings and offsets of topics",
         examples="""
   penstock topics describe orders
   penstock topics describe orders --all-settings
   penstock topics describe --json
 """,
     )
-    parser.add_argument("topics", nargs="*", metavar="TOPIC", help="which (default: all)")
+    parser.add_argument("topics", nargs="*", metavar="TOPIC", help="topics (default: all)")
     parser.add_argument(
-        "--all-settings", action="store_true", help="those with their default value, too"
+        "--all-settings", action="store_true", help="include settings with default values"
     )
-    add_json(parser)
+    add_json_option(parser)
 
 
-def _add_alter(commands: Commands) -> None:
+def _add_alter(commands: Subparsers) -> None:
     parser = add_command(
-        commands, "alter", alter_topic, about="change the settings of a topic, or add partitions",
-        more="Partitions are never taken away. With more of them, keys go to other partitions "
-        "than before.",
+        commands, "alter", alter_topic, summary="change the settings of a topic or add partitions",
+        details="Partitions cannot be removed. New partitions change which partition a key goes "
+        "to.",
         examples="""
   penstock topics alter orders --config retention.ms=3600000
   penstock topics alter orders --unset retention.ms
@@ -101,57 +103,60 @@ def _add_alter(commands: Commands) -> None:
 """,
     )
     parser.add_argument("topic", metavar="TOPIC")
-    parser.add_argument("--partitions", type=positive, metavar="N", help="how many it shall have")
-    _add_config(parser)
+    parser.add_argument(
+        "--partitions", type=positive_int, metavar="N", help="new number of partitions"
+    )
+    _add_config_option(parser)
     parser.add_argument(
         "--unset", action="append", default=[], metavar="NAME",
-        help="put a setting back to its default (may be repeated)",
+        help="reset a setting to its default (may be repeated)",
     )
 
 
-def _add_delete(commands: Commands) -> None:
+def _add_delete(commands: Subparsers) -> None:
     parser = add_command(
-        commands, "delete", delete_topics, about="delete topics with all their records",
-        more="The offsets that groups committed for them go, too. At a terminal it asks first.",
+        commands, "delete", delete_topics, summary="delete topics with all their records",
+        details="Also deletes the offsets that groups have committed for them. Asks for "
+        "confirmation on a terminal.",
         examples="""
   penstock topics delete orders
   penstock topics delete orders stores --yes --if-exists
 """,
     )
     parser.add_argument("topics", nargs="+", metavar="TOPIC")
-    parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
     parser.add_argument("--if-exists", action="store_true", help="skip topics that do not exist")
 
 
-def _add_clean(commands: Commands) -> None:
+def _add_clean(commands: Subparsers) -> None:
     parser = add_command(
-        commands, "clean", clean_topics, about="remove what retention and compaction let go",
-        more="Also merges small batches. Others may read and write meanwhile. Kafka's brokers "
-        "clean their topics by themselves.",
+        commands, "clean", clean_topics, summary="apply retention and compaction to topics",
+        details="Also merges small batches. Other processes can read and write at the same time. "
+        "Kafka brokers clean their topics automatically.",
         examples="""
   penstock topics clean
   penstock topics clean prices --force
 """,
     )
-    parser.add_argument("topics", nargs="*", metavar="TOPIC", help="which (default: all)")
+    parser.add_argument("topics", nargs="*", metavar="TOPIC", help="topics (default: all)")
     parser.add_argument(
-        "--force", action="store_true", help="compact also what is hardly worth it"
+        "--force", action="store_true", help="compact even if it saves little space"
     )
-    add_json(parser)
+    add_json_option(parser)
 
 
-def _add_config(parser: argparse.ArgumentParser) -> None:
+def _add_config_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--config", action="append", default=[], type=setting, metavar="NAME=VALUE",
-        help="a setting, with Kafka's name (may be repeated)",
+        "--config", action="append", default=[], type=name_and_value, metavar="NAME=VALUE",
+        help="a topic setting with Kafka's name (may be repeated)",
     )
 
 
 def list_topics(args: argparse.Namespace, terminal: Terminal) -> None:
-    """All topics, a line each."""
-    with opened(args) as log:
+    """Print all topics."""
+    with open_log_option(args) as log:
         topics = log.topics()
-        bounds = _bounds(log, topics)
+        bounds = _read_bounds(log, topics)
     rows = [
         (
             topic.name,
@@ -164,49 +169,49 @@ def list_topics(args: argparse.Namespace, terminal: Terminal) -> None:
     if args.json:
         names = ("name", "partitions", "offsets", "cleanup_policy")
         for row in rows:
-            terminal.json(dict(zip(names, row, strict=True)))
+            terminal.write_json(dict(zip(names, row, strict=True)))
     else:
-        terminal.table(("TOPIC", "PARTITIONS", "OFFSETS", "CLEANUP"), rows)
+        terminal.write_table(("TOPIC", "PARTITIONS", "OFFSETS", "CLEANUP"), rows)
 
 
 def create_topics(args: argparse.Namespace, terminal: Terminal) -> None:
-    """New topics. What was made before one is refused, stays."""
-    with opened(args, create=True) as log:
+    """Create topics in order; an error leaves the earlier ones."""
+    with open_log_option(args, create=True) as log:
         for name in args.topics:
             try:
                 log.create_topic(name, args.partitions, dict(args.config))
             except TopicExists:
                 if not args.if_not_exists:
                     raise
-                terminal.note(f"Topic '{name}' exists already.")
+                terminal.note(f"Topic '{name}' already exists.")
             else:
                 terminal.note(f"Created topic '{name}'.")
 
 
 def describe_topics(args: argparse.Namespace, terminal: Terminal) -> None:
-    """What is to be known about topics."""
-    with opened(args) as log:
+    """Print settings and offsets of topics."""
+    with open_log_option(args) as log:
         topics = [log.topic(name) for name in args.topics] if args.topics else log.topics()
-        bounds = _bounds(log, topics)
+        bounds = _read_bounds(log, topics)
     for number, topic in enumerate(topics):
         config = {**topic.defaults, **topic.config} if args.all_settings else dict(topic.config)
         if args.json:
-            terminal.json(_as_json(topic, config, bounds[topic.name]))
+            terminal.write_json(_topic_as_json(topic, config, bounds[topic.name]))
             continue
         if number:
-            terminal.line()
-        terminal.properties({
+            terminal.write_line()
+        terminal.write_properties({
             "Topic": topic.name, "Id": topic.id, "Partitions": topic.partitions,
         })
         if config:
-            terminal.table(("SETTING", "VALUE"), sorted(config.items()))
-        terminal.table(
+            terminal.write_table(("SETTING", "VALUE"), sorted(config.items()))
+        terminal.write_table(
             ("PARTITION", "START", "END"),
             [(at, offsets.start, offsets.end) for at, offsets in enumerate(bounds[topic.name])],
         )
 
 
-def _as_json(
+def _topic_as_json(
     topic: TopicDescription, config: dict[str, str], bounds: list[PartitionOffsets]
 ) -> dict[str, object]:
     return {
@@ -220,16 +225,16 @@ def _as_json(
 
 
 def alter_topic(args: argparse.Namespace, terminal: Terminal) -> None:
-    """Another configuration, or more partitions."""
+    """Change settings, add partitions."""
     config: dict[str, object | None] = dict(args.config)
     both = sorted(config.keys() & set(args.unset))
     if both:
-        raise UsageError(f"{both[0]} is given with --config and with --unset.")
+        raise UsageError(f"--config and --unset cannot be combined for {both[0]}.")
     config |= dict.fromkeys(args.unset)
     if not config and args.partitions is None:
-        raise UsageError("Nothing to change. Give --config, --unset or --partitions.")
-    with opened(args) as log:
-        # The settings first: they are checked as a whole, and more partitions are there for good.
+        raise UsageError("There is nothing to change. Use --config, --unset or --partitions.")
+    with open_log_option(args) as log:
+        # Settings may be invalid. Partitions cannot be removed again, so add them last.
         if config:
             log.alter_topic(args.topic, config)
         if args.partitions is not None:
@@ -238,42 +243,42 @@ def alter_topic(args: argparse.Namespace, terminal: Terminal) -> None:
 
 
 def delete_topics(args: argparse.Namespace, terminal: Terminal) -> None:
-    """Delete topics; all are looked up before the first one goes."""
-    with opened(args) as log:
+    """Delete topics, after checking that all of them exist."""
+    with open_log_option(args) as log:
         known = {topic.name for topic in log.topics()}
         names = [name for name in dict.fromkeys(args.topics) if name in known]
         missing = [name for name in args.topics if name not in known]
         if missing and not args.if_exists:
             raise UnknownTopic(missing[0], known)
         for name in missing:
-            terminal.note(f"No topic '{name}'.")
+            terminal.note(f"Topic '{name}' does not exist.")
         listed = ", ".join(f"'{name}'" for name in names)
-        if names and not args.yes and not terminal.confirmed(f"Delete {listed} for good?"):
-            raise CommandFailed("Nothing was deleted.")
+        if names and not args.yes and not terminal.confirm(f"Delete {listed} permanently?"):
+            raise CommandError("Nothing was deleted.")
         for name in names:
             log.delete_topic(name)
             terminal.note(f"Deleted topic '{name}'.")
 
 
 def clean_topics(args: argparse.Namespace, terminal: Terminal) -> None:
-    """Keep house, topic by topic."""
+    """Clean topics one by one and print what was removed."""
     reports: dict[str, CleanReport] = {}
-    with opened(args) as log:
+    with open_log_option(args) as log:
         cleans_itself = log.capabilities.cleans_itself
         names = [log.topic(name).name for name in dict.fromkeys(args.topics)]
         names = names or [topic.name for topic in log.topics()]
-        with terminal.progress("cleaning", len(names)) as bar:
+        with terminal.progress("cleaning", len(names)) as advance:
             for name in names:
                 reports[name] = log.clean([name], force=args.force)
-                bar.advance(1)
+                advance(1)
     if args.json:
         for name, report in reports.items():
-            terminal.json({"name": name, **asdict(report)})
+            terminal.write_json({"name": name, **asdict(report)})
         return
     if cleans_itself:
-        terminal.note("Kafka's brokers clean their topics by themselves.")
+        terminal.note("Kafka brokers clean their topics automatically.")
     columns = [column.name for column in fields(CleanReport)]
-    terminal.table(
+    terminal.write_table(
         ("TOPIC", *(column.replace("_", " ").upper() for column in columns)),
         [
             (name, *(getattr(report, column) for column in columns))
@@ -282,10 +287,10 @@ def clean_topics(args: argparse.Namespace, terminal: Terminal) -> None:
     )
 
 
-def _bounds(
+def _read_bounds(
     log: Log, topics: list[TopicDescription]
 ) -> dict[str, list[PartitionOffsets]]:
-    """The offsets of all partitions of each topic, in order, as of one moment."""
+    """Return the offsets of all partitions of each topic, read at one moment."""
     partitions = {
         topic.name: [TopicPartition(topic.name, number) for number in range(topic.partitions)]
         for topic in topics
