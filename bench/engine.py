@@ -1,13 +1,13 @@
-"""The engine on Spark and on the embedded log: W1-W5, small batches, latency, restore.
+"""The engine on Spark with the embedded log: W1-W5, small batches, latency, restore.
 
-    throughput  records/s over all orders, and as a ratio to the task alone on one core
+    throughput  records/s over all orders, and the ratio to the task alone on one core
     small       a batch of 100 records in 4 tasks, as a ratio to an empty Spark job with 4 Python
                 tasks (for two stages: to an empty job of two such stages)
     latency     from produce to visible output, at 1,000 records/s
-    restore     a changelog that is read into empty replicas; what a batch costs on large ones
+    restore     restoring a changelog into empty replicas, and the cost of a batch on large ones
 
-Everything is measured in one run on one Spark session, `local[2]`; starting it and its Python
-workers is not counted.
+Everything is measured in one run on one Spark session, `local[2]`. Starting it and its Python
+workers is not included.
 
     python bench/engine.py [--records 1000000] [--only throughput ...] [--workloads W1 ...]
 """
@@ -40,12 +40,12 @@ from penstock.partitioning import partition_of
 PARTITIONS = 4
 CUSTOMERS = 100_000
 KEPT = {"retention.ms": "-1"}
-#: At least this part of the task's speed on one core is wanted of two cores.
+#: The minimum ratio of the engine on two cores to the task alone on one core.
 LIMITS = {"W1": 0.6, "W2": 0.6, "W3": 0.6, "W4": 0.6, "W5": 0.35}
 
 
 class Site:
-    """A folder with a log, and a Spark session for all applications on it."""
+    """A folder with a log, and the Spark session of all applications on it."""
 
     def __init__(self, folder: Path, context: Any, log: Log | None = None) -> None:
         self.folder = folder
@@ -66,7 +66,7 @@ class Site:
         return name
 
     def fill(self, topic: str, records: Orders, chunk: int = 200_000) -> None:
-        """Put records into their partitions, as Kafka's producer would."""
+        """Append records to their partitions, as Kafka's producer would."""
         parts: list[list[int]] = [[] for _ in range(PARTITIONS)]
         for number, key in enumerate(records.keys):
             parts[partition_of(key, PARTITIONS)].append(number)
@@ -82,7 +82,7 @@ class Site:
     def running(
         self, build: Callable[[StreamsBuilder], None], **settings: Any
     ) -> Iterator[tuple[Streams, list[tuple[float, BatchReport]]]]:
-        """An application, and (when it ended, report) of each of its batches."""
+        """A running application, and (end time, report) of each of its batches."""
         builder = StreamsBuilder()
         build(builder)
         reports: list[tuple[float, BatchReport]] = []
@@ -106,20 +106,20 @@ def throughput(site: Site, count: int, names: list[str]) -> dict[str, Any]:
     sample = Orders(*(column[:250_000] for column in records))
     figures = {}
     for name in names:
-        # The machine is shared: what is compared is measured in turn, and the middle one counts.
+        # The machine is shared: both sides are measured alternately, and the median counts.
         turns = [_one_turn(site, name, count, sample) for _ in range(1 if count > 1_000_000 else 3)]
         turns.sort(key=lambda turn: turn["ratio"])
         figures[name] = turn = turns[len(turns) // 2]
         print(
             f"{name} {count:,} orders: {turn['records_per_second']:>9,} records/s, "
-            f"{turn['ratio']:.2f} of the task alone on one core ({turn['task_alone']:,}; wanted "
+            f"{turn['ratio']:.2f}x the task alone on one core ({turn['task_alone']:,}; limit "
             f"{LIMITS[name]}), {turn['batches']} batches", flush=True,
         )
     return figures
 
 
 def _one_turn(site: Site, name: str, count: int, sample: Orders) -> dict[str, Any]:
-    """A workload alone on one core, before and after, and on the engine."""
+    """Run a workload on the engine, and before and after it on one core without the engine."""
 
     def seconds_alone() -> float:
         return runtime.run_workload(name, sample)[0]
@@ -129,7 +129,7 @@ def _one_turn(site: Site, name: str, count: int, sample: Orders) -> dict[str, An
         streams.run_until_caught_up()
     alone = 2 * len(sample.keys) / (before + seconds_alone())
     seconds = reports[-1][0] - (reports[0][0] - reports[0][1].seconds)
-    # What the first stage reads: for W4 the customers are among it.
+    # The records that the first stage reads, for W4 including the customers.
     rate = (count + (CUSTOMERS if name == "W4" else 0)) / seconds
     return {
         "records_per_second": round(rate), "task_alone": round(alone),
@@ -141,7 +141,7 @@ def _one_turn(site: Site, name: str, count: int, sample: Orders) -> dict[str, An
 
 
 def warm_up(site: Site) -> None:
-    """Start Spark's Python workers and let the JVM see the code: starting is not counted."""
+    """Start Spark's Python workers and warm up the JVM; this is not measured."""
     site.fill(site.topic("orders-before"), orders(50_000))
     for name in ("W1", "W5"):
         with site.running(_reading(runtime.WORKLOADS[name], "orders-before")) as (streams, _):
@@ -152,10 +152,10 @@ def warm_up(site: Site) -> None:
 
 
 def small_batches(site: Site, rounds: int = 60) -> dict[str, Any]:
-    """A batch of 100 records beside an empty job, one stage and two."""
+    """Compare a batch of 100 records with an empty job, with one stage and with two."""
     context = site.context
     base = context.parallelize(range(PARTITIONS), PARTITIONS)
-    # Tasks read all they are given: the worker of one that does not is thrown away.
+    # Tasks must read all their input, otherwise Spark does not reuse the worker.
     one = base.mapPartitions(lambda rows: iter(list(rows)[:0]))
 
     def empty_one() -> None:
@@ -191,8 +191,8 @@ def small_batches(site: Site, rounds: int = 60) -> dict[str, Any]:
             "ratio": round(mine / theirs, 2), "limit": 1.5,
         }
         print(
-            f"small batch, {stages} stage(s): {mine * 1000:.1f} ms, {mine / theirs:.2f} times an "
-            f"empty job ({theirs * 1000:.1f} ms; wanted 1.5)", flush=True,
+            f"small batch, {stages} stage(s): {mine * 1000:.1f} ms, {mine / theirs:.2f}x an "
+            f"empty job ({theirs * 1000:.1f} ms; limit 1.5)", flush=True,
         )
     return figures
 
@@ -216,7 +216,7 @@ def _reading(
 
 
 def latency(site: Site, seconds: int = 20, rate: int = 1_000) -> dict[str, Any]:
-    """From the append of an order to its output being visible to a reader."""
+    """The time from the append of an order until its output is visible to a reader."""
     source, target = site.topic("timed-orders"), site.topic("timed-outputs")
 
     def build(builder: StreamsBuilder) -> None:
@@ -270,7 +270,7 @@ def latency(site: Site, seconds: int = 20, rate: int = 1_000) -> dict[str, Any]:
 
 
 def restore(site: Site, count: int) -> dict[str, Any]:
-    """A changelog of `count` keys: into empty replicas, and what a batch costs over them."""
+    """Restore a changelog of `count` keys, and measure the cost of a batch on it."""
     records = orders(count, keys=count)
     keys = [b"customer_%d" % number for number in range(count)]
     site.fill(site.topic("restored-orders"), Orders(keys, records.values, records.timestamps))
@@ -299,7 +299,7 @@ def restore(site: Site, count: int) -> dict[str, Any]:
     )
     print(
         f"restore: {count:,} keys in {restoring:.1f} s, {count / restoring:,.0f} rows/s; "
-        f"a batch over them costs {per_change:.1f} us a changed row", flush=True,
+        f"a batch on it costs {per_change:.1f} us per changed row", flush=True,
     )
     return {
         "keys": count, "seconds": round(restoring, 2),
@@ -320,13 +320,13 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--workloads", nargs="+", default=list(runtime.WORKLOADS))
     options = parser.parse_args()
-    place = open_backend(runtime.config().with_(log="bench.db"), master="local[2]")
+    backend = open_backend(runtime.config().with_(log="bench.db"), master="local[2]")
     figures: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
-        site = Site(Path(folder), place.context)
+        site = Site(Path(folder), backend.context)
         for name in ("amounts", "counts", "windows", "enriched", "revenue"):
             site.topic(name)
-        # Small things first: what large ones leave behind in the log costs them nothing then.
+        # Small measurements first, before large ones fill the log.
         if "small" in options.only:
             figures["small"] = small_batches(site)
         if "latency" in options.only:
@@ -336,7 +336,7 @@ def main() -> None:
         if "restore" in options.only:
             figures["restore"] = restore(site, options.keys)
         site.log.close()
-    place.close()
+    backend.close()
     print(json.dumps({
         "bench": "engine", "records": options.records, "python": platform.python_version(),
         "master": "local[2]", **figures,

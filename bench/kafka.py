@@ -43,12 +43,12 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from kafka import java_programs
 
 OUTPUTS = {"W1": "amounts", "W2": "counts", "W3": "windows", "W4": "enriched", "W5": "revenue"}
-#: Of each round the better one counts: a machine has other things to do.
+#: The better round counts, because the machine is shared.
 ROUNDS = 2
 
 
 class KafkaSite(engine.Site):
-    """A broker with topics, and a Spark session for all applications on it."""
+    """A broker with topics, and the Spark session of all applications on it."""
 
     def __init__(self, folder: Path, context: Any, status: Status, class_path: str) -> None:
         super().__init__(folder, context, open_log(status.address))
@@ -62,7 +62,7 @@ class KafkaSite(engine.Site):
 
     @contextlib.contextmanager
     def java(self, workload: str, output: str, **settings: str) -> Iterator[subprocess.Popen[str]]:
-        """A Java application that is running; its first line tells when it had caught up."""
+        """A running Java application; its first line reports when it had caught up."""
         self._applications += 1
         state = self.folder / f"java-{self._applications}"
         given = {
@@ -162,7 +162,7 @@ def _writing(
 
 
 def latency(site: KafkaSite) -> dict[str, Any]:
-    """p50 and p99 of both: of each the better round, for the broker is cold in the first."""
+    """p50 and p99 of both sides; the better round counts, because the broker is cold at first."""
     source = site.topic("timed-orders")
     rounds = [
         {"penstock": _penstock_waits(site, source), "java": _java_waits(site, source)}
@@ -214,7 +214,7 @@ def _await_running(streams: Streams) -> None:
 def _waits(
     site: KafkaSite, source: str, target: str, seconds: int = 20, rate: int = 1_000
 ) -> dict[str, Any]:
-    """Send records at a rate and wait for their outputs; a warm-up of 5 s is not counted."""
+    """Send records at a rate and wait for their outputs; a warm-up of 5 s is excluded."""
     producer = Producer({"bootstrap.servers": site.status.bootstrap_servers, "linger.ms": 5})
     sent: dict[bytes, float] = {}
     seen: dict[bytes, float] = {}
@@ -247,7 +247,7 @@ def _waits(
 def _read(
     site: KafkaSite, target: str, run: bytes, seen: dict[bytes, float], total: int, patience: float
 ) -> None:
-    """Note when each record of the run is seen; there may be some of an earlier one."""
+    """Record when each record of this run becomes visible; records of earlier runs may exist."""
     consumer = Consumer({
         "bootstrap.servers": site.status.bootstrap_servers, "group.id": "bench-reader",
         "isolation.level": "read_committed", "enable.auto.commit": False, "fetch.wait.max.ms": 5,
@@ -271,19 +271,19 @@ def main() -> None:
     parser.add_argument("--only", choices=("throughput", "latency"))
     parser.add_argument("--workloads", nargs="+", default=list(runtime.WORKLOADS))
     options = parser.parse_args()
-    place = open_backend(runtime.config().with_(log="bench.db"), master="local[2]")
+    backend = open_backend(runtime.config().with_(log="bench.db"), master="local[2]")
     figures: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
         class_path = java_programs.compiled(Path(folder) / "classes")
         cluster = Cluster(Path(folder) / "kafka")
         with cluster.for_this_process(BrokerOptions(port=0, heap_mb=1024)) as status:
-            site = KafkaSite(Path(folder), place.context, status, class_path)
+            site = KafkaSite(Path(folder), backend.context, status, class_path)
             if options.only != "latency":
                 figures["throughput"] = throughput(site, options.records, options.workloads)
             if options.only != "throughput":
                 figures["latency"] = latency(site)
             site.log.close()
-    place.close()
+    backend.close()
     print(json.dumps({
         "bench": "kafka", "records": options.records, "python": platform.python_version(),
         "master": "local[2]", "java_threads": 2, **figures,

@@ -1,4 +1,4 @@
-"""What the embedded log costs, as a ratio to the same batches in a plain Arrow file.
+"""The cost of the embedded log, as a ratio to the same batches in a plain Arrow file.
 
     append   batches of 10,000 records of 130 bytes, one commit each
     read     the whole range, into Arrow record batches with offsets
@@ -32,7 +32,7 @@ TARGETS = {
 
 
 def order(rng: random.Random) -> bytes:
-    """112 bytes of JSON; with 10 of the key and 8 of the timestamp a record has 130."""
+    """112 bytes of JSON; with 10 bytes of key and 8 of timestamp a record has 130 bytes."""
     text = b'{"orderId":%07d,"locationId":"store_%04d","finalAmount":%05.2f,' % (
         rng.randrange(10**7), rng.randrange(10**4), rng.random() * 99,
     )
@@ -43,7 +43,7 @@ def order(rng: random.Random) -> bytes:
 
 
 def batches(count: int) -> list[pa.RecordBatch]:
-    """That many batches, of which ten differ."""
+    """Return `count` batches, of which ten differ."""
     rng = random.Random(4)
     made = []
     for number in range(min(count, 10)):
@@ -109,7 +109,7 @@ def large(directory: Path, data: Sequence[pa.RecordBatch], options: argparse.Nam
 
 
 def single(directory: Path, count: int, synchronous: str) -> dict[str, float]:
-    """Records a second in commits of one record."""
+    """Records per second in commits of one record."""
     with open_log(directory / "single.db", synchronous=synchronous) as log:
         log.create_topic("orders", 1, {"retention.ms": -1})
         record = RecordColumns([b"store_1234"], [order(random.Random(1))], [1])

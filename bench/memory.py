@@ -1,11 +1,10 @@
-"""Memory of a running application: does it grow with the keys, or with the batches?
+"""Memory of a running application: does it grow with the number of keys or batches?
 
-    keys     resident size after 200 batches over 1M and over 5M keys of a count
-    batches  many batches of two stages: heap, resident size and files at the quarters
+    keys     resident size after 200 batches of a count over 1M and over 5M keys
+    batches  many batches of two stages: heap, resident size and files at each eighth
 
-Resident size is that of the driver, the JVM and all Python workers together. `anonymous` is the
-part of it that is theirs alone; the rest are pages of files, LMDB's maps among them, which the
-kernel may drop.
+The resident size is that of the driver, the JVM and all Python workers together. `anonymous` is
+its private part; the rest are pages of files, including LMDB's maps, which the kernel may drop.
 
     python bench/memory.py [--only keys|batches] [--batches 20000] [--keys 1000000 5000000]
 """
@@ -34,7 +33,7 @@ from penstock.partitioning import partition_of
 
 
 class Size(NamedTuple):
-    """What an application holds, in megabytes, and how many files."""
+    """Memory of an application in megabytes, and the number of its files."""
 
     resident: float
     anonymous: float
@@ -58,7 +57,7 @@ def size_of(site: engine.Site, folders: list[Path]) -> Size:
 
 
 def _family(root: int) -> list[int]:
-    """A process and all that it started."""
+    """A process and all its descendants."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -87,10 +86,10 @@ def _status(pid: int) -> dict[str, int]:
 
 
 def by_keys(keys: int, batches: int = 200, records: int = 1_000) -> Size:
-    """An application that counts so many keys, after some more batches."""
+    """The size of an application that counts `keys` keys, after more batches."""
     with tempfile.TemporaryDirectory(prefix="penstock-memory-") as folder:
-        place = open_backend(runtime.config().with_(log="memory.db"), master="local[2]")
-        site = engine.Site(Path(folder), place.context)
+        backend = open_backend(runtime.config().with_(log="memory.db"), master="local[2]")
+        site = engine.Site(Path(folder), backend.context)
         topic = site.topic("records")
 
         def build(builder: StreamsBuilder) -> None:
@@ -107,7 +106,7 @@ def by_keys(keys: int, batches: int = 200, records: int = 1_000) -> Size:
                 streams.run_until_caught_up()
             size = size_of(site, [Path(folder)])
         site.log.close()
-        place.close()
+        backend.close()
     return size
 
 
@@ -121,15 +120,15 @@ def _append(site: engine.Site, topic: str, keys: list[bytes]) -> None:
 
 
 def by_batches(count: int) -> list[tuple[int, Size]]:
-    """Sizes at the quarters of many batches with a repartition in each."""
+    """The sizes at each eighth of many batches with a repartition."""
     marks = {count * n // 8 for n in range(1, 9)}
     found = []
     with tempfile.TemporaryDirectory(prefix="penstock-memory-") as folder:
         local = Path(folder) / "spark"
         local.mkdir()
         os.environ["SPARK_LOCAL_DIRS"] = str(local)
-        place = open_backend(runtime.config().with_(log="memory.db"), master="local[2]")
-        site = engine.Site(Path(folder), place.context)
+        backend = open_backend(runtime.config().with_(log="memory.db"), master="local[2]")
+        site = engine.Site(Path(folder), backend.context)
         topic = site.topic("orders")
         site.topic("revenue")
         records = runtime.orders(1_000)
@@ -146,7 +145,7 @@ def by_batches(count: int) -> list[tuple[int, Size]]:
                     found.append((number + 1, size_of(site, [local, Path(folder) / "state"])))
                     print(f"  {number + 1:,} batches: {found[-1][1]}", flush=True)
         site.log.close()
-        place.close()
+        backend.close()
     return found
 
 
@@ -164,7 +163,7 @@ def main() -> None:
     if options.only != "batches":
         figures["keys"] = {}
         for keys in options.keys:
-            # Each in a process of its own, so that neither has the other's memory.
+            # Each in its own process, so that they do not share memory.
             done = subprocess.run(
                 [sys.executable, __file__, "--one", str(keys)], stdout=subprocess.PIPE, text=True,
                 check=True,
@@ -175,7 +174,7 @@ def main() -> None:
         first, *_, last = figures["keys"].values()
         for name in ("resident", "anonymous"):
             figures[f"{name}_ratio"] = round(last[name] / first[name], 2)
-            print(f"{name}: {figures[f'{name}_ratio']} times (wanted 1.1)")
+            print(f"{name}: {figures[f'{name}_ratio']}x (limit 1.1)")
     if options.only != "keys":
         print(f"{options.batches:,} batches of two stages")
         figures["batches"] = {

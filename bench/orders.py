@@ -1,4 +1,4 @@
-"""The orders that all benchmarks use: JSON of about 130 bytes, keyed by store, generated."""
+"""Generates the orders of all benchmarks: about 130 bytes of JSON, keyed by customer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Orders(NamedTuple):
 
 
 def orders(count: int, *, keys: int = 100_000, locations: int = 1_000, seed: int = 7) -> Orders:
-    """`count` orders over so many keys, 1 ms apart."""
+    """Generate `count` orders with random keys, 1 ms apart."""
     chance = random.Random(seed)
     start = 1_670_230_527_000
     records = Orders([], [], [])

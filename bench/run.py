@@ -1,9 +1,9 @@
-"""Runs the benchmarks one after the other and keeps their figures in `bench/results/`.
+"""Runs the benchmarks one after the other and writes their figures to `bench/results/`.
 
     python bench/run.py [NAME ...]
 
-Each script prints for people and ends with one JSON line; that line is kept together with the
-conditions under which it was measured.
+Each script prints a readable report and, as its last line, JSON. The JSON is stored together with
+the conditions of the measurement.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 SUPPORT = {"run.py", "orders.py"}
-#: A script once more, with other options.
+#: Variants: name -> (script, options).
 MORE = {
     "engine-5m": (
         "engine", "--records", "5000000", "--keys", "5000000", "--only", "throughput", "restore"
@@ -27,7 +27,7 @@ MORE = {
 
 
 def conditions() -> dict[str, object]:
-    """What else was true: figures of a shared machine mean little without it."""
+    """The conditions of a measurement; figures of a shared machine mean little without them."""
     return {
         "date": datetime.date.today().isoformat(),
         "python": platform.python_version(),

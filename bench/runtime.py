@@ -1,7 +1,7 @@
-"""What the task alone costs, as a ratio to a loop that only decodes the same JSON.
+"""The cost of a task, as a ratio to a loop that only decodes the same JSON.
 
-The loop calls the JSON decoder itself for every value, and nothing else. The second figure is the
-ratio to a loop that calls the deserializing function of the serde, which looks after errors.
+The reference loop only calls the JSON decoder for every value. The second figure is the ratio to a
+loop that calls the deserializer of the serde, which also handles errors.
 
     W1  stateless: filter, map_values, write
     W2  count by key (100,000 keys)
@@ -9,8 +9,8 @@ ratio to a loop that calls the deserializing function of the serde, which looks 
     W4  stream-table join
     W5  re-key and aggregate: two sub-topologies
 
-Serdes, store layers, changelogs, caches and counters are on, as in production. The bare loop runs
-before every workload, in the same process; the best of the rounds counts for both.
+Serdes, store layers, changelogs, caches and counters are enabled, as in production. The reference
+loop runs before every workload in the same process. The best round counts for both.
 
     python bench/runtime.py [--records 250000] [--rounds 3] [--only W2] [--profile]
 """
@@ -151,7 +151,7 @@ def run_workload(name: str, records: Orders) -> tuple[float, int]:
 
 
 def _second_stage(topology: Topology, first: TaskResult) -> TaskResult:
-    """What came out of the first sub-topology goes into the second."""
+    """Run the second sub-topology on the outputs of the first."""
     task = task_of(topology, 1)
     rows = first.outputs
     topic = rows[0][0]
@@ -204,8 +204,8 @@ def main() -> None:
             "microseconds": round(spent / options.records * 1e6, 2), "outputs": outputs,
         }
         print(
-            f"{name}: {spent / bare:5.2f} times bare decoding (limit {LIMITS[name]}), "
-            f"{spent / by_serde:5.2f} times the serde, "
+            f"{name}: {spent / bare:5.2f}x bare decoding (limit {LIMITS[name]}), "
+            f"{spent / by_serde:5.2f}x the serde, "
             f"{options.records / spent:>9,.0f} records/s, {outputs:,} outputs"
         )
     print(json.dumps({

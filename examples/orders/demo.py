@@ -1,9 +1,9 @@
-"""Orders come in, the application runs on Spark, and its tables are shown while it does.
+"""Runs the orders application on Spark while orders arrive, and shows its tables.
 
     python examples/orders/demo.py [--seconds 10] [--rate 500] [--log PATH|kafka://HOST:PORT]
 
-Needs Java 17 and nothing else: the topics are in a file, in a folder that is gone afterwards. With
---log they are in a log of yours, which may be a Kafka cluster, and stay there.
+Needs Java 17. By default the topics are in a temporary file. With --log they are in the given log,
+which may be a Kafka cluster, and are kept.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ from pathlib import Path
 from typing import Any
 
 if not __package__:
-    # Started as a file: the folder of the examples is not on the path yet. Spark's workers need
-    # it as well.
+    # Started as a file: add the examples folder to the path, also for Spark's workers.
     FOLDER = str(Path(__file__).resolve().parents[1])
     sys.path.insert(0, FOLDER)
     os.environ["PYTHONPATH"] = os.pathsep.join(
@@ -42,23 +41,23 @@ from penstock.errors import StreamsException
 from penstock.log import Log, open_log
 
 APPLICATION = "orders-demo"
-#: Orders go to the log so often a second, a few at a time.
+#: How many times per second a few orders are appended to the log.
 SENDS_A_SECOND = 20
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the demo; 0 if the tables agree with a plain sum over the orders."""
+    """Run the demo. Returns 0 if the tables agree with a plain sum over the orders."""
     parser = argparse.ArgumentParser(description="The orders application, on generated orders.")
-    parser.add_argument("--seconds", type=float, default=10, help="how long orders come in")
-    parser.add_argument("--rate", type=int, default=500, help="orders a second")
-    parser.add_argument("--seed", type=int, default=2022, help="other orders for another seed")
-    parser.add_argument("--partitions", type=int, default=2, help="of the topics")
+    parser.add_argument("--seconds", type=float, default=10, help="how long orders arrive")
+    parser.add_argument("--rate", type=int, default=500, help="orders per second")
+    parser.add_argument("--seed", type=int, default=2022, help="seed of the generated orders")
+    parser.add_argument("--partitions", type=int, default=2, help="partitions of the topics")
     parser.add_argument(
         "--log", metavar="PATH|kafka://HOST:PORT",
-        help="a log to work on (default: a file that is gone afterwards)",
+        help="the log to use (default: a temporary file)",
     )
     parser.add_argument(
-        "--again", action="store_true", help="first delete what an earlier demo left in the log"
+        "--again", action="store_true", help="delete the topics of an earlier demo first"
     )
     parser.add_argument("--master", default="local[2]", help="the Spark master")
     chosen = parser.parse_args(arguments)
@@ -74,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def opened(address: str) -> Log:
-    """The log; if there is none, that is all there is to say."""
+    """Open the log, or exit with the error."""
     try:
         return open_log(address)
     except StreamsException as error:
@@ -87,7 +86,7 @@ def topic_names() -> list[str]:
 
 
 def forget(log: Log) -> None:
-    """Delete the topics and what the application has kept: the next demo begins at zero."""
+    """Delete the topics and the state of the application."""
     names = topic_names()
     for topic in log.topics():
         if topic.name in names or topic.name.startswith(f"{APPLICATION}-"):
@@ -97,22 +96,22 @@ def forget(log: Log) -> None:
 
 
 def create_topics(log: Log, partitions: int) -> None:
-    """The topics of the application; those of somebody else are not for the demo."""
-    there = {topic.name for topic in log.topics()}
+    """Create the topics of the application; exit if one of them exists."""
+    existing = {topic.name for topic in log.topics()}
     names = topic_names()
     for name in names:
-        if name in there:
+        if name in existing:
             raise SystemExit(
-                f"There is a topic '{name}' already. The demo makes its topics itself.\n"
-                "Choose another log, or let --again delete those of an earlier demo."
+                f"Topic '{name}' already exists. The demo creates its own topics.\n"
+                "Use another log, or delete the topics of an earlier demo with --again."
             )
     for name in names:
-        # The orders are of the year 2022 and must not be taken for old ones.
+        # The orders are from the year 2022 and must not expire.
         log.create_topic(name, partitions, {"retention.ms": -1})
 
 
 def run(log: Log, chosen: argparse.Namespace, *, state_dir: str) -> int:
-    """Let orders come in while the application runs; show it, and check it at the end."""
+    """Run the application while orders arrive, show its tables, and check them at the end."""
     orders = list(generated_orders(int(chosen.rate * chosen.seconds), chosen.seed))
     batches: list[Any] = []
     streams = Streams(
@@ -125,8 +124,8 @@ def run(log: Log, chosen: argparse.Namespace, *, state_dir: str) -> int:
     screen = Screen()
     screen.show([
         screen.title("orders: split by type, re-keyed by store, counted, summed, windowed, joined"),
-        f"{len(orders):,} orders of {len(ALL_STORES)} stores will come in, "
-        f"{chosen.rate:,} a second. Starting on {chosen.master} ...",
+        f"{len(orders):,} orders of {len(ALL_STORES)} stores will arrive, "
+        f"{chosen.rate:,} per second. Starting on {chosen.master} ...",
     ])
     send_stores(log)
     with streams:
@@ -152,14 +151,14 @@ def send_stores(log: Log) -> None:
 
 
 class Till(threading.Thread):
-    """Sends orders, so many a second."""
+    """Sends orders at a fixed rate."""
 
     def __init__(self, log: Log, orders: list[Order], rate: int) -> None:
         super().__init__(name="till", daemon=True)
         self._address = log.address
         self._orders = orders
         self._rate = rate
-        #: Written by the thread: how many are in the log.
+        #: The number of orders in the log; written by the thread.
         self.has_sent = 0
 
     def run(self) -> None:
@@ -176,7 +175,7 @@ class Till(threading.Thread):
 
 
 class Watch:
-    """Shows the tables as they are: five times a second on a terminal, elsewhere now and then."""
+    """Shows the tables: five times per second on a terminal, otherwise every three seconds."""
 
     def __init__(
         self, screen: Screen, log: Log, tables: Mapping[str, Tables], batches: list[Any]
@@ -189,7 +188,7 @@ class Watch:
         self._shown_at = time.monotonic()
 
     def look(self, sent: int, to_go: int) -> None:
-        """Show them, if it is time."""
+        """Show the tables if the interval has passed."""
         if time.monotonic() - self._shown_at < self._every:
             return
         follow(self._log, self._tables)
@@ -211,7 +210,7 @@ def summary(
     screen: Screen, orders: list[Order], batches: list[Any], tables: Mapping[str, Tables],
     took: float,
 ) -> int:
-    """Compare the tables with sums over the list of orders, made without any stream."""
+    """Compare the tables with sums over the list of orders, computed without streams."""
     screen.show(picture(screen, f"{len(orders):,} orders", tables))
     counts: Counter[tuple[str, str]] = Counter()
     revenue: dict[tuple[str, str], Decimal] = {}
@@ -224,7 +223,7 @@ def summary(
         for kind in KINDS for location, count, amount in tables[kind].totals()
     }
     agree = found == {key: (counts[key], revenue[key]) for key in counts}
-    # The first batch starts the workers, and holds no order yet.
+    # The first batch starts the workers and contains no orders.
     worked = [batch for batch in batches[1:] if batch.records]
     times = sorted(batch.seconds * 1000 for batch in worked)
     late = sum(
@@ -234,10 +233,10 @@ def summary(
     print()
     print(screen.title("summary"))
     print(f"  {len(orders):,} orders, {sum(revenue.values()):,} in all, in {took:.1f} s: "
-          f"{len(orders) / took:,.0f} a second.")
-    print(f"  {len(worked):,} batches, each {statistics.median(times):,.0f} ms in the median and "
-          f"{times[-1]:,.0f} ms at most.")
-    print(f"  {late:,} times an order came too late for its window and was left out of it.")
+          f"{len(orders) / took:,.0f} per second.")
+    print(f"  {len(worked):,} batches: median {statistics.median(times):,.0f} ms, "
+          f"maximum {times[-1]:,.0f} ms.")
+    print(f"  {late:,} late orders were left out of their windows.")
     print(f"  The tables {'agree' if agree else 'DO NOT AGREE'} with a plain sum over the orders.")
     return 0 if agree else 1
 

@@ -1,7 +1,7 @@
-"""Tables that are read back from topics: the newest value of every key.
+"""Reads tables back from topics: the latest value of every key.
 
-The stores of the application write all they do to changelog topics, in Kafka Streams' bytes.
-Whoever follows a changelog has the store.
+The stores of the application write every change to a changelog topic, in the format of Kafka
+Streams. Reading the changelog gives the content of the store.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ V = TypeVar("V")
 
 
 class Followed(Generic[K, V]):
-    """A table as its topic has it."""
+    """A table read from its topic."""
 
     def __init__(
         self, log: Log, topic: str, key: Callable[[bytes], K], value: Callable[[bytes], V]
@@ -29,7 +29,7 @@ class Followed(Generic[K, V]):
         self._topic = topic
         self._key = key
         self._value = value
-        #: How far each partition was read.
+        #: The next offset of each partition.
         self._positions: dict[TopicPartition, int] = {}
         self.rows: dict[K, V] = {}
 
@@ -41,7 +41,7 @@ class Followed(Generic[K, V]):
         return list(self._positions)
 
     def read_to(self, bounds: Mapping[TopicPartition, PartitionOffsets]) -> None:
-        """Read what is new, up to an end of each partition."""
+        """Read the new records of each partition up to the given ends."""
         for at in self.partitions():
             start, end, _ = bounds[at]
             position = max(start, self._positions[at])
@@ -61,19 +61,19 @@ class Followed(Generic[K, V]):
 
 
 class StoreWindow(NamedTuple):
-    """A store and a window, by the time the window begins."""
+    """A store location and the start of a window."""
 
     start: int
     location_id: str
 
 
 def _windowed(raw: bytes) -> StoreWindow:
-    # Key, then 8 bytes of the window's start, then 4 that tell equal rows apart.
+    # The key, 8 bytes of the window start, and a 4-byte sequence number.
     return StoreWindow(int.from_bytes(raw[-12:-4], "big"), raw[:-12].decode())
 
 
 class Tables:
-    """Everything that the demo shows, for one type of orders."""
+    """The tables of one order type."""
 
     def __init__(self, log: Log, application: str, kind: str) -> None:
         total = Serdes.json(TotalRevenue).deserialize
@@ -100,7 +100,7 @@ class Tables:
         )
 
     def orders(self) -> int:
-        """How many orders are in the counts."""
+        """The number of counted orders."""
         return sum(self.counts.rows.values())
 
     def totals(self) -> Iterator[tuple[str, int, Decimal]]:
@@ -110,12 +110,12 @@ class Tables:
 
 
 def all_tables(log: Log, application: str) -> dict[str, Tables]:
-    """Both types."""
+    """The tables of both order types."""
     return {kind: Tables(log, application, kind) for kind in KINDS}
 
 
 def follow(log: Log, tables: Mapping[str, Tables]) -> None:
-    """Read what is new in all of them up to one moment, so that they tell of the same orders."""
+    """Read all tables up to one moment, so that they are consistent."""
     followed = [table for each in tables.values() for table in each.all()]
     bounds = log.offsets([at for table in followed for at in table.partitions()])
     for table in followed:

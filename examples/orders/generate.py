@@ -1,4 +1,4 @@
-"""Orders as the stores' tills would send them: a little out of order, a few far too late."""
+"""Generates orders as stores would send them: some out of order, a few very late."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ PRICES = {
 
 
 def generated_orders(count: int, seed: int) -> Iterator[Order]:
-    """The same orders for the same seed.
+    """Generate the same orders for the same seed.
 
-    The clock goes on by about half a second an order. One order in ten is up to 6 s late, one in
-    fifty is 2 minutes late: too late for every window.
+    The clock advances by about half a second per order. One order in ten is up to 6 s late. One in
+    fifty is 2 minutes late, which is too late for every window.
     """
     chance = random.Random(seed)
     clock = OPENING

@@ -1,7 +1,7 @@
-"""What travels through the topics: orders, stores, and what is computed of them.
+"""The messages of the application: orders, stores, and the results computed from them.
 
-In JSON the fields are in camel case, as the producers of orders write them. Money is `Decimal`:
-read from a JSON number or text, written as text, so that no cent is lost on the way.
+JSON fields are in camel case. Money is `Decimal`, read from a JSON number or string and written as
+a string, so that no precision is lost.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class OrderType(Enum):
 
 
 class OrderLineItem(msgspec.Struct, frozen=True, rename="camel"):
-    """One line of an order; `amount` is that of the whole line."""
+    """One line of an order; `amount` is the total of the line."""
 
     item: str
     count: int
@@ -28,7 +28,7 @@ class OrderLineItem(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Order(msgspec.Struct, frozen=True, rename="camel"):
-    """An order. Its time has no zone and is taken as UTC."""
+    """An order. Its time has no zone and is interpreted as UTC."""
 
     order_id: int
     location_id: str
@@ -39,7 +39,7 @@ class Order(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Revenue(msgspec.Struct, frozen=True, rename="camel"):
-    """What is published of an order: where, and how much."""
+    """The location and amount of an order."""
 
     location_id: str
     final_amount: Decimal
@@ -50,7 +50,7 @@ class Revenue(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class TotalRevenue(msgspec.Struct, frozen=True, rename="camel"):
-    """How many orders a store has had, and what they came to."""
+    """The number and revenue of the orders of a store."""
 
     location_id: str = ""
     running_order_count: int = 0
@@ -58,7 +58,7 @@ class TotalRevenue(msgspec.Struct, frozen=True, rename="camel"):
 
     @staticmethod
     def add(location_id: str, order: Order, total: TotalRevenue) -> TotalRevenue:
-        """The total with one more order in it."""
+        """The total with one more order."""
         return TotalRevenue(
             location_id,
             total.running_order_count + 1,
@@ -81,7 +81,7 @@ class Store(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class TotalRevenueWithAddress(msgspec.Struct, frozen=True, rename="camel"):
-    """A store's total beside the store's address."""
+    """The total of a store with its address."""
 
     total_revenue: TotalRevenue
     store: Store

@@ -1,4 +1,4 @@
-"""What the demo shows: tables, drawn again in place on a terminal, printed elsewhere."""
+"""Shows the tables of the demo: redrawn in place on a terminal, otherwise printed."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class Screen:
         self.is_terminal = out.isatty()
 
     def show(self, lines: Iterable[str]) -> None:
-        """One picture: in place of the last on a terminal, below it elsewhere."""
+        """Show one frame: in place of the last one on a terminal, otherwise below it."""
         lines = list(lines)
         if self.is_terminal:
-            # What does not fit would scroll, and the next picture would not be in its place.
+            # Lines that do not fit would scroll the terminal.
             size = shutil.get_terminal_size()
             lines = [line[: size.columns + line.count("\x1b") * 4] for line in lines]
             lines = lines[: size.lines - 1]
@@ -39,7 +39,7 @@ class Screen:
 
 
 def picture(screen: Screen, head: str, tables: Mapping[str, Tables]) -> list[str]:
-    """The whole picture."""
+    """The lines of one frame."""
     return [
         screen.title(head), "",
         screen.title("running totals, revenue joined with the store's address"),
