@@ -76,7 +76,7 @@ def test_a_log_that_holds_its_topics_is_refused(tmp_path: Path) -> None:
         command("--log", str(path)), capture_output=True, text=True, check=False, timeout=60
     )
     assert ran.returncode == 1
-    assert "Topic 'stores' already." in ran.stderr
+    assert "Topic 'stores' already exists." in ran.stderr
 
 
 def test_empty_tables_can_be_shown(tmp_path: Path) -> None:

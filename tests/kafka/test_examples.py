@@ -37,8 +37,8 @@ def test_the_demo_runs_on_kafka_and_once_more(penstock_broker: ClusterStatus) ->
     refused = run(*demo)
     assert refused.returncode == 1
     assert refused.stderr == (
-        "There is a topic 'orders' already. The demo makes its topics itself.\n"
-        "Choose another log, or let --again delete those of an earlier demo.\n"
+        "Topic 'orders' already exists. The demo creates its own topics.\n"
+        "Use another log, or delete the topics of an earlier demo with --again.\n"
     )
     again = run(*demo, "--again", "--master", "inline")
     assert (again.returncode, again.stderr) == (0, "")
