@@ -1,4 +1,4 @@
-"""ARCHITECTURE.md and the reading order name what is there, and leave no package out."""
+"""ARCHITECTURE.md and the reading order name existing paths and all packages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def named_paths() -> list[str]:
 
 
 def reading_order() -> list[str]:
-    """The paths of the docstring: indented, a path, spaces, what it is."""
+    """The paths of the docstring: indented lines of a path, spaces and a description."""
     return re.findall(r"^    ([\w./]+)\s{2,}\S", penstock.__doc__ or "", re.MULTILINE)
 
 
@@ -25,14 +25,14 @@ def packages() -> set[str]:
     return {f"{path.parent.name}/" for path in SOURCE.glob("*/__init__.py")}
 
 
-def test_every_path_that_is_named_exists() -> None:
+def test_every_path_exists() -> None:
     paths = named_paths()
     assert len(paths) > 30
     assert [path for path in paths if not (SOURCE / path).exists() and not (ROOT / path).exists()
             ] == []
 
 
-def test_no_package_and_no_module_of_the_root_is_left_out() -> None:
+def test_every_package_and_root_module_is_named() -> None:
     modules = {path.name for path in SOURCE.glob("*.py")} - {"__init__.py"}
     paths = set(named_paths())
     first_parts = {f"{path.split('/')[0]}/" for path in paths if "/" in path}
@@ -40,12 +40,12 @@ def test_no_package_and_no_module_of_the_root_is_left_out() -> None:
     assert sorted(modules - paths) == []
 
 
-def test_it_fits_on_two_screens() -> None:
+def test_architecture_fits_on_two_screens() -> None:
     lines = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8").splitlines()
     assert len(lines) <= 110
 
 
-def test_the_reading_order_is_true() -> None:
+def test_reading_order_names_all_packages() -> None:
     order = reading_order()
     assert [path for path in order if not (SOURCE / path).exists()] == []
     assert sorted(packages() - set(order)) == []

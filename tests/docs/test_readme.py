@@ -1,4 +1,4 @@
-"""What users read is true: the code runs and asserts what it says, commands and files exist."""
+"""The documentation is true: code runs, commands print the shown output, links exist."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PAGES = sorted([
 
 
 def code(page: Path) -> str:
-    """The blocks of Python as one file, on the line numbers they have in the page."""
+    """The Python blocks of a page as one file, with the same line numbers."""
     file = ""
     text = page.read_text(encoding="utf-8")
     for block in BLOCK.finditer(text):
@@ -46,23 +46,23 @@ def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_tour_runs_and_is_silent(tmp_path: Path) -> None:
+def test_readme_code_runs_without_output(tmp_path: Path) -> None:
     ran = run("-W", "error", written(README, tmp_path))
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
 
 
-def test_the_code_of_the_page_on_testing_runs(tmp_path: Path) -> None:
-    # It shows errors, and these are logged.
+def test_code_of_the_testing_page_runs(tmp_path: Path) -> None:
+    # The page shows errors, which are logged.
     ran = run("-W", "error", written(TESTING, tmp_path))
     assert (ran.returncode, ran.stdout) == (0, ""), ran.stderr
 
 
-def test_the_code_of_the_page_on_running_runs(tmp_path: Path) -> None:
+def test_code_of_the_running_page_runs(tmp_path: Path) -> None:
     ran = run("-W", "error", written(RUNNING, tmp_path))
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
 
 
-def test_the_pytest_of_the_tour_passes(tmp_path: Path) -> None:
+def test_readme_tests_pass(tmp_path: Path) -> None:
     tour = written(README, tmp_path)
     ran = run("-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", tour)
     assert ran.returncode == 0, ran.stdout
@@ -72,7 +72,7 @@ def test_the_pytest_of_the_tour_passes(tmp_path: Path) -> None:
 @pytest.mark.spark
 @pytest.mark.smoke
 @pytest.mark.slow
-def test_the_commands_of_the_tour_answer_what_it_says(tmp_path: Path) -> None:
+def test_readme_commands_print_the_shown_output(tmp_path: Path) -> None:
     written(README, tmp_path)
     (block,) = CONSOLE.findall(README.read_text(encoding="utf-8"))
     script = "".join(line[2:] for line in block.splitlines(keepends=True) if line[:2] == "$ ")
@@ -87,7 +87,7 @@ def test_the_commands_of_the_tour_answer_what_it_says(tmp_path: Path) -> None:
     )
 
 
-def test_every_part_of_the_tour_is_there_and_asserts() -> None:
+def test_readme_covers_every_feature_and_asserts() -> None:
     text = code(README)
     for part in ("word_count()", ".suppress(", "prices.join(", "context.schedule(", "def test_"):
         assert part in text
@@ -95,16 +95,16 @@ def test_every_part_of_the_tour_is_there_and_asserts() -> None:
     assert [block for block in blocks[1:] if "assert " not in block] == []
 
 
-def test_the_commands_exist() -> None:
+def test_make_targets_exist() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    said = {name for page in PAGES for name in COMMAND.findall(page.read_text(encoding="utf-8"))}
-    assert {"demo", "test", "check", "bench"} <= said
-    for target in said:
+    targets = {name for page in PAGES for name in COMMAND.findall(page.read_text(encoding="utf-8"))}
+    assert {"demo", "test", "check", "bench"} <= targets
+    for target in targets:
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_exist(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     links = [link for link in LINK.findall(text) if "://" not in link]
     assert [link for link in links if not (page.parent / link).exists()] == []

@@ -1,4 +1,4 @@
-"""Makes the folder of the examples importable, as `python examples/<name>/demo.py` does."""
+"""Makes the examples importable, as `python examples/<name>/demo.py` does."""
 
 from __future__ import annotations
 

@@ -85,13 +85,13 @@ def at(hour: int, minute: int, second: int) -> datetime:
     return datetime(2022, 12, 5, hour, minute, second)
 
 
-def test_one_order_of_each_type(driver: TopologyTestDriver) -> None:
+def test_one_order_of_each_type_is_counted(driver: TopologyTestDriver) -> None:
     feed(driver, general(), restaurant())
     assert totals(driver, "general") == (1, Decimal("27.00"))
     assert totals(driver, "restaurant") == (1, Decimal("15.00"))
 
 
-def test_two_orders_of_each_type(driver: TopologyTestDriver) -> None:
+def test_two_orders_of_each_type_are_counted(driver: TopologyTestDriver) -> None:
     feed(driver, general(), restaurant(), general(), restaurant())
     assert totals(driver, "general") == (2, Decimal("54.00"))
     assert totals(driver, "restaurant") == (2, Decimal("30.00"))
@@ -108,7 +108,7 @@ def test_orders_are_published_by_type_with_their_amount_only(driver: TopologyTes
     ]
 
 
-def test_orders_are_read_as_the_tills_write_them(driver: TopologyTestDriver) -> None:
+def test_orders_are_read_in_the_format_of_the_tills(driver: TopologyTestDriver) -> None:
     written = (
         b'{"orderId": 12345, "locationId": "store_1234", "finalAmount": 27.00,'
         b' "orderType": "GENERAL", "orderLineItems": ['
@@ -139,7 +139,7 @@ def test_revenue_is_joined_with_the_address_of_the_store(driver: TopologyTestDri
     assert topic.read_key_values_to_list() == expected
 
 
-def test_a_store_that_moves_is_joined_again(driver: TopologyTestDriver) -> None:
+def test_changed_address_is_joined_again(driver: TopologyTestDriver) -> None:
     feed_store(driver)
     feed(driver, *[restaurant()] * 6)
     topic = driver.create_output_topic(
@@ -152,7 +152,7 @@ def test_a_store_that_moves_is_joined_again(driver: TopologyTestDriver) -> None:
     assert topic.read_values_to_list() == [TotalRevenueWithAddress(newest.total_revenue, moved)]
 
 
-def test_a_late_order_is_counted_within_the_grace_of_its_window(
+def test_late_order_is_counted_within_the_grace_period(
     driver: TopologyTestDriver,
 ) -> None:
     moments = [at(8, 0, 4), at(8, 0, 54), at(8, 1, 5), at(8, 0, 58), at(8, 1, 13)]
@@ -163,7 +163,7 @@ def test_a_late_order_is_counted_within_the_grace_of_its_window(
     assert {key: found.value for key, found in store.all()} == {first: 3, second: 2}
 
 
-def test_an_order_later_than_the_grace_is_left_out_of_the_window(
+def test_order_after_the_grace_period_is_not_counted(
     driver: TopologyTestDriver,
 ) -> None:
     feed(driver, general(at(8, 0, 4)), general(at(8, 1, 15)))
@@ -172,12 +172,12 @@ def test_an_order_later_than_the_grace_is_left_out_of_the_window(
     start = ms(8, 0, 0)
     count = driver.get_state_store("general_orders_count_window").fetch("store_1234", start)
     assert count.value == 1
-    # Too late for the window of its revenue as well.
+    # Too late for the revenue window, too.
     assert driver.metrics()["dropped-records-total"] == before + 2
     assert totals(driver, "general") == (3, Decimal("81.00"))
 
 
-def test_revenue_is_added_up_in_windows_of_15_seconds(driver: TopologyTestDriver) -> None:
+def test_revenue_is_summed_in_windows_of_15_seconds(driver: TopologyTestDriver) -> None:
     moments = [at(8, 55, 0), at(8, 55, 14), at(8, 55, 15), at(8, 55, 27), at(8, 55, 44)]
     feed(driver, *map(restaurant, moments))
     store = driver.get_state_store("restaurant_orders_revenue_window")
@@ -197,7 +197,7 @@ def test_each_type_has_one_repartition_topic(driver: TopologyTestDriver) -> None
     }
 
 
-def test_the_same_seed_gives_the_same_orders() -> None:
+def test_generated_orders_depend_on_the_seed_only() -> None:
     assert list(generated_orders(50, 1)) == list(generated_orders(50, 1))
     assert list(generated_orders(50, 1)) != list(generated_orders(50, 2))
     assert {order.location_id for order in generated_orders(50, 1)} == {
@@ -205,7 +205,7 @@ def test_the_same_seed_gives_the_same_orders() -> None:
     }
 
 
-def test_the_stores_agree_with_a_plain_sum_over_generated_orders(
+def test_stores_equal_a_plain_sum_of_generated_orders(
     driver: TopologyTestDriver,
 ) -> None:
     orders = list(generated_orders(300, 7))
@@ -223,7 +223,7 @@ def test_the_stores_agree_with_a_plain_sum_over_generated_orders(
         assert driver.get_state_store(f"{kind}_orders_count")[store].value == counts[kind, store]
         total = driver.get_state_store(f"{kind}_orders_revenue")[store].value
         assert total == TotalRevenue(store, counts[kind, store], revenue[kind, store])
-    # Some orders are 2 minutes late: windows leave them out, running totals do not.
+    # Some orders are 2 minutes late: running totals contain them, windows do not.
     in_windows = sum(
         found.value for kind in KINDS
         for _, found in driver.get_state_store(f"{kind}_orders_count_window").all()

@@ -1,4 +1,4 @@
-"""`make demo`: orders come in while the application runs, and it ends by itself."""
+"""`make demo`: orders arrive while the application runs, and it stops after the last one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def command(*arguments: str) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("master", MASTERS)
-def test_the_demo_ends_by_itself_and_its_sums_agree(master: str) -> None:
+def test_demo_ends_and_its_sums_are_right(master: str) -> None:
     ran = subprocess.run(
         command("--master", master), capture_output=True, text=True, check=False, timeout=180
     )
@@ -44,7 +44,7 @@ def test_the_demo_ends_by_itself_and_its_sums_agree(master: str) -> None:
 
 
 @pytest.mark.slow
-def test_on_a_terminal_it_is_drawn_in_place() -> None:
+def test_demo_redraws_the_screen_of_a_terminal() -> None:
     reader, writer = pty.openpty()
     process = subprocess.Popen(
         command("--master", "inline"), stdout=writer, stderr=subprocess.PIPE,
@@ -68,7 +68,7 @@ def test_on_a_terminal_it_is_drawn_in_place() -> None:
 
 
 @pytest.mark.slow
-def test_a_log_that_holds_its_topics_is_refused(tmp_path: Path) -> None:
+def test_log_that_has_the_topics_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "log.db"
     with open_log(path) as log:
         log.create_topic("stores")
@@ -79,7 +79,7 @@ def test_a_log_that_holds_its_topics_is_refused(tmp_path: Path) -> None:
     assert "Topic 'stores' already exists." in ran.stderr
 
 
-def test_empty_tables_can_be_shown(tmp_path: Path) -> None:
+def test_empty_tables_are_shown(tmp_path: Path) -> None:
     with open_log(tmp_path / "log.db") as log:
         out = StringIO()
         screen = Screen(out)
@@ -87,7 +87,7 @@ def test_empty_tables_can_be_shown(tmp_path: Path) -> None:
     assert out.getvalue().startswith("== nothing yet\n\n== running totals")
 
 
-def test_numbers_stand_right_and_have_commas() -> None:
+def test_numbers_are_aligned_and_have_commas() -> None:
     assert table(("name", "number"), [("a", 1234), ("bc", 5)]) == [
         "  name   number", "  ----   ------", "  a       1,234", "  bc          5",
     ]

@@ -1,4 +1,4 @@
-"""Limits on the size of things, so that every file and function can be read at one sitting."""
+"""Limits on the sizes of files, functions and parameter lists."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_no_file_is_longer_than_the_limit() -> None:
 
 
 def test_no_function_is_longer_than_the_limit() -> None:
-    # The docstring is not counted: it is there to be read first.
+    # The docstring does not count.
     too_long = []
     for where, node in functions():
         first = node.body[1] if ast.get_docstring(node) and len(node.body) > 1 else node.body[0]

@@ -18,13 +18,13 @@ def recipe(target: str) -> str:
 
 
 def selection(target: str) -> str:
-    """The marker expression that a target passes to pytest: also an expression of Python."""
+    """The marker expression that a target passes to pytest. It is also valid Python."""
     found = re.search(r"-m \"?((?:not |and |full|soak| )+)", recipe(target))
     assert found is not None, f"'make {target}' selects no tests by their markers."
     return found[1].strip()
 
 
-def test_the_selections_of_the_tiers_are_disjoint_and_complete() -> None:
+def test_tiers_are_disjoint_and_complete() -> None:
     selections = [selection(target) for target in TIERS]
     for full, soak in itertools.product((False, True), repeat=2):
         markers = {"full": full, "soak": soak}
@@ -33,7 +33,7 @@ def test_the_selections_of_the_tiers_are_disjoint_and_complete() -> None:
         assert len(chosen) == 1, f"{markers}: {chosen}"
 
 
-def test_no_tier_leaves_out_a_folder() -> None:
+def test_tiers_select_from_all_folders() -> None:
     """The targets pass no paths, so that pytest collects all of `testpaths`."""
     for target in ("test", "test-rest"):
         assert "tests/" not in recipe(target)

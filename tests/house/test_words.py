@@ -1,4 +1,4 @@
-"""What must not be written in any file of the project."""
+"""Words that must not occur in any file: machine paths, registries, open tasks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ REGISTRY_HOSTS = re.compile(
     ))
 )
 LEFT_BEHIND = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|XX" + r"X)\b")
-#: Data that others wrote, and the licence.
+#: Data files.
 NOT_OURS = {".jsonl", ".lock", ".png", ".svg", ".gz", ".parquet", ".ico", ".woff2"}
 
 
@@ -38,7 +38,7 @@ def offenders(pattern: re.Pattern[str]) -> list[str]:
     return found
 
 
-def test_no_file_names_a_path_of_one_machine() -> None:
+def test_no_file_names_a_path_of_this_machine() -> None:
     assert offenders(MACHINE_PATHS) == []
 
 
@@ -46,5 +46,5 @@ def test_no_file_names_a_package_registry() -> None:
     assert offenders(REGISTRY_HOSTS) == []
 
 
-def test_nothing_is_left_to_do_in_comments() -> None:
+def test_no_file_has_an_open_task() -> None:
     assert offenders(LEFT_BEHIND) == []

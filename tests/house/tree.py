@@ -1,4 +1,4 @@
-"""The files of the project, as the house rules see them."""
+"""The files of the project."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def parsed(path: Path) -> ast.Module:
 
 
 def tracked_files() -> list[Path]:
-    """What is, or would be, in version control."""
+    """The files in version control, and new files that are not ignored."""
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
         cwd=ROOT, capture_output=True, check=True, text=True,

@@ -1,4 +1,4 @@
-"""Failures that a case expects are logged by penstock; here they are answers."""
+"""Silences the log messages of failures that cases expect."""
 
 from __future__ import annotations
 

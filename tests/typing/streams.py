@@ -1,4 +1,4 @@
-"""What a type checker knows of streams; never run, only checked."""
+"""The types of streams; checked by mypy, never run."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ orders = builder.stream("orders", key=Serdes.string(), value=Serdes.json(Order))
 customers = builder.table("customers", key=Serdes.string(), value=Serdes.json(Customer))
 regions = builder.global_table("regions", key=Serdes.integer(), value=Serdes.string())
 
-# Sources: a serde says the type, without one it is Any.
+# Sources: the serde determines the type; without one it is Any.
 assert_type(orders, KStream[str, Order])
 assert_type(customers, KTable[str, Customer])
 assert_type(regions, GlobalKTable[int, str])
@@ -87,7 +87,7 @@ branches = (
 )
 assert_type(branches, dict[str, KStream[str, Order]])
 
-# Grouping and aggregating: the initializer says the type of the aggregate.
+# Grouping and aggregating: the initializer determines the type of the aggregate.
 grouped = orders.group_by_key()
 assert_type(grouped, KGroupedStream[str, Order])
 assert_type(orders.group_by(lambda order: order.amount), KGroupedStream[int, Order])
@@ -133,7 +133,7 @@ assert_type(
 )
 assert_type(grouped.windowed_by(SessionWindows.of(1000)).count(), KTable[Windowed[str], int])
 
-# Joins: the joiner says the type; where a partner may be missing, it is optional.
+# Joins: the joiner determines the type; a side that may be missing is optional.
 reach = JoinWindows.of(timedelta(minutes=5))
 amounts = orders.map_values(lambda order: order.amount)
 assert_type(orders.join(amounts, lambda order, n: order.amount + n, reach), KStream[str, int])
@@ -162,7 +162,7 @@ assert_type(
 )
 
 
-# Processors: what they take is checked, what they forward is not known.
+# Processors: inputs are checked, forwarded types are unknown.
 class Shout(Processor[str, Order]):
     def process(self, record: Record[str, Order]) -> None:
         assert_type(record.value.amount, int)

@@ -1,4 +1,4 @@
-"""What a type checker knows of tables; never run, only checked."""
+"""The types of tables; checked by mypy, never run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The public API as a type checker sees it."""
+"""The public API has precise types."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ERROR = re.compile(r"^.*?:(?P<line>\d+): error: .*\[(?P<code>[\w-]+)\]$", re.MUL
 
 
 def errors_of(name: str) -> dict[int, set[str]]:
-    """The kinds of errors mypy finds in a file, by line."""
+    """The error codes that mypy reports for a file, by line."""
     ran = subprocess.run(
         [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", str(HERE / name)],
         cwd=ROOT, capture_output=True, text=True, check=False,
@@ -34,7 +34,7 @@ def test_types_follow_from_serdes_and_functions(name: str) -> None:
 
 
 @pytest.mark.slow
-def test_wrong_types_are_refused() -> None:
+def test_wrong_types_are_rejected() -> None:
     lines = (HERE / "wrong.py").read_text(encoding="utf-8").splitlines()
     expected = {
         number: set(line.split("  # ")[1].split())

@@ -1,4 +1,4 @@
-"""What a type checker must refuse, each line with the kind of error mypy gives it."""
+"""Lines with type errors, each with the error code that mypy must report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plays a conformance case under the test driver while things happen to it."""
+"""Runs a conformance case on the test driver with commits, new batches and crashes."""
 
 from __future__ import annotations
 
@@ -7,33 +7,33 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from conformance.cases import KEPT, Case, read_cases
+from conformance.cases import CASES, Case, read_cases
 from conformance.dump import dump_store, is_listed
 from conformance.interpreter import Interpreter
 from conformance.options import configuration
-from conformance.runner import Answer, Run
+from conformance.runner import CaseResult, Run
 from penstock import StreamsBuilder
 from penstock.testing import TopologyTestDriver
 
 
 def random_cases() -> list[Case]:
-    """The random topologies and their inputs, but for those that nothing is promised for.
+    """The generated cases whose results do not depend on batches.
 
-    A cache is empty in a new batch. A map of the least recently used rows does not keep which ones
-    were read. Waiting for a topic without records begins anew in a new batch.
+    Excluded: caches are empty in a new batch, an LRU store does not persist which rows were read,
+    and waiting for a topic without records restarts in a new batch.
     """
     return [
         case for kind in ("random-*", "own-options*", "own-stores*")
-        for path in sorted(KEPT.glob(kind)) for case in read_cases(path) if _is_kept(case)
+        for path in sorted(CASES.glob(kind)) for case in read_cases(path) if _is_eligible(case)
     ]
 
 
 def sample(cases: Sequence[Case], count: int, seed: int) -> list[Case]:
-    """Some of the cases, the same ones every time."""
+    """A fixed sample of the cases."""
     return random.Random(seed).sample(cases, min(count, len(cases)))
 
 
-def _is_kept(case: Case) -> bool:
+def _is_eligible(case: Case) -> bool:
     config = case.get("config", {})
     return (
         "error" not in case["expect"]
@@ -49,26 +49,26 @@ def can_be_restored(case: Case) -> bool:
 
 
 def has_hops(case: Case) -> bool:
-    """Whether records go from one sub-topology to another, or back to where they came from."""
+    """Whether records pass between sub-topologies, or return to the same one through a topic."""
     written = {step["topic"] for step in case["topology"] if "topic" in step and "on" in step}
     read = {step.get("topic") for step in case["topology"] if "on" not in step}
     internal = case["expect"].get("internal_topics", {})
     return bool(written & read) or any("-changelog" not in topic for topic in internal)
 
 
-class Play(Run):
-    """One run of a case, in which after each event something may happen (a method of the driver).
+class ActionRun(Run):
+    """Runs a case and calls methods of the driver, the actions, after its events.
 
-    With `auto_commit=False` there is a commit around every move of the wall clock, so that no
+    With `auto_commit=False` it commits before and after every wall-clock event, so that no
     punctuation is lost, and at the end.
     """
 
     def __init__(
-        self, case: Case, happenings: Mapping[int, Sequence[str]], *, auto_commit: bool = True,
+        self, case: Case, actions: Mapping[int, Sequence[str]], *, auto_commit: bool = True,
         partitions: int | None = None,
     ) -> None:
-        super().__init__(case, Answer({"output": {}, "internal_topics": {}}))
-        self._happenings = happenings
+        super().__init__(case, CaseResult({"output": {}, "internal_topics": {}}))
+        self._actions = actions
         self._auto_commit = auto_commit
         self._partitions = partitions
 
@@ -84,7 +84,7 @@ class Play(Run):
         )
         with driver:
             for index, event in enumerate(self.case["input"]):
-                self._happen(driver, index, event)
+                self._step(driver, index, event)
                 self._drain(driver, index)
             driver.commit()
             self._drain(driver, len(self.case["input"]))
@@ -96,15 +96,15 @@ class Play(Run):
         if steps.branches:
             self.found["branches"] = steps.branches
 
-    def _happen(self, driver: TopologyTestDriver, index: int, event: dict[str, Any]) -> None:
+    def _step(self, driver: TopologyTestDriver, index: int, event: dict[str, Any]) -> None:
         moves_clock = "wall" in event and not self._auto_commit
         if moves_clock:
             driver.commit()
         self._event(driver, event)
         if moves_clock:
             driver.commit()
-        for happening in self._happenings.get(index, ()):
-            getattr(driver, happening)()
+        for action in self._actions.get(index, ()):
+            getattr(driver, action)()
 
     def _read_partitions(self, driver: TopologyTestDriver) -> None:
         keys = [e["key"] for e in self.case["input"] if e.get("key") is not None]
@@ -115,15 +115,17 @@ class Play(Run):
         }
 
 
-def play(case: Case, happenings: Mapping[int, Sequence[str]], **options: Any) -> Answer:
-    """What comes out of a case to which things happen."""
-    run = Play(case, happenings, **options)
+def run_with_actions(
+    case: Case, actions: Mapping[int, Sequence[str]], **options: Any
+) -> CaseResult:
+    """Run a case with actions and return its results."""
+    run = ActionRun(case, actions, **options)
     run.run()
-    return run.answer
+    return run.result
 
 
-def without_times_of_day(found: dict[str, Any]) -> dict[str, Any]:
-    """Outputs without the event at which they came out: that is when the commit was."""
+def without_event_indices(found: dict[str, Any]) -> dict[str, Any]:
+    """The results without the indices of events, which depend on commits."""
     output = {
         topic: [{part: record[part] for part in record if part != "at"} for record in records]
         for topic, records in found.get("output", {}).items()
