@@ -1,4 +1,4 @@
-"""Changelogs in memory, stores of every kind to fill from them, and replicas."""
+"""In-memory changelogs, stores of every kind, and replicas in a directory."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from penstock.record import NO_HEADERS, Headers, PartitionColumns
 from penstock.stores.bytes.store import OpenBytesStore
 from penstock.stores.replica.protocol import ChangelogStart, ChangelogTruncated, ReplicaStore
 from penstock.stores.replica.task_replica import TaskReplica
+from unit.stores.fakes import FakeContext
 
 STRING = Serdes.string()
 SECOND = timedelta(seconds=1)
@@ -46,19 +47,19 @@ KINDS: dict[str, Callable[[], Any]] = {
 }
 
 
-def builder_of(kind: str, new_context: Callable[[], Any]) -> Callable[[OpenBytesStore], Any]:
-    """Makes stores of a kind, open."""
+def builder_of(kind: str) -> Callable[[OpenBytesStore], Any]:
+    """Returns a function that builds and opens a store of a kind."""
 
     def build(open_bytes: OpenBytesStore) -> Any:
         store = KINDS[kind]().build(open_bytes)
-        store.init(new_context())
+        store.init(FakeContext())
         return store
 
     return build
 
 
-def followed(kind: str, new_context: Callable[[], Any], *, logged: bool = True) -> ReplicaStore:
-    return ReplicaStore("s", logged, builder_of(kind, new_context))
+def replica_store(kind: str, *, logged: bool = True) -> ReplicaStore:
+    return ReplicaStore("s", logged, builder_of(kind))
 
 
 @dataclass
@@ -85,13 +86,13 @@ class MemoryChangelogs:
     batch_size: int = 7
     #: (store, start) of every read.
     reads: list[tuple[str, int]] = field(default_factory=list)
-    #: Of what was read before this time, later tombstones may be missing.
-    forgotten: int = 0
-    #: Called before every batch is given.
-    between: Callable[[], None] = lambda: None
+    #: A reader that read last before this time may have missed tombstones.
+    tombstones_expired_at: int = 0
+    #: Called before every batch.
+    before_batch: Callable[[], None] = lambda: None
 
     def add(self, store: str, *changes: Change) -> int:
-        """Append; answers the end."""
+        """Append changes. Returns the end offset."""
         for change in changes:
             end = self.ends.get(store, 0)
             self.records.setdefault(store, []).append((end, change))
@@ -103,7 +104,7 @@ class MemoryChangelogs:
         return self.add(store, (key.encode(), raw, timestamp, NO_HEADERS))
 
     def compact(self, store: str, *, tombstones: bool = False) -> None:
-        """Keep the newest record of each key; if told so, forget tombstones, too."""
+        """Keep the newest record of each key; with `tombstones`, remove tombstones too."""
         newest = {change[0]: offset for offset, change in self.records[store]}
         self.records[store] = [
             (offset, change) for offset, change in self.records[store]
@@ -119,10 +120,10 @@ class MemoryChangelogs:
         self, store: str, start: int, end: int, since: int | None = None
     ) -> Iterator[Batch]:
         self.reads.append((store, start))
-        if since is not None and since < self.forgotten:
+        if since is not None and since < self.tombstones_expired_at:
             raise ChangelogTruncated
         while start < end:
-            self.between()
+            self.before_batch()
             if start < self.starts.get(store, 0):
                 raise ChangelogTruncated
             found = [
@@ -140,17 +141,16 @@ class MemoryChangelogs:
             ))
 
 
-class Place:
-    """A directory, and replicas in it; each stands for a process."""
+class ReplicaDirectory:
+    """Opens replicas in one directory. Each represents a process."""
 
-    def __init__(self, directory: Path, new_context: Callable[[], Any]) -> None:
-        self.directory = directory
-        self._new_context = new_context
+    def __init__(self, path: Path) -> None:
+        self.path = path
         self._open: list[TaskReplica] = []
 
     def open(self, *stores: ReplicaStore, log_id: str = "log") -> TaskReplica:
-        stores = stores or (followed("timestamped", self._new_context),)
-        self._open.append(TaskReplica.open(self.directory, log_id, stores))
+        stores = stores or (replica_store("timestamped"),)
+        self._open.append(TaskReplica.open(self.path, log_id, stores))
         return self._open[-1]
 
     def close(self) -> None:

@@ -1,46 +1,12 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from penstock.record import NO_HEADERS, Current, Headers, RecordContext
-from penstock.stores import RecordCache
-from unit.stores.changelogs import MemoryChangelogs, Place
-
-
-@dataclass
-class FakeContext:
-    """A task that only remembers what its stores told it."""
-
-    max_bytes: int = 0
-    default_key_serde: Any = None
-    default_value_serde: Any = None
-    application_id: str = "app"
-    task_id: str = "0_0"
-    current: Current = field(default_factory=Current)
-    logged: list[tuple[str, bytes, bytes | None, int, Headers]] = field(default_factory=list)
-    dropped: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.cache = RecordCache(self.max_bytes)
-
-    def changelog_topic(self, store: str) -> str:
-        return f"app-{store}-changelog"
-
-    def log_change(
-        self, store: str, key: bytes, value: bytes | None, timestamp: int, headers: Headers
-    ) -> None:
-        self.logged.append((store, key, value, timestamp, headers))
-
-    def drop(self, reason: str) -> None:
-        self.dropped.append(reason)
-
-    def at(self, timestamp: int, offset: int = 0, headers: Headers = NO_HEADERS) -> None:
-        self.current.set_context(RecordContext("topic", 0, offset, timestamp, headers))
+from unit.stores.changelogs import MemoryChangelogs, ReplicaDirectory
+from unit.stores.fakes import FakeContext
 
 
 @pytest.fixture
@@ -54,17 +20,12 @@ def cached() -> FakeContext:
 
 
 @pytest.fixture
-def new_context() -> type[FakeContext]:
-    return FakeContext
-
-
-@pytest.fixture
 def changelogs() -> MemoryChangelogs:
     return MemoryChangelogs()
 
 
 @pytest.fixture
-def place(tmp_path: Path, new_context: Callable[[], Any]) -> Iterator[Place]:
-    opened = Place(tmp_path / "app" / "0_1", new_context)
-    yield opened
-    opened.close()
+def state(tmp_path: Path) -> Iterator[ReplicaDirectory]:
+    directory = ReplicaDirectory(tmp_path / "app" / "0_1")
+    yield directory
+    directory.close()

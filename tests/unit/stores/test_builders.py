@@ -1,3 +1,5 @@
+"""`Stores`, builders, and the default stores of the DSL."""
+
 from __future__ import annotations
 
 import pickle
@@ -32,7 +34,7 @@ S = Serdes.string()
     (lambda: Stores.persistent_versioned_key_value_store("s", -1), "negative"),
     (lambda: Stores.persistent_versioned_key_value_store("s", 1, 0), "zero or negative"),
 ])
-def test_wrong_durations_are_refused(call: Any, message: str) -> None:
+def test_invalid_durations_are_refused(call: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         call()
 
@@ -43,12 +45,12 @@ def test_wrong_durations_are_refused(call: Any, message: str) -> None:
     lambda: Stores.key_value_store_builder(None),
     lambda: Stores.window_store_builder(Stores.in_memory_key_value_store("s")),
 ])
-def test_missing_or_wrong_arguments_are_type_errors(call: Any) -> None:
+def test_missing_or_wrong_arguments_raise_type_errors(call: Any) -> None:
     with pytest.raises(TypeError):
         call()
 
 
-def test_durations_are_timedelta_or_milliseconds_and_suppliers_compare_by_value() -> None:
+def test_durations_are_timedelta_or_milliseconds() -> None:
     hour = timedelta(hours=1)
     one = Stores.persistent_window_store("s", hour, hour)
     assert one == Stores.persistent_window_store("s", 3_600_000, 3_600_000)
@@ -60,7 +62,7 @@ def test_durations_are_timedelta_or_milliseconds_and_suppliers_compare_by_value(
         assert supplier.segment_interval_ms == interval
 
 
-def test_builders_are_values(context: Any) -> None:
+def test_builders_are_immutable_and_compared_by_value(context: Any) -> None:
     builder = Stores.key_value_store_builder(Stores.in_memory_key_value_store("s"), S, S)
     assert builder == Stores.key_value_store_builder(Stores.in_memory_key_value_store("s"), S, S)
     changed = builder.with_caching_enabled().with_logging_enabled({"retention.ms": "1"})
@@ -73,7 +75,7 @@ def test_builders_are_values(context: Any) -> None:
     hash(changed)
 
 
-def test_a_builder_knows_its_retention() -> None:
+def test_builder_returns_its_retention() -> None:
     builder = Stores.window_store_builder(Stores.in_memory_window_store("s", 10, 5), S, S)
     assert builder.is_windowed
     assert builder.retention_ms == 10
@@ -81,14 +83,14 @@ def test_a_builder_knows_its_retention() -> None:
         _ = builder.history_retention_ms
 
 
-def test_custom_stores_come_from_a_factory() -> None:
+def test_custom_stores_are_created_by_a_factory() -> None:
     made = object()
     builder = StoreBuilder.custom("mine", lambda: made)  # type: ignore[arg-type, return-value]
     assert builder.build() is made
     assert builder.logging_enabled
 
 
-def test_the_dsl_asks_for_stores_on_disk_or_in_memory() -> None:
+def test_dsl_uses_persistent_or_in_memory_stores() -> None:
     disk, memory = BuiltInDslStoreSuppliers.ROCKS_DB, BuiltInDslStoreSuppliers.IN_MEMORY
     assert disk.key_value_store(
         DslKeyValueParams("s")
@@ -109,7 +111,7 @@ def test_the_dsl_asks_for_stores_on_disk_or_in_memory() -> None:
     assert not memory.key_value_store(DslKeyValueParams("s")).persistent
 
 
-def test_facades_say_whether_they_are_versioned() -> None:
+def test_only_versioned_stores_are_versioned() -> None:
     assert VersionedKeyValueStore.is_versioned
     builder = Stores.key_value_store_builder(Stores.in_memory_key_value_store("s"), S, S)
     assert not builder.build().is_versioned

@@ -1,3 +1,5 @@
+"""Key-value stores: plain, with timestamps, with headers, LRU maps."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -10,6 +12,7 @@ from penstock.errors import ConfigException, InvalidStateStoreException, Streams
 from penstock.record import NO_HEADERS, Headers, ValueAndTimestamp
 from penstock.serdes.builtin import Serdes
 from penstock.stores import Stores, ValueTimestampHeaders
+from unit.stores.fakes import FakeContext
 
 S = Serdes.string()
 
@@ -26,7 +29,7 @@ def open_store(context: Any, supplier: Any = None, kind: str = "key_value", **ho
     return store
 
 
-def test_rows_are_written_read_and_deleted(context: Any) -> None:
+def test_entries_are_written_read_and_deleted(context: Any) -> None:
     store = open_store(context)
     context.at(5)
     store.put("b", "2")
@@ -48,7 +51,7 @@ def test_rows_are_written_read_and_deleted(context: Any) -> None:
         store["nothing"]
 
 
-def test_every_write_is_logged_with_the_time_of_the_record(context: Any) -> None:
+def test_writes_are_logged_with_the_timestamp_of_the_record(context: Any) -> None:
     store = open_store(context)
     context.at(7)
     store.put("a", "1")
@@ -60,14 +63,14 @@ def test_every_write_is_logged_with_the_time_of_the_record(context: Any) -> None
     ]
 
 
-def test_without_logging_nothing_is_logged(context: Any) -> None:
+def test_disabled_logging_logs_nothing(context: Any) -> None:
     store = open_store(context, logging=False)
     store.put("a", "1")
     assert context.logged == []
     assert store["a"] == "1"
 
 
-def test_prefix_scan_works_on_bytes(context: Any) -> None:
+def test_prefix_scan_compares_serialized_keys(context: Any) -> None:
     store = open_store(context)
     for key in ("a", "ab", "abc", "b"):
         store.put(key, key)
@@ -90,7 +93,7 @@ def test_iterators_can_be_peeked_and_closed(context: Any) -> None:
             rows.peek_next_key()
 
 
-def test_a_store_that_is_not_open_says_so(context: Any) -> None:
+def test_store_that_is_not_open_raises(context: Any) -> None:
     store = Stores.key_value_store_builder(
         Stores.in_memory_key_value_store("s"), S, S
     ).build()
@@ -104,14 +107,14 @@ def test_a_store_that_is_not_open_says_so(context: Any) -> None:
         store.get("a")
 
 
-def test_a_key_of_none_is_refused_and_names_the_store(context: Any) -> None:
+def test_key_of_none_raises_and_names_the_store(context: Any) -> None:
     store = open_store(context)
     for call in (store.get, store.delete, lambda key: store.put(key, "x")):
         with pytest.raises(TypeError, match="'s'"):
             call(None)
 
 
-def test_a_missing_serde_is_a_configuration_error(context: Any) -> None:
+def test_missing_serde_raises_a_configuration_error(context: Any) -> None:
     store = Stores.key_value_store_builder(Stores.in_memory_key_value_store("s"), S).build()
     with pytest.raises(StreamsException, match="value serdes for store s") as error:
         store.init(context)
@@ -120,7 +123,7 @@ def test_a_missing_serde_is_a_configuration_error(context: Any) -> None:
     store.init(context)
 
 
-def test_timestamped_rows_log_the_plain_value_with_their_own_time(context: Any) -> None:
+def test_timestamped_values_are_logged_with_their_own_timestamp(context: Any) -> None:
     store = open_store(
         context, Stores.persistent_timestamped_key_value_store("s"), "timestamped_key_value"
     )
@@ -137,7 +140,7 @@ def test_timestamped_rows_log_the_plain_value_with_their_own_time(context: Any) 
     ]
 
 
-def test_a_plain_persistent_store_forgets_timestamps(context: Any) -> None:
+def test_plain_persistent_store_drops_timestamps(context: Any) -> None:
     store = open_store(context, Stores.persistent_key_value_store("s"), "timestamped_key_value")
     store.save("a", "1", 42)
     assert store.load("a") == ("1", -1)
@@ -145,7 +148,7 @@ def test_a_plain_persistent_store_forgets_timestamps(context: Any) -> None:
     assert context.logged[0][3] == 42
 
 
-def test_a_store_in_memory_keeps_timestamps(context: Any) -> None:
+def test_in_memory_store_keeps_timestamps(context: Any) -> None:
     store = open_store(context, kind="timestamped_key_value")
     store.save("a", "1", 42)
     assert store.load("a") == ("1", 42)
@@ -178,22 +181,22 @@ def test_headers_are_kept_and_logged(context: Any) -> None:
     Stores.persistent_timestamped_key_value_store_with_headers("s"),
 ], ids=lambda supplier: f"{supplier.persistent}-{supplier.format.name}")
 @pytest.mark.parametrize("kind", ["key_value", "timestamped_key_value"])
-def test_a_store_restored_from_its_changelog_equals_the_original(
-    supplier: Any, kind: str, new_context: Any
+def test_restored_store_equals_the_original(
+    supplier: Any, kind: str
 ) -> None:
-    context = new_context()
+    context = FakeContext()
     first = open_store(context, supplier, kind)
     context.at(3)
     wrap = (lambda v, t: v) if kind == "key_value" else ValueAndTimestamp
     for n in range(20):
         first.put(f"k{n % 7}", wrap(f"v{n}", n) if n % 5 else None)
-    second = open_store(new_context(), supplier, kind)
+    second = open_store(FakeContext(), supplier, kind)
     for _, key, value, timestamp, headers in context.logged:
         second.restore(key, value, timestamp, headers)
     assert list(second.all()) == list(first.all())
 
 
-def test_an_lru_map_lets_the_eldest_go_and_logs_it(context: Any) -> None:
+def test_lru_map_evicts_the_eldest_key_and_logs_it(context: Any) -> None:
     store = open_store(context, Stores.lru_map("s", 2))
     context.at(1)
     store.put("a", "1")
@@ -206,7 +209,7 @@ def test_an_lru_map_lets_the_eldest_go_and_logs_it(context: Any) -> None:
     ]
 
 
-def test_advance_keeps_rows_and_loses_nothing(context: Any) -> None:
+def test_advance_keeps_all_entries(context: Any) -> None:
     store = open_store(context)
     store.put("a", "1")
     store.commit()
@@ -227,28 +230,10 @@ commands = st.lists(
 
 
 @given(commands=commands, max_bytes=st.sampled_from([0, 1, 150, 300, 100_000]))
-def test_a_cached_store_answers_like_a_dictionary(
+def test_cached_store_behaves_like_a_dictionary(
     commands: list[tuple[str, str, str]], max_bytes: int
 ) -> None:
-    from dataclasses import dataclass
-
-    from penstock.record import Current
-    from penstock.stores import RecordCache
-
-    @dataclass
-    class Context:
-        default_key_serde = default_value_serde = None
-        current = Current()
-        cache = RecordCache(max_bytes)
-
-        def changelog_topic(self, store: str) -> str:
-            return store
-
-        def log_change(self, *change: object) -> None: ...
-
-        def drop(self, reason: str) -> None: ...
-
-    store = open_store(Context(), caching=True)
+    store = open_store(FakeContext(max_bytes), caching=True)
     model: dict[str, str] = {}
     for command, key, value in commands:
         if command == "put":

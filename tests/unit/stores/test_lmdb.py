@@ -1,4 +1,4 @@
-"""LMDB under the rules that it sets: one file, many processes, a map that grows."""
+"""LMDB environments: one file, many processes, a growing map."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def run(program: str, *arguments: object) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_an_environment_is_opened_once_in_a_process(
+def test_environment_is_opened_once_per_process(
     environment: LmdbEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(environment.path.parent)
@@ -71,7 +71,7 @@ def test_file_closes_when_all_users_have_closed_it(environment: LmdbEnvironment)
         other.close()
         with pytest.raises(EnvironmentClosed):
             get(other, "a")
-        # It was about to be closed, and stays open for who comes before it is.
+        # A new user keeps the file open while a transaction delays its closing.
         third = LmdbEnvironment.open(environment.path)
         assert third is environment
         rows = transaction.open("t")
@@ -85,28 +85,28 @@ def test_file_closes_when_all_users_have_closed_it(environment: LmdbEnvironment)
     last.close()
 
 
-def test_one_that_is_deleted_while_it_is_opened_is_not_there(
+def test_environment_deleted_while_opening_raises_file_not_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "rows"
     LmdbEnvironment.open(path, create=True).close()
-    really = lmdb.open
+    original_open = lmdb.open
 
-    def deleted_before(*arguments: Any, **options: Any) -> Any:
+    def delete_and_open(*arguments: Any, **options: Any) -> Any:
         shutil.rmtree(path)
-        return really(*arguments, **options)
+        return original_open(*arguments, **options)
 
-    monkeypatch.setattr(lmdb, "open", deleted_before)
+    monkeypatch.setattr(lmdb, "open", delete_and_open)
     with pytest.raises(FileNotFoundError, match="was deleted"):
         LmdbEnvironment.open(path)
 
 
-def test_one_that_is_not_there_is_not_made_by_accident(tmp_path: Path) -> None:
+def test_missing_environment_is_not_created_implicitly(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="no LMDB file"):
         LmdbEnvironment.open(tmp_path / "nowhere")
 
 
-def test_a_reader_sees_what_was_committed_when_it_began(environment: LmdbEnvironment) -> None:
+def test_reader_sees_the_commits_from_before_its_start(environment: LmdbEnvironment) -> None:
     put(environment, a="1")
     with environment.reading() as transaction:
         rows = transaction.open("t")
@@ -118,7 +118,7 @@ def test_a_reader_sees_what_was_committed_when_it_began(environment: LmdbEnviron
     assert get(environment, "a") == b"2"
 
 
-def test_what_raises_has_written_nothing(environment: LmdbEnvironment) -> None:
+def test_failed_transaction_writes_nothing(environment: LmdbEnvironment) -> None:
     put(environment, a="1")
 
     def work(transaction: LmdbTransaction) -> None:
@@ -130,7 +130,7 @@ def test_what_raises_has_written_nothing(environment: LmdbEnvironment) -> None:
     assert get(environment, "a") == b"1"
 
 
-def test_the_map_grows_when_it_is_full(environment: LmdbEnvironment) -> None:
+def test_full_map_is_enlarged(environment: LmdbEnvironment) -> None:
     calls = []
 
     def work(transaction: LmdbTransaction) -> None:
@@ -185,7 +185,7 @@ LmdbEnvironment.open(Path(sys.argv[1])).write(["t"], work)
 """
 
 
-def test_a_reader_that_died_does_not_hold_its_slot(tmp_path: Path) -> None:
+def test_dead_reader_releases_its_slot(tmp_path: Path) -> None:
     path = tmp_path / "rows"
     LmdbEnvironment.open(path, create=True).close()
     assert run(READ_AND_DIE, path).returncode == -signal.SIGKILL
@@ -194,7 +194,7 @@ def test_a_reader_that_died_does_not_hold_its_slot(tmp_path: Path) -> None:
     environment.close()
 
 
-def test_a_writer_that_died_leaves_nothing_and_blocks_nobody(environment: LmdbEnvironment) -> None:
+def test_dead_writer_leaves_no_changes_and_no_lock(environment: LmdbEnvironment) -> None:
     put(environment, a="1")
     assert run(WRITE_AND_DIE, environment.path).returncode == -signal.SIGKILL
     assert get(environment, "a") == b"1"
@@ -232,21 +232,21 @@ with parent.reading() as transaction:
 """
 
 
-def test_a_forked_process_leaves_the_files_of_its_parent_alone(tmp_path: Path) -> None:
+def test_forked_process_cannot_use_the_environment_of_its_parent(tmp_path: Path) -> None:
     LmdbEnvironment.open(tmp_path / "rows", create=True).close()
     ran = run(FORK, tmp_path / "rows")
     assert (ran.returncode, ran.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("damage", ["cut", "overwritten", "empty"])
-def test_a_damaged_file_is_recognized(tmp_path: Path, damage: str) -> None:
+@pytest.mark.parametrize("damage", ["truncated", "overwritten", "too short"])
+def test_corrupt_file_is_detected(tmp_path: Path, damage: str) -> None:
     path = tmp_path / "rows"
     environment = LmdbEnvironment.open(path, create=True)
     put(environment, **{f"k{n}": "x" * 100 for n in range(1000)})
     environment.sync()
     environment.close()
     file = path / "data.mdb"
-    if damage == "cut":
+    if damage == "truncated":
         os.truncate(file, file.stat().st_size // 2)
     elif damage == "overwritten":
         file.write_bytes(b"\xa5" * file.stat().st_size)
@@ -273,7 +273,7 @@ try:
 except ProcessorStateException as error:
     assert "free some space" in str(error), error
 else:
-    sys.exit("nothing was raised")
+    sys.exit("no error was raised")
 with environment.reading(["t"]) as transaction:
     assert transaction.open("t").count() == 0
 resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
@@ -283,7 +283,7 @@ with environment.reading(["t"]) as transaction:
 """
 
 
-def test_no_room_on_the_disk_is_told_and_nothing_is_lost(tmp_path: Path) -> None:
+def test_full_disk_is_reported_and_nothing_is_lost(tmp_path: Path) -> None:
     LmdbEnvironment.open(tmp_path / "rows", create=True).close()
     ran = run(FULL_DISK, tmp_path / "rows")
     assert (ran.returncode, ran.stderr) == (0, "")
@@ -297,7 +297,7 @@ def write_many(path: Path, first: int, done: multiprocessing.synchronize.Barrier
     environment.close()
 
 
-def test_several_processes_write_one_after_the_other(tmp_path: Path) -> None:
+def test_writers_of_several_processes_take_turns(tmp_path: Path) -> None:
     path = tmp_path / "rows"
     LmdbEnvironment.open(path, create=True).close()
     spawn = multiprocessing.get_context("spawn")

@@ -1,4 +1,4 @@
-"""The LRU store keeps its order of use from batch to batch, and through a crash."""
+"""An LRU map keeps its order of use from batch to batch and after a crash."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ CONFIG = StreamsConfig(
 )
 
 
-class Using(Processor[str, str]):
-    """Reads or writes the record's key in a store for two."""
+class StoreUser(Processor[str, str]):
+    """Reads or writes the key of a record in an LRU map of two entries."""
 
     def process(self, record: Record[str, str]) -> None:
         store = self.context.get_state_store("recent")
@@ -27,19 +27,19 @@ class Using(Processor[str, str]):
             store.put(record.key, record.value)
 
 
-def using(kind: str) -> Topology:
+def topology_of(kind: str) -> Topology:
     builder = StreamsBuilder()
     make = (
         Stores.key_value_store_builder if kind == "plain"
         else Stores.timestamped_key_value_store_builder
     )
     builder.add_state_store(make(Stores.lru_map("recent", 2), STRING, STRING))
-    builder.stream("in").process(Using if kind == "plain" else UsingTimestamped, "recent")
+    builder.stream("in").process(StoreUser if kind == "plain" else TimestampedStoreUser, "recent")
     return builder.build()
 
 
-class UsingTimestamped(Processor[str, str]):
-    """The same where values have a time."""
+class TimestampedStoreUser(Processor[str, str]):
+    """Reads or writes the key of a record in a timestamped LRU map."""
 
     def process(self, record: Record[str, str]) -> None:
         store = self.context.get_state_store("recent")
@@ -49,19 +49,19 @@ class UsingTimestamped(Processor[str, str]):
             store.save(record.key, record.value, record.timestamp)
 
 
-def nothing(driver: TopologyTestDriver) -> None:
+def commit(driver: TopologyTestDriver) -> None:
     driver.commit()
 
 
 @pytest.mark.parametrize(
-    "between", [nothing, TopologyTestDriver.new_batch, TopologyTestDriver.crash],
-    ids=["nothing", "new_batch", "crash"],
+    "between", [commit, TopologyTestDriver.new_batch, TopologyTestDriver.crash],
+    ids=["commit", "new_batch", "crash"],
 )
 @pytest.mark.parametrize("kind", ["plain", "timestamped"])
-def test_a_key_that_was_read_outlives_one_that_was_written_later(
+def test_read_key_outlives_a_key_that_was_written_later(
     kind: str, between: Callable[[TopologyTestDriver], None]
 ) -> None:
-    with TopologyTestDriver(using(kind), CONFIG) as driver:
+    with TopologyTestDriver(topology_of(kind), CONFIG) as driver:
         def use(key: str, value: str) -> list[str]:
             driver.pipe("in", key.encode(), value.encode(), 0)
             between(driver)

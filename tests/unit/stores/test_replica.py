@@ -1,4 +1,4 @@
-"""Replicas: the rows are those of the changelog, whatever happens on the way."""
+"""A replica holds the rows of its changelogs, whatever fails in between."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from penstock import Serdes
 from penstock.errors import TaskCorruptedException
 from penstock.record import NO_HEADERS, Headers
 from penstock.stores.bytes.store import BytesStore, InMemoryBytesStore
-from penstock.stores.replica import generations as replica_files
-from penstock.stores.replica import task_replica as replica_module
+from penstock.stores.replica import generations, task_replica
 from penstock.stores.replica.generations import clean_up
 from penstock.stores.replica.protocol import ReplicaAhead, ReplicaTarget, StoreRestore
 from penstock.stores.replica.task_replica import TaskReplica
@@ -23,9 +22,9 @@ from unit.stores.changelogs import (
     KINDS,
     Change,
     MemoryChangelogs,
-    Place,
+    ReplicaDirectory,
     builder_of,
-    followed,
+    replica_store,
     rows_of,
 )
 
@@ -33,11 +32,11 @@ STRING = Serdes.string()
 
 
 def values_of(replica: TaskReplica) -> dict[str, str]:
-    """The rows of a timestamped store."""
+    """The values of a timestamped store."""
     return {key.decode(): row[8:].decode() for key, row in rows_of(replica).items()}
 
 
-# ---- the rows are those of the changelog -----------------------------------------------------
+# ---- restoring -------------------------------------------------------------------------------
 
 times = st.integers(0, 20).map(lambda n: n * 30_000)
 names = st.sampled_from([b"a", b"b", b"ab", b""])
@@ -55,11 +54,9 @@ def key_of(kind: str, name: bytes, time_ms: int, number: int) -> bytes:
 @pytest.mark.parametrize("kind", KINDS)
 @given(data=st.data())
 @settings(max_examples=12)
-def test_rows_are_the_same_however_the_changelog_is_cut(
+def test_rows_do_not_depend_on_how_the_changelog_is_split(
     kind: str, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    from unit.stores.conftest import FakeContext
-
     drawn = data.draw(st.lists(st.tuples(names, values, times), max_size=40))
     headers = Headers((("h", b"1"),)) if kind == "headers" else NO_HEADERS
     changes: list[Change] = [
@@ -71,7 +68,7 @@ def test_rows_are_the_same_however_the_changelog_is_cut(
     changelogs.add("s", *changes)
 
     opened: dict[str, BytesStore] = {}
-    expected = builder_of(kind, FakeContext)(
+    expected = builder_of(kind)(
         lambda name: opened.setdefault(name, InMemoryBytesStore())
     )
     for change in changes:
@@ -79,38 +76,38 @@ def test_rows_are_the_same_however_the_changelog_is_cut(
     expected.advance()
 
     directory = tmp_path_factory.mktemp("replica")
-    replica = TaskReplica.open(directory, "log", (followed(kind, FakeContext),))
+    replica = TaskReplica.open(directory, "log", (replica_store(kind),))
     for cut in cuts:
         replica.catch_up(ReplicaTarget({"s": cut}), changelogs)
-    wanted = {name: dict(rows.scan(None, None)) for name, rows in opened.items()}
-    assert rows_of(replica) == wanted["s"]
-    if "s.index" in wanted:
-        # An index may have entries left of rows that have expired.
+    expected_rows = {name: dict(rows.scan(None, None)) for name, rows in opened.items()}
+    assert rows_of(replica) == expected_rows["s"]
+    if "s.index" in expected_rows:
+        # An index may keep entries of expired rows.
         index = rows_of(replica, "s.index")
-        assert index.items() <= wanted["s.index"].items()
-        assert len(index) >= len(wanted["s"])
+        assert index.items() <= expected_rows["s.index"].items()
+        assert len(index) >= len(expected_rows["s"])
     assert replica._environment.state().clocks["s"] == expected.clocks()
     replica.close()
     shutil.rmtree(directory)
 
 
-def test_a_restore_is_cut_into_chunks_and_goes_on_after_an_interruption(
-    place: Place, changelogs: MemoryChangelogs, monkeypatch: pytest.MonkeyPatch
+def test_interrupted_restore_continues_with_the_next_chunk(
+    state: ReplicaDirectory, changelogs: MemoryChangelogs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replica_module, "CHUNK_RECORDS", 20)
+    monkeypatch.setattr(task_replica, "CHUNK_RECORDS", 20)
     end = 0
     for n in range(100):
         end = changelogs.put("s", f"k{n % 70}", f"v{n}", n)
     steps: list[str] = []
 
-    def fail_at_the_third(step: str) -> None:
+    def fail_at_third_chunk(step: str) -> None:
         steps.append(step)
         if steps.count("applying") == 3:
             raise RuntimeError("boom")
 
-    replica = place.open()
+    replica = state.open()
     with pytest.raises(RuntimeError, match="boom"):
-        replica.catch_up(ReplicaTarget({"s": end}), changelogs, fail_at_the_third)
+        replica.catch_up(ReplicaTarget({"s": end}), changelogs, fail_at_third_chunk)
     assert replica.positions() == {"s": 42}
     assert replica.catch_up(ReplicaTarget({"s": end}), changelogs) == []
     assert changelogs.reads[3:] == [("s", 42), ("s", 63), ("s", 84)]
@@ -118,47 +115,53 @@ def test_a_restore_is_cut_into_chunks_and_goes_on_after_an_interruption(
     assert steps[:4] == ["restoring", "applying", "restoring", "applying"]
 
 
-def test_it_tells_what_was_filled_from_nothing(place: Place, changelogs: MemoryChangelogs) -> None:
+def test_catch_up_returns_complete_restores(
+    state: ReplicaDirectory, changelogs: MemoryChangelogs
+) -> None:
     changelogs.starts["s"] = 2
     for n in range(5):
         changelogs.put("s", f"k{n}", "v")
-    replica = place.open()
+    replica = state.open()
     assert replica.catch_up(ReplicaTarget({"s": 5}), changelogs) == [StoreRestore("s", 2, 5, 3)]
     changelogs.put("s", "k", "v")
     assert replica.catch_up(ReplicaTarget({"s": 6}), changelogs) == []
 
 
-def test_rows_that_are_too_old_for_the_changelog_are_filled_anew(
-    place: Place, changelogs: MemoryChangelogs
+def test_rows_older_than_the_tombstone_retention_are_restored_completely(
+    state: ReplicaDirectory, changelogs: MemoryChangelogs
 ) -> None:
-    """A tombstone was written and removed while the host was away, and the log does not tell."""
+    """A tombstone was written and removed in the meantime, and the log does not report it."""
     changelogs.put("s", "a", "1")
     changelogs.put("s", "b", "1")
-    replica = place.open()
+    replica = state.open()
     replica.catch_up(ReplicaTarget({"s": 2}), changelogs)
     changelogs.put("s", "a", None)
     changelogs.put("s", "b", "2")
     changelogs.compact("s", tombstones=True)
     changelogs.removed.clear()
-    changelogs.forgotten = time.time_ns() // 1_000_000 + 1
+    changelogs.tombstones_expired_at = time.time_ns() // 1_000_000 + 1
     assert replica.catch_up(ReplicaTarget({"s": 4}), changelogs) == [StoreRestore("s", 0, 4, 1)]
     assert values_of(replica) == {"b": "2"}
-    changelogs.forgotten = 0
+    changelogs.tombstones_expired_at = 0
     changelogs.put("s", "b", "3")
     assert replica.catch_up(ReplicaTarget({"s": 5}), changelogs) == []
     assert values_of(replica) == {"b": "3"}
 
 
-def test_only_what_is_committed_is_read(place: Place, changelogs: MemoryChangelogs) -> None:
+def test_catch_up_stops_at_the_target(
+    state: ReplicaDirectory, changelogs: MemoryChangelogs
+) -> None:
     changelogs.put("s", "a", "1")
     changelogs.put("s", "a", "2")
-    replica = place.open()
+    replica = state.open()
     replica.catch_up(ReplicaTarget({"s": 1}), changelogs)
     assert values_of(replica) == {"a": "1"}
 
 
-def test_a_store_that_no_plan_names_is_empty(place: Place, changelogs: MemoryChangelogs) -> None:
-    replica = place.open()
+def test_store_without_a_target_is_empty(
+    state: ReplicaDirectory, changelogs: MemoryChangelogs
+) -> None:
+    replica = state.open()
     replica.catch_up(ReplicaTarget({}), changelogs)
     with replica.snapshot(ReplicaTarget({})) as snapshot:
         assert list(snapshot.open_bytes("s").scan(None, None)) == []
@@ -168,10 +171,10 @@ def test_a_store_that_no_plan_names_is_empty(place: Place, changelogs: MemoryCha
 # ---- snapshots -------------------------------------------------------------------------------
 
 
-def test_a_snapshot_stands_still_while_the_replica_moves_on(
-    place: Place, changelogs: MemoryChangelogs
+def test_snapshot_does_not_change_while_the_replica_catches_up(
+    state: ReplicaDirectory, changelogs: MemoryChangelogs
 ) -> None:
-    replica, other = place.open(), place.open()
+    replica, other = state.open(), state.open()
     replica.catch_up(ReplicaTarget({"s": changelogs.put("s", "a", "1")}), changelogs)
     with replica.snapshot(ReplicaTarget({"s": 1})) as snapshot:
         other.catch_up(ReplicaTarget({"s": changelogs.put("s", "a", "2")}), changelogs)
@@ -179,10 +182,10 @@ def test_a_snapshot_stands_still_while_the_replica_moves_on(
     assert values_of(replica) == {"a": "2"}
 
 
-def test_a_snapshot_is_only_given_where_it_is_wanted(
-    place: Place, changelogs: MemoryChangelogs
+def test_snapshot_is_refused_away_from_its_target(
+    state: ReplicaDirectory, changelogs: MemoryChangelogs
 ) -> None:
-    replica = place.open()
+    replica = state.open()
     replica.catch_up(ReplicaTarget({"s": changelogs.put("s", "a", "1")}), changelogs)
     with pytest.raises(TaskCorruptedException, match="is not at the positions"):
         replica.snapshot(ReplicaTarget({"s": 2}))
@@ -190,13 +193,13 @@ def test_a_snapshot_is_only_given_where_it_is_wanted(
         replica.snapshot(ReplicaTarget({"s": 0}))
 
 
-# ---- zombies ---------------------------------------------------------------------------------
+# ---- stale plans -----------------------------------------------------------------------------
 
 
-def test_a_task_that_is_behind_its_replica_is_a_zombie(
-    place: Place, changelogs: MemoryChangelogs
+def test_task_behind_its_replica_is_refused(
+    state: ReplicaDirectory, changelogs: MemoryChangelogs
 ) -> None:
-    replica = place.open()
+    replica = state.open()
     changelogs.put("s", "a", "1")
     changelogs.put("s", "a", "2")
     replica.catch_up(ReplicaTarget({"s": 2}), changelogs)
@@ -204,8 +207,10 @@ def test_a_task_that_is_behind_its_replica_is_a_zombie(
         replica.catch_up(ReplicaTarget({"s": 1}), changelogs)
 
 
-def test_so_is_one_of_an_older_epoch(place: Place, changelogs: MemoryChangelogs) -> None:
-    replica = place.open()
+def test_task_of_an_older_epoch_is_refused(
+    state: ReplicaDirectory, changelogs: MemoryChangelogs
+) -> None:
+    replica = state.open()
     changelogs.put("s", "a", "1")
     changelogs.put("s", "a", "2")
     replica.catch_up(ReplicaTarget({"s": 1}, epoch=5), changelogs)
@@ -215,13 +220,13 @@ def test_so_is_one_of_an_older_epoch(place: Place, changelogs: MemoryChangelogs)
     assert replica._environment.state().epoch == 5
 
 
-# ---- what the log has forgotten --------------------------------------------------------------
+# ---- removed records -------------------------------------------------------------------------
 
 
-def test_a_replica_that_may_have_missed_a_tombstone_starts_again(
-    place: Place, changelogs: MemoryChangelogs
+def test_replica_that_may_have_missed_a_tombstone_restores_completely(
+    state: ReplicaDirectory, changelogs: MemoryChangelogs
 ) -> None:
-    replica = place.open()
+    replica = state.open()
     changelogs.put("s", "a", "1")
     changelogs.put("s", "b", "1")
     replica.catch_up(ReplicaTarget({"s": 2}), changelogs)
@@ -232,10 +237,10 @@ def test_a_replica_that_may_have_missed_a_tombstone_starts_again(
     assert values_of(replica) == {"b": "1", "c": "1"}
 
 
-def test_a_tombstone_may_have_been_all_that_was_left_to_read(
-    place: Place, changelogs: MemoryChangelogs
+def test_missed_tombstone_at_the_end_of_the_changelog_is_detected(
+    state: ReplicaDirectory, changelogs: MemoryChangelogs
 ) -> None:
-    replica = place.open()
+    replica = state.open()
     changelogs.put("s", "a", "1")
     changelogs.put("s", "b", "1")
     replica.catch_up(ReplicaTarget({"s": 2}), changelogs)
@@ -245,22 +250,22 @@ def test_a_tombstone_may_have_been_all_that_was_left_to_read(
     assert values_of(replica) == {"b": "1"}
 
 
-def test_tombstones_that_were_gone_before_the_restore_are_not_missed(
-    place: Place, changelogs: MemoryChangelogs, monkeypatch: pytest.MonkeyPatch
+def test_tombstones_removed_before_the_restore_are_not_needed(
+    state: ReplicaDirectory, changelogs: MemoryChangelogs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replica_module, "CHUNK_RECORDS", 10)
+    monkeypatch.setattr(task_replica, "CHUNK_RECORDS", 10)
     for n in range(40):
         changelogs.put("s", f"k{n}", "v")
         changelogs.put("s", f"k{n}", None if n % 2 else "w")
     changelogs.compact("s", tombstones=True)
-    replica = place.open()
+    replica = state.open()
     assert replica.catch_up(ReplicaTarget({"s": 80}), changelogs) == [StoreRestore("s", 0, 80, 20)]
     assert changelogs.reads == [("s", 0), ("s", 54)]
     assert values_of(replica) == {f"k{n}": "w" for n in range(0, 40, 2)}
 
 
-def test_a_restore_that_compaction_overtakes_starts_again(
-    place: Place, changelogs: MemoryChangelogs
+def test_restore_overtaken_by_compaction_starts_again(
+    state: ReplicaDirectory, changelogs: MemoryChangelogs
 ) -> None:
     for n in range(30):
         changelogs.put("s", f"k{n}", "v")
@@ -272,16 +277,16 @@ def test_a_restore_that_compaction_overtakes_starts_again(
         if next(steps) == 3:
             changelogs.compact("s", tombstones=True)
 
-    changelogs.between = compact_in_the_middle
-    replica = place.open()
+    changelogs.before_batch = compact_in_the_middle
+    replica = state.open()
     replica.catch_up(ReplicaTarget({"s": 60}), changelogs)
     assert values_of(replica) == {f"k{n}": "w" for n in range(10, 30)}
 
 
-def test_a_replica_that_retention_has_overtaken_starts_again(
-    place: Place, changelogs: MemoryChangelogs
+def test_replica_behind_the_start_of_the_changelog_restores_completely(
+    state: ReplicaDirectory, changelogs: MemoryChangelogs
 ) -> None:
-    replica = place.open()
+    replica = state.open()
     for n in range(10):
         changelogs.put("s", f"k{n}", "v")
     replica.catch_up(ReplicaTarget({"s": 2}), changelogs)
@@ -290,112 +295,114 @@ def test_a_replica_that_retention_has_overtaken_starts_again(
     assert sorted(values_of(replica)) == [f"k{n}" for n in range(5, 10)]
 
 
-# ---- what cannot be trusted ------------------------------------------------------------------
+# ---- replacing the files ---------------------------------------------------------------------
 
 
-def generation(place: Place) -> str:
-    return (place.directory / "current").read_text()
+def generation(state: ReplicaDirectory) -> str:
+    return (state.path / "current").read_text()
 
 
-def test_rows_of_another_log_are_not_used(place: Place, changelogs: MemoryChangelogs) -> None:
-    replica = place.open()
-    replica.catch_up(ReplicaTarget({"s": changelogs.put("s", "a", "1")}), changelogs)
-    before = generation(place)
-    other = place.open(log_id="another")
-    assert other.positions() == {}
-    assert generation(place) != before
-    assert not (place.directory / before).exists()
-
-
-def test_writes_that_a_crash_of_the_host_may_have_lost_are_not_trusted(
-    place: Place, changelogs: MemoryChangelogs, monkeypatch: pytest.MonkeyPatch
+def test_rows_of_another_log_are_discarded(
+    state: ReplicaDirectory, changelogs: MemoryChangelogs
 ) -> None:
-    replica = place.open()
+    replica = state.open()
+    replica.catch_up(ReplicaTarget({"s": changelogs.put("s", "a", "1")}), changelogs)
+    before = generation(state)
+    other = state.open(log_id="another")
+    assert other.positions() == {}
+    assert generation(state) != before
+    assert not (state.path / before).exists()
+
+
+def test_unsynced_rows_are_discarded_after_a_reboot(
+    state: ReplicaDirectory, changelogs: MemoryChangelogs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replica = state.open()
     replica.catch_up(ReplicaTarget({"s": changelogs.put("s", "a", "1")}), changelogs)
     replica.close()
-    assert place.open().positions() == {"s": 1}
-    monkeypatch.setattr(replica_files, "boot_id", lambda: "another boot")
-    assert place.open().positions() == {}
+    assert state.open().positions() == {"s": 1}
+    monkeypatch.setattr(generations, "boot_id", lambda: "another boot")
+    assert state.open().positions() == {}
 
 
-def test_what_another_part_of_the_process_has_closed_is_opened_again(
-    place: Place, changelogs: MemoryChangelogs
+def test_environment_closed_by_another_replica_is_opened_again(
+    state: ReplicaDirectory, changelogs: MemoryChangelogs
 ) -> None:
-    mine, theirs = place.open(), place.open()
+    mine, theirs = state.open(), state.open()
     end = changelogs.put("s", "a", "1")
     mine.catch_up(ReplicaTarget({"s": end}), changelogs)
     theirs.close()
     assert mine.positions() == {"s": end}
 
 
-def test_settled_rows_are_good_after_a_reboot(
-    place: Place, changelogs: MemoryChangelogs, monkeypatch: pytest.MonkeyPatch
+def test_synced_rows_survive_a_reboot(
+    state: ReplicaDirectory, changelogs: MemoryChangelogs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    replica = place.open()
+    replica = state.open()
     replica.catch_up(ReplicaTarget({"s": changelogs.put("s", "a", "1")}), changelogs)
     replica.sync()
     replica.close()
-    monkeypatch.setattr(replica_files, "boot_id", lambda: "another boot")
-    again = place.open()
+    monkeypatch.setattr(generations, "boot_id", lambda: "another boot")
+    again = state.open()
     assert values_of(again) == {"a": "1"}
     again.catch_up(ReplicaTarget({"s": changelogs.put("s", "b", "1")}), changelogs)
     again.close()
-    monkeypatch.setattr(replica_files, "boot_id", lambda: "a third boot")
-    assert place.open().positions() == {}
+    monkeypatch.setattr(generations, "boot_id", lambda: "a third boot")
+    assert state.open().positions() == {}
 
 
 @pytest.mark.parametrize("victim", ["data.mdb", "current", "generation", "everything"])
-def test_damage_is_mended_by_restoring(
-    place: Place, changelogs: MemoryChangelogs, victim: str
+def test_corrupt_replica_is_restored(
+    state: ReplicaDirectory, changelogs: MemoryChangelogs, victim: str
 ) -> None:
-    replica = place.open()
+    replica = state.open()
     end = changelogs.put("s", "a", "1")
     replica.catch_up(ReplicaTarget({"s": end}), changelogs)
     replica.close()
     match victim:
         case "data.mdb":
-            (place.directory / generation(place) / "data.mdb").write_bytes(b"x" * 10_000)
+            (state.path / generation(state) / "data.mdb").write_bytes(b"x" * 10_000)
         case "current":
-            (place.directory / "current").write_bytes(b"../\xff")
+            (state.path / "current").write_bytes(b"../\xff")
         case "generation":
-            shutil.rmtree(place.directory / generation(place))
+            shutil.rmtree(state.path / generation(state))
         case _:
-            shutil.rmtree(place.directory.parent)
-    again = place.open()
+            shutil.rmtree(state.path.parent)
+    again = state.open()
     again.catch_up(ReplicaTarget({"s": end}), changelogs)
     assert values_of(again) == {"a": "1"}
 
 
-def test_deleted_files_are_noticed_by_those_who_have_them_open(
-    place: Place, changelogs: MemoryChangelogs
+def test_open_replica_notices_deleted_files(
+    state: ReplicaDirectory, changelogs: MemoryChangelogs
 ) -> None:
-    replica = place.open()
+    replica = state.open()
     end = changelogs.put("s", "a", "1")
     replica.catch_up(ReplicaTarget({"s": end}), changelogs)
-    clean_up(place.directory.parent.parent, "app")
-    assert not place.directory.exists()
+    clean_up(state.path.parent.parent, "app")
+    assert not state.path.exists()
     assert replica.catch_up(ReplicaTarget({"s": end}), changelogs) == [StoreRestore("s", 0, 1, 1)]
     assert values_of(replica) == {"a": "1"}
 
 
-def test_an_order_to_begin_anew_is_carried_out_once(
-    place: Place, changelogs: MemoryChangelogs
+def test_rebuild_order_is_carried_out_once(
+    state: ReplicaDirectory, changelogs: MemoryChangelogs
 ) -> None:
-    replica, other = place.open(), place.open()
+    replica, other = state.open(), state.open()
     end = changelogs.put("s", "a", "1")
     replica.catch_up(ReplicaTarget({"s": end}), changelogs)
     order = ReplicaTarget({"s": end}, rebuild_batch=7)
     assert replica.catch_up(order, changelogs) == [StoreRestore("s", 0, 1, 1)]
-    made = generation(place)
+    made = generation(state)
     assert other.catch_up(order, changelogs) == []
-    assert generation(place) == made
+    assert generation(state) == made
     assert values_of(other) == {"a": "1"}
 
 
-def test_readers_of_an_old_generation_keep_it_and_then_find_the_new_one(
-    place: Place, changelogs: MemoryChangelogs
+def test_reader_keeps_an_old_generation_and_then_finds_the_new_one(
+    state: ReplicaDirectory, changelogs: MemoryChangelogs
 ) -> None:
-    replica, other = place.open(), place.open()
+    replica, other = state.open(), state.open()
     end = changelogs.put("s", "a", "1")
     replica.catch_up(ReplicaTarget({"s": end}), changelogs)
     with other.snapshot() as snapshot:

@@ -1,4 +1,4 @@
-"""Global tables of a host: fed once, read by all of its processes."""
+"""The replica of the global tables: updated once per host, read by all of its processes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock import Processor, Record, Serdes, Stores, StreamsBuilder, StreamsC
 from penstock.engine.worker.changelogs import LogChangelogs
 from penstock.log import Log, RecordColumns, TopicPartition, open_log
 from penstock.stores.bytes.lmdb.environment import EnvironmentClosed
-from penstock.stores.replica import global_replica as module
+from penstock.stores.replica import global_replica
 from penstock.stores.replica.global_replica import GlobalReplica
 from penstock.stores.replica.protocol import ReplicaAhead
 from penstock.task.global_state import GlobalState
@@ -23,19 +23,19 @@ STRING = Serdes.string()
 CONFIG = StreamsConfig(application_id="app")
 
 
-class Shouting(Processor[str, str]):
-    """Keeps what comes, in capitals; fails if it is told to."""
+class UpperCase(Processor[str, str]):
+    """Stores values in upper case; fails if `fail` is set."""
 
     fail = False
 
     def process(self, record: Record[str, str]) -> None:
-        if Shouting.fail:
+        if UpperCase.fail:
             raise RuntimeError("boom")
         self.context.get_state_store("loud").put(record.key, record.value.upper())
 
 
 class Host:
-    """A log, and global replicas in one directory; each stands for a process."""
+    """A log, and global replicas in one directory. Each represents a process."""
 
     def __init__(self, where: Path) -> None:
         self.log: Log = open_log(where / "log.db")
@@ -46,8 +46,8 @@ class Host:
         loud = Stores.key_value_store_builder(
             Stores.persistent_key_value_store("loud"), STRING, STRING
         )
-        builder.add_global_store(loud, "words", Shouting, key=STRING, value=STRING)
-        self._make = partial(_made, builder.build())
+        builder.add_global_store(loud, "words", UpperCase, key=STRING, value=STRING)
+        self._make = partial(_global_state, builder.build())
         self.directory = where / "global"
         self._open: list[GlobalReplica] = []
         self.topics = {
@@ -61,14 +61,14 @@ class Host:
 
     def ends(self) -> dict[str, int]:
         ends = self.log.offsets(self.topics.values())
-        return {name: ends[place].end for name, place in self.topics.items()}
+        return {name: ends[partition].end for name, partition in self.topics.items()}
 
     def stores(
         self, replica: GlobalReplica, positions: dict[str, int] | None = None,
         epoch: int | None = None,
     ) -> dict[str, Any]:
-        wanted = self.ends() if positions is None else positions
-        return replica.stores_at(wanted, LogChangelogs(self.log, self.topics), epoch)
+        offsets = self.ends() if positions is None else positions
+        return replica.stores_at(offsets, LogChangelogs(self.log, self.topics), epoch)
 
     def put(self, topic: str, partition: int, **rows: str | None) -> None:
         values = [None if value is None else value.encode() for value in rows.values()]
@@ -80,7 +80,7 @@ class Host:
         self.log.close()
 
 
-def _made(topology: Any, open_bytes: Any) -> GlobalState:
+def _global_state(topology: Any, open_bytes: Any) -> GlobalState:
     return GlobalState(topology, CONFIG, None, open_bytes)
 
 
@@ -95,7 +95,7 @@ def names(stores: dict[str, Any]) -> dict[str, str]:
     return {key: row.value for key, row in stores["names"].all()}
 
 
-def test_the_stores_are_as_of_the_offsets_of_the_plan(host: Host) -> None:
+def test_stores_are_at_the_offsets_of_the_plan(host: Host) -> None:
     host.put("names", 0, a="1")
     host.put("names", 1, b="2")
     host.put("words", 0, w="hello")
@@ -108,16 +108,16 @@ def test_the_stores_are_as_of_the_offsets_of_the_plan(host: Host) -> None:
     assert names(host.stores(replica)) == {"a": "3", "b": "2"}
 
 
-def test_what_one_process_has_fed_is_not_fed_again_by_another(
+def test_records_are_processed_once_per_host(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     host.put("words", 0, w="hello")
     host.stores(host.open())
-    monkeypatch.setattr(Shouting, "fail", True)
+    monkeypatch.setattr(UpperCase, "fail", True)
     assert dict(host.stores(host.open())["loud"].all()) == {"w": "HELLO"}
 
 
-def test_a_reader_keeps_its_snapshot_while_another_goes_on(host: Host) -> None:
+def test_reader_keeps_its_snapshot_while_another_process_catches_up(host: Host) -> None:
     host.put("names", 0, a="1")
     reader, writer = host.open(), host.open()
     stores = host.stores(reader)
@@ -128,21 +128,21 @@ def test_a_reader_keeps_its_snapshot_while_another_goes_on(host: Host) -> None:
     assert names(host.stores(reader)) == {"a": "2"}
 
 
-def test_a_processor_that_fails_leaves_nothing_behind(
+def test_failed_processor_leaves_no_changes(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     host.put("names", 0, a="1")
     host.put("words", 0, w="hello")
     replica = host.open()
-    monkeypatch.setattr(Shouting, "fail", True)
+    monkeypatch.setattr(UpperCase, "fail", True)
     with pytest.raises(RuntimeError, match="boom"):
         host.stores(replica)
-    monkeypatch.setattr(Shouting, "fail", False)
+    monkeypatch.setattr(UpperCase, "fail", False)
     stores = host.stores(replica)
     assert (names(stores), dict(stores["loud"].all())) == ({"a": "1"}, {"w": "HELLO"})
 
 
-def test_a_batch_that_is_behind_is_a_zombies(host: Host) -> None:
+def test_batch_behind_the_replica_is_refused(host: Host) -> None:
     host.put("names", 0, a="1")
     replica = host.open()
     before = host.ends()
@@ -155,7 +155,7 @@ def test_a_batch_that_is_behind_is_a_zombies(host: Host) -> None:
         host.stores(replica, epoch=2)
 
 
-def test_missed_tombstones_of_one_partition_let_all_be_read_again(host: Host) -> None:
+def test_missed_tombstones_of_one_partition_restore_all_partitions(host: Host) -> None:
     host.put("names", 0, a="1", b="1")
     host.put("names", 1, c="1")
     replica = host.open()
@@ -164,12 +164,12 @@ def test_missed_tombstones_of_one_partition_let_all_be_read_again(host: Host) ->
     host.put("names", 0, d="1")
     host.log.clean(["names"], force=True)
     host.log.clean(["names"], force=True)
-    place = host.topics["names-0"]
-    assert host.log.offsets([place])[place].tombstones_removed_to > 2
+    partition = host.topics["names-0"]
+    assert host.log.offsets([partition])[partition].tombstones_removed_to > 2
     assert names(host.stores(replica)) == {"b": "1", "c": "1", "d": "1"}
 
 
-def test_they_are_fed_again_if_they_are_deleted_in_the_middle(host: Host) -> None:
+def test_replica_deleted_while_catch_up_process_is_restored(host: Host) -> None:
     host.put("names", 0, a="1")
     deletions = []
 
@@ -183,7 +183,7 @@ def test_they_are_fed_again_if_they_are_deleted_in_the_middle(host: Host) -> Non
     assert (names(stores), len(deletions)) == ({"a": "1"}, 3)
 
 
-def test_files_that_were_let_go_are_opened_again(host: Host) -> None:
+def test_closed_files_are_opened_again(host: Host) -> None:
     host.put("names", 0, a="1")
     replica = host.open()
     host.stores(replica)
@@ -197,8 +197,10 @@ def test_files_that_were_let_go_are_opened_again(host: Host) -> None:
     assert names(host.stores(replica)) == {"a": "2"}
 
 
-def test_much_is_fed_in_several_transactions(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "CHUNK_RECORDS", 1)
+def test_large_update_is_split_into_transactions(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(global_replica, "CHUNK_RECORDS", 1)
     for number in range(10):
         host.put("names", number % 2, **{f"k{number}": "v" * 1000})
         host.put("words", 0, **{f"w{number}": "v"})

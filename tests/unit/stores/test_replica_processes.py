@@ -1,4 +1,4 @@
-"""Replicas between real processes: several at once, and one that is killed in the middle."""
+"""Replicas shared by processes: concurrent catch-ups, killed and stopped writers."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import pytest
 from penstock.engine.worker.changelogs import LogChangelogs
 from penstock.log import Log, RecordColumns, TopicPartition, open_log
 from penstock.stores.replica.protocol import ReplicaTarget
-from unit.stores import catching_up
-from unit.stores.catching_up import TOPIC, replica_in
+from unit.stores import catch_up_process
+from unit.stores.catch_up_process import TOPIC, replica_in
 
 RECORDS = 50_000
 KEYS = 17_000
-#: As many as are appended at once, and more than the log would join when it is read.
+#: The size of an append; larger than the batches that the log merges when it is read.
 CHUNK = 5_000
 
 
@@ -49,14 +49,14 @@ def expected() -> dict[bytes, bytes]:
 
 def start(log: Log, directory: Path, **environment: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, catching_up.__file__, log.address, str(directory), str(RECORDS),
+        [sys.executable, catch_up_process.__file__, log.address, str(directory), str(RECORDS),
          str(CHUNK)],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         env={**os.environ, **environment},
     )
 
 
-def finished(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+def wait_for(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     try:
         out, err = process.communicate(timeout=240)
     finally:
@@ -72,22 +72,22 @@ def rows_in(log: Log, directory: Path) -> dict[bytes, bytes]:
     return rows
 
 
-def test_processes_that_catch_up_at_once_agree(log: Log, tmp_path: Path) -> None:
+def test_concurrent_catch_ups_produce_the_same_rows(log: Log, tmp_path: Path) -> None:
     directory = tmp_path / "0_0"
     processes = [start(log, directory) for _ in range(4)]
-    wanted = expected()
-    assert [finished(process) for process in processes] == [(0, str(len(wanted)), "")] * 4
-    assert rows_in(log, directory) == wanted
+    rows = expected()
+    assert [wait_for(process) for process in processes] == [(0, str(len(rows)), "")] * 4
+    assert rows_in(log, directory) == rows
 
 
 @pytest.mark.parametrize("count", [1, 4, 10])
-def test_a_process_that_is_killed_while_it_writes_has_written_whole_chunks(
+def test_killed_writer_has_written_only_whole_chunks(
     log: Log, tmp_path: Path, count: int
 ) -> None:
     directory = tmp_path / "0_0"
-    order = f"applying:{count}:{tmp_path / 'once'}"
-    killed = start(log, directory, PENSTOCK_CRASH_AT=order)
-    assert finished(killed)[0] == -signal.SIGKILL
+    crash = f"applying:{count}:{tmp_path / 'once'}"
+    killed = start(log, directory, PENSTOCK_CRASH_AT=crash)
+    assert wait_for(killed)[0] == -signal.SIGKILL
     replica = replica_in(directory, log.id)
     position = replica.positions().get("s", 0)
     assert position == (count - 1) * CHUNK
@@ -97,16 +97,16 @@ def test_a_process_that_is_killed_while_it_writes_has_written_whole_chunks(
     assert rows_in(log, directory) == expected()
 
 
-def test_others_go_on_when_one_is_killed_while_it_writes(log: Log, tmp_path: Path) -> None:
+def test_other_processes_continue_when_a_writer_is_killed(log: Log, tmp_path: Path) -> None:
     directory = tmp_path / "0_0"
-    order = f"applying:2:{tmp_path / 'once'}"
-    processes = [start(log, directory, PENSTOCK_CRASH_AT=order) for _ in range(3)]
-    codes = sorted(finished(process)[0] for process in processes)
+    crash = f"applying:2:{tmp_path / 'once'}"
+    processes = [start(log, directory, PENSTOCK_CRASH_AT=crash) for _ in range(3)]
+    codes = sorted(wait_for(process)[0] for process in processes)
     assert codes == [-signal.SIGKILL, 0, 0]
     assert rows_in(log, directory) == expected()
 
 
-def test_one_that_stands_still_while_it_writes_holds_the_others_up_only_until_it_goes_on(
+def test_stopped_writer_blocks_other_writers_but_not_readers(
     log: Log, tmp_path: Path
 ) -> None:
     directory, once = tmp_path / "0_0", tmp_path / "once"
@@ -116,10 +116,10 @@ def test_one_that_stands_still_while_it_writes_holds_the_others_up_only_until_it
     assert waited is not None
     assert waited.si_status == signal.SIGSTOP
     other = start(log, directory)
-    # Those who read and have the files open are not held up.
+    # A reader that has the files open is not blocked.
     assert replica.positions() == {"s": CHUNK}
     replica.close()
     os.kill(stopped.pid, signal.SIGCONT)
-    wanted = expected()
-    assert [finished(stopped), finished(other)] == [(0, str(len(wanted)), "")] * 2
-    assert rows_in(log, directory) == wanted
+    rows = expected()
+    assert [wait_for(stopped), wait_for(other)] == [(0, str(len(rows)), "")] * 2
+    assert rows_in(log, directory) == rows

@@ -1,4 +1,4 @@
-"""Replicas of stores that are not simply rows by their changelog: LRU, unlogged, one's own."""
+"""Replicas of LRU maps, buffers, unlogged stores and custom stores."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from penstock.stores.buffers.suppress import SuppressBufferBuilder
 from penstock.stores.bytes.store import BytesStore, InMemoryBytesStore, open_in_memory
 from penstock.stores.replica.protocol import ReplicaStore, ReplicaTarget
 from penstock.stores.replica.task_replica import TaskReplica
-from unit.stores.changelogs import MemoryChangelogs, Place, followed, rows_of
+from unit.stores.changelogs import MemoryChangelogs, ReplicaDirectory, replica_store, rows_of
+from unit.stores.fakes import FakeContext
 
 STRING = Serdes.string()
 
 
 class Recorder:
-    """A store that keeps its content in a way of its own."""
+    """A custom store that collects restored records."""
 
     def __init__(self) -> None:
         self.restored: list[tuple[bytes, bytes | None, int, Headers]] = []
@@ -31,15 +32,15 @@ class Recorder:
         self.restored.append(record)
 
 
-def test_a_store_without_rows_is_filled_with_the_last_record_of_each_key(
-    place: Place, changelogs: MemoryChangelogs
+def test_custom_store_is_restored_from_the_last_record_of_each_key(
+    state: ReplicaDirectory, changelogs: MemoryChangelogs
 ) -> None:
     headers = Headers((("h", None), ("h", b"1")))
     changelogs.add(
         "s", (b"b", b"1", 5, NO_HEADERS), (b"a", b"2", 6, headers), (b"c", b"3", 7, NO_HEADERS),
         (b"b", b"4", 8, NO_HEADERS), (b"c", None, 9, NO_HEADERS),
     )
-    replica = place.open(ReplicaStore("s", True, None))
+    replica = state.open(ReplicaStore("s", True, None))
     replica.catch_up(ReplicaTarget({"s": 3}), changelogs)
     replica.catch_up(ReplicaTarget({"s": 5}), changelogs)
     store = Recorder()
@@ -48,31 +49,31 @@ def test_a_store_without_rows_is_filled_with_the_last_record_of_each_key(
     assert store.restored == [(b"a", b"2", 6, headers), (b"b", b"4", 8, NO_HEADERS)]
 
 
-def lru(new_context: Callable[[], Any]) -> ReplicaStore:
+def lru() -> ReplicaStore:
     def build(open_bytes: Callable[[str], BytesStore]) -> Any:
         store = Stores.timestamped_key_value_store_builder(
             Stores.lru_map("s", 2), STRING, STRING
         ).build(open_bytes)
-        store.init(new_context())
+        store.init(FakeContext())
         return store
 
     return ReplicaStore("s", True, build)
 
 
-def test_the_order_of_use_decides_what_an_lru_store_holds(
-    place: Place, changelogs: MemoryChangelogs, new_context: Callable[[], Any]
+def test_order_of_use_decides_which_rows_an_lru_store_keeps(
+    state: ReplicaDirectory, changelogs: MemoryChangelogs
 ) -> None:
-    store = lru(new_context)
+    store = lru()
     assert store.build is not None
-    replica = place.open(store)
+    replica = state.open(store)
     clocks: dict[str, int] = {}
 
-    def batch(*work: tuple[str, str]) -> list[str]:
+    def run_batch(*work: tuple[str, str]) -> list[str]:
         nonlocal clocks
         end = changelogs.ends.get("s", 0)
-        wanted = ReplicaTarget({"s": end}, clocks={"s": clocks} if end else {})
-        replica.catch_up(wanted, changelogs)
-        with replica.snapshot(wanted) as snapshot:
+        target = ReplicaTarget({"s": end}, clocks={"s": clocks} if end else {})
+        replica.catch_up(target, changelogs)
+        with replica.snapshot(target) as snapshot:
             task = store.build(snapshot.open_bytes)  # type: ignore[misc]
             if end:
                 task.set_clocks(clocks)
@@ -85,14 +86,14 @@ def test_the_order_of_use_decides_what_an_lru_store_holds(
             clocks = task.clocks()
             return [key for key, _ in task.all()]
 
-    assert batch(("put", "b"), ("put", "a")) == ["a", "b"]
-    # The read makes "b" the younger one, though it was written first.
-    assert batch(("get", "b")) == ["a", "b"]
-    assert batch(("put", "c")) == ["b", "c"]
-    # The changelog does not tell that "a" has gone.
-    assert batch() == ["b", "c"]
+    assert run_batch(("put", "b"), ("put", "a")) == ["a", "b"]
+    # The read makes "b" the most recently used key.
+    assert run_batch(("get", "b")) == ["a", "b"]
+    assert run_batch(("put", "c")) == ["b", "c"]
+    # The changelog does not contain the eviction of "a".
+    assert run_batch() == ["b", "c"]
     assert sorted(rows_of(replica)) == [b"b", b"c"]
-    elsewhere = TaskReplica.open(place.directory.with_name("elsewhere"), "log", (store,))
+    elsewhere = TaskReplica.open(state.path.with_name("elsewhere"), "log", (store,))
     elsewhere.catch_up(ReplicaTarget({"s": 3}, clocks={"s": clocks}), changelogs)
     assert sorted(rows_of(elsewhere)) == [b"b", b"c"]
     elsewhere.close()
@@ -107,8 +108,8 @@ def buffer_of(kind: str) -> Any:
     return JoinGraceBufferBuilder("s", 5, STRING, STRING)
 
 
-class Buffering:
-    """A buffer that lives for one batch at a time, or for good."""
+class BufferRunner:
+    """Builds a buffer, processes records with it and collects the emitted records."""
 
     def __init__(self, kind: str, context: Any) -> None:
         self.kind = kind
@@ -144,55 +145,53 @@ batches = st.lists(
 @pytest.mark.parametrize("kind", ["suppress", "grace"])
 @given(batches=batches)
 @settings(max_examples=20)
-def test_a_buffer_sends_the_same_whether_or_not_it_is_put_together_anew_for_each_batch(
+def test_buffer_rebuilt_for_each_batch_emits_the_same_records(
     kind: str, batches: list[list[tuple[str, int]]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    from unit.stores.conftest import FakeContext
-
-    lasting = Buffering(kind, FakeContext())
-    buffer = lasting.build(open_in_memory)
+    permanent = BufferRunner(kind, FakeContext())
+    buffer = permanent.build(open_in_memory)
     for batch in batches:
-        lasting.work(buffer, batch)
-    short = Buffering(kind, FakeContext())
+        permanent.work(buffer, batch)
+    rebuilt = BufferRunner(kind, FakeContext())
     directory = tmp_path_factory.mktemp("replica")
-    replica = TaskReplica.open(directory, "log", (ReplicaStore("s", True, short.build),))
-    changelogs, clocks, held = MemoryChangelogs(), None, (0, 0)
+    replica = TaskReplica.open(directory, "log", (ReplicaStore("s", True, rebuilt.build),))
+    changelogs, clocks, totals = MemoryChangelogs(), None, (0, 0)
     for batch in batches:
-        wanted = ReplicaTarget({"s": changelogs.ends.get("s", 0)})
-        replica.catch_up(wanted, changelogs)
-        with replica.snapshot(wanted) as snapshot:
-            again = short.build(snapshot.open_bytes)
+        target = ReplicaTarget({"s": changelogs.ends.get("s", 0)})
+        replica.catch_up(target, changelogs)
+        with replica.snapshot(target) as snapshot:
+            again = rebuilt.build(snapshot.open_bytes)
             again.set_clocks(clocks or {})
-            short.work(again, batch)
+            rebuilt.work(again, batch)
             clocks = again.clocks()
-            held = again.num_records, getattr(again, "size_bytes", 0)
-        changelogs.add("s", *(change[1:] for change in short.context.logged))
-        short.context.logged.clear()
-    assert short.sent == lasting.sent
-    assert held == (buffer.num_records, getattr(buffer, "size_bytes", 0))
+            totals = again.num_records, getattr(again, "size_bytes", 0)
+        changelogs.add("s", *(change[1:] for change in rebuilt.context.logged))
+        rebuilt.context.logged.clear()
+    assert rebuilt.sent == permanent.sent
+    assert totals == (buffer.num_records, getattr(buffer, "size_bytes", 0))
     replica.close()
 
 
 class CountingRows(InMemoryBytesStore):
-    """Counts how often it is asked."""
+    """Counts reads."""
 
-    __slots__ = ("asked",)
+    __slots__ = ("reads",)
 
     def get(self, key: bytes) -> bytes | None:
-        self.asked = getattr(self, "asked", 0) + 1
+        self.reads = getattr(self, "reads", 0) + 1
         return super().get(key)
 
 
 @pytest.mark.parametrize("kind", ["suppress", "grace"])
-def test_a_batch_reads_only_those_entries_of_a_buffer_that_it_meets(
-    kind: str, new_context: Callable[[], Any]
+def test_batch_reads_only_the_buffer_entries_that_it_emits(
+    kind: str
 ) -> None:
     opened: dict[str, CountingRows] = {}
 
     def open_bytes(name: str) -> BytesStore:
         return opened.setdefault(name, CountingRows())
 
-    buffering = Buffering(kind, new_context())
+    buffering = BufferRunner(kind, FakeContext())
     first = buffering.build(open_bytes)
     for number in range(1000):
         record = RecordContext("t", 0, 0, 100 + number, NO_HEADERS)
@@ -202,7 +201,7 @@ def test_a_batch_reads_only_those_entries_of_a_buffer_that_it_meets(
             first.put(f"k{number}", "v", record)
     first.advance()
     for rows in opened.values():
-        rows.asked = 0
+        rows.reads = 0
     second = buffering.build(open_bytes)
     if kind == "suppress":
         second.evict_until(102, buffering.emit)
@@ -211,23 +210,23 @@ def test_a_batch_reads_only_those_entries_of_a_buffer_that_it_meets(
         second.evict(buffering.emit)
     assert [sent[0] for sent in buffering.sent] == ["k0", "k1", "k2"]
     assert second.num_records == 997
-    assert sum(rows.asked for rows in opened.values()) <= 5
+    assert sum(rows.reads for rows in opened.values()) <= 5
 
 
-def test_an_unlogged_buffer_goes_on_on_its_host(
-    place: Place, new_context: Callable[[], Any]
+def test_unlogged_buffer_continues_on_its_host(
+    state: ReplicaDirectory
 ) -> None:
     def build(open_bytes: Callable[[str], BytesStore]) -> Any:
         buffer = SuppressBufferBuilder("s", STRING, STRING, logging_enabled=False).build(open_bytes)
-        buffer.init(new_context())
+        buffer.init(FakeContext())
         return buffer
 
-    replica = place.open(ReplicaStore("s", False, build))
+    replica = state.open(ReplicaStore("s", False, build))
     last = (0, 0)
     for number in range(1, 4):
-        wanted = ReplicaTarget({}, last_run=last)
-        replica.catch_up(wanted, MemoryChangelogs())
-        with replica.snapshot(wanted) as snapshot:
+        target = ReplicaTarget({}, last_run=last)
+        replica.catch_up(target, MemoryChangelogs())
+        with replica.snapshot(target) as snapshot:
             buffer = build(snapshot.open_bytes)
             assert buffer.num_records == number - 1
             record = RecordContext("t", 0, 0, number, NO_HEADERS)
@@ -241,7 +240,7 @@ def test_an_unlogged_buffer_goes_on_on_its_host(
 
 
 class Unlogged:
-    """Runs batches of a task whose store has no changelog."""
+    """Runs batches of a task with a store without a changelog."""
 
     def __init__(self, replica: TaskReplica, store: ReplicaStore) -> None:
         assert store.build is not None
@@ -250,25 +249,25 @@ class Unlogged:
     def run(
         self, number: int, attempt: int, last: tuple[int, int], **rows: str | None
     ) -> dict[str, str]:
-        """What the store held before the batch."""
-        wanted = ReplicaTarget({}, last_run=last)
-        self.replica.catch_up(wanted, MemoryChangelogs())
-        with self.replica.snapshot(wanted) as snapshot:
+        """Run a batch. Returns the content of the store before it."""
+        target = ReplicaTarget({}, last_run=last)
+        self.replica.catch_up(target, MemoryChangelogs())
+        with self.replica.snapshot(target) as snapshot:
             task = self.build(snapshot.open_bytes)
-            held = {key: value.value for key, value in task.all()}
+            content = {key: value.value for key, value in task.all()}
             for key, value in rows.items():
                 task.save(key, value, 0)
             snapshot.stage_writes((number, attempt), {"s": task})
-            return held
+            return content
 
 
 @pytest.fixture
-def unlogged(place: Place, new_context: Callable[[], Any]) -> Unlogged:
-    store = followed("timestamped", new_context, logged=False)
-    return Unlogged(place.open(store), store)
+def unlogged(state: ReplicaDirectory) -> Unlogged:
+    store = replica_store("timestamped", logged=False)
+    return Unlogged(state.open(store), store)
 
 
-def test_an_unlogged_store_goes_on_with_the_run_that_was_committed(unlogged: Unlogged) -> None:
+def test_unlogged_store_continues_from_the_committed_run(unlogged: Unlogged) -> None:
     unlogged.run(1, 10, (0, 0), a="1", b="1")
     assert unlogged.run(2, 20, (1, 10), a="lost") == {"a": "1", "b": "1"}
     assert unlogged.run(2, 21, (1, 10), a="2", b=None) == {"a": "1", "b": "1"}
@@ -277,17 +276,17 @@ def test_an_unlogged_store_goes_on_with_the_run_that_was_committed(unlogged: Unl
     assert [path.name for path in unlogged.replica.directory.glob("aside-*")] == ["aside-4-40"]
 
 
-def test_an_unlogged_store_is_empty_where_the_last_run_is_not_known(unlogged: Unlogged) -> None:
+def test_unlogged_store_is_empty_on_a_host_without_the_last_run(unlogged: Unlogged) -> None:
     unlogged.run(1, 10, (0, 0), a="1")
     assert unlogged.run(3, 30, (2, 20), b="3") == {}
     assert unlogged.run(4, 40, (3, 30)) == {"b": "3"}
 
 
-def test_what_was_put_aside_counts_only_on_top_of_what_it_was_put_aside_from(
+def test_staged_writes_apply_only_to_the_rows_of_their_parent_run(
     unlogged: Unlogged,
 ) -> None:
     unlogged.run(1, 10, (0, 0), a="1")
     unlogged.run(2, 20, (1, 10), b="2")
-    # The rows are lost, and with them what batch 2 had been written over.
+    # The rows are lost, and with them the parent of the writes of batch 2.
     unlogged.replica._environment.rebuild(3)
     assert unlogged.run(3, 30, (2, 20)) == {}

@@ -1,3 +1,5 @@
+"""The versioned key-value store."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 from penstock.serdes.builtin import Serdes
 from penstock.stores import Stores, VersionedRecord
 from penstock.stores.bytes.versioned_segment import SegmentValue
+from unit.stores.fakes import FakeContext
 
 S = Serdes.string()
 REFUSED = -(2**63)
@@ -21,7 +24,7 @@ def opened(context: Any, history: int = 1000, interval: int | None = None) -> An
     return store
 
 
-def test_versions_are_put_in_any_order(context: Any) -> None:
+def test_versions_can_be_put_in_any_order(context: Any) -> None:
     store = opened(context)
     assert store.put("a", "5", 5) == -1
     assert store.put("a", "9", 9) == -1
@@ -41,7 +44,7 @@ def test_versions_are_put_in_any_order(context: Any) -> None:
     assert [entry[1:4] for entry in context.logged][-1] == (b"a", None, 10)
 
 
-def test_what_is_older_than_the_history_is_refused_and_counted_but_logged(context: Any) -> None:
+def test_expired_version_is_refused_counted_and_logged(context: Any) -> None:
     store = opened(context, 100)
     store.put("a", "1", 1000)
     assert store.put("b", "2", 899) == REFUSED
@@ -52,7 +55,7 @@ def test_what_is_older_than_the_history_is_refused_and_counted_but_logged(contex
     assert len(context.logged) == 4
 
 
-def test_the_latest_version_never_expires(context: Any) -> None:
+def test_latest_version_never_expires(context: Any) -> None:
     store = opened(context, 100)
     store.put("a", "1", 1)
     store.put("b", "2", 10_000)
@@ -60,7 +63,7 @@ def test_the_latest_version_never_expires(context: Any) -> None:
     assert store.get("a", 0) is None
 
 
-def test_caching_is_refused() -> None:
+def test_versioned_store_refuses_caching() -> None:
     supplier = Stores.persistent_versioned_key_value_store("v", 1000)
     builder = Stores.versioned_key_value_store_builder(supplier, S, S)
     with pytest.raises(ValueError, match="caching"):
@@ -69,7 +72,7 @@ def test_caching_is_refused() -> None:
     assert builder.history_retention_ms == 1000
 
 
-def test_a_segment_value_is_kafkas_bytes() -> None:
+def test_segment_value_has_the_bytes_of_kafka_streams() -> None:
     segment = SegmentValue.of(b"x", 3, 9)
     segment.add_latest(9, 12, None)
     segment.add_latest(12, 20, b"yz")
@@ -86,40 +89,22 @@ puts = st.lists(
 
 
 @given(puts=puts, interval=st.sampled_from([1, 7, 20, 100]), advancing=st.booleans())
-def test_versions_are_those_of_a_model_while_nothing_expires(
+def test_versioned_store_behaves_like_a_dictionary_without_expiry(
     puts: list[tuple[str, str | None, int]], interval: int, advancing: bool
 ) -> None:
-    from penstock.record import Current
-
-    class Context:
-        default_key_serde = default_value_serde = None
-
-        def __init__(self) -> None:
-            self.current = Current()
-            self.logged: list[Any] = []
-
-        def changelog_topic(self, store: str) -> str:
-            return store
-
-        def log_change(self, *change: object) -> None:
-            self.logged.append(change)
-
-        def drop(self, reason: str) -> None:
-            raise AssertionError(reason)
-
-    context = Context()
+    context = FakeContext()
     store = opened(context, 10_000, interval)
     model: dict[str, dict[int, str | None]] = {"a": {}, "b": {}}
     for key, value, time in puts:
         if value is None and time in model[key]:
-            # Kafka Streams may forget a deletion that takes the place of a version.
+            # Kafka Streams may lose a deletion that replaces a version.
             continue
         later = [t for t in model[key] if t > time]
         model[key][time] = value
         assert store.put(key, value, time) == (min(later) if later else -1)
         if advancing:
             store.advance()
-    again = opened(Context(), 10_000, interval)
+    again = opened(FakeContext(), 10_000, interval)
     for _, raw_key, raw, timestamp, headers in context.logged:
         again.restore(raw_key, raw, timestamp, headers)
     for which in (store, again):
@@ -127,11 +112,12 @@ def test_versions_are_those_of_a_model_while_nothing_expires(
             for time in range(62):
                 known = [t for t in versions if t <= time]
                 value = versions[max(known)] if known else None
-                wanted = None if value is None else VersionedRecord(value, max(known))
-                assert which.get(key, time) == wanted
+                expected = None if value is None else VersionedRecord(value, max(known))
+                assert which.get(key, time) == expected
             found = list(which.versions(key))
             assert [(record.timestamp, record.value) for record in found] == [
                 (time, versions[time]) for time in sorted(versions) if versions[time] is not None
             ]
             assert list(which.versions(key, reverse=True)) == found[::-1]
     assert again.clocks() == store.clocks()
+    assert context.dropped == []

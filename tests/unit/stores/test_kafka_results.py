@@ -1,4 +1,4 @@
-"""Store commands with the answers that Kafka Streams 4.3.0 gave (from the conformance cases)."""
+"""Store commands and the results of Kafka Streams 4.3.0, taken from the conformance cases."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 from penstock.serdes.builtin import Serdes
 from penstock.stores import Stores, VersionedRecord
 from penstock.windows import Window, Windowed
+from unit.stores.fakes import FakeContext
 
 CASES = [
     json.loads(line)
@@ -20,25 +21,25 @@ CASES = [
 S = Serdes.string()
 
 
-def built(store: dict[str, Any]) -> Any:
-    given, kind, name = store, store["supplier"], store["name"]
-    made = {
+def builder_of(store: dict[str, Any]) -> Any:
+    kind, name = store["supplier"], store["name"]
+    supplier = {
         "persistent_kv": lambda: Stores.persistent_key_value_store(name),
         "in_memory_kv": lambda: Stores.in_memory_key_value_store(name),
-        "lru_kv": lambda: Stores.lru_map(name, given["max_entries"]),
+        "lru_kv": lambda: Stores.lru_map(name, store["max_entries"]),
         "versioned": lambda: Stores.persistent_versioned_key_value_store(
-            name, given["history_ms"], given.get("segment_ms")
+            name, store["history_ms"], store.get("segment_ms")
         ),
         "persistent_window": lambda: Stores.persistent_window_store(
-            name, given["retention_ms"], given["size_ms"], given.get("retain_duplicates", False)
+            name, store["retention_ms"], store["size_ms"], store.get("retain_duplicates", False)
         ),
         "in_memory_window": lambda: Stores.in_memory_window_store(
-            name, given["retention_ms"], given["size_ms"], given.get("retain_duplicates", False)
+            name, store["retention_ms"], store["size_ms"], store.get("retain_duplicates", False)
         ),
         "persistent_session": lambda: Stores.persistent_session_store(
-            name, given["retention_ms"]
+            name, store["retention_ms"]
         ),
-        "in_memory_session": lambda: Stores.in_memory_session_store(name, given["retention_ms"]),
+        "in_memory_session": lambda: Stores.in_memory_session_store(name, store["retention_ms"]),
     }[kind]()
     builders = {
         "kv": Stores.key_value_store_builder,
@@ -46,8 +47,8 @@ def built(store: dict[str, Any]) -> Any:
         "window": Stores.window_store_builder,
         "session": Stores.session_store_builder,
     }
-    builder = builders[store["builder"]](made, S, S)
-    return builder.with_caching_enabled() if store.get("caching") else builder
+    chosen = builders[store["builder"]](supplier, S, S)
+    return chosen.with_caching_enabled() if store.get("caching") else chosen
 
 
 def text(value: Any) -> str:
@@ -62,12 +63,12 @@ def joined(rows: Iterable[tuple[Any, Any]]) -> str:
     return ",".join(f"{text(key)}={text(value)}" for key, value in rows)
 
 
-def bound(word: str) -> str | None:
-    return None if word == "-" else word
+def bound(part: str) -> str | None:
+    return None if part == "-" else part
 
 
-def kv(store: Any, key: str, words: list[str]) -> str | None:
-    match words:
+def kv(store: Any, key: str, parts: list[str]) -> str | None:
+    match parts:
         case ["put", value]:
             store.put(key, value)
         case ["put_null"]:
@@ -85,12 +86,12 @@ def kv(store: Any, key: str, words: list[str]) -> str | None:
         case ["prefix", prefix]:
             return joined(store.prefix_scan(prefix, S))
         case _:
-            raise AssertionError(words)
+            raise AssertionError(parts)
     return None
 
 
-def window(store: Any, key: str, words: list[str]) -> str | None:
-    match words:
+def window(store: Any, key: str, parts: list[str]) -> str | None:
+    match parts:
         case ["put", value, ts]:
             store.put(key, value, int(ts))
         case ["put_null", ts]:
@@ -106,12 +107,12 @@ def window(store: Any, key: str, words: list[str]) -> str | None:
         case ["fetch_keys", first, last, low, high]:
             return joined(store.fetch(bound(first), bound(last), int(low), int(high)))
         case _:
-            raise AssertionError(words)
+            raise AssertionError(parts)
     return None
 
 
-def session(store: Any, key: str, words: list[str]) -> str | None:
-    match words:
+def session(store: Any, key: str, parts: list[str]) -> str | None:
+    match parts:
         case ["put", start, end, value]:
             store.put(Windowed(key, Window(int(start), int(end))), value)
         case ["remove", start, end]:
@@ -127,15 +128,15 @@ def session(store: Any, key: str, words: list[str]) -> str | None:
         case ["backward_find", end, start]:
             return joined(store.backward_find_sessions(key, int(end), int(start)))
         case _:
-            raise AssertionError(words)
+            raise AssertionError(parts)
     return None
 
 
-def versioned(store: Any, key: str, words: list[str]) -> str | None:
+def versioned(store: Any, key: str, parts: list[str]) -> str | None:
     def shown(record: VersionedRecord[str] | None) -> str:
         return "null" if record is None else f"{record.value}@{record.timestamp}.."
 
-    match words:
+    match parts:
         case ["put", value, ts]:
             return str(store.put(key, value, int(ts)))
         case ["put_null", ts]:
@@ -147,7 +148,7 @@ def versioned(store: Any, key: str, words: list[str]) -> str | None:
         case ["get_at", ts]:
             return shown(store.get(key, int(ts)))
         case _:
-            raise AssertionError(words)
+            raise AssertionError(parts)
 
 
 RUN = {"kv_ops": kv, "window_ops": window, "session_ops": session, "versioned_ops": versioned}
@@ -155,23 +156,23 @@ RUN = {"kv_ops": kv, "window_ops": window, "session_ops": session, "versioned_op
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
 @pytest.mark.parametrize("advancing", [True, False], ids=["advancing", "one batch"])
-def test_answers_are_kafkas(case: dict[str, Any], advancing: bool, new_context: Any) -> None:
+def test_store_returns_what_kafka_streams_returned(case: dict[str, Any], advancing: bool) -> None:
     config = case.get("config", {})
-    context = new_context(max_bytes=int(config.get("statestore.cache.max.bytes", 0)))
-    store = built(case["topology"][0]["store"]).build()
+    context = FakeContext(max_bytes=int(config.get("statestore.cache.max.bytes", 0)))
+    store = builder_of(case["topology"][0]["store"]).build()
     store.init(context)
     command = RUN[case["topology"][2]["processor"]["f"]]
-    answers = []
+    results = []
     for at, event in enumerate(case["input"]):
         context.at(event["ts"], at)
-        answer = command(store, event["key"], event["value"].split(" "))
-        if answer is not None:
-            answers.append((at, answer))
+        result = command(store, event["key"], event["value"].split(" "))
+        if result is not None:
+            results.append((at, result))
         store.commit()
         if advancing:
             store.advance()
     expect = case["expect"]
-    assert answers == [(row["at"], row["value"]) for row in expect["output"]["out"]]
+    assert results == [(row["at"], row["value"]) for row in expect["output"]["out"]]
     assert len(context.dropped) == expect.get("dropped", 0)
     for topic, count in expect.get("internal_topics", {}).items():
         assert len(context.logged) == count, topic

@@ -1,6 +1,6 @@
-"""A process that catches a replica up; run by the tests, several at once, and killed by them.
+"""A process that catches up a replica. Tests run several at the same time and kill them.
 
-Arguments: the log's file, the replica's directory, the offset to reach, records in a chunk.
+Arguments: file of the log, directory of the replica, target offset, records per chunk.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from penstock.engine.worker.changelogs import LogChangelogs
 from penstock.log import TopicPartition, open_log
 from penstock.record import TaskId
 from penstock.stores.bytes.store import OpenBytesStore
-from penstock.stores.replica import task_replica as replica_module
+from penstock.stores.replica import task_replica
 from penstock.stores.replica.protocol import ReplicaStore, ReplicaTarget
 from penstock.stores.replica.task_replica import TaskReplica
 from penstock.task.result import TaskState
@@ -40,7 +40,7 @@ def replica_in(directory: Path, log_id: str) -> TaskReplica:
 
 
 def main(log_file: str, directory: str, target: str, chunk: str) -> None:
-    replica_module.CHUNK_RECORDS = int(chunk)
+    task_replica.CHUNK_RECORDS = int(chunk)
     with open_log(log_file) as log:
         replica = replica_in(Path(directory), log.id)
         topics = {"s": TopicPartition(TOPIC, 0)}

@@ -1,3 +1,5 @@
+"""Window stores: plain, with timestamps, with headers, for emit on close."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -9,15 +11,13 @@ from hypothesis import strategies as st
 from penstock.record import NO_HEADERS, Headers, ValueAndTimestamp
 from penstock.serdes.builtin import Serdes
 from penstock.stores import (
-    AggregationWithHeaders,
     BuiltInDslStoreSuppliers,
-    DslSessionParams,
-    DslStoreFormat,
     DslWindowParams,
     Stores,
     ValueTimestampHeaders,
 )
 from penstock.windows import Window, Windowed
+from unit.stores.fakes import FakeContext
 
 S = Serdes.string()
 ROCKS_DB = BuiltInDslStoreSuppliers.ROCKS_DB
@@ -38,7 +38,7 @@ def starts(rows: Any) -> list[Any]:
     return [(key.key, key.window.start) for key, _ in rows]
 
 
-def test_persistent_windows_come_by_segment_then_key_then_time(context: Any) -> None:
+def test_persistent_windows_are_ordered_by_segment_key_and_time(context: Any) -> None:
     store = windows(context, Stores.persistent_window_store("w", 200_000, 10))
     for key, start in (("b", 5), ("a", 50), ("a", 150_000), ("b", 100_001), ("a", 7)):
         store.put(key, "x", start)
@@ -52,7 +52,7 @@ def test_persistent_windows_come_by_segment_then_key_then_time(context: Any) -> 
     assert list(store.fetch("b", "a", 0, 200_000)) == []
 
 
-def test_windows_in_memory_come_by_time_then_key(context: Any) -> None:
+def test_in_memory_windows_are_ordered_by_time_and_key(context: Any) -> None:
     store = windows(context, Stores.in_memory_window_store("w", 200_000, 10))
     for key, start in (("b", 5), ("a", 50), ("ab", 5), ("a", 7)):
         store.put(key, "x", start)
@@ -61,7 +61,7 @@ def test_windows_in_memory_come_by_time_then_key(context: Any) -> None:
     assert starts(store.backward_fetch("a", "ab", 0, 100)) == [("a", 50), ("a", 7), ("ab", 5)]
 
 
-def test_persistent_windows_expire_by_segment_and_are_hidden_exactly(context: Any) -> None:
+def test_persistent_windows_expire_by_segment_but_reads_hide_them_exactly(context: Any) -> None:
     store = windows(context, Stores.persistent_window_store("w", 100, 10))
     store.put("a", "old", 0)
     store.put("a", "new", 100)
@@ -73,11 +73,11 @@ def test_persistent_windows_expire_by_segment_and_are_hidden_exactly(context: An
     store.put("a", "far", 120_200)
     store.put("a", "late", 59_999)
     assert len(context.dropped) == 1
-    # What the store refuses is logged all the same.
+    # Refused writes are logged too.
     assert len(context.logged) == 5
 
 
-def test_windows_in_memory_expire_to_the_millisecond(context: Any) -> None:
+def test_in_memory_windows_expire_to_the_millisecond(context: Any) -> None:
     store = windows(context, Stores.in_memory_window_store("w", 100, 10))
     store.put("a", "1", 0)
     store.put("a", "2", 1)
@@ -87,7 +87,7 @@ def test_windows_in_memory_expire_to_the_millisecond(context: Any) -> None:
     assert len(context.dropped) == 1
 
 
-def test_a_retention_of_zero_shows_nothing(context: Any) -> None:
+def test_retention_of_zero_hides_every_window(context: Any) -> None:
     for supplier in (
         Stores.persistent_window_store("w", 0, 0), Stores.in_memory_window_store("w", 0, 0)
     ):
@@ -100,8 +100,8 @@ def test_a_retention_of_zero_shows_nothing(context: Any) -> None:
 @pytest.mark.parametrize("make", [
     Stores.persistent_window_store, Stores.in_memory_window_store,
 ])
-def test_duplicates_are_all_kept_and_null_is_ignored(make: Any, new_context: Any) -> None:
-    context = new_context()
+def test_duplicates_are_kept_and_null_is_ignored(make: Any) -> None:
+    context = FakeContext()
     store = windows(context, make("w", 1000, 10, True))
     for value in ("1", "2"):
         store.put("a", value, 5)
@@ -112,7 +112,7 @@ def test_duplicates_are_all_kept_and_null_is_ignored(make: Any, new_context: Any
     assert [entry[1][-4:] for entry in context.logged] == [
         n.to_bytes(4, "big") for n in (1, 2, 3, 4)
     ]
-    again = windows(new_context(), make("w", 1000, 10, True))
+    again = windows(FakeContext(), make("w", 1000, 10, True))
     for _, key, value, timestamp, headers in context.logged:
         again.restore(key, value, timestamp, headers)
     again.set_clocks(store.clocks())
@@ -120,7 +120,7 @@ def test_duplicates_are_all_kept_and_null_is_ignored(make: Any, new_context: Any
     assert list(again.fetch("a", 0, 10)) == [(5, "1"), (5, "2"), (5, "4")]
 
 
-def test_the_last_duplicate_can_be_fetched_from_a_persistent_store(context: Any) -> None:
+def test_persistent_store_fetches_the_last_duplicate(context: Any) -> None:
     store = windows(context, Stores.persistent_window_store("w", 1000, 10, True))
     store.put("a", "1", 5)
     store.put("a", "2", 5)
@@ -131,7 +131,7 @@ def test_the_last_duplicate_can_be_fetched_from_a_persistent_store(context: Any)
     assert store.fetch("a", 5) is None
 
 
-def test_the_changelog_key_is_key_start_and_sequence(context: Any) -> None:
+def test_changelog_key_is_key_start_and_sequence(context: Any) -> None:
     for supplier in (
         Stores.persistent_window_store("w", 1000, 10), Stores.in_memory_window_store("w", 1000, 10),
         ROCKS_DB.window_store(DslWindowParams("w", 1000, 10, emit_on_close=True)),
@@ -141,14 +141,14 @@ def test_the_changelog_key_is_key_start_and_sequence(context: Any) -> None:
         assert context.logged[0][1:3] == (b"key" + (258).to_bytes(8, "big") + b"\0\0\0\0", b"v")
 
 
-def test_a_window_ends_at_the_largest_time_at_most(context: Any) -> None:
+def test_window_end_is_capped_at_the_maximum_time(context: Any) -> None:
     size = 2**63 - 1
     store = windows(context, Stores.in_memory_window_store("w", size, size))
     store.put("a", "1", 10)
     assert next(store.all())[0] == Windowed("a", Window(10, size))
 
 
-def test_timestamped_windows_load_and_save(context: Any) -> None:
+def test_timestamped_windows_are_loaded_and_saved(context: Any) -> None:
     supplier = Stores.persistent_timestamped_window_store("w", 1000, 10)
     store = opened(context, Stores.timestamped_window_store_builder(supplier, S, S))
     context.at(77)
@@ -164,7 +164,7 @@ def test_timestamped_windows_load_and_save(context: Any) -> None:
     assert store.load("a", 10) == ("1", -1)
 
 
-def test_windows_with_headers(context: Any) -> None:
+def test_window_store_keeps_headers(context: Any) -> None:
     supplier = Stores.persistent_timestamped_window_store_with_headers("w", 1000, 10)
     store = opened(context, Stores.timestamped_window_store_with_headers_builder(supplier, S, S))
     headers = Headers([("h", b"1")])
@@ -177,7 +177,7 @@ def test_windows_with_headers(context: Any) -> None:
 
 
 @pytest.mark.parametrize("sliding", [False, True])
-def test_stores_for_emit_on_close_come_by_time_and_show_one_millisecond_more(
+def test_emit_on_close_store_is_time_ordered_and_keeps_one_more_millisecond(
     sliding: bool, context: Any
 ) -> None:
     supplier = ROCKS_DB.window_store(
@@ -194,74 +194,6 @@ def test_stores_for_emit_on_close_come_by_time_and_show_one_millisecond_more(
     store.save("d", "x", 106, 106)
     assert store.load("b", 5) is None
     assert starts(store.fetch_all(0, 100)) == [("a", 7), ("a", 50)]
-
-
-def sessions(context: Any, supplier: Any, caching: bool = False) -> Any:
-    builder = Stores.session_store_builder(supplier, S, S)
-    return opened(context, builder.with_caching_enabled() if caching else builder)
-
-
-def session(key: str, start: int, end: int) -> Windowed[str]:
-    return Windowed(key, Window(start, end))
-
-
-def test_sessions_in_memory_come_by_end_then_key_then_latest_start(context: Any) -> None:
-    store = sessions(context, Stores.in_memory_session_store("s", 1000))
-    for found in (
-        session("ab", 1, 10), session("a", 1, 10), session("a", 5, 10), session("b", 0, 5),
-        session("a\0", 2, 10),
-    ):
-        store.put(found, "x")
-    order = [
-        session("b", 0, 5), session("a", 5, 10), session("a", 1, 10), session("a\0", 2, 10),
-        session("ab", 1, 10),
-    ]
-    assert [key for key, _ in store.find_sessions(None, None, 0, 1000)] == order
-    assert [key for key, _ in store.backward_find_sessions(None, None, 0, 1000)] == order[::-1]
-    assert [key for key, _ in store.find_sessions(6, 10)] == order[1:]
-
-
-def test_persistent_sessions_come_by_key(context: Any) -> None:
-    store = sessions(context, Stores.persistent_session_store("s", 1000))
-    for found in (session("b", 0, 5), session("a", 1, 10), session("a", 7, 10)):
-        store.put(found, "x")
-    order = [session("a", 1, 10), session("a", 7, 10), session("b", 0, 5)]
-    assert [key for key, _ in store.fetch("a", "b")] == order
-    assert [key for key, _ in store.find_sessions("a", 0, 6)] == order[:1]
-    assert store.fetch_session("a", 7, 10) == "x"
-    store.remove(session("a", 7, 10))
-    assert store.fetch_session("a", 7, 10) is None
-    with pytest.raises(NotImplementedError):
-        store.find_sessions(0, 10)
-
-
-def test_sessions_for_emit_on_close_are_found_by_key_and_by_time(context: Any) -> None:
-    supplier = ROCKS_DB.session_store(DslSessionParams("s", 100, emit_on_close=True))
-    store = sessions(context, supplier)
-    for found in (session("b", 0, 5), session("a", 1, 10), session("a", 7, 200)):
-        store.put(found, "x")
-    store.advance()
-    assert [key for key, _ in store.find_sessions(0, 50)] == [
-        session("b", 0, 5), session("a", 1, 10),
-    ]
-    assert [key for key, _ in store.find_sessions("a", 0, 500)] == [session("a", 7, 200)]
-    store.remove(session("a", 7, 200))
-    assert list(store.fetch("a")) == []
-
-
-def test_sessions_with_headers(context: Any) -> None:
-    supplier = ROCKS_DB.session_store(
-        DslSessionParams("s", 100, format=DslStoreFormat.HEADERS)
-    )
-    store = opened(context, Stores.session_store_with_headers_builder(supplier, S, S))
-    headers = Headers([("h", None)])
-    context.at(3)
-    store.put(session("a", 1, 2), AggregationWithHeaders("x", headers))
-    assert store.fetch_session("a", 1, 2) == AggregationWithHeaders("x", headers)
-    assert context.logged[0][2:] == (b"x", 3, headers)
-    assert list(store.plain.fetch("a")) == [(session("a", 1, 2), "x")]
-    store.plain.put(session("b", 1, 2), "y")
-    assert store.fetch_session("b", 1, 2) == AggregationWithHeaders("y", NO_HEADERS)
 
 
 WINDOW_SUPPLIERS = {
@@ -282,39 +214,16 @@ puts = st.lists(
 )
 
 
-def fresh(max_bytes: int = 0) -> Any:
-    from penstock.record import Current
-    from penstock.stores import RecordCache
-
-    class Context:
-        default_key_serde = default_value_serde = None
-
-        def __init__(self) -> None:
-            self.current = Current()
-            self.cache = RecordCache(max_bytes)
-            self.logged: list[Any] = []
-
-        def changelog_topic(self, store: str) -> str:
-            return store
-
-        def log_change(self, *change: object) -> None:
-            self.logged.append(change)
-
-        def drop(self, reason: str) -> None: ...
-
-    return Context()
-
-
 @given(
     puts=puts, which=st.sampled_from(list(WINDOW_SUPPLIERS)), advancing=st.booleans(),
     key=st.sampled_from(KEYS), low=st.integers(0, 300), high=st.integers(0, 70_000),
 )
-def test_windows_are_those_of_a_model(
+def test_window_store_behaves_like_a_dictionary(
     *, puts: list[tuple[str, str | None, int]], which: str, advancing: bool, key: str,
     low: int, high: int,
 ) -> None:
     supplier = WINDOW_SUPPLIERS[which]
-    context = fresh()
+    context = FakeContext()
     store = windows(context, supplier)
     model: dict[tuple[str, int], str] = {}
     newest = -1
@@ -341,7 +250,7 @@ def test_windows_are_those_of_a_model(
     assert set(starts(store.fetch(key, "b", low, high))) == some
     for (name, start), value in seen.items():
         assert store.fetch(name, start) == value
-    again = windows(fresh(), supplier)
+    again = windows(FakeContext(), supplier)
     again.set_clocks(store.clocks())
     for _, changelog_key, value, timestamp, headers in context.logged:
         again.restore(changelog_key, value, timestamp, headers)
@@ -351,7 +260,7 @@ def test_windows_are_those_of_a_model(
 
 @given(puts=puts, which=st.sampled_from(["persistent", "memory", "on close"]),
        max_bytes=st.sampled_from([1, 300, 100_000]))
-def test_cached_windows_are_those_of_a_model_while_nothing_expires(
+def test_cached_window_store_behaves_like_a_dictionary_without_expiry(
     puts: list[tuple[str, str | None, int]], which: str, max_bytes: int
 ) -> None:
     make = {
@@ -361,11 +270,11 @@ def test_cached_windows_are_those_of_a_model_while_nothing_expires(
             DslWindowParams("w", 10**6, 10, emit_on_close=True)
         ),
     }[which]
-    context = fresh(max_bytes)
+    context = FakeContext(max_bytes)
     builder = Stores.timestamped_window_store_builder(make(), S, S)
     store = opened(context, builder.with_caching_enabled())
     model: dict[tuple[str, int], tuple[str, int]] = {}
-    plain = windows(fresh(), make())
+    plain = windows(FakeContext(), make())
     for n, (name, value, start) in enumerate(puts):
         store.save(name, value, n, start)
         plain.put(name, value, start)
@@ -378,60 +287,6 @@ def test_cached_windows_are_those_of_a_model_while_nothing_expires(
         assert starts(store.all()) == starts(plain.all())
         assert starts(store.backward_all()) == starts(plain.backward_all())
         assert store.load(name, start) == model.get((name, start))
-        wanted = sorted(s for other, s in model if other == name)
-        assert [s for s, _ in store.fetch(name, 0, 10**6)] == wanted
-        assert [s for s, _ in plain.fetch(name, 0, 10**6)] == wanted
-
-
-session_puts = st.lists(
-    st.tuples(
-        st.sampled_from(KEYS), st.integers(0, 300), st.integers(0, 100),
-        st.sampled_from(["put", "put null", "remove"]),
-    ),
-    max_size=25,
-)
-
-
-@given(puts=session_puts, which=st.sampled_from(["persistent", "memory", "on close"]),
-       caching=st.booleans(), key=st.sampled_from(KEYS), low=st.integers(0, 400),
-       high=st.integers(0, 400))
-def test_sessions_are_those_of_a_model_while_nothing_expires(
-    *, puts: list[tuple[str, int, int, str]], which: str, caching: bool, key: str, low: int,
-    high: int,
-) -> None:
-    supplier = {
-        "persistent": Stores.persistent_session_store("s", 10**6),
-        "memory": Stores.in_memory_session_store("s", 10**6),
-        "on close": ROCKS_DB.session_store(DslSessionParams("s", 10**6, emit_on_close=True)),
-    }[which]
-    context = fresh(500 if caching else 0)
-    store = sessions(context, supplier, caching)
-    model: dict[tuple[str, int, int], str] = {}
-    for n, (name, start, length, action) in enumerate(puts):
-        where = session(name, start, start + length)
-        if action == "remove":
-            store.remove(where)
-        else:
-            store.put(where, "v" if action == "put" else None)
-        model.pop((name, start, start + length), None)
-        if action == "put":
-            model[name, start, start + length] = "v"
-        if n % 5 == 4:
-            store.commit()
-            store.advance()
-    found = [(row.key, *row.window) for row, _ in store.find_sessions(key, low, high)]
-    assert set(found) == {
-        (n, s, e) for n, s, e in model if n == key and e >= low and s <= high
-    }
-    everything = list(store.find_sessions(None, None, 0, 10**6))
-    assert {(row.key, *row.window) for row, _ in everything} == set(model)
-    assert list(store.backward_find_sessions(None, None, 0, 10**6)) == everything[::-1]
-    for name, start, end in model:
-        assert store.fetch_session(name, start, end) == "v"
-    store.commit()
-    again = sessions(fresh(), supplier)
-    for _, changelog_key, value, timestamp, headers in context.logged:
-        again.restore(changelog_key, value, timestamp, headers)
-    assert {(row.key, *row.window) for row, _ in again.find_sessions(None, None, 0, 10**6)} == set(
-        model
-    )
+        expected = sorted(s for other, s in model if other == name)
+        assert [s for s, _ in store.fetch(name, 0, 10**6)] == expected
+        assert [s for s, _ in plain.fetch(name, 0, 10**6)] == expected
