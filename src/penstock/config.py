@@ -1,8 +1,8 @@
-"""The configuration of an application: typed, checked when it is made, never changed.
+"""`StreamsConfig`: the typed and immutable configuration of an application.
 
-Names are Kafka Streams' with underscores for dots (less `_class` at the end), so a
-`streams.properties` file carries over through `StreamsConfig.from_properties`. Durations end in
-`_ms`; a `timedelta` may be given for them.
+Names are those of Kafka Streams with underscores instead of dots, without a `_class` at the end.
+`StreamsConfig.from_properties` reads a `streams.properties` file. Names of durations end in `_ms`;
+they accept a `timedelta`.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from penstock.handlers import (
     ProcessingExceptionHandler,
     ProductionExceptionHandler,
     check_handler,
-    deserialization_handler,
-    processing_handler,
-    production_handler,
+    make_deserialization_handler,
+    make_processing_handler,
+    make_production_handler,
 )
 from penstock.properties import PROPERTY_OF, parse_settings, read_properties
 from penstock.serdes.base import Serde
-from penstock.timestamps import TimestampExtractor, timestamp_extractor
+from penstock.timestamps import TimestampExtractor, make_timestamp_extractor
 from penstock.windows import to_ms
 
 REUSE_KTABLE_SOURCE_TOPICS = "reuse.ktable.source.topics"
@@ -38,48 +38,56 @@ ALL_OPTIMIZATIONS = frozenset(
     (REUSE_KTABLE_SOURCE_TOPICS, MERGE_REPARTITION_TOPICS, SINGLE_STORE_SELF_JOIN)
 )
 
-#: The beginnings of settings that every client of a broker needs alike.
-_CONNECTION = ("security.", "sasl.", "ssl.", "socket.", "enable.ssl.", "broker.address.")
+#: Prefixes of the settings that every client of a broker needs.
+_CONNECTION_PREFIXES = ("security.", "sasl.", "ssl.", "socket.", "enable.ssl.", "broker.address.")
 
 _LEGAL_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StreamsConfig:
-    """The settings of one application.
+    """The settings of one application, with the names and meanings of Kafka Streams.
 
-    Handlers and extractors are kept as they were chosen; `deserialization_handler()` and its like
-    make what the task asks. `extra` are settings that penstock does not know: they are for the
-    clients (prefixes `consumer.`, `producer.`, `admin.`, `topic.`) and for user processors.
+    `application_id` is the prefix of internal topics and the consumer group id; it must not change
+    between runs. `log` is the path of an embedded log, or "kafka://host:port,...".
+    `commit_interval_ms` is the minimum time between two batches; None starts each batch at once.
+    `num_stream_threads` is the number of Spark cores on this machine; 1 means all.
+    An exception handler is "fail", "continue", a handler, its class or name, or a function of
+    (context, record, exception). `extra` contains all other settings: for clients (with the
+    prefixes `consumer.`, `producer.`, `admin.` and `topic.`) and for user processors.
     """
 
     application_id: str
-    #: Where topics are: a path (the embedded log) or "kafka://host:port,...".
     log: str | None = None
+    #: Identifies the instance in metrics and to its standbys.
     client_id: str = ""
     #: "exactly_once" or "at_least_once".
     processing_guarantee: str = "exactly_once"
-    #: The least time between two batches; None: they follow each other.
     commit_interval_ms: int | None = None
     num_stream_threads: int = 1
-    #: How long to wait for data of a source partition that has none; -1: not at all.
+    #: How long a task waits for records of an empty source partition; -1: it does not wait.
     max_task_idle_ms: int = 0
+    #: How long the application retries if the log is unavailable.
     task_timeout_ms: int = 300_000
     poll_ms: int = 100
     buffered_records_per_partition: int = 1000
-    #: "all", "none", or some of `ALL_OPTIMIZATIONS`; kept as a set.
+    #: "all", "none", or a selection of `ALL_OPTIMIZATIONS`; stored as a set.
     topology_optimization: frozenset[str] = frozenset()
-    #: A `ProcessorWrapper`, its class, or the class's dotted name.
+    #: A `ProcessorWrapper`, its class, or the dotted name of the class.
     processor_wrapper: Any = None
+    #: Reject topologies with generated names of stores and internal topics.
     ensure_explicit_internal_resource_naming: bool = False
     upgrade_from: str | None = None
 
+    #: The directory of local state.
     state_dir: str = "penstock-state"
+    #: The record cache, divided by `num_stream_threads`.
     statestore_cache_max_bytes: int = 10 * 1024 * 1024
+    #: 0: a standby instance has no state; 1 or more: it keeps its state up to date.
     num_standby_replicas: int = 0
     acceptable_recovery_lag: int = 10_000
     state_cleanup_delay_ms: int = 600_000
-    #: "rocksdb" (stores on disk), "in_memory", or an object that supplies stores.
+    #: "rocksdb" (stores on disk), "in_memory", or an object with the methods of a supplier.
     dsl_store_suppliers: Any = "rocksdb"
     #: "DEFAULT" or "HEADERS".
     dsl_store_format: str = "DEFAULT"
@@ -93,32 +101,33 @@ class StreamsConfig:
     deserialization_exception_handler: Any = "fail"
     processing_exception_handler: Any = "fail"
     production_exception_handler: Any = "fail"
+    #: The dead letter queue of the built-in handlers.
     errors_dead_letter_queue_topic_name: str | None = None
 
-    #: "host:port" at which other instances reach this one.
+    #: The "host:port" at which other instances reach this one.
     application_server: str = ""
     metrics_recording_level: str = "INFO"
     extra: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        change = self._change
+        set_field = self._set
         for name in (f.name for f in fields(self) if f.name.endswith("_ms")):
             value = getattr(self, name)
             if value is not None or name != "commit_interval_ms":
-                change(name, _duration(name, value))
-        change("processing_guarantee", str(self.processing_guarantee).removesuffix("_v2"))
-        change("topology_optimization", optimizations(self.topology_optimization))
-        change("dsl_store_suppliers", _store_suppliers(self.dsl_store_suppliers))
-        change("processor_wrapper", _processor_wrapper(self.processor_wrapper))
-        change("dsl_store_format", str(self.dsl_store_format).upper())
-        change("metrics_recording_level", str(self.metrics_recording_level).upper())
-        change("state_dir", os.fspath(self.state_dir))
+                set_field(name, _duration(name, value))
+        set_field("processing_guarantee", str(self.processing_guarantee).removesuffix("_v2"))
+        set_field("topology_optimization", parse_optimizations(self.topology_optimization))
+        set_field("dsl_store_suppliers", _store_suppliers(self.dsl_store_suppliers))
+        set_field("processor_wrapper", _processor_wrapper(self.processor_wrapper))
+        set_field("dsl_store_format", str(self.dsl_store_format).upper())
+        set_field("metrics_recording_level", str(self.metrics_recording_level).upper())
+        set_field("state_dir", os.fspath(self.state_dir))
         if self.log is not None:
-            change("log", os.fspath(self.log))
-        change("extra", dict(self.extra))
+            set_field("log", os.fspath(self.log))
+        set_field("extra", dict(self.extra))
         self._check()
 
-    def _change(self, name: str, value: Any) -> None:
+    def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
 
     def _check(self) -> None:
@@ -130,22 +139,22 @@ class StreamsConfig:
         _check_choice(self, "processing_guarantee", ("exactly_once", "at_least_once"))
         _check_choice(self, "dsl_store_format", ("DEFAULT", "HEADERS"))
         _check_choice(self, "metrics_recording_level", ("INFO", "DEBUG", "TRACE"))
-        _check_least("commit_interval_ms", self.commit_interval, 0)
-        for name, least in _LEAST.items():
-            _check_least(name, getattr(self, name), least)
+        _check_minimum("commit_interval_ms", self.commit_interval, 0)
+        for name, minimum in _MINIMUMS.items():
+            _check_minimum(name, getattr(self, name), minimum)
         for name in ("default_key_serde", "default_value_serde"):
             serde = getattr(self, name)
             if serde is not None and not isinstance(serde, Serde):
                 raise ConfigException(
                     f"{name} must be a serde, not {type(serde).__name__}: {serde!r}. "
-                    "Serdes.string(), for example."
+                    "Use Serdes.string(), for example."
                 )
         if self.application_server and not re.fullmatch(r".+:\d+", self.application_server):
             raise ConfigException(
                 f"application_server must be host:port, not '{self.application_server}'."
             )
-        # Names that do not exist are found now, not with the first bad record.
-        timestamp_extractor(self.default_timestamp_extractor)
+        # Unknown names raise here, not at the first bad record.
+        make_timestamp_extractor(self.default_timestamp_extractor)
         check_handler(self.deserialization_exception_handler, "deserialization")
         check_handler(self.processing_exception_handler, "processing")
         check_handler(self.production_exception_handler, "production")
@@ -159,10 +168,10 @@ class StreamsConfig:
     def from_properties(
         cls, properties: Mapping[str, Any] | str | os.PathLike[str], **settings: Any
     ) -> StreamsConfig:
-        """From Kafka's property names: a mapping, or the path of a `.properties` file.
+        """Create a configuration from Kafka's property names.
 
-        Values may be texts, as in a file, or objects. Keyword settings win over properties. What
-        penstock does not know is kept in `extra`.
+        `properties` is a mapping or the path of a `.properties` file; values are strings or
+        objects. Keyword arguments override properties. Unknown properties go to `extra`.
         """
         if not isinstance(properties, Mapping):
             properties = read_properties(properties)
@@ -171,24 +180,24 @@ class StreamsConfig:
         known |= settings
         if "application_id" not in known:
             raise ConfigException(
-                "The configuration has no application.id. It names the application's "
-                "internal topics and its consumer group, and must stay the same."
+                "The configuration has no application.id. "
+                "It is the prefix of internal topics and the consumer group id."
             )
         return cls(**known)
 
     def with_(self, **settings: Any) -> StreamsConfig:
-        """This configuration with other settings."""
+        """Return a copy with other settings."""
         return replace(self, **settings)
 
     @property
     def commit_interval(self) -> int:
-        """What it is or, if it was not set, would be in Kafka Streams with this guarantee."""
+        """`commit_interval_ms`, or Kafka's default for the processing guarantee."""
         if self.commit_interval_ms is not None:
             return self.commit_interval_ms
         return 100 if self.processing_guarantee == "exactly_once" else 30_000
 
     def app_configs(self) -> dict[str, Any]:
-        """Everything by its property name, and the extra settings: what processors may read."""
+        """Return all settings by their property names, including `extra`."""
         own = {
             PROPERTY_OF.get(f.name, f.name.replace("_", ".")): getattr(self, f.name)
             for f in fields(self)
@@ -197,7 +206,7 @@ class StreamsConfig:
         return {name: value for name, value in own.items() if value is not None} | dict(self.extra)
 
     def app_configs_with_prefix(self, prefix: str) -> dict[str, Any]:
-        """The settings whose names begin so, without the beginning."""
+        """Return the settings with this prefix in their names, without the prefix."""
         return {
             name.removeprefix(prefix): value
             for name, value in self.app_configs().items()
@@ -207,11 +216,13 @@ class StreamsConfig:
     def connection_settings(self) -> dict[str, Any]:
         """Return the settings of connections and security, for `open_log`."""
         return {
-            name: value for name, value in self.extra.items() if name.startswith(_CONNECTION)
+            name: value
+            for name, value in self.extra.items()
+            if name.startswith(_CONNECTION_PREFIXES)
         }
 
     def make_processor_wrapper(self) -> Any:
-        """The wrapper of processors, ready to be asked; None if there is none."""
+        """Create and configure the processor wrapper; None if there is none."""
         chosen = self.processor_wrapper
         wrapper = chosen() if isinstance(chosen, type) else chosen
         if hasattr(wrapper, "configure"):
@@ -219,22 +230,22 @@ class StreamsConfig:
         return wrapper
 
     def timestamp_extractor(self) -> TimestampExtractor:
-        """The default extractor, ready to be called."""
-        return timestamp_extractor(self.default_timestamp_extractor)
+        """Create the default timestamp extractor."""
+        return make_timestamp_extractor(self.default_timestamp_extractor)
 
     def deserialization_handler(self) -> DeserializationExceptionHandler:
-        """The handler, ready to be asked; one for each task."""
-        return deserialization_handler(
+        """Create the handler; each task has its own."""
+        return make_deserialization_handler(
             self.deserialization_exception_handler, self._handler_configs()
         )
 
     def processing_handler(self) -> ProcessingExceptionHandler:
-        """The handler, ready to be asked; one for each task."""
-        return processing_handler(self.processing_exception_handler, self._handler_configs())
+        """Create the handler; each task has its own."""
+        return make_processing_handler(self.processing_exception_handler, self._handler_configs())
 
     def production_handler(self) -> ProductionExceptionHandler:
-        """The handler, ready to be asked; one for each task."""
-        return production_handler(self.production_exception_handler, self._handler_configs())
+        """Create the handler; each task has its own."""
+        return make_production_handler(self.production_exception_handler, self._handler_configs())
 
     def _handler_configs(self) -> dict[str, Any]:
         topic = self.errors_dead_letter_queue_topic_name
@@ -243,9 +254,9 @@ class StreamsConfig:
 
 @dataclass(frozen=True)
 class TopologyConfig:
-    """What one topology is built with: the application's configuration, with other settings.
+    """The configuration of an application with overrides for one topology.
 
-    `overrides` are settings of `StreamsConfig`, by their names there or by Kafka's.
+    `overrides` are settings of `StreamsConfig`, by these names or by Kafka's.
     """
 
     config: StreamsConfig
@@ -259,30 +270,30 @@ class TopologyConfig:
         self.streams_config()
 
     def streams_config(self) -> StreamsConfig:
-        """The configuration with the overrides applied."""
+        """Return the configuration with the overrides applied."""
         names = {f.name for f in fields(StreamsConfig)}
         settings, unknown = parse_settings(self.overrides, names)
         if unknown:
             raise ConfigException(
                 f"A topology has no setting {', '.join(map(repr, sorted(unknown)))}. "
-                "Settings are named as in StreamsConfig."
+                "Use the names of StreamsConfig."
             )
         return self.config.with_(**settings)
 
 
 def resolve_topology_config(config: StreamsConfig | TopologyConfig | None) -> StreamsConfig | None:
-    """What a builder or a topology was given, as a configuration."""
+    """Return the configuration given to a builder or a topology, with overrides applied."""
     if isinstance(config, TopologyConfig):
         return config.streams_config()
     if config is None or isinstance(config, StreamsConfig):
         return config
     raise TypeError(
         f"The configuration of a topology is a StreamsConfig or a TopologyConfig, not "
-        f"{type(config).__name__}. StreamsConfig.from_properties() reads Kafka's names."
+        f"{type(config).__name__}. Convert properties with StreamsConfig.from_properties()."
     )
 
 
-_LEAST: Mapping[str, int] = {
+_MINIMUMS: Mapping[str, int] = {
     "num_stream_threads": 1,
     "max_task_idle_ms": -1,
     "task_timeout_ms": 0,
@@ -298,8 +309,8 @@ _LEAST: Mapping[str, int] = {
 }
 
 
-def optimizations(chosen: Any) -> frozenset[str]:
-    """Which optimizations a setting of `topology.optimization` names."""
+def parse_optimizations(chosen: Any) -> frozenset[str]:
+    """Return the set of optimizations that a value of `topology.optimization` selects."""
     if isinstance(chosen, str):
         chosen = re.split(r"\s*,\s*", chosen)
     try:
@@ -310,7 +321,7 @@ def optimizations(chosen: Any) -> frozenset[str]:
     if unknown or (len(names) > 1 and names & {"all", "none"}):
         raise ConfigException(
             f"topology_optimization cannot be {', '.join(sorted(map(repr, names)))}. "
-            f"It is 'all', 'none', or some of: {', '.join(sorted(ALL_OPTIMIZATIONS))}."
+            f"Use 'all', 'none', or a selection of: {', '.join(sorted(ALL_OPTIMIZATIONS))}."
         )
     if "all" in names:
         return ALL_OPTIMIZATIONS
@@ -322,7 +333,8 @@ def _store_suppliers(chosen: Any) -> Any:
         methods = ("key_value_store", "window_store", "session_store")
         if not all(hasattr(chosen, method) for method in methods):
             raise ConfigException(
-                f"dsl_store_suppliers cannot be {chosen!r}: it needs {', '.join(methods)}."
+                f"dsl_store_suppliers cannot be {chosen!r}. "
+                f"It needs the methods {', '.join(methods)}."
             )
         return chosen
     name = chosen.rpartition(".")[2].rpartition("$")[2]
@@ -334,7 +346,7 @@ def _store_suppliers(chosen: Any) -> Any:
     if found is None:
         raise ConfigException(
             f"dsl_store_suppliers cannot be '{chosen}'. "
-            "It is 'rocksdb', 'in_memory' or an object that supplies stores."
+            "Use 'rocksdb', 'in_memory', or an object with the methods of a supplier."
         )
     return found
 
@@ -346,7 +358,8 @@ def _processor_wrapper(chosen: Any) -> Any:
             chosen = getattr(importlib.import_module(module), name)
         except (ImportError, AttributeError, ValueError) as error:
             raise ConfigException(
-                f"processor_wrapper names no class that can be imported: '{chosen}' ({error})."
+                f"processor_wrapper '{chosen}' cannot be imported: {error}. "
+                "Use the dotted name of a class."
             ) from error
     methods = ("wrap_processor_supplier", "wrap_fixed_key_processor_supplier")
     if chosen is not None and not all(hasattr(chosen, method) for method in methods):
@@ -367,21 +380,21 @@ def _duration(name: str, value: timedelta | int) -> int:
 def _check_name(setting: str, name: Any) -> None:
     if not isinstance(name, str) or not _LEGAL_NAME.fullmatch(name) or name in {".", ".."}:
         raise ConfigException(
-            f"{setting} cannot be {name!r}: it becomes part of topic names. "
-            "It has 1 to 249 letters, digits, dots, underscores or hyphens."
+            f"{setting} cannot be {name!r}, because it is part of topic names. "
+            "Use 1 to 249 letters, digits, dots, underscores or hyphens."
         )
 
 
 def _check_choice(config: StreamsConfig, setting: str, choices: tuple[str, ...]) -> None:
     value = getattr(config, setting)
     if value not in choices:
-        raise ConfigException(f"{setting} cannot be {value!r}. It is one of: {', '.join(choices)}.")
+        raise ConfigException(f"{setting} cannot be {value!r}. Use one of: {', '.join(choices)}.")
 
 
-def _check_least(setting: str, value: Any, least: int) -> None:
+def _check_minimum(setting: str, value: Any, minimum: int) -> None:
     if not isinstance(value, int) or isinstance(value, bool):
         raise ConfigException(
             f"{setting} must be an integer, not {type(value).__name__}: {value!r}."
         )
-    if value < least:
-        raise ConfigException(f"{setting} must be at least {least}, not {value}.")
+    if value < minimum:
+        raise ConfigException(f"{setting} must be at least {minimum}, not {value}.")

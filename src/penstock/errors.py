@@ -1,8 +1,8 @@
-"""Everything penstock raises on purpose.
+"""The exceptions of penstock.
 
     StreamsException
-    ├── TopologyException             a topology that cannot be built
-    ├── InvalidStateStoreException    a store that cannot be asked
+    ├── TopologyException             the topology is invalid
+    ├── InvalidStateStoreException    a store cannot be queried
     │   ├── UnknownStateStoreException
     │   ├── StateStoreNotAvailableException
     │   ├── StateStoreMigratedException
@@ -10,11 +10,11 @@
     │   ├── StreamsNotStartedException
     │   ├── StreamsRebalancingException
     │   └── StreamsStoppedException
-    ├── ProcessingFailedException     a record that could not be processed, and where
-    ├── SerializationException        bytes and values that do not fit together
-    ├── NotSentException              a result that the log would refuse: too large, no such topic
-    ├── WrongSerdeException           a node whose serdes are not made for what it gets
-    ├── ProcessorStateException       a store that cannot be read or written
+    ├── ProcessingFailedException     a record cannot be processed; has its position
+    ├── SerializationException        a serde cannot read bytes or write a value
+    ├── NotSentException              the log would reject a record: too large, unknown topic
+    ├── WrongSerdeException           the serdes of a node have the wrong types
+    ├── ProcessorStateException       a store cannot be read or written
     ├── TaskCorruptedException
     ├── TaskMigratedException
     ├── TaskIdFormatException
@@ -23,25 +23,25 @@
     ├── MissingInternalTopicsException
     ├── MisconfiguredInternalTopicException
     ├── UnknownTopologyException
-    └── ConfigException               a setting that is missing or wrong
-        └── MissingDependencyException    an optional package that is not installed
+    └── ConfigException               a setting is missing or invalid
+        └── MissingDependencyException    an optional package is not installed
 
-A wrong argument of a call is Python's own `ValueError` or `TypeError`.
+Invalid arguments of a call raise `ValueError` or `TypeError`.
 """
 
 from __future__ import annotations
 
 
 class StreamsException(Exception):
-    """The root of all."""
+    """The base class of all exceptions of penstock."""
 
 
 class TopologyException(StreamsException):
-    """The topology cannot be built as described."""
+    """The topology is invalid."""
 
 
 class ConfigException(StreamsException):
-    """A setting is missing or has a value that cannot be."""
+    """A setting is missing or has an invalid value."""
 
 
 class MissingDependencyException(ConfigException, ImportError):
@@ -49,21 +49,21 @@ class MissingDependencyException(ConfigException, ImportError):
 
 
 class SerializationException(StreamsException):
-    """Bytes that cannot be read, or a value that cannot be written, by a serde."""
+    """A serde cannot deserialize bytes or serialize a value."""
 
 
 class NotSentException(StreamsException):
-    """A result that the log would refuse; the production handler is asked about it."""
+    """The log would reject an output record. Passed to the production exception handler."""
 
 
 class WrongSerdeException(StreamsException):
-    """A node cannot work at all with the serdes it has: the handler of the node is not asked."""
+    """The serdes of a node do not match its data. Exception handlers are not called."""
 
 
 class ProcessingFailedException(StreamsException):
-    """A record could not be processed and the handler (or its absence) said to fail.
+    """A record cannot be processed, and the exception handler decided to fail.
 
-    Carries where it happened; `__cause__` is what was raised there, with the user's traceback.
+    The attributes give its position. `__cause__` is the original exception with its traceback.
     """
 
     def __init__(
@@ -80,15 +80,15 @@ class ProcessingFailedException(StreamsException):
 
 
 class ProcessorStateException(StreamsException):
-    """A store could not be read or written."""
+    """A store cannot be read or written."""
 
 
 class InvalidStateStoreException(StreamsException):
-    """A store cannot be asked as requested."""
+    """A store cannot be queried."""
 
 
 class UnknownStateStoreException(InvalidStateStoreException):
-    """No store of that name is in the topology."""
+    """The topology has no store with that name."""
 
 
 class StateStoreNotAvailableException(InvalidStateStoreException):
@@ -96,11 +96,11 @@ class StateStoreNotAvailableException(InvalidStateStoreException):
 
 
 class StateStoreMigratedException(InvalidStateStoreException):
-    """The store is now elsewhere; ask again."""
+    """The store has moved to another instance. Retry."""
 
 
 class InvalidStateStorePartitionException(InvalidStateStoreException):
-    """The store has no such partition."""
+    """The store does not have that partition."""
 
 
 class StreamsNotStartedException(InvalidStateStoreException):
@@ -108,7 +108,7 @@ class StreamsNotStartedException(InvalidStateStoreException):
 
 
 class StreamsRebalancingException(InvalidStateStoreException):
-    """The application is taking over or restoring; ask again."""
+    """The application is rebalancing or restoring. Retry."""
 
 
 class StreamsStoppedException(InvalidStateStoreException):
@@ -116,15 +116,15 @@ class StreamsStoppedException(InvalidStateStoreException):
 
 
 class TaskCorruptedException(StreamsException):
-    """The state of a task cannot be trusted and is to be restored."""
+    """The state of a task is corrupted and must be restored."""
 
 
 class TaskMigratedException(StreamsException):
-    """The task belongs to another instance now."""
+    """The task has moved to another instance."""
 
 
 class TaskIdFormatException(StreamsException):
-    """A text that is no task id."""
+    """A string is not a valid task id."""
 
 
 class LockException(StreamsException):
@@ -136,12 +136,12 @@ class MissingSourceTopicException(StreamsException):
 
 
 class MissingInternalTopicsException(StreamsException):
-    """Internal topics that should be there are not."""
+    """Internal topics do not exist."""
 
 
 class MisconfiguredInternalTopicException(StreamsException):
-    """An internal topic exists with settings that do not fit."""
+    """An internal topic has incompatible settings."""
 
 
 class UnknownTopologyException(StreamsException):
-    """No topology of that name."""
+    """No topology has that name."""

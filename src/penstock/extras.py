@@ -1,4 +1,4 @@
-"""Optional packages: a clear error where one is missing."""
+"""The errors for optional packages that are not installed."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _SPARK = (
 )
 _KAFKA = "confluent-kafka is not installed. Install it with `pip install 'penstock[kafka]'`."
 
-#: By the package that the import system does not find.
+#: The message for each missing package.
 _ADVICE = {"pyspark": _SPARK, "py4j": _SPARK, "confluent_kafka": _KAFKA}
 
 
 @contextmanager
 def explain_missing_extra() -> Iterator[None]:
-    """Raises `MissingDependencyException` if an import inside needs an optional package."""
+    """Raise `MissingDependencyException` for an import of a missing optional package."""
     try:
         yield
     except ModuleNotFoundError as error:

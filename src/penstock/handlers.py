@@ -1,12 +1,12 @@
-"""What becomes of a record that cannot be read, processed or written.
+"""Exception handlers: they decide about records that cannot be read, processed or written.
 
-There are three handlers: for bytes that do not deserialize, for processors that raise, and for
-results that cannot be serialized or sent. Each is asked once for each such record and answers with
-a `Response`: go on without the record, fail, or (sending only) try again, and which records are to
-be written to a dead letter queue.
+There are three kinds: for deserialization errors, for exceptions in processors, and for outputs
+that cannot be serialized or sent. A handler is called once for each such record and returns a
+`Response`: skip the record, fail, or (production only) retry; and the records to write to a dead
+letter queue.
 
-Wherever a handler is expected, so is the word "fail" or "continue", Kafka's class name, a class,
-or a function with the arguments of `handle_error`.
+A setting for a handler is "fail", "continue", Kafka's class name, a class, an instance, or a
+function with the arguments of `handle_error`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ DEAD_LETTER_QUEUE_TOPIC = "errors.dead.letter.queue.topic.name"
 
 
 class ProducedRecord(NamedTuple):
-    """A record on its way to a topic. Without a partition, the partitioner chooses."""
+    """A record to write to a topic. If `partition` is None, the partitioner chooses one."""
 
     topic: str
     partition: int | None
@@ -41,17 +41,17 @@ class ProducedRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ErrorHandlerContext:
-    """Where a record was when it failed, and the source record behind it.
+    """The position of a failed record.
 
-    `timestamp` and `headers` are those of the record that was being processed; topic, partition,
-    offset and the raw bytes those of the source record. In a punctuation there is none: topic is
-    None, partition and offset are -1.
+    `timestamp` and `headers` are those of the current record; topic, partition, offset and the raw
+    bytes are those of its source record. A punctuation has no source record: topic is None,
+    partition and offset are -1.
     """
 
     topic: str | None
     partition: int
     offset: int
-    # Headers and raw bytes are the user's data and stay out of logs.
+    # Headers and raw bytes are user data and must not appear in logs.
     headers: Headers = field(repr=False)
     processor_node_id: str
     task_id: TaskId
@@ -61,7 +61,7 @@ class ErrorHandlerContext:
 
 
 class Result(Enum):
-    """What is to be done about a record that failed."""
+    """What to do with a failed record."""
 
     RESUME = "resume"
     FAIL = "fail"
@@ -70,29 +70,29 @@ class Result(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """A handler's answer."""
+    """The decision of a handler, and the records to write to a dead letter queue."""
 
     result: Result
     dead_letter_queue_records: tuple[ProducedRecord, ...] = ()
 
     @staticmethod
     def resume(dead_letter_queue_records: Iterable[ProducedRecord] = ()) -> Response:
-        """Go on without the record."""
+        """Skip the record."""
         return Response(Result.RESUME, tuple(dead_letter_queue_records))
 
     @staticmethod
     def fail(dead_letter_queue_records: Iterable[ProducedRecord] = ()) -> Response:
-        """Stop: the error goes up."""
+        """Stop processing and raise the error."""
         return Response(Result.FAIL, tuple(dead_letter_queue_records))
 
     @staticmethod
     def retry() -> Response:
-        """Send the record again; only a production handler may say so."""
+        """Send the record again. Only for production exception handlers."""
         return Response(Result.RETRY)
 
 
 class SerializationExceptionOrigin(Enum):
-    """Which half of a record could not be serialized."""
+    """Whether the key or the value could not be serialized."""
 
     KEY = "key"
     VALUE = "value"
@@ -100,34 +100,34 @@ class SerializationExceptionOrigin(Enum):
 
 @runtime_checkable
 class DeserializationExceptionHandler(Protocol):
-    """Asked about a record whose key or value could not be deserialized."""
+    """Decides about records whose key or value cannot be deserialized."""
 
     def handle_error(
         self, context: ErrorHandlerContext, record: ConsumedRecord, exception: Exception
     ) -> Response:
-        """`record` holds the bytes."""
+        """Return a response; `record` contains the raw bytes."""
         ...
 
 
 @runtime_checkable
 class ProcessingExceptionHandler(Protocol):
-    """Asked about a record that a processor raised an exception for."""
+    """Decides about records for which a processor raises an exception."""
 
     def handle_error(
         self, context: ErrorHandlerContext, record: Record[Any, Any] | None, exception: Exception
     ) -> Response:
-        """`record` is what the processor was given; None in a punctuation."""
+        """Return a response; `record` is the input of the processor, None in a punctuation."""
         ...
 
 
 @runtime_checkable
 class ProductionExceptionHandler(Protocol):
-    """Asked about a result that could not be sent, or not be serialized."""
+    """Decides about output records that cannot be sent or serialized."""
 
     def handle_error(
         self, context: ErrorHandlerContext, record: ProducedRecord, exception: Exception
     ) -> Response:
-        """`record` holds the bytes that could not be sent."""
+        """Return a response; `record` contains the serialized key and value."""
         ...
 
     def handle_serialization_error(
@@ -137,7 +137,7 @@ class ProductionExceptionHandler(Protocol):
         exception: Exception,
         origin: SerializationExceptionOrigin,
     ) -> Response:
-        """`record` holds key and value as they are."""
+        """Return a response; `record` contains key and value before serialization."""
         ...
 
 
@@ -148,12 +148,12 @@ def dead_letter_queue_record(
     context: ErrorHandlerContext,
     exception: BaseException,
 ) -> ProducedRecord:
-    """The record that Kafka Streams' handlers write: headers say what happened, and where."""
+    """Return a dead letter record with Kafka Streams' headers about the error and its position."""
     kind = type(exception)
     plain = kind.__module__ == "builtins"
     name = kind.__qualname__ if plain else f"{kind.__module__}.{kind.__qualname__}"
     message = str(exception) or None
-    told = (
+    details = (
         ("exception", name),
         ("message", message),
         ("stacktrace", "".join(traceback.format_exception(exception))),
@@ -164,14 +164,14 @@ def dead_letter_queue_record(
     headers = Headers((
         *context.headers,
         *((f"__streams.errors.{what}", None if text is None else text.encode("utf-8", "replace"))
-          for what, text in told),
+          for what, text in details),
     ))
     return ProducedRecord(topic, None, context.timestamp, key, value, headers)
 
 
 @dataclass(frozen=True, slots=True)
 class BuiltInHandler:
-    """A handler that writes the source record to the dead letter queue, if there is one."""
+    """A handler that writes the source record to a dead letter queue, if one is configured."""
 
     dead_letter_queue_topic: str | None = None
 
@@ -189,7 +189,7 @@ def _log_deserialization(
     level: int, context: ErrorHandlerContext, record: ConsumedRecord, exception: Exception
 ) -> None:
     log.log(
-        level, "A record could not be deserialized: task %s, topic '%s', partition %d, offset %d.",
+        level, "Failed to deserialize a record: task %s, topic '%s', partition %d, offset %d.",
         context.task_id, record.topic, record.partition, record.offset, exc_info=exception,
     )
 
@@ -197,7 +197,7 @@ def _log_deserialization(
 def _log_processing(level: int, context: ErrorHandlerContext, exception: Exception) -> None:
     log.log(
         level,
-        "A record could not be processed: processor '%s', task %s, source topic '%s', "
+        "Failed to process a record: processor '%s', task %s, source topic '%s', "
         "partition %d, offset %d.",
         context.processor_node_id, context.task_id, context.topic, context.partition,
         context.offset, exc_info=exception,
@@ -205,7 +205,7 @@ def _log_processing(level: int, context: ErrorHandlerContext, exception: Excepti
 
 
 class LogAndFailExceptionHandler(BuiltInHandler):
-    """Bytes that cannot be read end the application. The default."""
+    """Logs a deserialization error and stops the application. The default."""
 
     def handle_error(
         self, context: ErrorHandlerContext, record: ConsumedRecord, exception: Exception
@@ -215,7 +215,7 @@ class LogAndFailExceptionHandler(BuiltInHandler):
 
 
 class LogAndContinueExceptionHandler(BuiltInHandler):
-    """Records that cannot be read are left out."""
+    """Logs a deserialization error and skips the record."""
 
     def handle_error(
         self, context: ErrorHandlerContext, record: ConsumedRecord, exception: Exception
@@ -225,7 +225,7 @@ class LogAndContinueExceptionHandler(BuiltInHandler):
 
 
 class LogAndFailProcessingExceptionHandler(BuiltInHandler):
-    """An exception in a processor ends the application. The default."""
+    """Logs an exception of a processor and stops the application. The default."""
 
     def handle_error(
         self, context: ErrorHandlerContext, record: Record[Any, Any] | None, exception: Exception
@@ -235,7 +235,7 @@ class LogAndFailProcessingExceptionHandler(BuiltInHandler):
 
 
 class LogAndContinueProcessingExceptionHandler(BuiltInHandler):
-    """A record that a processor raises for goes no further there; other branches go on."""
+    """Logs an exception of a processor and drops the record there; other branches get it."""
 
     def handle_error(
         self, context: ErrorHandlerContext, record: Record[Any, Any] | None, exception: Exception
@@ -245,9 +245,9 @@ class LogAndContinueProcessingExceptionHandler(BuiltInHandler):
 
 
 class DefaultProductionExceptionHandler(BuiltInHandler):
-    """What may succeed later is tried again, everything else ends the application.
+    """Retries errors that may be temporary and stops the application for all others. The default.
 
-    An exception says that it may succeed later with a true attribute `retriable`.
+    An exception with the attribute `retriable = True` is temporary.
     """
 
     def handle_error(
@@ -268,13 +268,13 @@ class DefaultProductionExceptionHandler(BuiltInHandler):
 
 
 class LogAndContinueProductionExceptionHandler(BuiltInHandler):
-    """Results that cannot be written are left out."""
+    """Logs an output record that cannot be written and skips it."""
 
     def handle_error(
         self, context: ErrorHandlerContext, record: ProducedRecord, exception: Exception
     ) -> Response:
         log.warning(
-            "A record for topic '%s' could not be written: %s.", record.topic, context,
+            "Failed to write a record to topic '%s': %s.", record.topic, context,
             exc_info=exception,
         )
         return Response.resume(self._dead_letters(context, exception))
@@ -290,8 +290,8 @@ class LogAndContinueProductionExceptionHandler(BuiltInHandler):
 
 
 @dataclass(frozen=True, slots=True)
-class _FromFunction:
-    """A function with the arguments of `handle_error`, as a handler."""
+class _FunctionHandler:
+    """A handler that calls a function with the arguments of `handle_error`."""
 
     function: Callable[[ErrorHandlerContext, Any, Exception], Response]
 
@@ -336,16 +336,16 @@ _BUILT_INS = {
 
 
 def check_handler(chosen: Any, kind: str) -> None:
-    """Refuse what is no handler of this kind; nothing is made or configured for it."""
+    """Raise unless the setting is a handler of this kind; the handler is not created."""
     names = _BUILT_INS[kind]
     if isinstance(chosen, str):
-        _choose(chosen, names, kind, {})
+        _make_handler(chosen, names, kind, {})
         return
     made = chosen if isinstance(chosen, type) else type(chosen)
     if issubclass(made, BuiltInHandler) and made not in names.values():
         raise ConfigException(
-            f"{made.__name__} is no {kind} exception handler. "
-            f"There are: {', '.join(names)}; or give a function of (context, record, exception)."
+            f"{made.__name__} is not a {kind} exception handler. Handlers: {', '.join(names)}. "
+            "Or use a function of (context, record, exception)."
         )
     if hasattr(chosen, "handle_error"):
         return
@@ -358,14 +358,14 @@ def check_handler(chosen: Any, kind: str) -> None:
         inspect.signature(chosen).bind(None, None, None)
     except TypeError:
         raise ConfigException(
-            f"A {kind} exception handler is called with (context, record, exception), which "
-            f"{getattr(chosen, '__name__', made.__name__)} does not take."
+            f"A {kind} exception handler must take (context, record, exception), but "
+            f"{getattr(chosen, '__name__', made.__name__)} does not."
         ) from None
     except ValueError:
         pass
 
 
-def _choose(
+def _make_handler(
     chosen: Any, names: Mapping[str, type[BuiltInHandler]], kind: str, configs: Mapping[str, Any]
 ) -> Any:
     dead_letter_queue_topic = configs.get(DEAD_LETTER_QUEUE_TOPIC)
@@ -373,8 +373,8 @@ def _choose(
         found = names.get(chosen.rpartition(".")[2])
         if found is None:
             raise ConfigException(
-                f"No {kind} exception handler is called '{chosen}'. "
-                f"There are: {', '.join(names)}; or give a function of its arguments."
+                f"The {kind} exception handler '{chosen}' does not exist. Handlers: "
+                f"{', '.join(names)}. Or use a function of (context, record, exception)."
             )
         return found(dead_letter_queue_topic)
     handler = chosen() if isinstance(chosen, type) else chosen
@@ -386,43 +386,43 @@ def _choose(
             handler.configure(configs)
         return handler
     if callable(handler):
-        return _FromFunction(handler)
+        return _FunctionHandler(handler)
     raise ConfigException(
         f"A {kind} exception handler must be 'fail', 'continue', an object with handle_error or a "
         f"function of (context, record, exception), not {type(chosen).__name__}."
     )
 
 
-def deserialization_handler(
+def make_deserialization_handler(
     chosen: Any, configs: Mapping[str, Any]
 ) -> DeserializationExceptionHandler:
-    """What was chosen, as a handler. One that has `configure` is given the configuration."""
-    handler: DeserializationExceptionHandler = _choose(
+    """Create the handler of a setting and call its `configure`, if it has one."""
+    handler: DeserializationExceptionHandler = _make_handler(
         chosen, _DESERIALIZATION, "deserialization", configs
     )
     return handler
 
 
-def processing_handler(chosen: Any, configs: Mapping[str, Any]) -> ProcessingExceptionHandler:
-    """What was chosen, as a handler. One that has `configure` is given the configuration."""
-    handler: ProcessingExceptionHandler = _choose(chosen, _PROCESSING, "processing", configs)
+def make_processing_handler(chosen: Any, configs: Mapping[str, Any]) -> ProcessingExceptionHandler:
+    """Create the handler of a setting and call its `configure`, if it has one."""
+    handler: ProcessingExceptionHandler = _make_handler(chosen, _PROCESSING, "processing", configs)
     return handler
 
 
-def production_handler(chosen: Any, configs: Mapping[str, Any]) -> ProductionExceptionHandler:
-    """What was chosen, as a handler. One that has `configure` is given the configuration.
+def make_production_handler(chosen: Any, configs: Mapping[str, Any]) -> ProductionExceptionHandler:
+    """Create the handler of a setting and call its `configure`, if it has one.
 
-    A handler without `handle_serialization_error` fails on serialization errors, as Kafka's do.
+    A handler without `handle_serialization_error` fails on serialization errors, as in Kafka.
     """
-    handler = _choose(chosen, _PRODUCTION, "production", configs)
+    handler = _make_handler(chosen, _PRODUCTION, "production", configs)
     if not hasattr(handler, "handle_serialization_error"):
-        return _FailsOnSerialization(handler)
+        return _FailOnSerializationError(handler)
     return handler  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True, slots=True)
-class _FailsOnSerialization:
-    """A production handler that says nothing about serialization, with what Kafka says then."""
+class _FailOnSerializationError:
+    """Adds Kafka's default, which is to fail, to a handler without `handle_serialization_error`."""
 
     handler: Any
 

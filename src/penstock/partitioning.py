@@ -1,4 +1,4 @@
-"""Which partition a key belongs to: Kafka's own choice (F7)."""
+"""Kafka's default partitioner: the partition of a key (F7)."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ _SEED = 0x9747B28C
 
 
 def murmur2(data: bytes) -> int:
-    """Kafka's 32-bit murmur2 of the bytes, unsigned."""
+    """Return Kafka's murmur2 hash as an unsigned 32-bit number."""
     if core is not None:
         hashed: int = core.murmur2(data)
         return hashed
     length = len(data)
     value = _SEED ^ length
     whole = length & ~3
-    for word in memoryview(data[:whole]).cast("I") if _LITTLE else _words(data, whole):
+    for word in memoryview(data[:whole]).cast("I") if _LITTLE_ENDIAN else _words(data, whole):
         mixed = (word * _M) & _MASK
         mixed ^= mixed >> 24
         value = ((value * _M) ^ (mixed * _M)) & _MASK
@@ -31,7 +31,7 @@ def murmur2(data: bytes) -> int:
 
 
 def partition_of(key: bytes, partitions: int) -> int:
-    """The partition of a key's bytes among this many."""
+    """Return the partition of a serialized key."""
     return (murmur2(key) & 0x7FFFFFFF) % partitions
 
 
@@ -39,4 +39,4 @@ def _words(data: bytes, whole: int) -> list[int]:
     return [int.from_bytes(data[at : at + 4], "little") for at in range(0, whole, 4)]
 
 
-_LITTLE = memoryview(b"\x01\x00\x00\x00").cast("I")[0] == 1
+_LITTLE_ENDIAN = memoryview(b"\x01\x00\x00\x00").cast("I")[0] == 1

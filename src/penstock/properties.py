@@ -1,4 +1,4 @@
-"""Kafka's property names and texts, as settings of `StreamsConfig`."""
+"""Converts Kafka's properties to settings of `StreamsConfig`."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import Any
 from penstock.errors import ConfigException
 from penstock.serdes.builtin import Serde, Serdes
 
-#: Settings whose property name is not the field's name with dots for underscores.
+#: Settings whose property name is not the field name with dots.
 PROPERTY_OF: Mapping[str, str] = {
     "processor_wrapper": "processor.wrapper.class",
     "dsl_store_suppliers": "dsl.store.suppliers.class",
 }
-#: Names that Kafka has given up; they count only where the present name is not given.
-_FORMER: Mapping[str, str] = {
+#: Names that Kafka has deprecated; the current name takes precedence.
+_DEPRECATED_NAMES: Mapping[str, str] = {
     "default.deserialization.exception.handler": "deserialization_exception_handler",
     "default.production.exception.handler": "production_exception_handler",
     "cache.max.bytes.buffering": "statestore_cache_max_bytes",
@@ -26,29 +26,28 @@ _FORMER: Mapping[str, str] = {
 }
 _SETTING_OF: Mapping[str, str] = {
     **{name: setting for setting, name in PROPERTY_OF.items()},
-    **_FORMER,
+    **_DEPRECATED_NAMES,
 }
-#: Settings that have an effect and are no fields of `StreamsConfig`.
-_OTHERS = frozenset((
+#: Settings that have an effect but are not fields of `StreamsConfig`.
+_OTHER_SETTINGS = frozenset((
     "auto.offset.reset", "bootstrap.servers", "metadata.max.age.ms", "metrics.num.samples",
     "metrics.sample.window.ms", "penstock.batch.max.bytes", "penstock.batch.max.records",
     "penstock.batch.target.ms", "penstock.parallelism", "session.timeout.ms",
 ))
-#: What stands behind these is for others to understand.
-_FOR_OTHERS = (
+#: Prefixes of settings that are passed on unchecked.
+_PASS_THROUGH_PREFIXES = (
     "admin.", "consumer.", "global.consumer.", "log.", "main.consumer.", "producer.",
     "restore.consumer.", "sasl.", "spark.", "ssl.", "topic.",
 )
-#: How alike two names are (1: equal) if one of them is taken for a slip.
-_ALIKE = 0.85
+#: The similarity (1 means equal) from which an unknown name is reported as a misspelling.
+_MIN_SIMILARITY = 0.85
 
 _INTEGERS = frozenset((
     "num_stream_threads", "buffered_records_per_partition", "statestore_cache_max_bytes",
     "num_standby_replicas", "acceptable_recovery_lag", "replication_factor",
 ))
 
-#: Kafka's serdes by the part of their class name after `Serdes$` and before `Serde`, and the
-#: short names, in lower case.
+#: Serdes by the lower-case part of Kafka's class name between `Serdes$` and `Serde`.
 _SERDES: Mapping[str, Serde[Any]] = {
     "string": Serdes.string(),
     "long": Serdes.long(),
@@ -67,7 +66,7 @@ _SERDES: Mapping[str, Serde[Any]] = {
 
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _ESCAPED = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
-#: A key ends at the first `=`, `:` or blank that has no backslash before it.
+#: A key ends at the first `=`, `:` or space that is not escaped.
 _KEY_AND_VALUE = re.compile(
     r"(?P<key>(?:\\.|[^\\=:\s])*)(?:\s*[=:]\s*|\s+|$)(?P<value>.*)", re.DOTALL
 )
@@ -76,47 +75,47 @@ _KEY_AND_VALUE = re.compile(
 def parse_settings(
     properties: Mapping[str, Any], known: set[str]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The settings among the properties, with their texts parsed, and what is left over.
+    """Return the known settings with parsed values, and all other properties.
 
-    Names that `StreamsConfig` has, with underscores, are taken as well. Any name may be left over,
-    but not one that looks like a known one.
+    Names may also be field names of `StreamsConfig`. A name that resembles a known one raises.
     """
     settings: dict[str, Any] = {}
-    left_over: dict[str, Any] = {}
-    for name in sorted(properties, key=lambda name: name not in _FORMER):
+    extra: dict[str, Any] = {}
+    for name in sorted(properties, key=lambda name: name not in _DEPRECATED_NAMES):
         value = properties[name]
         setting = _SETTING_OF.get(name, name.replace(".", "_"))
         if name == "bootstrap.servers":
             servers = value if isinstance(value, str) else ",".join(value)
             settings.setdefault("log", f"kafka://{servers}")
-            left_over[name] = value
+            extra[name] = value
         elif setting in known and setting != "extra":
-            settings[setting] = _parsed(name, setting, value)
+            settings[setting] = _parse_value(name, setting, value)
         else:
             _check_spelling(name, known)
-            left_over[name] = value
+            extra[name] = value
     if "log" in properties:
         settings["log"] = properties["log"]
-    return settings, left_over
+    return settings, extra
 
 
 def _check_spelling(name: str, known: set[str]) -> None:
-    """Raise for a name that was surely meant to be another."""
-    said = name.lower().replace("_", ".")
-    if name in _OTHERS or name.startswith(_FOR_OTHERS):
+    """Raise if a name is probably a misspelling of a known one."""
+    normalized = name.lower().replace("_", ".")
+    if name in _OTHER_SETTINGS or name.startswith(_PASS_THROUGH_PREFIXES):
         return
-    names = {PROPERTY_OF.get(setting, setting.replace("_", ".")) for setting in known} | _OTHERS
-    near = difflib.get_close_matches(said, sorted(each for each in names if "." in each), 1, _ALIKE)
-    # A known name with something of its own before or behind it is no slip: 'my.client.id'.
-    if not near or said.endswith(f".{near[0]}") or said.startswith(f"{near[0]}."):
+    names = {PROPERTY_OF.get(setting, setting.replace("_", ".")) for setting in known}
+    candidates = sorted(each for each in names | _OTHER_SETTINGS if "." in each)
+    near = difflib.get_close_matches(normalized, candidates, 1, _MIN_SIMILARITY)
+    # A known name with a prefix or suffix is not a misspelling: 'my.client.id'.
+    if not near or normalized.endswith(f".{near[0]}") or normalized.startswith(f"{near[0]}."):
         return
     raise ConfigException(
-        f"There is no setting '{name}'. Did you mean '{near[0]}'? (A setting for your own code "
-        "may have any name that is less like one of Kafka's.)"
+        f"Setting '{name}' does not exist. Did you mean '{near[0]}'? "
+        "For a setting of your own, choose a name that differs more from Kafka's."
     )
 
 
-def _parsed(name: str, setting: str, value: Any) -> Any:
+def _parse_value(name: str, setting: str, value: Any) -> Any:
     if not isinstance(value, str):
         return value
     text = value.strip()
@@ -143,14 +142,14 @@ def _serde(name: str, text: str) -> Serde[Any]:
     serde = _SERDES.get(short) or _SERDES.get(short.removesuffix("serde"))
     if serde is None:
         raise ConfigException(
-            f"{name} names no serde that is known here: '{text}'. "
-            f"There are: {', '.join(_SERDES)}; or set it to a serde in Python."
+            f"{name}: serde '{text}' does not exist. Serdes: {', '.join(_SERDES)}. "
+            "For another serde, set an object in Python."
         )
     return serde
 
 
 def read_properties(path: str | os.PathLike[str]) -> dict[str, str]:
-    """The entries of a Java `.properties` file."""
+    """Read a Java `.properties` file."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except OSError as error:
@@ -161,7 +160,7 @@ def read_properties(path: str | os.PathLike[str]) -> dict[str, str]:
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """The entries of a text in Java's properties format; of a name given twice, the last."""
+    """Parse Java's properties format; the last value of a name wins."""
     entries: dict[str, str] = {}
     logical = ""
     for natural in [*re.split(r"\r\n|\r|\n", text), ""]:
@@ -175,12 +174,12 @@ def parse_properties(text: str) -> dict[str, str]:
             continue
         match = _KEY_AND_VALUE.match(logical)
         if match is not None:
-            entries[_unescaped(match["key"])] = _unescaped(match["value"])
+            entries[_unescape(match["key"])] = _unescape(match["value"])
         logical = ""
     return entries
 
 
-def _unescaped(text: str) -> str:
+def _unescape(text: str) -> str:
     def character(match: re.Match[str]) -> str:
         code = match[1]
         if len(code) == 5:

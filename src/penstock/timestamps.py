@@ -1,7 +1,7 @@
-"""Timestamp extractors: which time a record of a source topic is taken to have.
+"""Timestamp extractors: the timestamp of a source record.
 
-An extractor is any callable of (record, partition time) that answers epoch milliseconds. A
-negative answer means that the record is to be skipped, and counted as dropped.
+An extractor is a callable of (record, partition time) that returns epoch milliseconds. A record
+with a negative timestamp is skipped and counted as dropped.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ log = logging.getLogger(__name__)
 
 
 class ConsumedRecord(NamedTuple):
-    """A record as it was read from a topic.
+    """A record read from a topic.
 
-    Extractors see key and value deserialized; deserialization handlers see their bytes.
+    Timestamp extractors receive deserialized keys and values, deserialization exception handlers
+    their bytes.
     """
 
     topic: str
@@ -32,25 +33,26 @@ class ConsumedRecord(NamedTuple):
     headers: Headers
 
 
-#: (record, the largest time taken from its partition so far or -1) -> epoch milliseconds.
+#: A function of (record, the largest timestamp of its partition so far, or -1) that returns epoch
+#: milliseconds.
 TimestampExtractor = Callable[[ConsumedRecord, int], int]
 
 
 class FailOnInvalidTimestamp:
-    """The record's own time; a negative one ends the application. The default."""
+    """Returns the record's timestamp; a negative one stops the application. The default."""
 
     def __call__(self, record: ConsumedRecord, partition_time: int) -> int:
         if record.timestamp < 0:
             raise StreamsException(
-                f"A record has the invalid timestamp {record.timestamp}. It is offset "
+                f"A record has the invalid timestamp {record.timestamp}. It is at offset "
                 f"{record.offset} of partition {record.partition} of topic '{record.topic}'. "
-                "Use another timestamp extractor to process such data."
+                "Use another timestamp extractor to process such records."
             )
         return record.timestamp
 
 
 class LogAndSkipOnInvalidTimestamp:
-    """The record's own time; a record with a negative one is skipped."""
+    """Returns the record's timestamp; a record with a negative one is logged and skipped."""
 
     def __call__(self, record: ConsumedRecord, partition_time: int) -> int:
         if record.timestamp < 0:
@@ -63,22 +65,22 @@ class LogAndSkipOnInvalidTimestamp:
 
 
 class UsePartitionTimeOnInvalidTimestamp:
-    """The record's own time, or that of its partition if it is negative."""
+    """Returns the record's timestamp, or the partition time if it is negative."""
 
     def __call__(self, record: ConsumedRecord, partition_time: int) -> int:
         if record.timestamp >= 0:
             return record.timestamp
         if partition_time < 0:
             raise StreamsException(
-                f"A record has the invalid timestamp {record.timestamp} and the time of its "
-                f"partition is not known yet. It is offset {record.offset} of partition "
-                f"{record.partition} of topic '{record.topic}'."
+                f"A record has the invalid timestamp {record.timestamp}, and the time of its "
+                f"partition is not known yet. It is at offset {record.offset} of partition "
+                f"{record.partition} of topic '{record.topic}'. Use another timestamp extractor."
             )
         return partition_time
 
 
 class WallclockTimestampExtractor:
-    """The time at which the record is taken."""
+    """Returns the current time when the record is processed."""
 
     def __call__(self, record: ConsumedRecord, partition_time: int) -> int:
         return wall_clock_ms()
@@ -96,10 +98,10 @@ _BY_NAME: dict[str, Callable[[], TimestampExtractor]] = {
 }
 
 
-def timestamp_extractor(chosen: TimestampExtractor | type | str | None) -> TimestampExtractor:
-    """What was chosen, as a callable: a function, an extractor, its class or its name.
+def make_timestamp_extractor(chosen: TimestampExtractor | type | str | None) -> TimestampExtractor:
+    """Return the extractor for a setting: a function, an extractor, its class or its name.
 
-    Names are the short ones or Kafka's class names, with or without their package.
+    A name is a short one or Kafka's class name, with or without its package.
     """
     if chosen is None:
         return FailOnInvalidTimestamp()
@@ -107,8 +109,8 @@ def timestamp_extractor(chosen: TimestampExtractor | type | str | None) -> Times
         found = _BY_NAME.get(chosen.rpartition(".")[2])
         if found is None:
             raise ConfigException(
-                f"No timestamp extractor is called '{chosen}'. "
-                f"There are: {', '.join(_BY_NAME)}; or give a function of (record, partition_time)."
+                f"Timestamp extractor '{chosen}' does not exist. Extractors: "
+                f"{', '.join(_BY_NAME)}. Or use a function of (record, partition_time)."
             )
         return found()
     extractor: Any = chosen() if isinstance(chosen, type) else chosen

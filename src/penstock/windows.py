@@ -1,7 +1,7 @@
-"""Windows: the stretches of time that records are grouped and joined by.
+"""Window definitions for aggregations and joins.
 
-The classes here only describe; what a window does to a record is in the processors. Durations are
-given as `timedelta` (or int milliseconds), kept as int milliseconds.
+Durations are `timedelta` or int milliseconds, stored as int milliseconds. The processors implement
+the windows.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 K = TypeVar("K")
 
-#: The end of a window that never ends, and the largest time there is.
+#: The largest timestamp; the end of an unlimited window.
 MAX_TIME_MS = 2**63 - 1
 
 NO_GRACE = timedelta(0)
@@ -23,13 +23,12 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def to_ms(duration: timedelta | int, what: str = "duration") -> int:
-    """A duration in milliseconds."""
+    """Return a duration in milliseconds; raise if it is not a whole number."""
     if isinstance(duration, timedelta):
         milliseconds, rest = divmod(duration, _MILLISECOND)
         if rest:
             raise ValueError(
-                f"The {what} {duration} has a part of a millisecond. "
-                "Times are kept in whole milliseconds: round it."
+                f"The {what} {duration} is not a whole number of milliseconds. Round it."
             )
         return milliseconds
     if isinstance(duration, int) and not isinstance(duration, bool):
@@ -41,12 +40,12 @@ def to_ms(duration: timedelta | int, what: str = "duration") -> int:
 
 
 def instant_ms(instant: datetime | int, what: str = "time") -> int:
-    """A point in time in epoch milliseconds."""
+    """Return a point in time in epoch milliseconds."""
     if isinstance(instant, datetime):
         if instant.tzinfo is None:
             raise ValueError(
                 f"The {what} {instant.isoformat()} has no time zone. "
-                "Give one, for example tzinfo=datetime.UTC."
+                "Add one, for example tzinfo=datetime.UTC."
             )
         return (instant - _EPOCH) // _MILLISECOND
     if isinstance(instant, int) and not isinstance(instant, bool):
@@ -58,10 +57,10 @@ def instant_ms(instant: datetime | int, what: str = "time") -> int:
 
 
 class Window(NamedTuple):
-    """A stretch of time in epoch milliseconds.
+    """A window from `start` to `end`, in epoch milliseconds.
 
-    Whether `end` belongs to it depends on the kind: time windows end before it, sliding and
-    session windows with it. Made for every record, so nothing is checked here.
+    Time windows exclude `end`; sliding and session windows include it. Windows are created for
+    each record, so the constructor checks nothing.
     """
 
     start: int
@@ -74,29 +73,29 @@ class Window(NamedTuple):
 
     @property
     def end_time(self) -> datetime:
-        """`end` in UTC; the last day of the calendar if it lies beyond."""
+        """`end` in UTC, at most `datetime.max`."""
         try:
             return _EPOCH + timedelta(milliseconds=self.end)
         except OverflowError:
             return datetime.max.replace(tzinfo=UTC)
 
     def overlap(self, other: Window) -> bool:
-        """Whether some point in time is in both; the ends do not count."""
+        """Return whether the windows overlap; `end` is excluded."""
         return self.start < other.end and other.start < self.end
 
 
 class SessionWindow(Window):
-    """A window that includes its end, and may be a single point in time."""
+    """A session: includes its end, and may have a length of zero."""
 
     __slots__ = ()
 
     def overlap(self, other: Window) -> bool:
-        """Whether some point in time is in both; the ends count."""
+        """Return whether the sessions overlap; `end` is included."""
         return self.start <= other.end and other.start <= self.end
 
 
 class Windowed(NamedTuple, Generic[K]):
-    """A key in a window: the key of every windowed result."""
+    """A key and its window: the key type of windowed results."""
 
     key: K
     window: Window
@@ -106,28 +105,31 @@ class Windowed(NamedTuple, Generic[K]):
 
 
 class Windows(ABC):
-    """Fixed windows, as a function of a record's time. Users may write their own."""
+    """Base class of fixed windows. Subclass it for custom windows."""
 
     __slots__ = ()
 
     @abstractmethod
     def windows_for(self, timestamp: int) -> dict[int, Window]:
-        """The windows a record of that time falls into, by their start, earliest first."""
+        """Return the windows of a timestamp by their start, earliest first."""
 
     @property
     @abstractmethod
     def size(self) -> int:
-        """The length of a window in milliseconds."""
+        """The size of a window in milliseconds."""
 
     @property
     @abstractmethod
     def grace_period_ms(self) -> int:
-        """How long after its end a window still takes records."""
+        """How long after its end a window accepts out-of-order records."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimeWindows(Windows):
-    """Windows of one size that begin every `advance_ms`, from the epoch on: [start, end)."""
+    """Tumbling or hopping windows: [start, end), aligned to the epoch.
+
+    A window of `size_ms` starts every `advance_ms`.
+    """
 
     size_ms: int
     advance_ms: int
@@ -150,13 +152,16 @@ class TimeWindows(Windows):
         advance: timedelta | int | None = None,
         grace: timedelta | int = NO_GRACE,
     ) -> TimeWindows:
-        """Tumbling windows; hopping ones if they advance by less than their size."""
+        """Return tumbling windows, or hopping windows if `advance` is less than `size`.
+
+        Kafka: `ofSizeAndGrace`, `ofSizeWithNoGrace`.
+        """
         size_ms = to_ms(size, "size")
         advance_ms = size_ms if advance is None else to_ms(advance, "advance")
         return cls(size_ms, advance_ms, to_ms(grace, "grace"))
 
     def advance_by(self, advance: timedelta | int) -> TimeWindows:
-        """These windows, beginning every `advance`."""
+        """Return a copy whose windows start every `advance`."""
         return replace(self, advance_ms=to_ms(advance, "advance"))
 
     def windows_for(self, timestamp: int) -> dict[int, Window]:
@@ -166,7 +171,7 @@ class TimeWindows(Windows):
             start = timestamp - timestamp % size
             return {start: Window(start, start + size)}
         first = timestamp - size + advance
-        # Windows never begin before the epoch.
+        # Windows never start before the epoch.
         start = first // advance * advance if first > 0 else 0
         return {s: Window(s, s + size) for s in range(start, timestamp + 1, advance)}
 
@@ -181,9 +186,9 @@ class TimeWindows(Windows):
 
 @dataclass(frozen=True, slots=True)
 class SlidingWindows:
-    """Windows that hold the records at most `time_difference_ms` apart: [end - diff, end].
+    """Sliding windows: [end - time_difference_ms, end], for records close in time.
 
-    A difference of 0 can be described, as in Kafka, but no record can be put into such a window.
+    A difference of 0 is allowed, as in Kafka, but processing a record with it fails.
     """
 
     time_difference_ms: int
@@ -200,23 +205,26 @@ class SlidingWindows:
     def of(
         cls, time_difference: timedelta | int, grace: timedelta | int = NO_GRACE
     ) -> SlidingWindows:
-        """Windows of records at most `time_difference` apart."""
+        """Return windows of records at most `time_difference` apart.
+
+        Kafka: `ofTimeDifferenceAndGrace`, `ofTimeDifferenceWithNoGrace`.
+        """
         return cls(to_ms(time_difference, "time_difference"), to_ms(grace, "grace"))
 
     @property
     def size(self) -> int:
-        """The time difference."""
+        """The time difference in milliseconds."""
         return self.time_difference_ms
 
     @property
     def grace_period_ms(self) -> int:
-        """How long after its end a window still takes records."""
+        """How long after its end a window accepts out-of-order records."""
         return self.grace_ms
 
 
 @dataclass(frozen=True, slots=True)
 class SessionWindows:
-    """Windows of records of one key with no gap between them longer than `gap_ms`."""
+    """Sessions: periods of activity of a key, separated by gaps longer than `gap_ms`."""
 
     gap_ms: int
     grace_ms: int = 0
@@ -230,33 +238,36 @@ class SessionWindows:
     def of(
         cls, inactivity_gap: timedelta | int, grace: timedelta | int = NO_GRACE
     ) -> SessionWindows:
-        """Sessions that end after a gap without records."""
+        """Return sessions that end after a gap without records.
+
+        Kafka: `ofInactivityGapAndGrace`, `ofInactivityGapWithNoGrace`.
+        """
         return cls(to_ms(inactivity_gap, "inactivity_gap"), to_ms(grace, "grace"))
 
     @property
     def inactivity_gap_ms(self) -> int:
-        """The gap, by its long name."""
+        """The gap in milliseconds; the same as `gap_ms`."""
         return self.gap_ms
 
     @property
     def grace_period_ms(self) -> int:
-        """How long after its end, and the gap, a session still takes records."""
+        """How long after its end and the gap a session accepts out-of-order records."""
         return self.grace_ms
 
 
 @dataclass(frozen=True, slots=True)
 class JoinWindows(Windows):
-    """How far apart two records may be to be joined.
+    """The maximum time difference of joined records.
 
-    A record joins those of the other stream whose time is in [ts - before, ts + after], both
-    ends included. One of the two may be negative, their sum may not.
+    A record joins the records of the other stream with timestamps in [timestamp - before,
+    timestamp + after]. One of the two may be negative, but not their sum.
     """
 
     before_ms: int
     after_ms: int
     grace_ms: int = 0
-    #: A left or outer join sends unmatched records at once instead of when their window closes,
-    #: as Kafka's deprecated `JoinWindows.of` did.
+    #: A left or outer join emits unmatched records at once, not when their window closes. This is
+    #: the behaviour of Kafka's deprecated `JoinWindows.of`.
     eager: bool = False
 
     def __post_init__(self) -> None:
@@ -276,7 +287,11 @@ class JoinWindows(Windows):
         before: timedelta | int | None = None,
         after: timedelta | int | None = None,
     ) -> JoinWindows:
-        """Records at most `time_difference` apart, either way, where not said otherwise."""
+        """Return windows for records at most `time_difference` apart, before or after.
+
+        `before=` and `after=` override the difference in one direction. Kafka:
+        `ofTimeDifferenceAndGrace`, `ofTimeDifferenceWithNoGrace`.
+        """
         difference_ms = to_ms(time_difference, "time_difference")
         return cls(
             difference_ms if before is None else to_ms(before, "before"),
@@ -285,15 +300,15 @@ class JoinWindows(Windows):
         )
 
     def before(self, time_difference: timedelta | int) -> JoinWindows:
-        """The other record may be this much earlier."""
+        """Return a copy in which the other record may be this much earlier."""
         return replace(self, before_ms=to_ms(time_difference, "time_difference"))
 
     def after(self, time_difference: timedelta | int) -> JoinWindows:
-        """The other record may be this much later."""
+        """Return a copy in which the other record may be this much later."""
         return replace(self, after_ms=to_ms(time_difference, "time_difference"))
 
     def windows_for(self, timestamp: int) -> dict[int, Window]:
-        raise NotImplementedError("JoinWindows are relative to a record: there is no windows_for.")
+        raise NotImplementedError("JoinWindows are relative to a record and have no windows_for.")
 
     @property
     def size(self) -> int:
@@ -306,7 +321,7 @@ class JoinWindows(Windows):
 
 @dataclass(frozen=True, slots=True)
 class UnlimitedWindows(Windows):
-    """One window, from `start_ms` on and without an end. Earlier records are in no window."""
+    """A single window without an end, starting at `start_ms`. Earlier records are dropped."""
 
     start_ms: int = 0
 
@@ -316,11 +331,11 @@ class UnlimitedWindows(Windows):
 
     @classmethod
     def of(cls) -> UnlimitedWindows:
-        """The window of all time since the epoch."""
+        """Return the window that starts at the epoch."""
         return cls()
 
     def start_on(self, start: datetime | int) -> UnlimitedWindows:
-        """The window that begins then."""
+        """Return the window that starts at this time."""
         return UnlimitedWindows(instant_ms(start, "start"))
 
     def windows_for(self, timestamp: int) -> dict[int, Window]:
@@ -337,19 +352,19 @@ class UnlimitedWindows(Windows):
 
 
 class EmitStrategy(Enum):
-    """When a windowed aggregation sends its results downstream."""
+    """When a windowed aggregation emits its results."""
 
     ON_WINDOW_UPDATE = "on_window_update"
     ON_WINDOW_CLOSE = "on_window_close"
 
     @staticmethod
     def on_window_update() -> EmitStrategy:
-        """With every update (less what a cache holds back)."""
+        """Emit each update; a cache merges updates until the commit."""
         return EmitStrategy.ON_WINDOW_UPDATE
 
     @staticmethod
     def on_window_close() -> EmitStrategy:
-        """Once, when the window closes."""
+        """Emit one final result when the window closes."""
         return EmitStrategy.ON_WINDOW_CLOSE
 
 

@@ -1,4 +1,4 @@
-"""penstock without its optional packages: what works, and the errors for what does not."""
+"""penstock without its optional packages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from penstock.extras import explain_missing_extra
 
-#: None in sys.modules makes an import fail as that of a package that is not installed.
+#: None in sys.modules makes an import fail like that of a missing package.
 WITHOUT = "import sys\nfor name in {missing!r}: sys.modules[name] = None\n"
 
 TOPOLOGY = """

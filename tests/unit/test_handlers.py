@@ -18,9 +18,9 @@ from penstock.handlers import (
     Result,
     SerializationExceptionOrigin,
     dead_letter_queue_record,
-    deserialization_handler,
-    processing_handler,
-    production_handler,
+    make_deserialization_handler,
+    make_processing_handler,
+    make_production_handler,
 )
 from penstock.record import Headers, Record, TaskId
 from penstock.timestamps import ConsumedRecord
@@ -34,7 +34,7 @@ RAW = ConsumedRecord("in", 0, 7, 5, b"k", b"v", Headers())
 SENT = ProducedRecord("out", None, 5, "k", "v")
 
 
-def test_a_dead_letter_says_what_happened_and_where() -> None:
+def test_dead_letter_headers_describe_the_error_and_its_position() -> None:
     record = dead_letter_queue_record("dead", b"k", b"v", CONTEXT, SerializationException("bad"))
     assert record[:5] == ("dead", None, 5, b"k", b"v")
     assert [name for name, _ in record.headers] == [
@@ -42,52 +42,53 @@ def test_a_dead_letter_says_what_happened_and_where() -> None:
         "__streams.errors.stacktrace", "__streams.errors.topic", "__streams.errors.partition",
         "__streams.errors.offset",
     ]
-    told = dict(record.headers)
-    assert told["__streams.errors.exception"] == b"penstock.errors.SerializationException"
-    assert told["__streams.errors.message"] == b"bad"
-    assert told["__streams.errors.topic"] == b"in"
-    assert told["__streams.errors.partition"] == b"0"
-    assert told["__streams.errors.offset"] == b"7"
+    details = dict(record.headers)
+    assert details["__streams.errors.exception"] == b"penstock.errors.SerializationException"
+    assert details["__streams.errors.message"] == b"bad"
+    assert details["__streams.errors.topic"] == b"in"
+    assert details["__streams.errors.partition"] == b"0"
+    assert details["__streams.errors.offset"] == b"7"
 
 
-def test_an_exception_may_have_no_message_and_a_record_no_topic() -> None:
+def test_dead_letter_without_a_message_and_a_source_record() -> None:
     context = ErrorHandlerContext(
         topic=None, partition=-1, offset=-1, headers=Headers(), processor_node_id="n",
         task_id=TaskId(0, 0), timestamp=5,
     )
-    told = dict(dead_letter_queue_record("dead", None, None, context, ValueError()).headers)
-    assert told["__streams.errors.exception"] == b"ValueError"
-    assert told["__streams.errors.message"] is None
-    assert told["__streams.errors.topic"] is None
+    details = dict(dead_letter_queue_record("dead", None, None, context, ValueError()).headers)
+    assert details["__streams.errors.exception"] == b"ValueError"
+    assert details["__streams.errors.message"] is None
+    assert details["__streams.errors.topic"] is None
 
 
-def test_the_context_keeps_user_data_out_of_logs() -> None:
+def test_repr_of_the_context_contains_no_user_data() -> None:
     assert "b'v'" not in repr(CONTEXT)
     assert "'h'" not in repr(CONTEXT)
 
 
-@pytest.mark.parametrize(("word", "result"), [("fail", Result.FAIL), ("continue", Result.RESUME)])
-def test_words_choose_built_in_handlers(word: str, result: Result) -> None:
+@pytest.mark.parametrize(("name", "result"), [("fail", Result.FAIL), ("continue", Result.RESUME)])
+def test_names_select_built_in_handlers(name: str, result: Result) -> None:
     configs = {DEAD_LETTER_QUEUE_TOPIC: "dead"}
     error = ValueError("x")
-    answers = (
-        deserialization_handler(word, configs).handle_error(CONTEXT, RAW, error),
-        processing_handler(word, configs).handle_error(CONTEXT, Record("k", "v", 5), error),
-        production_handler(word, configs).handle_error(CONTEXT, SENT, error),
-        production_handler(word, configs).handle_serialization_error(
+    responses = (
+        make_deserialization_handler(name, configs).handle_error(CONTEXT, RAW, error),
+        make_processing_handler(name, configs).handle_error(CONTEXT, Record("k", "v", 5), error),
+        make_production_handler(name, configs).handle_error(CONTEXT, SENT, error),
+        make_production_handler(name, configs).handle_serialization_error(
             CONTEXT, SENT, error, SerializationExceptionOrigin.VALUE),
     )
-    for answer in answers:
-        assert answer.result is result
-        assert [r[:5] for r in answer.dead_letter_queue_records] == [("dead", None, 5, b"k", b"v")]
+    for response in responses:
+        assert response.result is result
+        (dead_letter,) = response.dead_letter_queue_records
+        assert dead_letter[:5] == ("dead", None, 5, b"k", b"v")
 
 
-def test_without_a_dead_letter_queue_there_are_no_records() -> None:
-    answer = processing_handler("continue", {}).handle_error(CONTEXT, None, ValueError())
-    assert answer == Response.resume()
+def test_no_dead_letters_without_a_queue() -> None:
+    response = make_processing_handler("continue", {}).handle_error(CONTEXT, None, ValueError())
+    assert response == Response.resume()
 
 
-def test_sending_is_tried_again_when_that_may_help() -> None:
+def test_retriable_error_is_retried() -> None:
     class TimeoutError(Exception):
         retriable = True
 
@@ -95,34 +96,34 @@ def test_sending_is_tried_again_when_that_may_help() -> None:
     assert handler.handle_error(CONTEXT, SENT, TimeoutError()) == Response.retry()
 
 
-def test_a_function_is_a_handler() -> None:
-    def never_mind(context: ErrorHandlerContext, record: Any, exception: Exception) -> Response:
+def test_function_can_be_a_handler() -> None:
+    def skip(context: ErrorHandlerContext, record: Any, exception: Exception) -> Response:
         return Response.resume()
 
-    for make in (deserialization_handler, processing_handler, production_handler):
-        assert make(never_mind, {}).handle_error(CONTEXT, RAW, ValueError()).result is Result.RESUME  # type: ignore[operator]
+    for make in (make_deserialization_handler, make_processing_handler, make_production_handler):
+        assert make(skip, {}).handle_error(CONTEXT, RAW, ValueError()).result is Result.RESUME  # type: ignore[operator]
 
 
-def test_a_class_is_made_and_configured() -> None:
-    class Mine:
+def test_handler_class_is_created_and_configured() -> None:
+    class CustomHandler:
         def configure(self, configs: Mapping[str, Any]) -> None:
-            self.topic = configs["mine"]
+            self.topic = configs["topic"]
 
         def handle_error(self, context: Any, record: Any, exception: Exception) -> Response:
             return Response.resume([SENT._replace(topic=self.topic)])
 
-    handler = production_handler(Mine, {"mine": "x"})
+    handler = make_production_handler(CustomHandler, {"topic": "x"})
     assert handler.handle_error(CONTEXT, SENT, ValueError()).dead_letter_queue_records[0][0] == "x"
-    answer = handler.handle_serialization_error(
+    response = handler.handle_serialization_error(
         CONTEXT, SENT, ValueError(), SerializationExceptionOrigin.KEY)
-    assert answer == Response.fail()
+    assert response == Response.fail()
 
 
-def test_a_built_in_handler_keeps_its_own_dead_letter_queue() -> None:
+def test_built_in_handler_keeps_its_own_dead_letter_queue() -> None:
     configs = {DEAD_LETTER_QUEUE_TOPIC: "dead"}
     own = LogAndContinueExceptionHandler("own")
-    assert deserialization_handler(own, configs) == own
-    assert processing_handler(LogAndContinueProcessingExceptionHandler, configs) == (
+    assert make_deserialization_handler(own, configs) == own
+    assert make_processing_handler(LogAndContinueProcessingExceptionHandler, configs) == (
         LogAndContinueProcessingExceptionHandler("dead"))
-    assert processing_handler("a.b.LogAndFailProcessingExceptionHandler", configs) == (
+    assert make_processing_handler("a.b.LogAndFailProcessingExceptionHandler", configs) == (
         LogAndFailProcessingExceptionHandler("dead"))
