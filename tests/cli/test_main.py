@@ -179,7 +179,7 @@ def test_invalid_setting_in_a_file_fails(penstock, tmp_path: Path) -> None:
     settings.write_text("timeout_ms=1000\n")
     ran = penstock("topics", "list", "--log", "kafka://127.0.0.1:1", "--log-config", settings)
     assert ran.code == 1
-    first = "penstock: error: No answer from Kafka at 127.0.0.1:1 within 1 s."
+    first = "penstock: error: Kafka at 127.0.0.1:1 did not respond within 1 s."
     assert ran.err.splitlines()[0] == first
     assert "Connection refused" in ran.err
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from kafka.cluster import swept
+from kafka.cluster import clear
 from penstock.log import Log, open_log
 
 PROGRAMS = Path(__file__).with_name("programs.py")
@@ -70,7 +70,7 @@ def start() -> Iterator[Callable[..., Program]]:
 def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Log]:
     where: str | Path = tmp_path / "log.db"
     if request.param == "kafka":
-        where = swept(request.getfixturevalue("penstock_broker").address)
+        where = clear(request.getfixturevalue("penstock_broker").address)
     with open_log(where) as log:
         yield log
 

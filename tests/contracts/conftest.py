@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kafka.cluster import swept
+from kafka.cluster import clear
 from penstock.log import Log, open_log
 
 
@@ -39,7 +39,7 @@ def logs(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[LogUnderTes
         where: str | Path = tmp_path / "log.db"
         if request.param == "kafka":
             where = request.getfixturevalue("penstock_broker").address
-            swept(str(where))
+            clear(str(where))
         yield LogUnderTest(where, tmp_path, stack)
 
 

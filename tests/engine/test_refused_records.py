@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import pytest
 
 from engine.living import PATIENCE_S, TEXT
-from kafka.cluster import swept
+from kafka.cluster import clear
 from penstock import Streams, StreamsBuilder, StreamsConfig, StreamsException
 from penstock.broker.cluster import ClusterStatus
 from penstock.engine.inline import start_inline
@@ -29,7 +29,7 @@ ANY_TIME = {"retention.ms": "-1", "message.timestamp.after.max.ms": str(2**62)}
 def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Log]:
     if request.param == "kafka":
         broker: ClusterStatus = request.getfixturevalue("penstock_broker")
-        address = swept(broker.address)
+        address = clear(broker.address)
     else:
         address = str(tmp_path / "log.db")
     with open_log(address) as log:

@@ -19,7 +19,7 @@ from faults.engine_app import APPLICATION_ID, everything, read
 from faults.engine_kills import Trial
 from faults.engine_processes import STAGES, send, wait_until
 from faults.spark_cluster import SparkCluster
-from kafka.cluster import swept
+from kafka.cluster import clear
 from penstock.broker.cluster import ClusterStatus
 from penstock.engine.failpoints import Step
 from penstock.engine.layout.internal_topics import tasks_topic
@@ -81,7 +81,7 @@ def test_second_attempts_win_in_every_stage_on_a_cluster_with_kafka(
         SparkCluster(tmp_path / "cluster") as cluster,
         Trial(
             tmp_path, seed=8, settings=speculation(tmp_path), cluster=cluster,
-            address=swept(penstock_broker.address),
+            address=clear(penstock_broker.address),
         ) as trial,
     ):
         _overtake(trial, cluster, "computing", 0)

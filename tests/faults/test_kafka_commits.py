@@ -83,14 +83,14 @@ def test_no_call_hangs_after_a_lost_connection(
     """A producer whose only connection was lost may forget the known brokers and then wait without
     limit. The log abandons such a producer."""
     publish(log, lease, b"1")
-    left_behind = len(connection._LEFT_BEHIND)
+    left_behind = len(connection._ABANDONED)
     injection = proxy.inject(Rule("Produce", loss))
     publish(log, lease, b"2")
     assert injection.finished.wait(PATIENCE_S)
     publish(log, lease, b"3")
     assert published(plain) == [[b"1", b"2", b"3"]] * 2
     assert plain.committed("group") == {P0: (3, "")}
-    assert len(connection._LEFT_BEHIND) == left_behind
+    assert len(connection._ABANDONED) == left_behind
 
 
 @pytest.mark.parametrize("loss", LOSSES)

@@ -1,4 +1,4 @@
-"""One broker for many tests: what a test leaves behind is removed before the next."""
+"""One broker serves many tests: each test first removes what earlier ones left."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ import time
 from penstock.log import open_log
 from penstock.log.errors import GroupNotEmpty
 
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 
 
-def swept(address: str) -> str:
-    """The log's address, once there are no topics and no groups in it."""
+def clear(address: str) -> str:
+    """Delete all topics and groups of a log, and return its address."""
     with open_log(address) as log:
         for topic in log.topics():
             log.delete_topic(topic.name)
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         for group in log.groups():
             while True:
                 try:
                     log.delete_group(group)
                 except GroupNotEmpty:
-                    # A member that was killed is noticed when its session times out.
-                    assert time.monotonic() < deadline, f"group '{group}' never becomes empty"
+                    # A killed member stays in the group until its session times out.
+                    assert time.monotonic() < deadline, f"group '{group}' is not empty"
                     time.sleep(0.05)
                 else:
                     break

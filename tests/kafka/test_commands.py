@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from kafka.cluster import swept
+from kafka.cluster import clear
 from penstock.broker import jars
 from penstock.broker.cluster import ClusterStatus, LocalCluster
 from penstock.broker.processes import is_running
@@ -45,7 +45,7 @@ def test_commands_work_on_kafka(
     penstock_broker: ClusterStatus, monkeypatch: pytest.MonkeyPatch,
     capfdbinary: pytest.CaptureFixture[bytes],
 ) -> None:
-    monkeypatch.setenv("PENSTOCK_LOG", swept(penstock_broker.address))
+    monkeypatch.setenv("PENSTOCK_LOG", clear(penstock_broker.address))
 
     def run(*words: object, stdin: str = "") -> str:
         monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(stdin.encode())))
@@ -92,7 +92,7 @@ def test_application_runs_and_is_reset_on_kafka(
         "builder, text = StreamsBuilder(), Serdes.string()\n"
         'builder.table("words", key=text, value=text, store="kept").to_stream().to("copied")\n'
     )
-    log = {"PENSTOCK_LOG": swept(penstock_broker.address)}
+    log = {"PENSTOCK_LOG": clear(penstock_broker.address)}
     words = ("run", app, "--application-id", "copies", "--master", "inline")
     missing = penstock(*words, "--state-dir", tmp_path / "none", **log)
     assert missing.returncode == 1

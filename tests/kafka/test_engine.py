@@ -23,7 +23,7 @@ from faults.engine_app import (
     topology,
     verify,
 )
-from kafka.cluster import swept
+from kafka.cluster import clear
 from penstock import StandbyUpdateListener, Streams
 from penstock.broker.cluster import ClusterStatus
 from penstock.engine.loop import BatchReport
@@ -37,7 +37,7 @@ PATIENCE_S = 240.0
 
 @pytest.fixture
 def address(penstock_broker: ClusterStatus) -> str:
-    return swept(penstock_broker.address)
+    return clear(penstock_broker.address)
 
 
 @pytest.fixture

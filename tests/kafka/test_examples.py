@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kafka.cluster import swept
+from kafka.cluster import clear
 from penstock.broker.cluster import ClusterStatus
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
@@ -28,7 +28,7 @@ def run(*words: object, stdin: str = "") -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.spark
 def test_the_demo_runs_on_kafka_and_once_more(penstock_broker: ClusterStatus) -> None:
-    demo = (DEMO, "--seconds", 1, "--rate", 100, "--log", swept(penstock_broker.address))
+    demo = (DEMO, "--seconds", 1, "--rate", 100, "--log", clear(penstock_broker.address))
     ran = run(*demo)
     assert (ran.returncode, ran.stderr) == (0, "")
     assert "  100 orders, " in ran.stdout
@@ -48,7 +48,7 @@ def test_the_demo_runs_on_kafka_and_once_more(penstock_broker: ClusterStatus) ->
 def test_its_topology_runs_on_kafka_from_the_command_line(
     penstock_broker: ClusterStatus, tmp_path: Path
 ) -> None:
-    of_log = ("--log", swept(penstock_broker.address))
+    of_log = ("--log", clear(penstock_broker.address))
     command = ("-m", "penstock.cli")
     application = (
         *command, "run", "orders/topology.py", "--application-id", "orders", "--once", "--master",

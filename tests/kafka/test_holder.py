@@ -1,4 +1,4 @@
-"""Who waits for a lease hears who holds it."""
+"""A candidate for a lease knows its holder."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from kafka.cluster import swept
+from kafka.cluster import clear
 from penstock.broker.cluster import ClusterStatus
 from penstock.log import open_log
 from penstock.log.kafka.log import KafkaLog
@@ -15,28 +15,28 @@ from penstock.log.kafka.log import KafkaLog
 pytestmark = pytest.mark.kafka
 
 
-def test_a_holder_is_known_as_soon_as_it_has_told_its_name(penstock_broker: ClusterStatus) -> None:
-    address = swept(penstock_broker.address)
+def test_holder_is_known_once_it_is_recorded(penstock_broker: ClusterStatus) -> None:
+    address = clear(penstock_broker.address)
     with open_log(address) as first, open_log(address) as second:
         assert isinstance(first, KafkaLog)
-        place = first.place_in("app", 6_000)
-        place.wait_for_round()
-        waiting = second.candidate("app", holder="second")
-        # The group has chosen, and the chosen one has not written yet.
-        assert waiting.try_acquire() is None
-        assert waiting.holder is None
-        first.taken("app", "first", place)
-        first.take_lease("another", holder="a stranger")
-        assert waiting.try_acquire() is None
-        assert waiting.holder == "first"
-        thief = first.take_lease("app", holder="a thief")
-        assert waiting.try_acquire() is None
-        assert waiting.holder == "a thief"
-        thief.release()
+        membership = first._leases.join("app", 6_000)
+        membership.wait_until_joined()
+        candidate = second.candidate("app", holder="second")
+        # The group has chosen the holder, which is not recorded yet.
+        assert candidate.try_acquire() is None
+        assert candidate.holder is None
+        first._leases.acquire("app", "first", membership)
+        first.take_lease("another", holder="unrelated")
+        assert candidate.try_acquire() is None
+        assert candidate.holder == "first"
+        taker = first.take_lease("app", holder="taker")
+        assert candidate.try_acquire() is None
+        assert candidate.holder == "taker"
+        taker.release()
 
 
-def test_kafkas_tools_see_which_process_waits(penstock_broker: ClusterStatus) -> None:
-    with open_log(swept(penstock_broker.address)) as log:
+def test_kafka_tools_show_the_process_of_a_candidate(penstock_broker: ClusterStatus) -> None:
+    with open_log(clear(penstock_broker.address)) as log:
         assert log.candidate("app").try_acquire() is not None
         (member,) = log.group("app").members
         assert member.client_id == f"penstock-{socket.gethostname()}-{os.getpid()}"

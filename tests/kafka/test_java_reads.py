@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 
 from kafka import java_programs
-from kafka.cluster import swept
+from kafka.cluster import clear
 from kafka.oracle_input import PARTITIONS, Row, Source, feed, recent_hour
 from kafka.oracle_topologies import TOPOLOGIES, region
 from penstock import Serdes, Streams, StreamsBuilder, StreamsConfig
@@ -93,7 +93,7 @@ def events() -> list[Row]:
 
 @pytest.fixture(scope="module")
 def log(penstock_broker: ClusterStatus) -> Iterator[Log]:
-    with open_log(swept(penstock_broker.address)) as log:
+    with open_log(clear(penstock_broker.address)) as log:
         for topic in ("events", COUNTS, WINDOWS, SESSIONS):
             log.create_topic(topic, PARTITIONS)
         yield log

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kafka.cluster import swept
+from kafka.cluster import clear
 from penstock import Serdes, Streams, StreamsBuilder, StreamsConfig
 from penstock.broker.cluster import ClusterStatus, kafka_tool_command
 from penstock.clients import Producer
@@ -36,7 +36,7 @@ def test_what_java_produces_penstock_reads_where_it_expects_it(
     penstock_broker: ClusterStatus,
 ) -> None:
     keys = [f"store-{n}" for n in range(40)] + ["", "ä", "longer than four bytes"]
-    with open_log(swept(penstock_broker.address)) as log:
+    with open_log(clear(penstock_broker.address)) as log:
         log.create_topic("orders", 5)
         run(
             penstock_broker, CONSOLE_PRODUCER, "--topic", "orders", "--reader-property",
@@ -57,7 +57,7 @@ def test_what_java_produces_penstock_reads_where_it_expects_it(
 def test_what_penstock_commits_in_a_transaction_java_consumes(
     penstock_broker: ClusterStatus,
 ) -> None:
-    with open_log(swept(penstock_broker.address)) as log:
+    with open_log(clear(penstock_broker.address)) as log:
         log.create_topic("orders", 2)
         aborted = log.transaction()
         aborted.append("orders", 0, RecordColumns([b"a"], [b"never"]))
@@ -76,7 +76,7 @@ def test_what_penstock_commits_in_a_transaction_java_consumes(
 
 
 def test_the_groups_tool_sees_what_penstock_has_committed(penstock_broker: ClusterStatus) -> None:
-    with open_log(swept(penstock_broker.address)) as log:
+    with open_log(clear(penstock_broker.address)) as log:
         log.create_topic("orders", 2)
         with Producer({"bootstrap.servers": penstock_broker.bootstrap_servers}) as producer:
             for n in range(10):
@@ -124,7 +124,7 @@ def test_an_application_works_between_kafkas_own_tools(
     penstock_broker: ClusterStatus, tmp_path: Path
 ) -> None:
     keys = ["tea", "milk", "tea", "bread", "tea", "milk"]
-    with open_log(swept(penstock_broker.address)) as log:
+    with open_log(clear(penstock_broker.address)) as log:
         log.create_topic("words", 3)
         log.create_topic("counted", 3)
     typed(penstock_broker, "words", keys)

@@ -1,4 +1,4 @@
-"""What is peculiar to the log on Kafka."""
+"""Properties of the log on Kafka that the contract does not cover."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from kafka.cluster import swept
+from kafka.cluster import clear
 from penstock.broker.cluster import ClusterStatus
 from penstock.errors import ConfigException
 from penstock.log import Lease, Log, RecordColumns, TopicPartition, open_log
@@ -23,26 +23,26 @@ from penstock.log.kafka.client.settings import KafkaOptions
 pytestmark = pytest.mark.kafka
 
 P0 = TopicPartition("orders", 0)
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 
 
-def until(done: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not done():
-        assert time.monotonic() < deadline, "it never happened"
+def wait_until(is_done: Callable[[], object]) -> None:
+    deadline = time.monotonic() + TIMEOUT_S
+    while not is_done():
+        assert time.monotonic() < deadline, "the condition was never met"
         time.sleep(0.005)
 
 
 @pytest.fixture
 def log(penstock_broker: ClusterStatus) -> Iterator[Log]:
-    with open_log(swept(penstock_broker.address)) as log:
+    with open_log(clear(penstock_broker.address)) as log:
         yield log
 
 
-def lease_of(log: Log, name: str) -> Lease:
+def acquire(log: Log, name: str) -> Lease:
     candidate = log.candidate(name)
     found: list[Lease] = []
-    until(lambda: found or found.extend(filter(None, [candidate.try_acquire()])))
+    wait_until(lambda: found or found.extend(filter(None, [candidate.try_acquire()])))
     return found[0]
 
 
@@ -56,56 +56,56 @@ def values(log: Log, start: int = 0, end: int | None = None) -> list[bytes | Non
     ]
 
 
-def ahead(log: Log, ranges: dict[TopicPartition, tuple[int, int]]) -> dict[
+def prefetch(log: Log, ranges: dict[TopicPartition, tuple[int, int]]) -> dict[
     TopicPartition, list[bytes | None]
 ]:
-    """What is there at once; asked again until all is, because a fetch takes its time."""
+    """Prefetch until all ranges are complete: a fetch takes a moment."""
     found: dict[TopicPartition, list[bytes | None]] = {}
 
-    def done() -> bool:
+    def is_done() -> bool:
         missing = {where: range_ for where, range_ in ranges.items() if where not in found}
         for where, batch in log.prefetch(missing).items():
             assert batch.next_offset == ranges[where][1]
             found[where] = list(batch.columns().values)
         return found.keys() == ranges.keys()
 
-    until(done)
+    wait_until(is_done)
     return found
 
 
-def test_small_ranges_of_several_partitions_are_read_by_one_consumer(log: Log) -> None:
+def test_one_consumer_prefetches_small_ranges_of_several_partitions(log: Log) -> None:
     log.create_topic("orders", 2)
     p1 = TopicPartition("orders", 1)
     for n in range(4):
         with log.transaction() as transaction:
             transaction.append("orders", n % 2, one(b"%d" % n))
-    # Each ends with the marker of a transaction.
-    assert ahead(log, {P0: (0, 2), p1: (0, 2)}) == {P0: [b"0"], p1: [b"1"]}
-    # It goes on in one of them, and reads a range of nothing but a marker.
-    assert ahead(log, {P0: (2, 3)}) == {P0: [b"2"]}
-    assert ahead(log, {P0: (3, 4), p1: (2, 4)}) == {P0: [], p1: [b"3"]}
-    # And back, because a batch was planned again.
-    assert ahead(log, {P0: (0, 4), p1: (2, 4)}) == {P0: [b"0", b"2"], p1: [b"3"]}
+    # Each range ends with a transaction marker.
+    assert prefetch(log, {P0: (0, 2), p1: (0, 2)}) == {P0: [b"0"], p1: [b"1"]}
+    # Continue in one partition, then read a range with only a marker.
+    assert prefetch(log, {P0: (2, 3)}) == {P0: [b"2"]}
+    assert prefetch(log, {P0: (3, 4), p1: (2, 4)}) == {P0: [], p1: [b"3"]}
+    # Go back, as after a batch was planned again.
+    assert prefetch(log, {P0: (0, 4), p1: (2, 4)}) == {P0: [b"0", b"2"], p1: [b"3"]}
 
 
-def test_what_is_not_there_yet_is_not_waited_for(log: Log) -> None:
+def test_prefetch_does_not_wait_for_incomplete_ranges(log: Log) -> None:
     log.create_topic("orders")
     log.append("orders", 0, one(b"0"))
     assert log.prefetch({P0: (0, 5)}) == {}
-    assert ahead(log, {P0: (0, 1)}) == {P0: [b"0"]}
+    assert prefetch(log, {P0: (0, 1)}) == {P0: [b"0"]}
 
 
-def test_a_position_passes_over_the_markers_of_transactions(log: Log) -> None:
+def test_position_skips_transaction_markers(log: Log) -> None:
     log.create_topic("orders")
     for n in range(3):
         with log.transaction() as transaction:
             transaction.append("orders", 0, one(b"%d" % n))
     end = log.offsets([P0])[P0].end
     assert end == 6
-    reading = log.read("orders", 0, 0)
-    assert [list(batch.columns().offsets) for batch in reading] == [[0, 2, 4]]
-    assert reading.position == end
-    # A range that holds only a marker, and one that ends with one.
+    reader = log.read("orders", 0, 0)
+    assert [list(batch.columns().offsets) for batch in reader] == [[0, 2, 4]]
+    assert reader.position == end
+    # A range with only a marker, and one that ends with a marker.
     only_marker = log.read("orders", 0, 1, 2)
     assert list(only_marker) == []
     assert only_marker.position == 2
@@ -113,13 +113,13 @@ def test_a_position_passes_over_the_markers_of_transactions(log: Log) -> None:
     assert values(log, end) == []
 
 
-def test_a_holder_whose_group_has_changed_publishes_with_new_metadata(
+def test_holder_commits_with_new_metadata_after_a_rebalance(
     log: Log, penstock_broker: ClusterStatus
 ) -> None:
     log.create_topic("orders")
-    lease = lease_of(log, "app")
+    lease = acquire(log, "app")
     with open_log(penstock_broker.address) as other:
-        # Another candidate changes the generation of the group; the lease stays where it is.
+        # Another candidate changes the generation of the group, but the holder stays.
         assert other.candidate("app").try_acquire() is None
         for n in range(5):
             with log.transaction(lease) as transaction:
@@ -131,29 +131,29 @@ def test_a_holder_whose_group_has_changed_publishes_with_new_metadata(
 
 
 @pytest.mark.parametrize("is_committed", [True, False])
-def test_a_commit_without_an_answer_is_looked_up(
+def test_commit_without_a_response_is_looked_up(
     log: Log, monkeypatch: pytest.MonkeyPatch, is_committed: bool
 ) -> None:
-    """The connection is lost in the commit: after it was done, or before."""
+    """The connection is lost during the commit: after the broker has committed, or before."""
     from confluent_kafka import KafkaError, KafkaException
 
     log.create_topic("orders")
-    lease = log.take_lease("taken-at-once")
-    really = transactions._patiently
+    lease = log.take_lease("direct")
+    original = transactions.retry_producer_call
 
-    def lost(call: Callable[[float], object], timeout: float) -> None:
+    def lose_connection(call: Callable[[float], object], timeout: float) -> None:
         if getattr(call, "__name__", "") != "commit_transaction":
-            really(call, timeout)
+            original(call, timeout)
             return
         producer = call.__self__  # type: ignore[attr-defined]
         if is_committed:
-            really(call, timeout)
+            original(call, timeout)
         else:
             producer.flush(timeout)
-            really(producer.abort_transaction, timeout)
-        raise KafkaException(KafkaError(KafkaError._TRANSPORT, "The connection is gone"))
+            original(producer.abort_transaction, timeout)
+        raise KafkaException(KafkaError(KafkaError._TRANSPORT, "The connection is lost"))
 
-    monkeypatch.setattr(transactions, "_patiently", lost)
+    monkeypatch.setattr(transactions, "retry_producer_call", lose_connection)
     transaction = log.transaction(lease)
     transaction.append("orders", 0, one(b"1"))
     if is_committed:
@@ -163,22 +163,22 @@ def test_a_commit_without_an_answer_is_looked_up(
             transaction.commit()
     monkeypatch.undo()
     assert values(log) == ([b"1"] if is_committed else [])
-    # The lease goes on with a new producer.
+    # The lease continues with a new producer.
     with log.transaction(lease) as transaction:
         transaction.append("orders", 0, one(b"2"))
     assert values(log)[-1:] == [b"2"]
 
 
-def test_the_first_millisecond_of_1970_comes_back_as_it_was(log: Log) -> None:
+def test_timestamp_zero_is_restored(log: Log) -> None:
     log.create_topic("orders")
     log.append("orders", 0, RecordColumns([b"a", b"b"], [b"1", b"2"], [0, 1], [[("h", b"x")], []]))
     (batch,) = log.read("orders", 0, 0)
-    rows = batch.columns()
-    assert rows.timestamps == [0, 1]
-    assert rows.headers == [(("h", b"x"),), ()]
+    columns = batch.columns()
+    assert columns.timestamps == [0, 1]
+    assert columns.headers == [(("h", b"x"),), ()]
 
 
-def test_a_child_process_goes_on_with_its_copy_of_the_log(log: Log) -> None:
+def test_forked_child_continues_with_its_copy_of_the_log(log: Log) -> None:
     log.create_topic("orders")
     log.append("orders", 0, one(b"parent"))
     assert values(log) == [b"parent"]
@@ -202,10 +202,10 @@ def test_a_child_process_goes_on_with_its_copy_of_the_log(log: Log) -> None:
     assert values(log, 2) == [b"parent again"]
 
 
-def test_a_child_process_collects_no_client_of_its_parent(
+def test_forked_child_does_not_deallocate_clients_of_its_parent(
     log: Log, penstock_broker: ClusterStatus
 ) -> None:
-    """Its threads are not there in the child: to let it go there is a crash."""
+    """The threads of a client do not exist in the child: deallocating it would crash."""
     from confluent_kafka import Consumer
     from confluent_kafka import TopicPartition as KafkaPartition
 
@@ -213,7 +213,7 @@ def test_a_child_process_collects_no_client_of_its_parent(
     gc.disable()
     try:
         consumer = Consumer({
-            "bootstrap.servers": penstock_broker.bootstrap_servers, "group.id": "let-go"
+            "bootstrap.servers": penstock_broker.bootstrap_servers, "group.id": "garbage"
         })
         consumer.assign([KafkaPartition("orders", 0, 0)])
         consumer.poll(1.0)
@@ -230,7 +230,7 @@ def test_a_child_process_collects_no_client_of_its_parent(
         gc.collect()
 
 
-def test_readers_of_many_threads_do_not_disturb_each_other(log: Log) -> None:
+def test_threads_read_independently(log: Log) -> None:
     log.create_topic("orders")
     log.append("orders", 0, RecordColumns([None] * 5000, [b"%d" % n for n in range(5000)]))
     found: dict[int, list[bytes | None]] = {}
@@ -248,7 +248,7 @@ def test_readers_of_many_threads_do_not_disturb_each_other(log: Log) -> None:
     }
 
 
-def test_another_handle_sees_a_topic_that_was_made_again(
+def test_another_handle_sees_a_recreated_topic(
     log: Log, penstock_broker: ClusterStatus
 ) -> None:
     with open_log(penstock_broker.address) as other:
@@ -261,7 +261,7 @@ def test_another_handle_sees_a_topic_that_was_made_again(
                 other.read("orders", 0, 0)
 
 
-def test_a_broker_that_is_not_there_is_named() -> None:
+def test_error_names_an_unreachable_broker() -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -269,12 +269,12 @@ def test_a_broker_that_is_not_there_is_named() -> None:
         open_log(f"kafka://127.0.0.1:{port}", timeout_ms=500)
 
 
-def test_a_setting_that_librdkafka_does_not_have_is_refused(penstock_broker: ClusterStatus) -> None:
+def test_unknown_librdkafka_setting_is_rejected(penstock_broker: ClusterStatus) -> None:
     with pytest.raises(ConfigException, match=r"no\.such\.setting"):
         open_log(penstock_broker.address, no_such_setting="1")
 
 
-def test_options_are_not_shown(penstock_broker: ClusterStatus) -> None:
+def test_repr_hides_settings(penstock_broker: ClusterStatus) -> None:
     options = KafkaOptions.of({"sasl.password": "hush", "timeout_ms": 7})
     assert options.timeout_ms == 7
     assert options.clients == {"sasl.password": "hush"}

@@ -32,7 +32,7 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 
 from kafka import java_programs
-from kafka.cluster import swept
+from kafka.cluster import clear
 from kafka.oracle_input import PARTITIONS, TOPICS, feed, phases
 from kafka.oracle_topologies import TOPOLOGIES
 from penstock import Serdes, Streams, StreamsBuilder, StreamsConfig, Topology
@@ -156,7 +156,7 @@ def topics(
 ) -> Topics:
     """All that is in the log after both have processed all phases of the input."""
     directory = tmp_path_factory.mktemp("oracle")
-    with open_log(swept(penstock_broker.address)) as log:
+    with open_log(clear(penstock_broker.address)) as log:
         made = [topic for name in NAMES for pair in outputs(name).items() for topic in pair]
         for topic in (*TOPICS, *made):
             log.create_topic(topic, PARTITIONS, {"retention.ms": "-1"})

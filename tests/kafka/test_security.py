@@ -74,7 +74,7 @@ def test_who_is_kept_out_is_told_why_and_what_to_do(
     with pytest.raises(LogUnavailable) as raised:
         open_log(broker.address, **wrong)
     told = str(raised.value)
-    assert told.startswith(f"Kafka at {broker.address.removeprefix('kafka://')} does not let")
+    assert told.startswith(f"Kafka at {broker.address.removeprefix('kafka://')} rejects")
     for part in broker.guard.told:
         assert part in told
     assert PASSWORD not in told + caplog.text

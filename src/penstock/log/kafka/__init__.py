@@ -1,26 +1,19 @@
-"""The log on Kafka, with confluent-kafka.
+"""The log on a Kafka cluster, with confluent-kafka.
 
-    settings.py    the address, the options, and the settings of every client that is made
-    connection.py  the clients that a process keeps: admin, readers, producers
-    errors.py      Kafka's errors in the contract's words
-    core.py        what all parts share
-    topic_book.py  what a process knows of topics
-    topics.py      creating, changing and deleting topics
-    encoding.py    records as rows to produce, and messages as Arrow batches
-    blobs.py       records put aside in files of this host
-    producers.py   producers that are kept, and what became of what was sent
-    prepared.py    what was asked for and not sent yet, and what a topic does not take
-    writing.py     appends
-    transactions.py  transactions, and their commit
-    readers.py     consumers that are kept, one partition each
-    ahead.py       one consumer of many partitions, for small ranges
-    asking.py      asking brokers for offsets
-    reading.py     ranges, offsets, offsets for times
-    strangers.py   who asks and commits for a group without being in it
-    offsets.py     what groups have committed, and who is in them
-    places.py      a place in a group, kept by a thread of its own
-    members.py     members of groups
-    leases.py      leases: the group coordinator picks the holder
-    waiting.py     waiting for something new
-    log.py         all of it as one `Log`
+    scheme.py          the registry entry
+    client/            the Kafka clients of a process
+    encoding.py        converts records to produce, and consumed messages
+    staging.py         staged records, in files of this host
+    pending.py         records and offsets before they are sent, and their checks
+    ranges.py          reads, partition offsets, offsets for timestamps
+    topics.py          creating, changing and deleting topics
+    append_context.py  shared by appends and transactions: checks and results
+    appends.py         appends without a transaction
+    transactions.py    transactions and their commit
+    offsets.py         committed offsets and groups
+    membership.py      the membership of a consumer in a group, kept by a thread
+    members.py         group members
+    lease_records.py   the topic in which holders of leases are recorded
+    leases.py          leases: the group coordinator chooses the holder
+    log.py             `KafkaLog`, composed of these parts
 """

@@ -1,8 +1,8 @@
-"""Encodes records to produce, and messages as Arrow batches.
+"""Validates records to produce, and converts consumed messages to Arrow batches.
 
-librdkafka takes a timestamp of 0 for 'now', and knows no other way to write the first millisecond
-of 1970. A record of that time is written one millisecond later with the header `_AT_ZERO`, and is
-read as it was; other readers see 1 and the header.
+librdkafka treats the timestamp 0 as 'now', so it cannot write the first millisecond of 1970. A
+record with that timestamp is written one millisecond later with the header `_AT_ZERO`. penstock
+restores it when it reads; other readers see 1 and the header.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _AT_ZERO = ("penstock-timestamp", b"0")
 Headers: TypeAlias = "Sequence[tuple[str, bytes | None]]"
 _NO_HEADERS: Headers = ()
 _BATCH_OVERHEAD = 61
-#: Of a record without headers in a batch of its own, and of the header for the time 0.
-_MOST_OVERHEAD = 128
+#: An upper bound: a batch with one record without headers, and the header `_AT_ZERO`.
+_MAX_OVERHEAD = 128
 
 
 class CheckedColumns(RecordColumns, frozen=True, kw_only=True):
@@ -37,7 +37,7 @@ class CheckedColumns(RecordColumns, frozen=True, kw_only=True):
     longest: int
 
     def each(self, now: int) -> Iterator[tuple[bytes | None, bytes | None, int, Headers]]:
-        """Key, value, timestamp and headers as they are to be produced."""
+        """Yield key, value, timestamp and headers as they are produced."""
         times = self.timestamps if self.timestamps is not None else [now] * len(self)
         headers = self.headers if self.headers is not None else [_NO_HEADERS] * len(self)
         for key, value, timestamp, pairs in zip(
@@ -48,12 +48,12 @@ class CheckedColumns(RecordColumns, frozen=True, kw_only=True):
             else:
                 yield key, value, 1, [*pairs, _AT_ZERO]
 
-    def fits(self, limit: int) -> bool:
-        """Whether it is plain at a glance that no record takes more in Kafka's format."""
-        return self.headers is None and self.longest + _MOST_OVERHEAD <= limit
+    def surely_fits(self, limit: int) -> bool:
+        """Return whether a cheap upper bound of every record in Kafka's format is in the limit."""
+        return self.headers is None and self.longest + _MAX_OVERHEAD <= limit
 
     def largest(self) -> tuple[int, int]:
-        """The size of the largest record: as the contract counts, and as Kafka does."""
+        """Return the size of the largest record, and its size in Kafka's format."""
         headers = self.headers if self.headers is not None else [_NO_HEADERS] * len(self)
         sizes = map(record_size, self.keys, self.values, headers)
         at = max(enumerate(sizes), key=lambda pair: pair[1], default=(-1, 0))
@@ -63,19 +63,18 @@ class CheckedColumns(RecordColumns, frozen=True, kw_only=True):
 
 
 def _wire_size(key: bytes | None, value: bytes | None, headers: Headers) -> int:
-    """What a batch of only this record takes in Kafka's format."""
-    size = 3 + _varint(len(headers))
+    """Return the size of a batch with only this record, in Kafka's format."""
+    size = 3 + _varint_size(len(headers))
     for part in (key, value):
-        size += _varint(-1 if part is None else len(part)) + len(part or b"")
+        size += _varint_size(-1 if part is None else len(part)) + len(part or b"")
     for name, content in headers:
         encoded = name.encode()
-        size += _varint(len(encoded)) + len(encoded)
-        size += _varint(-1 if content is None else len(content)) + len(content or b"")
-    return _BATCH_OVERHEAD + _varint(size) + size
+        size += _varint_size(len(encoded)) + len(encoded)
+        size += _varint_size(-1 if content is None else len(content)) + len(content or b"")
+    return _BATCH_OVERHEAD + _varint_size(size) + size
 
 
-def _varint(number: int) -> int:
-    """How many bytes a number takes."""
+def _varint_size(number: int) -> int:
     zigzag = 2 * number if number >= 0 else 1
     return max(1, (zigzag.bit_length() + 6) // 7)
 
@@ -84,7 +83,7 @@ def check_columns(records: RecordColumns | pa.RecordBatch | pa.Table) -> Checked
     """Validate the records of an append."""
     if isinstance(records, RecordColumns):
         return _from_columns(records)
-    return _from_columns(_columns_of(records))
+    return _from_columns(_from_arrow(records))
 
 
 def _from_columns(records: RecordColumns) -> CheckedColumns:
@@ -94,24 +93,24 @@ def _from_columns(records: RecordColumns) -> CheckedColumns:
     lengths = {len(each) for each in (keys, values, timestamps, headers) if each is not None}
     if lengths != {len(keys)}:
         raise InvalidRecord(f"The columns differ in length: {sorted(lengths)}.")
-    key_bytes, longest_key = _lengths(keys)
-    value_bytes, longest_value = _lengths(values)
+    key_bytes, longest_key = _measure(keys)
+    value_bytes, longest_value = _measure(values)
     if timestamps is not None:
         _check_times(timestamps)
     pairs = None
     if headers is not None and any(headers):
-        pairs = [_checked_headers(one) for one in headers]
+        pairs = [_check_headers(one) for one in headers]
     return CheckedColumns(
         keys, values, timestamps, headers=pairs, size=key_bytes + value_bytes,
         longest=longest_key + longest_value,
     )
 
 
-def _lengths(column: Sequence[bytes | None]) -> tuple[int, int]:
-    """The bytes of a column in all, and of its longest entry."""
+def _measure(column: Sequence[bytes | None]) -> tuple[int, int]:
+    """Return the bytes of a column, and of its longest entry."""
     for one in column:
         if not (one is None or isinstance(one, bytes)):
-            raise InvalidRecord(f"Keys and values are bytes or None, not {one!r:.40}.")
+            raise InvalidRecord(f"Keys and values must be bytes or None, not {one!r:.40}.")
     lengths = [len(one) for one in column if one is not None]
     return sum(lengths), max(lengths, default=0)
 
@@ -122,59 +121,57 @@ def _check_times(timestamps: Sequence[int]) -> None:
     except TypeError:
         least = None
     if not isinstance(least, int):
-        raise InvalidRecord("A timestamp is null. Leave the column out to get the log's time.")
+        raise InvalidRecord("A timestamp is null. Omit the column to get the log's time.")
     if least < 0:
         raise InvalidRecord(f"A record's timestamp must not be negative: {least}.")
 
 
-def _checked_headers(pairs: Iterable[tuple[str, bytes | None]]) -> Headers:
+def _check_headers(pairs: Iterable[tuple[str, bytes | None]]) -> Headers:
     checked = []
     for name, content in pairs or ():
         if not isinstance(name, str) or not isinstance(content, bytes | None):
-            raise InvalidRecord(f"A header is a text and bytes, not {name!r:.40}.")
+            raise InvalidRecord(f"A header must be a string and bytes, not {name!r:.40}.")
         checked.append((name, content))
     return checked
 
 
-def _columns_of(records: pa.RecordBatch | pa.Table) -> RecordColumns:
+def _from_arrow(records: pa.RecordBatch | pa.Table) -> RecordColumns:
     names = set(records.schema.names)
     missing = {"key", "value"} - names
     if missing:
         raise InvalidRecord(
-            f"No column {' and '.join(sorted(missing))}. Columns: {records.schema.names}."
+            f"Missing column {' and '.join(sorted(missing))}. Columns: {records.schema.names}."
         )
     try:
         timestamps = None
         if "timestamp" in names:
-            timestamps = _listed(records, "timestamp", pa.int64())
+            timestamps = _to_list(records, "timestamp", pa.int64())
             if None in timestamps:
-                raise InvalidRecord(
-                    "A timestamp is null. Leave the column out to get the log's time."
-                )
+                raise InvalidRecord("A timestamp is null. Omit the column to get the log's time.")
         headers = None
         if "headers" in names and records.column("headers").null_count < records.num_rows:
             headers = [
                 [(pair["name"], pair["value"]) for pair in pairs or ()]
-                for pairs in _listed(records, "headers", HEADER_TYPE)
+                for pairs in _to_list(records, "headers", HEADER_TYPE)
             ]
         return RecordColumns(
-            _listed(records, "key", pa.binary()), _listed(records, "value", pa.binary()),
+            _to_list(records, "key", pa.binary()), _to_list(records, "value", pa.binary()),
             timestamps, headers,
         )
     except (pa.ArrowException, TypeError) as error:
-        raise InvalidRecord(f"Records that are not bytes: {error}.") from error
+        raise InvalidRecord(f"Keys and values must be bytes: {error}.") from error
 
 
-def _listed(records: pa.RecordBatch | pa.Table, name: str, wanted: pa.DataType) -> list[Any]:
+def _to_list(records: pa.RecordBatch | pa.Table, name: str, kind: pa.DataType) -> list[Any]:
     column = records.column(name)
-    if column.type != wanted:
-        column = column.cast(wanted)
-    listed: list[Any] = column.to_pylist()
-    return listed
+    if column.type != kind:
+        column = column.cast(kind)
+    values: list[Any] = column.to_pylist()
+    return values
 
 
-def as_batch(messages: Sequence[Message]) -> pa.RecordBatch:
-    """Messages of one partition with the columns that a reader gets."""
+def to_batch(messages: Sequence[Message]) -> pa.RecordBatch:
+    """Convert messages of one partition to a batch with the columns of `COLUMNS`."""
     offsets = [message.offset() for message in messages]
     timestamps = [message.timestamp()[1] for message in messages]
     keys = [message.key() for message in messages]
@@ -205,6 +202,6 @@ def _restore_zeros(timestamps: list[int], headers: list[Any]) -> None:
 
 
 def message_size(message: Message) -> int:
-    """A record's size as the contract counts it."""
+    """Return the size of a record, as `record_size` defines it."""
     pairs: Any = message.headers() or ()
     return record_size(message.key(), message.value(), pairs)

@@ -1,61 +1,250 @@
-"""The log on Kafka, put together from its parts."""
+"""The log on Kafka, composed of its parts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
-from penstock.log.base import Log
-from penstock.log.kafka.appends import Appends
+from penstock.log.base import Candidate, Lease, Log, Member, RangeReader, Transaction
+from penstock.log.kafka.append_context import AppendContext
+from penstock.log.kafka.appends import KafkaAppender
 from penstock.log.kafka.client.connection import Connection
-from penstock.log.kafka.client.settings import ClientSettings, KafkaOptions, servers_of
-from penstock.log.kafka.leases import Leases
-from penstock.log.kafka.members import Members
-from penstock.log.kafka.offsets import GroupOffsets
+from penstock.log.kafka.client.pool import ClientPool
+from penstock.log.kafka.client.settings import ClientSettings, KafkaOptions, parse_servers
+from penstock.log.kafka.lease_records import LeaseRecords
+from penstock.log.kafka.leases import KafkaLeases
+from penstock.log.kafka.members import KafkaMembers
+from penstock.log.kafka.offsets import KafkaGroupOffsets
+from penstock.log.kafka.ranges import KafkaRanges
 from penstock.log.kafka.scheme import KAFKA, PREFIX
-from penstock.log.kafka.topics import Topics
-from penstock.log.types import CleanReport
+from penstock.log.kafka.staging import StagingDirectory
+from penstock.log.kafka.topics import KafkaTopics
+from penstock.log.kafka.transactions import KafkaTransaction
+from penstock.log.types import (
+    Append,
+    AppendResult,
+    CleanReport,
+    CommittedOffset,
+    GroupDescription,
+    LogBatch,
+    OffsetAndTimestamp,
+    PartitionOffsets,
+    Records,
+    StagedRecords,
+    TopicDescription,
+    TopicPartition,
+)
+from penstock.record import RecordColumns
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
-class KafkaLog(Topics, Appends, GroupOffsets, Members, Leases, Log):
-    """A Kafka cluster as a log."""
+class KafkaLog(Log):
+    """A log on a Kafka cluster. All parts share the `Connection`, which owns the clients."""
 
     capabilities = KAFKA.capabilities
 
     def __init__(self, address: str, options: KafkaOptions | None = None) -> None:
-        servers = servers_of(address)
+        servers = parse_servers(address)
         self.address = f"{PREFIX}{servers}"
-        self._connection = Connection(ClientSettings(servers, options or KafkaOptions()))
+        settings = ClientSettings(servers, options or KafkaOptions())
+        self._connection = connection = Connection(settings)
+        self._clients = clients = ClientPool(connection)
+        self._staging = StagingDirectory(settings.staging_directory())
+        self._ranges = KafkaRanges(connection, clients)
+        self._topics = KafkaTopics(connection, clients, self._ranges)
+        self._context = AppendContext(connection, clients, self._ranges, self._staging)
+        self._appends = KafkaAppender(self._context)
+        self._offsets = KafkaGroupOffsets(connection, clients)
+        self._members = KafkaMembers(connection)
+        records = LeaseRecords(connection, self._ranges, self._topics, self._appends)
+        self._leases = KafkaLeases(connection, records)
         try:
-            described: Any = self._connection.ask(
-                self._asked_for_cluster, "The cluster was asked for its id"
-            )
+            self.id = self._cluster_id()
         except BaseException:
-            self._connection.close()
+            connection.close()
             raise
-        self.id = str(described.cluster_id)
 
-    def _asked_for_cluster(self) -> Any:
-        return self._connection.admin.describe_cluster(
-            request_timeout=self._connection.request_timeout
-        )
+    def _cluster_id(self) -> str:
+        def send() -> Any:
+            return self._connection.admin.describe_cluster(
+                request_timeout=self._connection.request_timeout
+            )
+
+        described: Any = self._connection.request(send, "Reading the cluster id failed")
+        return str(described.cluster_id)
+
+    # Topics
+
+    def create_topic(
+        self, name: str, partitions: int = 1, config: Mapping[str, object] | None = None
+    ) -> TopicDescription:
+        """See `Log.create_topic`."""
+        return self._topics.create(name, partitions, config or {})
+
+    def topics(self) -> list[TopicDescription]:
+        """See `Log.topics`."""
+        return self._topics.describe_all()
+
+    def topic(self, name: str) -> TopicDescription:
+        """See `Log.topic`."""
+        return self._topics.describe(name)
+
+    def alter_topic(self, name: str, config: Mapping[str, object | None]) -> TopicDescription:
+        """See `Log.alter_topic`."""
+        return self._topics.alter(name, config)
+
+    def add_partitions(self, name: str, partitions: int) -> TopicDescription:
+        """See `Log.add_partitions`."""
+        return self._topics.add_partitions(name, partitions)
+
+    def delete_topic(self, name: str) -> None:
+        """See `Log.delete_topic`."""
+        self._topics.delete(name)
+
+    def delete_records(self, topic: str, partition: int, before: int) -> int:
+        """See `Log.delete_records`."""
+        return self._topics.delete_records(topic, partition, before)
+
+    # Records
+
+    def append(self, topic: str, partition: int, records: Records) -> AppendResult:
+        """See `Log.append`."""
+        return self._appends.append(topic, partition, records)
+
+    def append_many(
+        self, appends: Iterable[Append], *, together: bool = True
+    ) -> list[AppendResult]:
+        """See `Log.append_many`. A transaction only if there are several partitions."""
+        listed = list(appends)
+        if together and len({(append.topic, append.partition) for append in listed}) > 1:
+            with self.transaction() as transaction:
+                for append in listed:
+                    transaction.append(*append)
+            return transaction.appended
+        return self._appends.append_each(listed)
+
+    def transaction(self, lease: Lease | None = None) -> Transaction:
+        """See `Log.transaction`."""
+        self._connection.check_open()
+        return KafkaTransaction(self._context, lease)
+
+    def stage_records(
+        self, records: RecordColumns | pa.RecordBatch | pa.Table
+    ) -> list[StagedRecords]:
+        """See `Log.stage_records`."""
+        return self._appends.stage(records)
+
+    def drop_staged(self, staged: Iterable[StagedRecords]) -> None:
+        """See `Log.drop_staged`."""
+        self._staging.drop(staged)
+
+    def read(
+        self,
+        topic: str,
+        partition: int,
+        start: int,
+        end: int | None = None,
+        *,
+        max_records: int | None = None,
+        max_bytes: int | None = None,
+    ) -> RangeReader:
+        """See `Log.read`."""
+        where = TopicPartition(topic, partition)
+        return self._ranges.read(where, start, end, (max_records, max_bytes))
+
+    def offsets(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, PartitionOffsets]:
+        """See `Log.offsets`."""
+        return self._ranges.offsets(partitions)
+
+    def offset_for_time(
+        self, topic: str, partition: int, timestamp: int
+    ) -> OffsetAndTimestamp | None:
+        """See `Log.offset_for_time`."""
+        return self._ranges.offset_for_time(topic, partition, timestamp)
+
+    def prefetch(
+        self, ranges: Mapping[TopicPartition, tuple[int, int]]
+    ) -> dict[TopicPartition, LogBatch]:
+        """See `Log.prefetch`."""
+        return self._ranges.prefetch(ranges)
 
     def wait_for_change(self, timeout: float) -> bool:
         """See `Log.wait_for_change`."""
         self._connection.check_open()
-        return self.watch.wait(timeout)
+        return self._ranges.wait_for_change(timeout)
 
     def wake(self) -> None:
         """See `Log.wake`."""
         self._connection.changed.set()
 
+    # Groups
+
+    def commit_offsets(
+        self,
+        group: str,
+        offsets: Mapping[TopicPartition, CommittedOffset | int],
+        member: Member | None = None,
+    ) -> None:
+        """See `Log.commit_offsets`."""
+        self._offsets.commit(group, offsets, member)
+
+    def committed(
+        self, group: str, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, CommittedOffset]:
+        """See `Log.committed`."""
+        return self._offsets.committed(group, partitions)
+
+    def groups(self) -> list[str]:
+        """See `Log.groups`."""
+        return self._offsets.groups()
+
+    def group(self, name: str) -> GroupDescription:
+        """See `Log.group`."""
+        return self._offsets.describe_group(name)
+
+    def delete_group(self, name: str) -> None:
+        """See `Log.delete_group`."""
+        self._offsets.delete_group(name)
+
+    def join_group(
+        self,
+        group: str,
+        topics: Collection[str],
+        *,
+        client_id: str = "",
+        member_id: str | None = None,
+        session_timeout_ms: int = 45_000,
+        strategy: str = "sticky",
+    ) -> Member:
+        """See `Log.join_group`."""
+        return self._members.join(
+            group, topics, client_id=client_id, member_id=member_id,
+            session_timeout_ms=session_timeout_ms, strategy=strategy,
+        )
+
+    # Leases
+
+    def candidate(self, name: str, *, holder: str = "", timeout_ms: int = 6_000) -> Candidate:
+        """See `Log.candidate`."""
+        return self._leases.candidate(name, holder, timeout_ms)
+
+    def take_lease(self, name: str, *, holder: str = "") -> Lease:
+        """See `Log.take_lease`."""
+        return self._leases.take(name, holder)
+
+    # Maintenance
+
     def clean(self, topics: Iterable[str] | None = None, *, force: bool = False) -> CleanReport:
-        """See `Log.clean`. Brokers clean their topics themselves; blobs of this host are swept."""
+        """See `Log.clean`. Brokers clean topics themselves; this deletes unused staged records."""
         for topic in topics or ():
             self.topic(topic)
         unused_ms = self._connection.settings.options.unused_blob_ms
-        swept, size = self.blobs.sweep(unused_ms)
-        return CleanReport(blobs_swept=swept, bytes_freed=size)
+        deleted, size = self._staging.delete_unused(unused_ms)
+        return CleanReport(blobs_swept=deleted, bytes_freed=size)
 
     def close(self) -> None:
         """See `Log.close`."""

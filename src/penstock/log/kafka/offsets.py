@@ -1,4 +1,4 @@
-"""What groups have committed, and who is in them."""
+"""Committed offsets, and groups as a whole."""
 
 from __future__ import annotations
 
@@ -9,83 +9,88 @@ from confluent_kafka import ConsumerGroupState
 
 from penstock.log.base import Member
 from penstock.log.errors import Fenced, GroupNotEmpty
-from penstock.log.kafka.client.errors import GroupMissing
+from penstock.log.kafka.client.connection import Connection
+from penstock.log.kafka.client.errors import UnknownGroup
+from penstock.log.kafka.client.pool import ClientPool
 from penstock.log.kafka.client.topic_metadata import INTERNAL_PREFIX
-from penstock.log.kafka.core import Core
-from penstock.log.kafka.members import checked_member
-from penstock.log.kafka.pending import as_committed
+from penstock.log.kafka.members import check_member
+from penstock.log.kafka.pending import normalize_offsets
 from penstock.log.types import CommittedOffset, GroupDescription, MemberDescription, TopicPartition
 
 
-class GroupOffsets(Core):
-    """The part of the log that knows what groups committed, and groups as a whole."""
+class KafkaGroupOffsets:
+    """Reads and commits offsets. Describes and deletes groups."""
 
-    def commit_offsets(
+    def __init__(self, connection: Connection, clients: ClientPool) -> None:
+        self._connection = connection
+        self._clients = clients
+
+    def commit(
         self,
         group: str,
         offsets: Mapping[TopicPartition, CommittedOffset | int],
-        member: Member | None = None,
+        member: Member | None,
     ) -> None:
-        """See `Log.commit_offsets`. Without a member Kafka takes them only of an empty group."""
-        wanted = as_committed(offsets)
+        """Commit offsets of a group. Without a member, the group must be empty."""
+        wanted = normalize_offsets(offsets)
         if not wanted:
             return
         for where in wanted:
-            self.topic_book.find_partition(*where)
-        mine = checked_member(group, member)
-        if mine is not None:
-            mine.commit(wanted)
+            self._clients.topics.find_partition(*where)
+        own = check_member(group, member)
+        if own is not None:
+            own.commit(wanted)
         else:
-            self._commit_as_stranger(group, wanted)
+            self._commit_without_member(group, wanted)
         self._connection.changed.set()
 
-    def _commit_as_stranger(
+    def _commit_without_member(
         self, group: str, offsets: Mapping[TopicPartition, CommittedOffset]
     ) -> None:
         try:
-            self.strangers.of(group).commit(offsets)
+            self._clients.group_offsets.of(group).commit(offsets)
         except Fenced as error:
             raise GroupNotEmpty(group, [one.member_id for one in self._members(group)]) from error
 
     def committed(
-        self, group: str, partitions: Iterable[TopicPartition] | None = None
+        self, group: str, partitions: Iterable[TopicPartition] | None
     ) -> dict[TopicPartition, CommittedOffset]:
-        """See `Log.committed`."""
+        """Return the committed offsets of the given partitions, or of all."""
         if partitions is None:
-            wanted = self.topic_book.partitions()
+            wanted = self._clients.topics.partitions()
         else:
             wanted = [TopicPartition(*where) for where in partitions]
         if not wanted:
             return {}
-        found = self.strangers.of(group).committed(wanted)
+        found = self._clients.group_offsets.of(group).committed(wanted)
         return {where: found[where] for where in wanted if where in found}
 
     def groups(self) -> list[str]:
-        """See `Log.groups`."""
-        def ask() -> Any:
+        """Return the names of groups with members or offsets."""
+        def send() -> Any:
             return self._connection.admin.list_consumer_groups(
                 request_timeout=self._connection.request_timeout
             )
 
-        listed: Any = self._connection.ask(ask, "The groups were asked for")
+        listed: Any = self._connection.request(send, "Listing the groups failed")
         return sorted(
             one.group_id for one in listed.valid if one.state != ConsumerGroupState.DEAD
         )
 
-    def group(self, name: str) -> GroupDescription:
-        """See `Log.group`. Kafka's tools do not tell the generation: it is always 0."""
-        return GroupDescription(name, 0, self._members(name), self.committed(name))
+    def describe_group(self, name: str) -> GroupDescription:
+        """Describe a group. The generation is always 0: the admin client does not report it."""
+        return GroupDescription(name, 0, self._members(name), self.committed(name, None))
 
     def _members(self, name: str) -> tuple[MemberDescription, ...]:
-        def ask() -> Any:
-            asked: Any = self._connection.admin.describe_consumer_groups(
+        def send() -> Any:
+            futures: Any = self._connection.admin.describe_consumer_groups(
                 [name], request_timeout=self._connection.request_timeout
             )
-            return asked[name]
+            return futures[name]
 
         try:
-            described = self._connection.ask(ask, f"Group '{name}' was asked for", name)
-        except GroupMissing:
+            described = self._connection.request(send, f"Describing group '{name}' failed", name)
+        except UnknownGroup:
             return ()
         return tuple(
             MemberDescription(
@@ -100,16 +105,16 @@ class GroupOffsets(Core):
         )
 
     def delete_group(self, name: str) -> None:
-        """See `Log.delete_group`."""
-        def ask() -> Any:
-            asked: Any = self._connection.admin.delete_consumer_groups(
+        """Delete a group without members. An unknown group is ignored."""
+        def send() -> Any:
+            futures: Any = self._connection.admin.delete_consumer_groups(
                 [name], request_timeout=self._connection.request_timeout
             )
-            return asked[name]
+            return futures[name]
 
         try:
-            self._connection.ask(ask, f"Group '{name}' was to be deleted", name)
-        except GroupMissing:
+            self._connection.request(send, f"Deleting group '{name}' failed", name)
+        except UnknownGroup:
             return
         except GroupNotEmpty as error:
             raise GroupNotEmpty(name, [one.member_id for one in self._members(name)]) from error

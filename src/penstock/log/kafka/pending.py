@@ -1,4 +1,4 @@
-"""Records and offsets that were asked for and not sent yet, and what a topic does not take."""
+"""Records and offsets before they are sent, and the checks of a topic."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from dataclasses import dataclass
 from penstock.log.errors import InvalidRecord, RecordTooLarge
 from penstock.log.kafka.client.topic_metadata import TopicInfo
 from penstock.log.kafka.encoding import CheckedColumns, check_columns
-from penstock.log.kafka.staging import Blobs
+from penstock.log.kafka.staging import StagingDirectory
 from penstock.log.types import CommittedOffset, Records, StagedRecords, TopicPartition
 
 
 @dataclass(slots=True)
-class Prepared:
-    """Records for one partition: rows, or blobs, in order."""
+class PendingAppend:
+    """Records for one partition, in memory or staged, in order."""
 
     topic: str
     partition: int
     parts: list[CheckedColumns | StagedRecords]
 
     @classmethod
-    def of(cls, topic: str, partition: int, records: Records) -> Prepared:
-        """What a user appends."""
+    def of(cls, topic: str, partition: int, records: Records) -> PendingAppend:
+        """Validate the records of an append."""
         part = records if isinstance(records, StagedRecords) else check_columns(records)
         return cls(topic, partition, [part])
 
@@ -36,31 +36,31 @@ class Prepared:
             part.records if isinstance(part, StagedRecords) else len(part) for part in self.parts
         )
 
-    def pieces(self, blobs: Blobs) -> Iterator[CheckedColumns]:
-        """The records, a bounded number at a time."""
+    def pieces(self, staging: StagingDirectory) -> Iterator[CheckedColumns]:
+        """Yield the records, a bounded number at a time."""
         for part in self.parts:
             if isinstance(part, StagedRecords):
-                yield from blobs.rows(part)
+                yield from staging.read(part)
             elif len(part):
                 yield part
 
-    def blobs(self) -> list[StagedRecords]:
-        """The blobs among the parts."""
+    def staged(self) -> list[StagedRecords]:
+        """Return the staged parts."""
         return [part for part in self.parts if isinstance(part, StagedRecords)]
 
 
-def check(rows: CheckedColumns, topic: TopicInfo, now: int) -> None:
-    """Refuse what the topic does not take."""
+def check_records(columns: CheckedColumns, topic: TopicInfo, now: int) -> None:
+    """Raise if the topic would reject a record."""
     name, settings = topic.description.name, topic.settings
-    if not rows.fits(settings.max_message_bytes):
-        size, wire_size = rows.largest()
+    if not columns.surely_fits(settings.max_message_bytes):
+        size, wire_size = columns.largest()
         if wire_size > settings.max_message_bytes:
             raise RecordTooLarge(name, size, settings.max_message_bytes)
-    if settings.compact and None in rows.keys:
-        raise InvalidRecord(f"Topic '{name}' is compacted: it takes no records without a key.")
-    if settings.append_time or rows.timestamps is None or not len(rows):
+    if settings.compact and None in columns.keys:
+        raise InvalidRecord(f"Topic '{name}' is compacted. Its records must have a key.")
+    if settings.append_time or columns.timestamps is None or not len(columns):
         return
-    first, last = min(rows.timestamps), max(rows.timestamps)
+    first, last = min(columns.timestamps), max(columns.timestamps)
     for timestamp, is_wrong, setting in (
         (first, first < now - settings.timestamp_before_max_ms, "message.timestamp.before.max.ms"),
         (last, last > now + settings.timestamp_after_max_ms, "message.timestamp.after.max.ms"),
@@ -68,18 +68,18 @@ def check(rows: CheckedColumns, topic: TopicInfo, now: int) -> None:
         if is_wrong:
             raise InvalidRecord(
                 f"The timestamp {timestamp} is too far from the log's clock for topic '{name}'. "
-                f"{setting} is the limit."
+                f"The limit is {setting}."
             )
 
 
-def as_committed(
+def normalize_offsets(
     offsets: Mapping[TopicPartition, CommittedOffset | int],
 ) -> dict[TopicPartition, CommittedOffset]:
-    """Offsets in one form; negative ones are refused."""
-    answer = {}
+    """Return offsets in one form; `ValueError` for a negative one."""
+    normalized = {}
     for where, given in offsets.items():
         committed = CommittedOffset(given) if isinstance(given, int) else CommittedOffset(*given)
         if committed.offset < 0:
             raise ValueError(f"An offset must not be negative: {committed.offset}.")
-        answer[TopicPartition(*where)] = committed
-    return answer
+        normalized[TopicPartition(*where)] = committed
+    return normalized

@@ -1,9 +1,8 @@
-"""Ranges of records, where partitions stand, and offsets for times."""
+"""Reads of ranges, partition offsets, and offsets for timestamps."""
 
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -12,76 +11,82 @@ from confluent_kafka import KafkaError
 from penstock.log.base import RangeReader
 from penstock.log.errors import OffsetOutOfRange, UnknownTopic
 from penstock.log.kafka.client.change_poller import ChangePoller
-from penstock.log.kafka.client.errors import UNKNOWN, translated
-from penstock.log.kafka.client.list_offsets import EARLIEST, LATEST, OffsetLister
-from penstock.log.kafka.client.prefetch import Prefetcher
+from penstock.log.kafka.client.connection import Connection
+from penstock.log.kafka.client.errors import UNKNOWN_TOPIC, translate
+from penstock.log.kafka.client.list_offsets import EARLIEST, LATEST
+from penstock.log.kafka.client.pool import ClientPool
 from penstock.log.kafka.client.readers import FetchError
-from penstock.log.kafka.core import Core
-from penstock.log.kafka.encoding import as_batch, message_size
+from penstock.log.kafka.client.retry import Retry
+from penstock.log.kafka.encoding import message_size, to_batch
 from penstock.log.types import LogBatch, OffsetAndTimestamp, PartitionOffsets, TopicPartition
 
+#: A step takes messages until it has this much, in pieces: the size of a record is not known
+#: before it is fetched.
 _STEP_RECORDS = 4096
 _STEP_BYTES = 2 * 1024 * 1024
-#: A fetch that says nothing for so long makes the reader look whether the topic is still there.
-_SILENCE_S = 1.0
+_PIECE_RECORDS = 512
+#: After a fetch without a response for this time, check that the topic still exists.
+_FETCH_S = 1.0
 
 
 class KafkaRangeReader(RangeReader):
-    """A range of one partition. Between the steps its reader may be used by others."""
+    """Reads a range of one partition. Between steps its consumer is back in the pool."""
 
     def __init__(
-        self, ranges: Ranges, where: TopicPartition, bounds: tuple[int, int],
+        self, ranges: KafkaRanges, where: TopicPartition, bounds: tuple[int, int],
         limits: tuple[int | None, int | None],
     ) -> None:
         self._ranges = ranges
         self._where = where
         self.position, self._end = bounds
         self._records_left, self._bytes_left = limits
-        self._some = False
+        #: Whether a record was returned. The limits allow the first record of any size.
+        self._has_returned = False
 
     def __next__(self) -> LogBatch:
         while self.position < self._end and not self._at_limit():
             messages = self._step()
             if messages:
-                self._some = True
-                return LogBatch(*self._where, as_batch(messages), self.position, 0)
+                self._has_returned = True
+                return LogBatch(*self._where, to_batch(messages), self.position, 0)
         raise StopIteration
 
     def _at_limit(self) -> bool:
-        return self._some and (self._records_left == 0 or self._bytes_left == 0)
+        return self._has_returned and (self._records_left == 0 or self._bytes_left == 0)
 
-    def _most(self) -> int:
+    def _max_messages(self) -> int:
         if self._records_left is None:
             return _STEP_RECORDS
-        return min(_STEP_RECORDS, max(self._records_left, 0 if self._some else 1))
+        return min(_STEP_RECORDS, max(self._records_left, 0 if self._has_returned else 1))
 
     def _step(self) -> list[Any]:
-        """Messages of one step; `position` moves behind them."""
-        deadline = time.monotonic() + self._ranges.timeout
+        """Return the messages of one step. The position moves behind them."""
+        retry = self._ranges.retry()
         while True:
             try:
-                return self._taken()
-            except FetchError as trouble:
-                self._ranges.explain(trouble, self._where, self.position, deadline)
+                return self._take()
+            except FetchError as error:
+                self._ranges.check_fetch_error(error, self._where, self.position, retry)
 
-    def _taken(self) -> list[Any]:
-        with self._ranges.readers.at(*self._where, self.position) as reader:
+    def _take(self) -> list[Any]:
+        with self._ranges.clients.readers.at(*self._where, self.position) as reader:
             messages: list[Any] = []
             size = 0
-            most = self._most()
+            most = self._max_messages()
             while len(messages) < most and reader.position < self._end and size < _STEP_BYTES:
-                # In pieces, because nobody knows how large the records are.
-                piece = reader.take(self._end, min(most - len(messages), 512), _SILENCE_S)
+                piece = reader.take(
+                    self._end, min(most - len(messages), _PIECE_RECORDS), _FETCH_S
+                )
                 if self._bytes_left is None:
                     messages += piece
                     size += sum(map(len, piece))
                     continue
-                count = self._fitting(piece, size, is_first=not messages)
+                count = self._fit_bytes(piece, size, is_first=not messages)
                 messages += piece[:count]
                 size += sum(map(message_size, piece[:count]))
                 if count < len(piece):
                     for unwanted in reversed(piece[count:]):
-                        reader.give_back(unwanted)
+                        reader.push_back(unwanted)
                     self._bytes_left = size = 0
                     break
             if self._bytes_left is not None:
@@ -91,123 +96,120 @@ class KafkaRangeReader(RangeReader):
             self.position = reader.position
             return messages
 
-    def _fitting(self, piece: list[Any], size: int, *, is_first: bool) -> int:
-        """How many of the messages the bytes that are left are enough for."""
+    def _fit_bytes(self, piece: list[Any], size: int, *, is_first: bool) -> int:
+        """Return how many of the messages fit into the remaining bytes."""
         assert self._bytes_left is not None
         for at, message in enumerate(piece):
             size += message_size(message)
-            if size > self._bytes_left and not (is_first and at == 0 and not self._some):
+            if size > self._bytes_left and not (is_first and at == 0 and not self._has_returned):
                 return at
         return len(piece)
 
 
-class Ranges(Core):
-    """The part of the log that reads."""
+class KafkaRanges:
+    """Reads records and partition offsets, and waits for new records."""
+
+    def __init__(self, connection: Connection, clients: ClientPool) -> None:
+        self._connection = connection
+        self.clients = clients
 
     @property
-    def asker(self) -> OffsetLister:
-        """Who asks brokers for offsets."""
-        return self._connection.part(
-            "asker", lambda: OffsetLister(self._connection, self.topic_book)
-        )
-
-    @property
-    def watch(self) -> ChangePoller:
-        """What this handle waits for."""
-        return self._connection.part(
-            "watch", lambda: ChangePoller(self._connection, self.topic_book, self.ends)
+    def _change_poller(self) -> ChangePoller:
+        return self._connection.shared(
+            "change_poller",
+            lambda: ChangePoller(self._connection, self.clients.topics, self.ends),
         )
 
     def read(
-        self,
-        topic: str,
-        partition: int,
-        start: int,
-        end: int | None = None,
-        *,
-        max_records: int | None = None,
-        max_bytes: int | None = None,
-    ) -> RangeReader:
-        """See `Log.read`."""
-        where = TopicPartition(topic, partition)
+        self, where: TopicPartition, start: int, end: int | None,
+        limits: tuple[int | None, int | None],
+    ) -> KafkaRangeReader:
+        """Return a reader of a range; `limits` are the most records and the most bytes."""
         bounds = self.offsets([where])[where]
         if not bounds.start <= start <= bounds.end:
-            raise OffsetOutOfRange(topic, partition, start, bounds[:2])
+            raise OffsetOutOfRange(*where, start, bounds[:2])
         until = bounds.end if end is None else min(end, bounds.end)
-        return KafkaRangeReader(self, where, (start, max(until, start)), (max_records, max_bytes))
+        return KafkaRangeReader(self, where, (start, max(until, start)), limits)
 
     def prefetch(
         self, ranges: Mapping[TopicPartition, tuple[int, int]]
     ) -> dict[TopicPartition, LogBatch]:
-        """See `Log.prefetch`."""
-        ahead = self._connection.part("ahead", lambda: Prefetcher(self._connection))
+        """Return the ranges that one consumer of all partitions can fetch at once."""
         return {
-            where: LogBatch(*where, as_batch(messages), ranges[where][1], 0)
-            for where, messages in ahead.take(ranges).items()
+            where: LogBatch(*where, to_batch(messages), ranges[where][1], 0)
+            for where, messages in self.clients.prefetcher.take(ranges).items()
         }
 
-    def explain(
-        self, trouble: FetchError, where: TopicPartition, position: int, deadline: float
+    def retry(self) -> Retry:
+        """Return the deadline for one step of a reader."""
+        return Retry(self._connection.timeout)
+
+    def check_fetch_error(
+        self, failure: FetchError, where: TopicPartition, position: int, retry: Retry
     ) -> None:
-        """Raise what stopped a reading; if it may be over, wait a moment and return."""
+        """Return if the fetch may be repeated, otherwise raise the contract's error."""
         topic, partition = where
-        error = trouble.error
+        error = failure.error
         code = None if error is None else error.code()
-        if code is not None and code not in UNKNOWN | {
+        if code is not None and code not in UNKNOWN_TOPIC | {
             KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE
         }:
             assert error is not None
             if error.fatal() or not error.retriable():
-                raise translated(error, f"'{topic}' [{partition}] cannot be read", topic)
-        self.topic_book.forget(topic)
-        self.topic_book.find_partition(topic, partition)
+                raise translate(error, f"Reading '{topic}' [{partition}] failed", topic)
+        self.clients.topics.invalidate(topic)
+        self.clients.topics.find_partition(topic, partition)
         bounds = self.offsets([where])[where]
         if not bounds.start <= position <= bounds.end:
             raise OffsetOutOfRange(topic, partition, position, bounds[:2])
-        if time.monotonic() > deadline:
+        if retry.is_over:
             raise self._connection.unavailable(
-                f"'{topic}' [{partition}] was to be read at offset {position}"
+                f"Reading '{topic}' [{partition}] at offset {position} failed"
             )
 
     def offsets(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, PartitionOffsets]:
-        """See `Log.offsets`. Kafka does not tell which tombstones it has removed."""
+        """Return the offsets of partitions. Kafka does not report removed tombstones."""
         wanted = [TopicPartition(*where) for where in partitions]
-        self.watch.follow(wanted)
-        starts = self.asker.offsets(wanted, EARLIEST)
-        ends = self.asker.offsets(wanted, LATEST)
+        self._change_poller.watch(wanted)
+        starts = self.clients.offset_lister.offsets(wanted, EARLIEST)
+        ends = self.clients.offset_lister.offsets(wanted, LATEST)
         return {where: PartitionOffsets(starts[where], ends[where]) for where in wanted}
 
-    def bounds_of(self, topic: str, partition: int) -> tuple[int, int]:
-        """Start and end of one partition."""
+    def bounds(self, topic: str, partition: int) -> tuple[int, int]:
+        """Return the start and the end of one partition."""
         where = TopicPartition(topic, partition)
         return self.offsets([where])[where][:2]
 
     def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where partitions end; those that are not there are left out."""
+        """Return the ends of the partitions that exist."""
         wanted = list(partitions)
         try:
-            return self.asker.offsets(wanted, LATEST)
+            return self.clients.offset_lister.offsets(wanted, LATEST)
         except UnknownTopic:
-            answer: dict[TopicPartition, int] = {}
+            ends: dict[TopicPartition, int] = {}
             for where in wanted:
                 with contextlib.suppress(UnknownTopic):
-                    answer |= self.asker.offsets([where], LATEST)
-            return answer
+                    ends |= self.clients.offset_lister.offsets([where], LATEST)
+            return ends
 
     def offset_for_time(
         self, topic: str, partition: int, timestamp: int
     ) -> OffsetAndTimestamp | None:
-        """See `Log.offset_for_time`."""
+        """Return the first record with this timestamp or a later one, or None."""
         where = TopicPartition(topic, partition)
         while True:
-            offset = self.asker.offsets([where], timestamp)[where]
+            offset = self.clients.offset_lister.offsets([where], timestamp)[where]
             if offset < 0:
                 return None
-            # Only the record itself tells its time.
-            for batch in self.read(topic, partition, offset, max_records=1):
-                rows = batch.columns()
-                return OffsetAndTimestamp(rows.offsets[0], rows.timestamps[0])
-            if offset >= self.bounds_of(topic, partition)[1]:
+            # The broker returns the offset only. The timestamp is in the record.
+            for batch in self.read(where, offset, None, (1, None)):
+                columns = batch.columns()
+                return OffsetAndTimestamp(columns.offsets[0], columns.timestamps[0])
+            if offset >= self.bounds(topic, partition)[1]:
                 return None
+
+    def wait_for_change(self, timeout: float) -> bool:
+        """See `Log.wait_for_change`."""
+        return self._change_poller.wait(timeout)

@@ -1,8 +1,8 @@
-"""Records put aside in files of this host.
+"""Staged records, in files of this host.
 
-A broker has no place where records can wait out of sight, so a blob is a file: an Arrow stream in
-a folder that the processes of the host share, named by the blob's token. A blob that was made on
-another host is gone here: results of workers on other hosts travel with their answer instead.
+Brokers cannot store records invisibly, so staged records are a file: an Arrow stream in a directory
+that the processes of the host share, named by its token. Other hosts cannot read it; results of
+workers on other hosts are sent with their outcome instead.
 """
 
 from __future__ import annotations
@@ -22,41 +22,41 @@ from penstock.log.errors import LogFull, StagedRecordsGone
 from penstock.log.kafka.encoding import CheckedColumns, check_columns
 from penstock.log.types import StagedRecords
 
-#: A blob is not larger than this, but for a single record, so that it can be sent in steps.
-_BLOB_RECORDS = 16_384
+#: The most records of a file, so that it can be sent in steps.
+_FILE_RECORDS = 16_384
 _LZ4 = pa.ipc.IpcWriteOptions(compression="lz4")
 _HOST = zlib.crc32(socket.gethostname().encode())
 
 
-class Blobs:
-    """The blobs in one folder. May be used by many processes."""
+class StagingDirectory:
+    """The staged records in one directory. Several processes may use it."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, path: Path) -> None:
+        self._directory = path
 
-    def put(self, rows: CheckedColumns) -> list[StagedRecords]:
-        """Put records aside, in pieces."""
+    def stage(self, columns: CheckedColumns) -> list[StagedRecords]:
+        """Write records to files."""
         return [
-            self._put(_slice(rows, begin, begin + _BLOB_RECORDS))
-            for begin in range(0, len(rows), _BLOB_RECORDS)
+            self._write(_slice(columns, begin, begin + _FILE_RECORDS))
+            for begin in range(0, len(columns), _FILE_RECORDS)
         ]
 
-    def _put(self, rows: CheckedColumns) -> StagedRecords:
-        blob = StagedRecords(_HOST, uuid.uuid4().hex, len(rows))
-        names, columns = ["key", "value"], [
-            pa.array(rows.keys, pa.binary()), pa.array(rows.values, pa.binary()),
+    def _write(self, columns: CheckedColumns) -> StagedRecords:
+        staged = StagedRecords(_HOST, uuid.uuid4().hex, len(columns))
+        names, arrays = ["key", "value"], [
+            pa.array(columns.keys, pa.binary()), pa.array(columns.values, pa.binary()),
         ]
-        if rows.timestamps is not None:
+        if columns.timestamps is not None:
             names.append("timestamp")
-            columns.append(pa.array(rows.timestamps, pa.int64()))
-        if rows.headers is not None:
+            arrays.append(pa.array(columns.timestamps, pa.int64()))
+        if columns.headers is not None:
             names.append("headers")
-            columns.append(pa.array([list(pairs) for pairs in rows.headers], HEADER_TYPE))
-        table = pa.Table.from_arrays(columns, names=names)
-        path = self._path(blob)
+            arrays.append(pa.array([list(pairs) for pairs in columns.headers], HEADER_TYPE))
+        table = pa.Table.from_arrays(arrays, names=names)
+        path = self._path(staged)
         try:
-            # The folder is this user's own: records may be anybody's secrets.
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # Only this user may read the records.
+            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             opened = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
             with (
                 open(opened, "wb") as file,
@@ -65,34 +65,35 @@ class Blobs:
                 writer.write_table(table)
         except OSError as error:
             path.unlink(missing_ok=True)
-            raise LogFull(f"A blob cannot be written to '{path}': {error}.") from error
-        return blob
+            raise LogFull(f"Staged records cannot be written to '{path}': {error}.") from error
+        return staged
 
-    def check(self, blob: StagedRecords) -> None:
-        """Raise `StagedRecordsGone` if it is not there."""
-        if blob.id != _HOST or not blob.token.isalnum() or not self._path(blob).exists():
+    def check(self, staged: StagedRecords) -> None:
+        """Raise `StagedRecordsGone` if the file does not exist."""
+        if staged.id != _HOST or not staged.token.isalnum() or not self._path(staged).exists():
             raise StagedRecordsGone(
-                f"Blob {blob.token} is not there: it was used, dropped, swept because nobody used "
-                "it for too long, or made on another host. Nothing was written; make it again."
+                f"The staged records {staged.token} do not exist. They were appended or dropped, "
+                "they expired, or they were staged on another host. Nothing was written; stage "
+                "the records again."
             )
 
-    def rows(self, blob: StagedRecords) -> Iterator[CheckedColumns]:
-        """What was put aside, a piece at a time."""
-        self.check(blob)
-        with open(self._path(blob), "rb") as file, pa.ipc.open_stream(file) as stream:
+    def read(self, staged: StagedRecords) -> Iterator[CheckedColumns]:
+        """Yield the staged records in pieces."""
+        self.check(staged)
+        with open(self._path(staged), "rb") as file, pa.ipc.open_stream(file) as stream:
             for batch in stream:
                 yield check_columns(batch)
 
-    def drop(self, blobs: Iterable[StagedRecords]) -> None:
-        """Remove them; what is gone already is gone."""
-        for blob in blobs:
-            self._path(blob).unlink(missing_ok=True)
+    def drop(self, staged: Iterable[StagedRecords]) -> None:
+        """Delete staged records. Files that do not exist are ignored."""
+        for part in staged:
+            self._path(part).unlink(missing_ok=True)
 
-    def sweep(self, unused_ms: int) -> tuple[int, int]:
-        """Remove what nobody used for so long; answers how many, and their bytes."""
+    def delete_unused(self, unused_ms: int) -> tuple[int, int]:
+        """Delete files older than this. Returns how many, and their size in bytes."""
         count = size = 0
         oldest = time.time() - unused_ms / 1000
-        for path in self._folder.glob("*.arrow"):
+        for path in self._directory.glob("*.arrow"):
             try:
                 found = path.stat()
                 if found.st_mtime < oldest:
@@ -102,16 +103,16 @@ class Blobs:
                 continue
         return count, size
 
-    def _path(self, blob: StagedRecords) -> Path:
-        return self._folder / f"{blob.token}.arrow"
+    def _path(self, staged: StagedRecords) -> Path:
+        return self._directory / f"{staged.token}.arrow"
 
 
-def _slice(rows: CheckedColumns, begin: int, end: int) -> CheckedColumns:
-    if begin == 0 and end >= len(rows):
-        return rows
+def _slice(columns: CheckedColumns, begin: int, end: int) -> CheckedColumns:
+    if begin == 0 and end >= len(columns):
+        return columns
     return CheckedColumns(
-        rows.keys[begin:end], rows.values[begin:end],
-        None if rows.timestamps is None else rows.timestamps[begin:end],
-        headers=None if rows.headers is None else rows.headers[begin:end],
-        size=rows.size, longest=rows.longest,
+        columns.keys[begin:end], columns.values[begin:end],
+        None if columns.timestamps is None else columns.timestamps[begin:end],
+        headers=None if columns.headers is None else columns.headers[begin:end],
+        size=columns.size, longest=columns.longest,
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -16,7 +15,10 @@ from confluent_kafka.admin import (
 )
 
 from penstock.log.errors import InvalidTopic, OffsetOutOfRange, UnknownTopic
-from penstock.log.kafka.ranges import Ranges
+from penstock.log.kafka.client.connection import Connection
+from penstock.log.kafka.client.pool import ClientPool
+from penstock.log.kafka.client.retry import Retry
+from penstock.log.kafka.ranges import KafkaRanges
 from penstock.log.topic_config import (
     check_partitions,
     check_setting_name,
@@ -28,8 +30,8 @@ from penstock.log.types import TopicDescription
 _PAUSE_S = 0.005
 
 
-def _checked(config: Mapping[str, object]) -> dict[str, str]:
-    """Settings as texts. What penstock does not know is left to the broker to judge."""
+def _check_config(config: Mapping[str, object]) -> dict[str, str]:
+    """Return settings as strings. The broker judges those that penstock does not know."""
     checked = {}
     for name, value in config.items():
         try:
@@ -41,57 +43,65 @@ def _checked(config: Mapping[str, object]) -> dict[str, str]:
     return checked
 
 
-class Topics(Ranges):
-    """The part of the log that changes topics."""
+class KafkaTopics:
+    """Creates, describes, changes and deletes topics."""
 
-    def create_topic(
-        self, name: str, partitions: int = 1, config: Mapping[str, object] | None = None
+    def __init__(
+        self, connection: Connection, clients: ClientPool, ranges: KafkaRanges
+    ) -> None:
+        self._connection = connection
+        self._clients = clients
+        self._ranges = ranges
+
+    def create(
+        self, name: str, partitions: int, config: Mapping[str, object]
     ) -> TopicDescription:
-        """See `Log.create_topic`."""
+        """Create a topic, and wait until the brokers know it."""
         check_topic_name(name)
         check_partitions(partitions)
-        new = NewTopic(name, partitions, config=_checked(config or {}))
+        new = NewTopic(name, partitions, config=_check_config(config))
         futures = self._connection.admin.create_topics(
             [new], request_timeout=self._connection.timeout
         )
-        self._connection.answer(futures[name], f"Topic '{name}' was to be created", name)
-        made = self._await(name, lambda found: found is not None and found.partitions == partitions)
+        self._connection.result(futures[name], f"Creating topic '{name}' failed", name)
+        created = self._wait_until(
+            name, lambda found: found is not None and found.partitions == partitions
+        )
         self._connection.changed.set()
-        assert made is not None
-        return made
+        assert created is not None
+        return created
 
-    def _await(
-        self, name: str, done: Callable[[TopicDescription | None], bool]
+    def _wait_until(
+        self, name: str, is_done: Callable[[TopicDescription | None], bool]
     ) -> TopicDescription | None:
-        """Brokers hear of a change a moment after the controller has made it."""
-        deadline = time.monotonic() + self._connection.timeout
+        """Wait until the brokers know of a change, a moment after the controller made it."""
+        retry = Retry(self._connection.timeout, _PAUSE_S)
         while True:
-            facts = self.topic_book.look_up([name]).get(name)
-            found = None if facts is None else facts.description
-            if done(found):
+            info = self._clients.topics.fetch([name]).get(name)
+            found = None if info is None else info.description
+            if is_done(found):
                 return found
-            if time.monotonic() > deadline:
+            if retry.is_over:
                 raise self._connection.unavailable(f"Topic '{name}' has not changed")
-            time.sleep(_PAUSE_S)
+            retry.wait()
 
-    def topics(self) -> list[TopicDescription]:
-        """See `Log.topics`."""
-        found = self.topic_book.look_up(self.topic_book.names())
+    def describe_all(self) -> list[TopicDescription]:
+        """Describe all topics, ordered by name."""
+        found = self._clients.topics.fetch(self._clients.topics.names())
         return [found[name].description for name in sorted(found)]
 
-    def topic(self, name: str) -> TopicDescription:
-        """See `Log.topic`."""
-        self.topic_book.forget(name)
-        return self.topic_book.find(name).description
+    def describe(self, name: str) -> TopicDescription:
+        """Describe one topic."""
+        self._clients.topics.invalidate(name)
+        return self._clients.topics.find(name).description
 
-    def alter_topic(self, name: str, config: Mapping[str, object | None]) -> TopicDescription:
-        """See `Log.alter_topic`."""
-        given = _checked({key: value for key, value in config.items() if value is not None})
+    def alter(self, name: str, config: Mapping[str, object | None]) -> TopicDescription:
+        """Change settings; None removes one."""
+        given = _check_config({key: value for key, value in config.items() if value is not None})
         removed = [key for key, value in config.items() if value is None]
         for key in removed:
             check_setting_name(key)
-        before = dict(self.topic(name).config)
-        wanted = {**before, **given}
+        wanted = {**self.describe(name).config, **given}
         for key in removed:
             wanted.pop(key, None)
         changes = [
@@ -107,62 +117,67 @@ class Topics(Ranges):
         futures: Any = self._connection.admin.incremental_alter_configs(
             [resource], request_timeout=self._connection.timeout
         )
-        self._connection.answer(futures[resource], f"Topic '{name}' was to be changed", name)
-        made = self._await(name, lambda found: found is None or dict(found.config) == wanted)
-        if made is None:
+        self._connection.result(futures[resource], f"Altering topic '{name}' failed", name)
+        altered = self._wait_until(
+            name, lambda found: found is None or dict(found.config) == wanted
+        )
+        if altered is None:
             raise UnknownTopic(name)
-        return made
+        return altered
 
     def add_partitions(self, name: str, partitions: int) -> TopicDescription:
-        """See `Log.add_partitions`."""
-        now = self.topic(name)
+        """Increase the number of partitions to `partitions`."""
+        now = self.describe(name)
         if partitions < now.partitions:
             raise InvalidTopic(
-                f"Topic '{name}' has {now.partitions} partitions; "
-                f"it cannot have {partitions}: partitions are only ever added."
+                f"Topic '{name}' has {now.partitions} partitions and cannot be reduced to "
+                f"{partitions}. Partitions can only be added."
             )
         if partitions == now.partitions:
             return now
         futures = self._connection.admin.create_partitions(
             [NewPartitions(name, partitions)], request_timeout=self._connection.timeout
         )
-        self._connection.answer(futures[name], f"Topic '{name}' was to get partitions", name)
-        made = self._await(name, lambda found: found is None or found.partitions >= partitions)
+        what = f"Adding partitions to topic '{name}' failed"
+        self._connection.result(futures[name], what, name)
+        altered = self._wait_until(
+            name, lambda found: found is None or found.partitions >= partitions
+        )
         self._connection.changed.set()
-        if made is None:
+        if altered is None:
             raise UnknownTopic(name)
-        return made
+        return altered
 
-    def delete_topic(self, name: str) -> None:
-        """See `Log.delete_topic`."""
-        self.topic(name)
+    def delete(self, name: str) -> None:
+        """Delete a topic, and wait until the brokers have forgotten it."""
+        self.describe(name)
         futures = self._connection.admin.delete_topics(
             [name], request_timeout=self._connection.timeout
         )
-        self._connection.answer(futures[name], f"Topic '{name}' was to be deleted", name)
-        self._await(name, lambda found: found is None)
-        self.topic_book.forget(name)
-        # The next topic of the name is another one: nobody who knew this one is kept.
-        self.readers.let_go_of(name)
-        self.producers.let_go()
+        self._connection.result(futures[name], f"Deleting topic '{name}' failed", name)
+        self._wait_until(name, lambda found: found is None)
+        self._clients.topics.invalidate(name)
+        # A new topic of the same name is another topic. Keep no client that knows this one.
+        self._clients.readers.close_topic(name)
+        self._clients.producers.discard_all()
         self._connection.changed.set()
 
     def delete_records(self, topic: str, partition: int, before: int) -> int:
-        """See `Log.delete_records`."""
-        self.topic_book.find_partition(topic, partition)
-        bounds = self.bounds_of(topic, partition)
+        """Move the start of a partition up to `before`. Returns the new start."""
+        self._clients.topics.find_partition(topic, partition)
+        bounds = self._ranges.bounds(topic, partition)
         if not 0 <= before <= bounds[1]:
             raise OffsetOutOfRange(topic, partition, before, bounds)
         if before <= bounds[0]:
             return bounds[0]
 
-        def ask() -> Any:
-            asked: Any = self._connection.admin.delete_records(
+        def send() -> Any:
+            futures: Any = self._connection.admin.delete_records(
                 [KafkaPartition(topic, partition, before)],
                 request_timeout=self._connection.request_timeout,
             )
-            return next(iter(asked.values()))
+            return next(iter(futures.values()))
 
-        what = f"Records of '{topic}' [{partition}] were to be deleted"
-        deleted = self._connection.ask(ask, what, topic)
+        what = f"Deleting records of '{topic}' [{partition}] failed"
+        deleted = self._connection.request(send, what, topic)
         return int(deleted.low_watermark)

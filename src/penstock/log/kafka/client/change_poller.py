@@ -1,8 +1,8 @@
-"""Waiting for something new.
+"""Waits for new records.
 
-Kafka tells nobody that something was committed, so the ends of partitions are asked for: often at
-first, for who waits for an answer, then more seldom. Asked are the partitions that this handle was
-asked about before (`Log.offsets`, `Log.read`); while there are none, those of all topics.
+Kafka does not notify clients of commits, so the poller asks for the ends of partitions: often at
+first, for callers that expect a change soon, then less often. It asks for the partitions that this
+handle has read or asked for (`Log.offsets`, `Log.read`); if there are none, for all.
 """
 
 from __future__ import annotations
@@ -15,38 +15,39 @@ from penstock.log.kafka.client.connection import Connection
 from penstock.log.kafka.client.topic_metadata import TopicMetadataCache
 from penstock.log.types import TopicPartition
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.002, 0.025
-#: How often topics that were added are looked for, while all are watched.
-_LOOK_S = 1.0
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.002, 0.025
+#: How often to look for new topics while all partitions are watched.
+_TOPICS_S = 1.0
 
+#: Returns the ends of the partitions that exist.
 Ends = Callable[[Iterable[TopicPartition]], dict[TopicPartition, int]]
 
 
 class ChangePoller:
-    """What one handle has seen of the ends of partitions. One thread waits at a time."""
+    """The partition ends that one handle has seen. One thread waits at a time."""
 
     def __init__(self, connection: Connection, topics: TopicMetadataCache, ends: Ends) -> None:
         self._connection = connection
         self._topics = topics
         self._ends = ends
         self._lock = threading.Lock()
-        self._followed: set[TopicPartition] = set()
+        self._watched: set[TopicPartition] = set()
         self._all: list[TopicPartition] = []
-        self._looked_at = float("-inf")
+        self._listed_at = float("-inf")
         self._seen: dict[TopicPartition, int] = {}
 
-    def follow(self, partitions: Iterable[TopicPartition]) -> None:
-        """Wait for these from now on."""
+    def watch(self, partitions: Iterable[TopicPartition]) -> None:
+        """Add partitions to watch."""
         with self._lock:
-            self._followed.update(partitions)
+            self._watched.update(partitions)
 
     def wait(self, timeout: float) -> bool:
         """See `Log.wait_for_change`."""
         deadline = time.monotonic() + timeout
-        pause = _FIRST_PAUSE
+        pause = _FIRST_PAUSE_S
         changed = self._connection.changed
         while True:
-            # Own commits set the event; it is cleared first, so that none is overlooked.
+            # Commits of this process set the event. Clear it first, so that none is missed.
             woken = changed.is_set()
             changed.clear()
             if self._has_changed() or woken:
@@ -55,22 +56,22 @@ class ChangePoller:
             if left <= 0:
                 return False
             changed.wait(min(pause, left))
-            pause = min(pause * 1.5, _LONGEST_PAUSE)
+            pause = min(pause * 1.5, _LONGEST_PAUSE_S)
 
     def _has_changed(self) -> bool:
         with self._lock:
-            followed = list(self._followed)
-        ends = self._ends(followed or self._everything())
+            watched = list(self._watched)
+        ends = self._ends(watched or self._all_partitions())
         has_changed = ends != self._seen
         self._seen = ends
-        # What was deleted is not asked about again.
-        if followed and len(ends) < len(followed):
+        # Stop watching deleted partitions.
+        if watched and len(ends) < len(watched):
             with self._lock:
-                self._followed.intersection_update(ends)
+                self._watched.intersection_update(ends)
         return has_changed
 
-    def _everything(self) -> list[TopicPartition]:
-        if time.monotonic() - self._looked_at > _LOOK_S:
+    def _all_partitions(self) -> list[TopicPartition]:
+        if time.monotonic() - self._listed_at > _TOPICS_S:
             self._all = self._topics.partitions()
-            self._looked_at = time.monotonic()
+            self._listed_at = time.monotonic()
         return self._all

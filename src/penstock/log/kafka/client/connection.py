@@ -1,9 +1,9 @@
-"""The clients that a process keeps for one log: admin, readers, producers.
+"""The connection of a log to its cluster: the admin client, requests, and all other clients.
 
-Clients of librdkafka have threads, so they do not survive a fork, and must not even be let go of
-in the child. After a fork the child's copy of a connection starts without clients; those of the
-parent are kept in `_LEFT_BEHIND` until the process ends, and so are clients that hang. What the
-parent has let go of and not collected yet, the child never collects.
+Clients of librdkafka have threads. They do not survive a fork, and the child must not even
+deallocate them. After a fork the child's copy of a connection starts without clients; those of the
+parent stay in `_ABANDONED` until the process ends, and so do clients that hang. The child also
+never collects garbage that the parent left before the fork.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import contextlib
 import gc
 import os
 import threading
-import time
 import weakref
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
@@ -23,56 +22,66 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from penstock.log.errors import LogBusy, LogUnavailable
-from penstock.log.kafka.client.errors import config_error, error_of, kept_out, no_answer, translated
+from penstock.log.kafka.client.errors import (
+    access_advice,
+    config_error,
+    error_of,
+    translate,
+    unavailable_message,
+)
+from penstock.log.kafka.client.retry import Retry
 from penstock.log.kafka.client.settings import ClientSettings
 
 T = TypeVar("T")
 
 _PAUSE_S = 0.02
 _REQUEST_S = 3.0
-_LEFT_BEHIND: list[object] = []
+#: A future is waited for this much longer than its request may take.
+_FUTURE_GRACE_S = 5.0
+_ABANDONED: list[object] = []
 _LIVE: weakref.WeakSet[Connection] = weakref.WeakSet()
 
 
 class Closable(Protocol):
-    """What is closed with the log."""
+    """A client that is closed with the log."""
 
     def close(self) -> None:
-        """Let go."""
+        """Close it."""
 
 
 class Connection:
-    """The clients of one log in one process, made when they are first needed."""
+    """The clients of one log in one process, created on first use."""
 
     def __init__(self, settings: ClientSettings) -> None:
         self.settings = settings
+        #: How long an operation may take in all, in seconds.
         self.timeout = settings.options.timeout_s
-        #: A question is asked again after this time: librdkafka may wait for a broker that is gone
-        #: while others would answer.
+        #: How long one request may take before it is sent again: librdkafka may wait for a dead
+        #: broker while others would respond.
         self.request_timeout = min(self.timeout, _REQUEST_S)
-        #: Set by every commit of this handle, and by `wake`.
+        #: Set by every commit of this handle, and by `Log.wake`.
         self.changed = threading.Event()
         self._closed = False
-        self._begin()
+        self._reset()
         _LIVE.add(self)
 
-    def _begin(self) -> None:
+    def _reset(self) -> None:
         self._lock = threading.RLock()
         self._admin: AdminClient | None = None
-        self._parts: dict[str, Any] = {}
-        self._open: list[Closable] = []
-        #: What the admin client last heard that was wrong; None after an answer.
-        self._trouble: KafkaError | None = None
-        self._was_answered = False
+        self._shared: dict[str, Any] = {}
+        self._closables: list[Closable] = []
+        #: The last error that the admin client reported; None after a response.
+        self._last_error: KafkaError | None = None
+        self._has_responded = False
 
     def after_fork(self) -> None:
-        """Start anew in a child; called by the fork itself."""
-        _LEFT_BEHIND.append((self._admin, self._parts, self._open))
-        self._begin()
+        """Start without clients, in the child of a fork."""
+        _ABANDONED.append((self._admin, self._shared, self._closables))
+        self._reset()
         self.changed = threading.Event()
 
     def check_open(self) -> None:
-        """Raise if the log was closed."""
+        """Raise if the log is closed."""
         if self._closed:
             raise LogUnavailable("The log is closed. Open it again.")
 
@@ -85,102 +94,106 @@ class Connection:
                 settings: dict[str, Any] = {
                     **self.settings.admin(), "error_cb": self._on_error
                 }
-                self._admin = made(lambda: AdminClient(settings))
+                self._admin = create_client(lambda: AdminClient(settings))
             return self._admin
 
     def _on_error(self, error: KafkaError) -> None:
-        # That all brokers are down is told after the reason, and is none.
-        if self._trouble is None or error.code() != KafkaError._ALL_BROKERS_DOWN:
-            self._trouble = error
+        # _ALL_BROKERS_DOWN follows the actual reason. Keep the reason.
+        if self._last_error is None or error.code() != KafkaError._ALL_BROKERS_DOWN:
+            self._last_error = error
 
-    def part(self, name: str, make: Callable[[], T]) -> T:
-        """Something of this process that is made once."""
+    def shared(self, name: str, create: Callable[[], T]) -> T:
+        """Return the client of this name, created once per process and closed with the log."""
         self.check_open()
         with self._lock:
-            if name not in self._parts:
-                self._parts[name] = make()
-            found: T = self._parts[name]
+            if name not in self._shared:
+                self._shared[name] = create()
+            found: T = self._shared[name]
             return found
 
-    def opened(self, what: Closable) -> None:
-        """Close this with the log."""
+    def close_later(self, client: Closable) -> None:
+        """Close a client with the log."""
         with self._lock:
-            self._open.append(what)
+            self._closables.append(client)
 
-    def ask(self, request: Callable[[], Future[T]], what: str, name: str = "") -> T:
-        """What a request is answered; made again while a leader or a coordinator moves."""
-        deadline = time.monotonic() + self.timeout
+    def request(self, send: Callable[[], Future[T]], what: str, name: str = "") -> T:
+        """Send a request, and again while a leader or a coordinator moves.
+
+        `what` is the sentence of an error message, `name` the topic or the group.
+        """
+        retry = Retry(self.timeout, _PAUSE_S)
         while True:
             try:
-                return self.answer(request(), what, name)
-            except LogBusy:
-                if time.monotonic() > deadline:
-                    raise
-                self.look_around()
+                return self.result(send(), what, name)
+            except LogBusy as error:
+                self.wait_and_refresh(retry, error)
 
-    def look_around(self) -> None:
-        """After a refusal: wait a moment, and hear who leads and who controls by now.
+    def wait_and_refresh(self, retry: Retry, error: Exception) -> None:
+        """Pause before the next attempt, and update the metadata of the admin client.
 
-        A client that follows no topics would otherwise ask the wrong broker for minutes.
+        A client that follows no topics would send requests to the wrong broker for minutes.
         """
-        time.sleep(_PAUSE_S)
+        retry.wait_or_raise(error)
         with contextlib.suppress(KafkaException):
             self.admin.list_topics(timeout=self.request_timeout)
 
-    def answer(self, future: Future[T], what: str, name: str = "") -> T:
-        """What a request was answered, or the contract's error."""
+    def result(self, future: Future[T], what: str, name: str = "") -> T:
+        """Return the result of a request, or raise the contract's error."""
         try:
-            found = future.result(self.timeout + 5)
+            found = future.result(self.timeout + _FUTURE_GRACE_S)
         except KafkaException as raised:
             error = error_of(raised)
             if error.code() in {KafkaError._TRANSPORT, KafkaError._TIMED_OUT}:
-                if self._is_kept_out():
+                if self._is_rejected():
                     raise self.unavailable(what) from raised
-                # The broker that was asked is gone; another one may answer.
+                # This broker is gone; another one may respond.
                 raise LogBusy(str(self.unavailable(what))) from raised
-            raise translated(error, what, name) from raised
+            raise translate(error, what, name) from raised
         except FutureTimeout as raised:
             raise self.unavailable(what) from raised
-        self._trouble, self._was_answered = None, True
+        self._last_error, self._has_responded = None, True
         return found
 
-    def _heard(self) -> KafkaError | None:
-        """What is wrong, as far as the admin client has heard; it tells only who asks."""
+    def _poll_last_error(self) -> KafkaError | None:
+        """Return the last error of the admin client, which reports errors only when polled."""
         if self._admin is not None:
             self._admin.poll(0)
-        return self._trouble
+        return self._last_error
 
-    def _is_kept_out(self) -> bool:
-        """Whether the brokers are there and have never let this process in: waiting is no use."""
-        return not self._was_answered and bool(kept_out(self._heard()))
+    def _is_rejected(self) -> bool:
+        """Whether the brokers have never accepted this client, so that retries are useless."""
+        return not self._has_responded and bool(access_advice(self._poll_last_error()))
 
     def unavailable(self, what: str) -> LogUnavailable:
-        """The error of a cluster that does not answer."""
-        return LogUnavailable(no_answer(self.settings.servers, self.timeout, what, self._heard()))
+        """Return the error of a cluster that does not respond."""
+        return LogUnavailable(unavailable_message(
+            self.settings.servers, self.timeout, what, self._poll_last_error()
+        ))
 
     def close(self) -> None:
-        """Close what was opened."""
+        """Close all clients."""
         with self._lock:
             if self._closed:
                 return
             self._closed = True
-            parts: Iterable[Any] = list(self._parts.values())
-            opened, self._open, self._parts, self._admin = self._open, [], {}, None
-        for one in [*opened, *parts]:
-            close = getattr(one, "close", None)
+            shared: Iterable[Any] = list(self._shared.values())
+            closables, self._closables = self._closables, []
+            self._shared, self._admin = {}, None
+        for client in [*closables, *shared]:
+            close = getattr(client, "close", None)
             if close is not None:
                 close()
 
 
-def leave_behind(client: object) -> None:
-    """Never touch a client again, and never let go of it: that would wait for it for ever."""
-    _LEFT_BEHIND.append(client)
+def abandon(client: object) -> None:
+    """Keep a hanging client until the process ends: deallocating it would never return."""
+    _ABANDONED.append(client)
 
 
-def made(make: Callable[[], T]) -> T:
-    """A client; `ConfigException` if librdkafka does not take its settings."""
+def create_client(create: Callable[[], T]) -> T:
+    """Create a client; `ConfigException` if librdkafka rejects its settings."""
     try:
-        return make()
+        return create()
     except KafkaException as raised:
         raise config_error(raised) from raised
 

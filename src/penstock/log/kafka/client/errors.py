@@ -1,4 +1,4 @@
-"""Kafka's errors in the contract's words; nothing of confluent-kafka's leaves this package."""
+"""Translates Kafka's errors into those of the contract. confluent-kafka's errors stay inside."""
 
 from __future__ import annotations
 
@@ -17,35 +17,35 @@ from penstock.log.errors import (
     UnknownTopic,
 )
 
-#: The topic, or the partition, is not there.
-UNKNOWN = frozenset((
+#: The topic or the partition does not exist.
+UNKNOWN_TOPIC = frozenset((
     KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION,
     KafkaError.UNKNOWN_TOPIC_ID, KafkaError._NOENT,
 ))
-#: A later producer has the same transactional id.
+#: A later producer uses the same transactional id.
 PRODUCER_FENCED = frozenset((
     KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH,
     KafkaError.INVALID_PRODUCER_ID_MAPPING,
 ))
-#: The member is not in the group, or not in this generation of it.
-GENERATION_OVER = frozenset((
+#: The member is not in the group, or not in its current generation.
+MEMBER_FENCED = frozenset((
     KafkaError.ILLEGAL_GENERATION, KafkaError.UNKNOWN_MEMBER_ID, KafkaError.FENCED_INSTANCE_ID,
     KafkaError.REBALANCE_IN_PROGRESS,
 ))
-_BAD_TOPIC = frozenset((
+_INVALID_TOPIC = frozenset((
     KafkaError.TOPIC_EXCEPTION, KafkaError.INVALID_PARTITIONS, KafkaError.INVALID_CONFIG,
     KafkaError.INVALID_REPLICATION_FACTOR, KafkaError.INVALID_REQUEST,
     KafkaError.POLICY_VIOLATION,
 ))
-_BAD_RECORD = frozenset((
+_INVALID_RECORD = frozenset((
     KafkaError.INVALID_RECORD, KafkaError.INVALID_TIMESTAMP, KafkaError.MSG_SIZE_TOO_LARGE,
     KafkaError.INVALID_MSG,
 ))
-#: The client has forgotten the broker that it was about to ask, because that has died. Versions of
-#: librdkafka that forget none do not have the name.
+#: The client has removed a dead broker together with its pending requests. Versions of librdkafka
+#: that never remove brokers do not define the name.
 _DESTROY_BROKER: int = getattr(KafkaError, "_DESTROY_BROKER", -137)
-#: A leader or a coordinator is being moved, or has just come: the same request will do later.
-BUSY = frozenset((
+#: A leader or a coordinator moves or is starting: the same request will succeed later.
+_BUSY = frozenset((
     KafkaError.CONCURRENT_TRANSACTIONS, KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.FENCED_LEADER_EPOCH,
     KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_CONTROLLER, KafkaError.NOT_COORDINATOR,
@@ -54,78 +54,91 @@ BUSY = frozenset((
     KafkaError.REPLICA_NOT_AVAILABLE, KafkaError.UNKNOWN_LEADER_EPOCH,
     KafkaError.UNSTABLE_OFFSET_COMMIT, KafkaError._WAIT_COORD, _DESTROY_BROKER,
 ))
-_LOGIN_HINT = "Check sasl.mechanism, sasl.username and sasl.password."
-_TLS_HINT = (
-    "Check security.protocol, and ssl.ca.location, a PEM file with the certificate that the "
-    "broker's is signed with. If the broker wants one of yours: ssl.keystore.location."
+#: The request may succeed if it is sent again.
+RETRIABLE = _BUSY | {
+    KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN,
+    KafkaError.REQUEST_TIMED_OUT,
+}
+_LOGIN_ADVICE = "Check sasl.mechanism, sasl.username and sasl.password."
+_TLS_ADVICE = (
+    "Check security.protocol, and ssl.ca.location: a PEM file with the certificate that has signed "
+    "the broker's. If the broker requires a client certificate, set ssl.keystore.location."
 )
-_OPEN_HINT = (
-    "It takes connections and closes them again. It may want another security.protocol, such as "
-    "SSL or SASL_SSL."
+_PROTOCOL_ADVICE = (
+    "The broker accepts connections and closes them. It may require another security.protocol, "
+    "such as SSL or SASL_SSL."
 )
+_ADDRESS_ADVICE = "Check that the broker is running and that its address is correct."
 
 
-class GroupMissing(LogError):
-    """Kafka has never heard of the group; the contract takes it for an empty one."""
+class UnknownGroup(LogError):
+    """The group does not exist. The contract treats it as an empty group."""
 
 
 def error_of(raised: KafkaException) -> KafkaError:
-    """What a `KafkaException` carries."""
+    """Return the error that an exception carries."""
     first = raised.args[0] if raised.args else None
     return first if isinstance(first, KafkaError) else KafkaError(KafkaError._FAIL, str(raised))
 
 
-def translated(error: KafkaError, what: str, name: str = "") -> LogError:
-    """The contract's error. `what` was tried; `name` is the topic or the group."""
+def translate(error: KafkaError, what: str, name: str = "") -> LogError:
+    """Return the contract's error. `what` is a sentence about the failure, without a full stop.
+
+    `name` is the topic or the group.
+    """
     code = error.code()
-    said = f"{what}: {error.str()} ({error.name()})."
-    if code in UNKNOWN:
+    message = f"{what}: {error.str()} ({error.name()})."
+    if code in UNKNOWN_TOPIC:
         return UnknownTopic(name)
     if code == KafkaError.TOPIC_ALREADY_EXISTS:
         return TopicExists(name)
-    if code in _BAD_TOPIC:
-        return InvalidTopic(said)
-    if code in _BAD_RECORD:
-        return InvalidRecord(said)
-    if code in PRODUCER_FENCED or code in GENERATION_OVER:
-        return Fenced(said)
+    if code in _INVALID_TOPIC:
+        return InvalidTopic(message)
+    if code in _INVALID_RECORD:
+        return InvalidRecord(message)
+    if code in PRODUCER_FENCED or code in MEMBER_FENCED:
+        return Fenced(message)
     if code == KafkaError.GROUP_ID_NOT_FOUND:
-        return GroupMissing(said)
+        return UnknownGroup(message)
     if code == KafkaError.NON_EMPTY_GROUP:
         return GroupNotEmpty(name, [])
-    if code in BUSY:
-        return LogBusy(said)
-    return LogUnavailable(said)
+    if code in _BUSY:
+        return LogBusy(message)
+    return LogUnavailable(message)
 
 
-def kept_out(trouble: KafkaError | None) -> str:
-    """If the brokers are there and do not let this client in: what to look at. Else empty."""
-    if trouble is None:
+def access_advice(error: KafkaError | None) -> str:
+    """Return advice if the brokers reject this client's credentials or certificate, else ""."""
+    if error is None:
         return ""
-    if trouble.code() == KafkaError._AUTHENTICATION:
-        return _LOGIN_HINT
-    # A handshake that the other side breaks off is a failure of the transport.
-    is_tls = trouble.code() == KafkaError._TRANSPORT and "SSL" in trouble.str()
-    return _TLS_HINT if is_tls or trouble.code() == KafkaError._SSL else ""
+    if error.code() == KafkaError._AUTHENTICATION:
+        return _LOGIN_ADVICE
+    # A TLS handshake that the broker aborts is reported as a transport failure.
+    is_tls = error.code() == KafkaError._TRANSPORT and "SSL" in error.str()
+    return _TLS_ADVICE if is_tls or error.code() == KafkaError._SSL else ""
 
 
-def no_answer(servers: str, timeout: float, what: str, trouble: KafkaError | None) -> str:
-    """The message about a cluster that does not answer. `trouble` is what was heard of it."""
-    hint = kept_out(trouble)
-    if trouble is not None and hint:
-        return f"Kafka at {servers} does not let this client in.\n{trouble.str()}.\n{hint}"
-    reason, hint = "", "Is the broker running, and is that its address?"
-    if trouble is not None and trouble.code() == KafkaError._ALL_BROKERS_DOWN:
-        # Whoever cannot be reached is told of in another way.
-        hint = _OPEN_HINT
-    elif trouble is not None:
-        reason = f" {trouble.str()}."
-    return f"No answer from Kafka at {servers} within {timeout:g} s.\n{what}.{reason}\n{hint}"
+def unavailable_message(
+    servers: str, timeout: float, what: str, error: KafkaError | None
+) -> str:
+    """Return the message about a cluster that does not respond. `error` is the last one heard."""
+    advice = access_advice(error)
+    if error is not None and advice:
+        return f"Kafka at {servers} rejects this client.\n{error.str()}.\n{advice}"
+    reason, advice = "", _ADDRESS_ADVICE
+    if error is not None and error.code() == KafkaError._ALL_BROKERS_DOWN:
+        # Brokers that cannot be reached are reported with another error.
+        advice = _PROTOCOL_ADVICE
+    elif error is not None:
+        reason = f" {error.str()}."
+    return (
+        f"Kafka at {servers} did not respond within {timeout:g} s.\n{what}.{reason}\n{advice}"
+    )
 
 
 def config_error(raised: KafkaException) -> ConfigException:
-    """A setting that librdkafka does not take. Values are left out: they may be secrets."""
+    """Return the error about a setting that librdkafka rejects, without its value."""
     return ConfigException(
-        f"Kafka's client does not take its settings: {error_of(raised).str().rstrip('.')}. "
-        "Options of a Kafka log are librdkafka's settings."
+        f"The Kafka client rejects its settings: {error_of(raised).str().rstrip('.')}. "
+        "Options of a Kafka log are settings of librdkafka."
     )

@@ -1,61 +1,57 @@
-"""Asking brokers where partitions begin and end.
+"""Asks brokers for the offsets of partitions.
 
-A consumer asks, not the admin client: after the leader of a partition has died, a request of the
-admin client for offsets has no timeout, and keeps two threads busy for as long as it waits.
+Uses a consumer, not the admin client: after the leader of a partition has died, an offset request
+of the admin client has no timeout and keeps two threads busy.
 """
 
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Sequence
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaPartition
 
-from penstock.log.kafka.client.connection import Connection, made
-from penstock.log.kafka.client.errors import BUSY, UNKNOWN, error_of, translated
+from penstock.log.kafka.client.connection import Connection, create_client
+from penstock.log.kafka.client.errors import RETRIABLE, UNKNOWN_TOPIC, error_of, translate
+from penstock.log.kafka.client.retry import Retry
 from penstock.log.kafka.client.topic_metadata import TopicMetadataCache
 from penstock.log.types import TopicPartition
 
 #: Kafka's timestamps for the two ends of a partition.
 EARLIEST, LATEST = -2, -1
-_TRY_S = 1.0
+_REQUEST_S = 1.0
 _PAUSE_S = 0.02
-_LATER = BUSY | {
-    KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN,
-    KafkaError.REQUEST_TIMED_OUT, KafkaError._PARTIAL,
-}
 
 
 class OffsetLister:
-    """Answers offsets, of committed records only. May be used by many threads."""
+    """Returns offsets of committed records. Thread-safe."""
 
     def __init__(self, connection: Connection, topics: TopicMetadataCache) -> None:
         self._connection = connection
         self._topics = topics
         settings = connection.settings.reader()
-        self._consumer = made(lambda: Consumer(settings))
+        self._consumer = create_client(lambda: Consumer(settings))
 
     def offsets(
         self, partitions: Sequence[TopicPartition], timestamp: int
     ) -> dict[TopicPartition, int]:
-        """The offset for a time in each partition, -1 if there is none; or one of its ends.
+        """Return for each partition the offset for a timestamp, or one of its ends.
 
-        `UnknownTopic` if one of them is not there; asked again while leaders move.
+        The offset is -1 if no record is that late. `UnknownTopic` if a partition does not exist.
         """
         if not partitions:
             return {}
         for topic, partition in partitions:
             if partition < 0:
                 self._topics.find_partition(topic, partition)
-        deadline = time.monotonic() + self._connection.timeout
+        retry = Retry(self._connection.timeout, _PAUSE_S)
         while True:
             error = None
             try:
                 found: Any = self._consumer.offsets_for_times(
-                    [KafkaPartition(*where, timestamp) for where in partitions], timeout=_TRY_S
+                    [KafkaPartition(*where, timestamp) for where in partitions], timeout=_REQUEST_S
                 )
             except KafkaException as raised:
                 error = error_of(raised)
@@ -63,29 +59,27 @@ class OffsetLister:
                 error = next((one.error for one in found if one.error is not None), None)
                 if error is None:
                     return {TopicPartition(one.topic, one.partition): one.offset for one in found}
-            self._explain(error, partitions, deadline)
+            self._wait_or_raise(retry, error, partitions)
 
-    def _explain(
-        self, error: KafkaError, partitions: Sequence[TopicPartition], deadline: float
+    def _wait_or_raise(
+        self, retry: Retry, error: KafkaError, partitions: Sequence[TopicPartition]
     ) -> None:
-        """Raise why there is no answer; if there may be one, wait a moment and return."""
         topics = sorted({topic for topic, _ in partitions})
-        what = f"Offsets were asked for of {', '.join(topics)}"
-        if error.code() in UNKNOWN:
+        what = f"Listing the offsets of {', '.join(topics)} failed"
+        if error.code() in UNKNOWN_TOPIC:
             for topic, partition in partitions:
-                self._topics.forget(topic)
+                self._topics.invalidate(topic)
                 self._topics.find_partition(topic, partition)
-        elif error.code() not in _LATER:
-            raise translated(error, what, topics[0])
-        if time.monotonic() > deadline:
+        elif error.code() not in RETRIABLE and error.code() != KafkaError._PARTIAL:
+            raise translate(error, what, topics[0])
+        if retry.is_over:
             raise self._connection.unavailable(f"{what}: {error.str()}")
-        time.sleep(_PAUSE_S)
-        # A client that follows no topics hears only in this way who leads by now.
+        retry.wait()
+        # A client that follows no topics learns of new leaders only from this request.
         with contextlib.suppress(KafkaException):
             self._consumer.list_topics(timeout=self._connection.request_timeout)
 
     def close(self) -> None:
-        """Let go."""
+        """Close the consumer."""
         with contextlib.suppress(KafkaException, RuntimeError):
             self._consumer.close()
-

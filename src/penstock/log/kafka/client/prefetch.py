@@ -1,8 +1,7 @@
-"""One consumer that follows several partitions, for whoever hands small ranges on.
+"""One consumer that follows many partitions, and fetches small ranges of them.
 
-A reader in every worker and for every partition, each of which asks the broker a hundred times a
-second for the end of its partition, keeps a broker busy. One that stands in all partitions asks
-once for all of them.
+A consumer per worker and partition, each polling the broker a hundred times a second for the end of
+its partition, would keep a broker busy. One consumer sends one request for all partitions.
 """
 
 from __future__ import annotations
@@ -15,142 +14,143 @@ from collections.abc import Mapping
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as KafkaPartition
 
-from penstock.log.kafka.client.connection import Connection, made
+from penstock.log.kafka.client.connection import Connection, create_client
 from penstock.log.types import TopicPartition
 
-#: Whoever waits longer than this for a fetch had better let the workers read.
-_PATIENCE_S = 0.05
-_REST_AFTER_S = 1.0
-_TAKE = 2048
-#: While something waits to be taken nothing more is fetched: records trickle in all the time, and
-#: to fetch each trickle of them is four hundred requests a second (measured).
-_UNHURRIED = {"queued.min.messages": 1, "fetch.queue.backoff.ms": 2}
+#: The most time for a fetch. If it takes longer, let the workers read.
+_FETCH_S = 0.05
+#: The consumer is unassigned after this time without use.
+_IDLE_S = 1.0
+#: The most messages that one call of the consumer returns.
+_CONSUME_MESSAGES = 2048
+#: Fetch nothing more while messages wait to be taken. Fetching each trickle of new records takes
+#: about 400 requests per second (measured).
+_FETCH_SETTINGS = {"queued.min.messages": 1, "fetch.queue.backoff.ms": 2}
+
+Ranges = Mapping[TopicPartition, tuple[int, int]]
 
 
-class _Place:
-    """Where the consumer stands in a partition."""
+class _PartitionBuffer:
+    """The position of the consumer in a partition, and the messages from there on."""
 
-    __slots__ = ("ahead", "position", "seen")
+    __slots__ = ("fetched_to", "messages", "position")
 
     def __init__(self, position: int) -> None:
-        #: The next offset that will be given, and the one behind all that was fetched.
-        self.position = self.seen = position
-        self.ahead: deque[Message] = deque()
+        #: The next offset to be returned, and the offset behind everything fetched.
+        self.position = self.fetched_to = position
+        self.messages: deque[Message] = deque()
 
-    def is_known_to(self, end: int) -> bool:
-        """Whether everything before that offset was fetched."""
-        return self.seen >= end
+    def is_complete_to(self, end: int) -> bool:
+        """Return whether everything below the offset is fetched."""
+        return self.fetched_to >= end
 
     def take(self, end: int) -> list[Message]:
-        """The messages before that offset."""
+        """Remove and return the messages below the offset."""
         taken = []
-        while self.ahead and (self.ahead[0].offset() or 0) < end:
-            taken.append(self.ahead.popleft())
+        while self.messages and (self.messages[0].offset() or 0) < end:
+            taken.append(self.messages.popleft())
         self.position = end
-        self.seen = max(self.seen, end)
+        self.fetched_to = max(self.fetched_to, end)
         return taken
 
 
 class Prefetcher:
-    """The consumer. Used by one thread at a time; a thread of its own puts it to rest."""
+    """The consumer and its buffers. A thread unassigns it when it is not used."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._lock = threading.Lock()
         self._consumer: Consumer | None = None
-        self._places: dict[TopicPartition, _Place] = {}
+        self._buffers: dict[TopicPartition, _PartitionBuffer] = {}
         self._used_at = 0.0
-        self._watched = False
+        self._is_watched = False
         self._closed = False
-        connection.opened(self)
+        connection.close_later(self)
 
-    def take(
-        self, ranges: Mapping[TopicPartition, tuple[int, int]]
-    ) -> dict[TopicPartition, list[Message]]:
-        """The messages of those ranges that are there at once; of others there is nothing."""
+    def take(self, ranges: Ranges) -> dict[TopicPartition, list[Message]]:
+        """Return the messages of the ranges that are complete, and nothing of the others."""
         with self._lock:
             if self._closed:
                 return {}
             try:
-                self._stand(ranges)
+                self._seek(ranges)
                 self._fetch(ranges)
             except KafkaException:
-                self._rest()
+                self._unassign()
                 return {}
             finally:
                 self._used_at = time.monotonic()
             return {
-                where: self._places[where].take(end)
+                where: self._buffers[where].take(end)
                 for where, (_, end) in ranges.items()
-                if where in self._places and self._places[where].is_known_to(end)
+                if where in self._buffers and self._buffers[where].is_complete_to(end)
             }
 
-    def _stand(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> None:
-        """Stand at the starts of these ranges, and where it stood in other partitions."""
+    def _seek(self, ranges: Ranges) -> None:
+        """Move to the starts of the ranges. Positions in other partitions stay."""
         if all(
-            where in self._places and self._places[where].position == start
+            where in self._buffers and self._buffers[where].position == start
             for where, (start, _) in ranges.items()
         ):
             return
-        self._places = {
-            where: _Place(place.position) for where, place in self._places.items()
-        } | {where: _Place(start) for where, (start, _) in ranges.items()}
+        self._buffers = {
+            where: _PartitionBuffer(buffer.position) for where, buffer in self._buffers.items()
+        } | {where: _PartitionBuffer(start) for where, (start, _) in ranges.items()}
         if self._consumer is None:
-            settings = {**self._connection.settings.reader(), **_UNHURRIED}
-            self._consumer = made(lambda: Consumer(settings))
+            settings = {**self._connection.settings.reader(), **_FETCH_SETTINGS}
+            self._consumer = create_client(lambda: Consumer(settings))
         self._consumer.assign([
-            KafkaPartition(*where, place.position) for where, place in self._places.items()
+            KafkaPartition(*where, buffer.position) for where, buffer in self._buffers.items()
         ])
-        if not self._watched:
-            self._watched = True
+        if not self._is_watched:
+            self._is_watched = True
             threading.Thread(
-                target=self._watch, name="penstock-kafka-ahead", daemon=True
+                target=self._unassign_idle, name="penstock-kafka-prefetch", daemon=True
             ).start()
 
-    def _fetch(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> None:
+    def _fetch(self, ranges: Ranges) -> None:
         assert self._consumer is not None
-        missing = {where for where in ranges if not self._is_known(where, ranges)}
-        deadline = time.monotonic() + _PATIENCE_S
+        missing = {where for where in ranges if not self._is_complete(where, ranges)}
+        deadline = time.monotonic() + _FETCH_S
         while missing and (left := deadline - time.monotonic()) > 0:
             first = self._consumer.poll(left)
             if first is None:
                 return
-            for message in (first, *self._consumer.consume(_TAKE, 0)):
-                self._note(message)
-            missing = {where for where in missing if not self._is_known(where, ranges)}
+            for message in (first, *self._consumer.consume(_CONSUME_MESSAGES, 0)):
+                self._buffer(message)
+            missing = {where for where in missing if not self._is_complete(where, ranges)}
 
-    def _is_known(
-        self, where: TopicPartition, ranges: Mapping[TopicPartition, tuple[int, int]]
-    ) -> bool:
-        return self._places[where].is_known_to(ranges[where][1])
+    def _is_complete(self, where: TopicPartition, ranges: Ranges) -> bool:
+        return self._buffers[where].is_complete_to(ranges[where][1])
 
-    def _note(self, message: Message) -> None:
+    def _buffer(self, message: Message) -> None:
         error = message.error()
         offset = message.offset()
         if error is not None and error.code() != KafkaError._PARTITION_EOF:
             raise KafkaException(error)
-        place = self._places.get(TopicPartition(message.topic() or "", message.partition() or 0))
-        if place is None or offset is None or offset < place.seen:
-            # Of a partition, or a place in it, that it has left.
+        where = TopicPartition(message.topic() or "", message.partition() or 0)
+        buffer = self._buffers.get(where)
+        if buffer is None or offset is None or offset < buffer.fetched_to:
+            # It was fetched for an earlier position.
             return
         if error is None:
-            place.ahead.append(message)
-            place.seen = offset + 1
+            buffer.messages.append(message)
+            buffer.fetched_to = offset + 1
         else:
-            place.seen = max(place.seen, offset)
+            buffer.fetched_to = max(buffer.fetched_to, offset)
 
-    def _watch(self) -> None:
+    def _unassign_idle(self) -> None:
         while True:
-            time.sleep(_REST_AFTER_S / 2)
+            time.sleep(_IDLE_S / 2)
             with self._lock:
-                if self._closed or time.monotonic() - self._used_at > _REST_AFTER_S:
-                    self._watched = False
-                    self._rest()
+                if self._closed or time.monotonic() - self._used_at > _IDLE_S:
+                    self._is_watched = False
+                    self._unassign()
                     return
 
-    def _rest(self) -> None:
-        """Stand nowhere and ask for nothing."""
-        self._places.clear()
+    def _unassign(self) -> None:
+        """Give up all positions and stop fetching."""
+        self._buffers.clear()
         if self._consumer is not None:
             try:
                 self._consumer.unassign()
@@ -158,10 +158,10 @@ class Prefetcher:
                 self._consumer = None
 
     def close(self) -> None:
-        """Let go."""
+        """Close the consumer."""
         with self._lock:
             self._closed = True
-            self._places.clear()
+            self._buffers.clear()
             consumer, self._consumer = self._consumer, None
         if consumer is not None:
             consumer.close()

@@ -1,14 +1,13 @@
-"""Producers that are kept, and what became of what was sent.
+"""Pooled producers, and delivery reports.
 
-librdkafka does not divide a batch that a broker refuses for its size, as Java's producer does. So
-no producer makes batches that are larger than the smallest limit of the topics it writes to.
+Unlike Java's producer, librdkafka does not split a batch that a broker rejects for its size. So no
+producer makes batches larger than the smallest limit of the topics that it writes to.
 """
 
 from __future__ import annotations
 
 import contextlib
 import threading
-import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -16,23 +15,25 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, libversion
 
 from penstock.log.errors import LogError
-from penstock.log.kafka.client.connection import Connection, leave_behind, made
-from penstock.log.kafka.client.errors import UNKNOWN, error_of, translated
+from penstock.log.kafka.client.connection import Connection, abandon, create_client
+from penstock.log.kafka.client.errors import UNKNOWN_TOPIC, error_of, translate
+from penstock.log.kafka.client.retry import Retry, retry_producer_call
 from penstock.log.kafka.encoding import CheckedColumns
 
 _BATCH_BYTES = 1_000_000
-_ROOM_S = 0.05
-#: Since version 2.11 librdkafka forgets all brokers when it has lost its only connection, and then
-#: hangs when offsets are sent: it waits for a coordinator that it has forgotten (its issue 5511).
-_REMEMBERS = {"metadata.recovery.strategy": "none"} if libversion()[1] >= 0x020B0000 else {}
-#: What becomes of records that wait while their transaction is aborted.
-_GIVEN_UP = frozenset((KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT))
-#: Kafka's constant for a timestamp that the broker has given.
+#: How long to wait for space in the producer's queue before each attempt.
+_QUEUE_POLL_S = 0.05
+#: Since version 2.11 librdkafka forgets all brokers when it loses its only connection. Sending
+#: offsets then hangs: it waits for a coordinator that it has forgotten (its issue 5511).
+_KEEP_BROKERS = {"metadata.recovery.strategy": "none"} if libversion()[1] >= 0x020B0000 else {}
+#: The errors of records that were queued when their transaction was aborted.
+_PURGED = frozenset((KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT))
+#: Kafka's constant for a timestamp that the broker has set.
 _LOG_APPEND_TIME = 2
 
 
 class Delivery:
-    """What became of one append. Written by the callbacks of the producer."""
+    """The delivery reports of one append. The producer's callbacks write it."""
 
     __slots__ = ("base", "error", "expected", "last", "reported", "timestamp")
 
@@ -41,22 +42,22 @@ class Delivery:
         self.last: int | None = None
         self.timestamp = -1
         self.error: KafkaError | None = None
-        #: How many reports will come, and how many have.
+        #: The number of expected reports, and of those that have arrived.
         self.expected = 0
         self.reported = 0
 
     @property
-    def is_reported(self) -> bool:
-        """Whether all is known."""
+    def is_complete(self) -> bool:
+        """Whether all reports have arrived."""
         return self.reported >= self.expected
 
     @property
-    def refusal(self) -> KafkaError | None:
-        """Why a broker did not take a record; None if it was merely given up with the others."""
-        return None if self.error is None or self.error.code() in _GIVEN_UP else self.error
+    def rejection(self) -> KafkaError | None:
+        """Why a broker rejected a record; None if records were only purged with the others."""
+        return None if self.error is None or self.error.code() in _PURGED else self.error
 
     def report(self, error: KafkaError | None, message: Message) -> None:
-        """One record was delivered, or was not."""
+        """Handle the report of one record."""
         self.reported += 1
         if error is not None:
             self.error = self.error or error
@@ -71,14 +72,14 @@ class Delivery:
 
     def send(
         self, producer: Producer, where: tuple[str, int], pieces: Iterable[CheckedColumns],
-        now: int, *, report_all: bool, patience: float,
+        now: int, *, report_all: bool, timeout: float,
     ) -> None:
-        """Hand records to a producer; without `report_all` only the first and last are reported."""
+        """Produce records. Without `report_all` only the first and the last are reported."""
         topic, partition = where
         is_first = True
-        for rows in pieces:
-            left = len(rows)
-            for key, value, timestamp, headers in rows.each(now):
+        for columns in pieces:
+            left = len(columns)
+            for key, value, timestamp, headers in columns.each(now):
                 left -= 1
                 callback = None
                 if report_all or is_first or not left:
@@ -90,104 +91,97 @@ class Delivery:
                     arguments = (*arguments, headers)
                 try:
                     producer.produce(*arguments)
-                except (BufferError, KafkaException) as refused:
-                    _send_patiently(producer, arguments, refused, patience)
-            if rows.timestamps is None:
+                except (BufferError, KafkaException) as error:
+                    _retry_produce(producer, arguments, error, timeout)
+            if columns.timestamps is None:
                 self.timestamp = now
 
 
-def _send_patiently(
-    producer: Producer, arguments: Any, refused: Exception, patience: float
+def _retry_produce(
+    producer: Producer, arguments: Any, error: Exception, timeout: float
 ) -> None:
-    """Send a record that was refused at first: there was no room, or a partition is new."""
-    deadline = time.monotonic() + patience
+    """Produce a record again after the queue was full or the partition unknown."""
+    retry = Retry(timeout)
     while True:
-        if isinstance(refused, KafkaException):
-            if error_of(refused).code() not in UNKNOWN:
-                raise refused
-            # That the partition is there was looked up before; the producer has to hear of it.
-            producer.list_topics(arguments[0], timeout=patience)
+        if isinstance(error, KafkaException):
+            if error_of(error).code() not in UNKNOWN_TOPIC:
+                raise error
+            # The partition exists, but the producer does not know it yet.
+            producer.list_topics(arguments[0], timeout=timeout)
         else:
-            producer.poll(_ROOM_S)
+            producer.poll(_QUEUE_POLL_S)
         try:
             producer.produce(*arguments)
         except (BufferError, KafkaException) as again:
-            refused = again
+            error = again
         else:
             return
-        if time.monotonic() > deadline:
+        if retry.is_over:
             raise KafkaException(
-                KafkaError(KafkaError._TIMED_OUT, f"The producer takes no more: {refused}")
-            ) from refused
+                KafkaError(KafkaError._TIMED_OUT, f"The producer accepts no records: {error}")
+            ) from error
 
 
 class TransactionalProducer:
-    """A producer with a transactional id, kept from transaction to transaction.
+    """A producer with a transactional id, kept between transactions.
 
-    Used by one thread at a time. `producer` is made, and older ones with its id are fenced, when
-    it is asked for and there is none; an error that a producer does not survive lets go of it.
+    Used by one thread at a time. `producer` creates one on demand, which fences older ones of the
+    same id. A fatal error discards the producer.
     """
 
     def __init__(
         self, connection: Connection, transactional_id: str,
-        on_begin: Callable[[], None] = lambda: None,
+        on_init: Callable[[], None] = lambda: None,
     ) -> None:
-        """`on_begin` is called when a producer was made, and may refuse it by raising."""
+        """`on_init` runs after a producer is initialized, and may reject it by raising."""
         self._connection = connection
         self.transactional_id = transactional_id
-        self._on_begin = on_begin
+        self._on_init = on_init
         self._producer: Producer | None = None
         self._batch_bytes = _BATCH_BYTES
 
-    def producer(self, limit: int = _BATCH_BYTES) -> Producer:
-        """The producer, making batches within the limit."""
-        if self._producer is not None and limit < self._batch_bytes:
-            self.let_go()
+    def producer(self, max_batch_bytes: int = _BATCH_BYTES) -> Producer:
+        """Return the producer. Its batches stay within the limit."""
+        if self._producer is not None and max_batch_bytes < self._batch_bytes:
+            self.discard()
         if self._producer is None:
-            self._batch_bytes = min(limit, self._batch_bytes)
-            settings = _REMEMBERS | self._connection.settings.producer(
+            self._batch_bytes = min(max_batch_bytes, self._batch_bytes)
+            settings = _KEEP_BROKERS | self._connection.settings.producer(
                 self._batch_bytes, self.transactional_id
             )
-            producer = made(lambda: Producer(settings))
-            self._init(producer)
-            self._on_begin()
+            producer = create_client(lambda: Producer(settings))
+            self._init_transactions(producer)
+            self._on_init()
             self._producer = producer
         return self._producer
 
-    def _init(self, producer: Producer) -> None:
-        deadline = time.monotonic() + self._connection.timeout
-        what = f"Transactions of '{self.transactional_id}' were to begin"
-        while True:
-            left = max(0.1, deadline - time.monotonic())
-            try:
-                producer.init_transactions(left)
-            except KafkaException as raised:
-                error = error_of(raised)
-                if error.retriable() and time.monotonic() < deadline:
-                    continue
-                if error.code() == KafkaError._TIMED_OUT:
-                    raise self._connection.unavailable(what) from raised
-                raise translated(error, what) from raised
-            else:
-                return
+    def _init_transactions(self, producer: Producer) -> None:
+        what = f"Initializing transactions of '{self.transactional_id}' failed"
+        try:
+            retry_producer_call(producer.init_transactions, self._connection.timeout)
+        except KafkaException as raised:
+            error = error_of(raised)
+            if error.code() == KafkaError._TIMED_OUT:
+                raise self._connection.unavailable(what) from raised
+            raise translate(error, what) from raised
 
-    def let_go(self) -> None:
-        """Give the producer up; a new one fences what may be left of it."""
+    def discard(self) -> None:
+        """Give up the producer. The next one fences its unfinished transaction."""
         producer, self._producer = self._producer, None
         if producer is not None:
-            # Not closed: that would try to abort, and complain that it cannot.
+            # Not closed: closing would try to abort the transaction and log that it failed.
             with contextlib.suppress(KafkaException):
                 producer.purge()
 
     def abandon(self) -> None:
-        """Give up a producer in which a call hangs; a new one fences it."""
+        """Give up a producer with a hanging call. The next one fences it."""
         producer, self._producer = self._producer, None
         if producer is not None:
-            leave_behind(producer)
+            abandon(producer)
 
     def close(self) -> None:
-        """Let go, for good."""
-        self.let_go()
+        """Discard the producer."""
+        self.discard()
 
 
 class Producers:
@@ -196,49 +190,50 @@ class Producers:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._lock = threading.Lock()
-        self._plain: dict[int, Producer] = {}
+        #: Largest batch in bytes -> producer.
+        self._idempotent: dict[int, Producer] = {}
         self._idle: list[TransactionalProducer] = []
 
-    def plain(self, limit: int) -> Producer:
-        """An idempotent producer, making batches within the limit. For many threads."""
-        batch_bytes = min(limit, _BATCH_BYTES)
+    def idempotent(self, max_batch_bytes: int) -> Producer:
+        """Return an idempotent producer with batches within the limit. Threads share it."""
+        batch_bytes = min(max_batch_bytes, _BATCH_BYTES)
         with self._lock:
-            if batch_bytes not in self._plain:
+            if batch_bytes not in self._idempotent:
                 settings = self._connection.settings.producer(batch_bytes)
-                self._plain[batch_bytes] = made(lambda: Producer(settings))
-            return self._plain[batch_bytes]
+                self._idempotent[batch_bytes] = create_client(lambda: Producer(settings))
+            return self._idempotent[batch_bytes]
 
     @contextlib.contextmanager
     def transactional(self) -> Iterator[TransactionalProducer]:
-        """A producer of transactions that nobody else uses meanwhile."""
+        """Borrow a transactional producer."""
         with self._lock:
-            kept = self._idle.pop() if self._idle else None
-        if kept is None:
-            kept = TransactionalProducer(self._connection, f"penstock-{uuid.uuid4().hex}")
+            producer = self._idle.pop() if self._idle else None
+        if producer is None:
+            producer = TransactionalProducer(self._connection, f"penstock-{uuid.uuid4().hex}")
         try:
-            yield kept
+            yield producer
         except LogError:
-            self._give_back(kept)
+            self._give_back(producer)
             raise
         except BaseException:
-            kept.let_go()
+            producer.discard()
             raise
-        self._give_back(kept)
+        self._give_back(producer)
 
-    def _give_back(self, kept: TransactionalProducer) -> None:
+    def _give_back(self, producer: TransactionalProducer) -> None:
         with self._lock:
-            self._idle.append(kept)
+            self._idle.append(producer)
 
-    def let_go(self) -> None:
-        """Close all; those that are needed are made again."""
+    def discard_all(self) -> None:
+        """Give up all idle producers. New ones are created on demand."""
         with self._lock:
-            plain, self._plain = self._plain, {}
+            idempotent, self._idempotent = self._idempotent, {}
             idle, self._idle = self._idle, []
-        for producer in plain.values():
+        for producer in idempotent.values():
             producer.flush(1)
-        for kept in idle:
-            kept.close()
+        for transactional in idle:
+            transactional.close()
 
     def close(self) -> None:
-        """Let go, for good."""
-        self.let_go()
+        """Give up all idle producers."""
+        self.discard_all()

@@ -1,12 +1,12 @@
-"""Consumers that are kept, one partition each.
+"""Pooled consumers, one partition each.
 
-A `Reader` is at rest, or stands in one partition: `position` is the next offset that it will give.
-It reads ahead, so going on from where it stands costs nothing, and going elsewhere costs a fetch.
-The end of a partition is known only from an event of librdkafka (`_PARTITION_EOF`), which comes
-after a fetch that found nothing; its offset is behind markers and other offsets without a record.
+A `Reader` is idle, or positioned in one partition. It prefetches, so continuing at its position
+costs nothing, and any other position costs a fetch. The end of a partition is known only from an
+event of librdkafka (`_PARTITION_EOF`), which follows a fetch without records; its offset is behind
+transaction markers and other offsets without a record.
 
-A reader that stands at the end asks the broker again and again. So one that was not used for a
-while is put to rest, by a thread that lives only while there is something to put to rest.
+A reader at the end of its partition polls the broker continuously. Therefore a thread unassigns
+readers that were not used for a while. The thread runs only while there are such readers.
 """
 
 from __future__ import annotations
@@ -20,19 +20,20 @@ from collections.abc import Iterator
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as KafkaPartition
 
-from penstock.log.kafka.client.connection import Connection, made
+from penstock.log.kafka.client.connection import Connection, create_client
 from penstock.log.kafka.client.errors import error_of
 
-#: More are made only while all are in use.
-_KEPT = 16
-_REST_AFTER_S = 1.0
+#: The size of the pool. More readers are created only while all are in use.
+_POOL_SIZE = 16
+#: A reader is unassigned after this time without use.
+_IDLE_S = 1.0
 _POLL_S = 0.25
-#: Messages that are fetched by one call.
-_TAKE = 2048
+#: The most messages that one call of the consumer returns.
+_CONSUME_MESSAGES = 2048
 
 
 class FetchError(Exception):
-    """The broker refused a fetch; or said nothing for a while (`error` is None)."""
+    """A broker rejected a fetch, or did not respond for a while (`error` is None)."""
 
     def __init__(self, error: KafkaError | None) -> None:
         super().__init__(str(error))
@@ -44,42 +45,43 @@ class Reader:
 
     def __init__(self, connection: Connection) -> None:
         settings = connection.settings.reader()
-        self._consumer = made(lambda: Consumer(settings))
+        self._consumer = create_client(lambda: Consumer(settings))
         self.topic = ""
         self.partition = -1
+        #: The next offset to be returned.
         self.position = 0
         self.used_at = 0.0
-        self._ahead: deque[Message] = deque()
+        self._fetched: deque[Message] = deque()
 
     @property
-    def is_resting(self) -> bool:
-        """Whether it stands nowhere."""
+    def is_unassigned(self) -> bool:
+        """Whether it has no position."""
         return not self.topic
 
-    def stands_at(self, topic: str, partition: int, position: int) -> bool:
-        """Whether it can go on from there at once."""
+    def is_at(self, topic: str, partition: int, position: int) -> bool:
+        """Return whether it can continue at this position without a new fetch."""
         return (self.topic, self.partition, self.position) == (topic, partition, position)
 
-    def go_to(self, topic: str, partition: int, position: int) -> None:
-        """Stand there."""
-        if self.stands_at(topic, partition, position):
+    def seek(self, topic: str, partition: int, position: int) -> None:
+        """Move to a position."""
+        if self.is_at(topic, partition, position):
             return
-        self._ahead.clear()
+        self._fetched.clear()
         self._consumer.assign([KafkaPartition(topic, partition, position)])
         self.topic, self.partition, self.position = topic, partition, position
 
-    def take(self, end: int, most: int, patience: float) -> list[Message]:
-        """The next messages up to the offset `end`, as many as there are but no more than `most`.
+    def take(self, end: int, max_messages: int, timeout: float) -> list[Message]:
+        """Return the next messages below the offset `end`, at most `max_messages`.
 
-        The position moves behind the last of them; with fewer than `most`, to `end`. Raises
-        `FetchError` if a fetch was refused, or if nothing arrived within `patience`.
+        The position moves behind the last message; if there are fewer than `max_messages`, to
+        `end`. Raises `FetchError` if a fetch was rejected or nothing arrived within the timeout.
         """
         taken: list[Message] = []
         waiting_since = time.monotonic()
-        while len(taken) < most and self.position < end:
-            message = self._next(most - len(taken))
+        while len(taken) < max_messages and self.position < end:
+            message = self._next(max_messages - len(taken))
             if message is None:
-                if time.monotonic() - waiting_since > patience:
+                if time.monotonic() - waiting_since > timeout:
                     raise FetchError(None)
                 continue
             waiting_since = time.monotonic()
@@ -87,78 +89,81 @@ class Reader:
             if error is None:
                 offset: int = message.offset()  # type: ignore[assignment]
                 if offset >= end:
-                    # It belongs to the next range.
-                    self._ahead.appendleft(message)
+                    # The message belongs to the next range.
+                    self._fetched.appendleft(message)
                     self.position = end
                 else:
                     taken.append(message)
                     self.position = offset + 1
             elif error.code() == KafkaError._PARTITION_EOF:
-                failpoint: int = message.offset()  # type: ignore[assignment]
-                self.position = max(self.position, min(failpoint, end))
+                partition_end: int = message.offset()  # type: ignore[assignment]
+                self.position = max(self.position, min(partition_end, end))
             else:
                 raise FetchError(error)
         return taken
 
     def _next(self, wanted: int) -> Message | None:
-        if not self._ahead:
+        if not self._fetched:
             try:
                 first = self._consumer.poll(_POLL_S)
                 if first is None:
                     return None
-                self._ahead.append(first)
+                self._fetched.append(first)
                 if wanted > 1:
-                    self._ahead.extend(self._consumer.consume(min(wanted - 1, _TAKE), 0))
+                    self._fetched.extend(
+                        self._consumer.consume(min(wanted - 1, _CONSUME_MESSAGES), 0)
+                    )
             except KafkaException as raised:
                 raise FetchError(error_of(raised)) from raised
-        return self._ahead.popleft()
+        return self._fetched.popleft()
 
-    def give_back(self, message: Message) -> None:
-        """Take a message that was not wanted after all; it is the next one again."""
-        self._ahead.appendleft(message)
+    def push_back(self, message: Message) -> None:
+        """Return a message that was taken; it is the next one again."""
+        self._fetched.appendleft(message)
         self.position = message.offset()  # type: ignore[assignment]
 
-    def rest(self) -> None:
-        """Stand nowhere and ask for nothing."""
-        self._ahead.clear()
+    def unassign(self) -> None:
+        """Give up the position and stop fetching."""
+        self._fetched.clear()
         self.topic, self.partition = "", -1
         with contextlib.suppress(KafkaException, RuntimeError):
             self._consumer.unassign()
 
     def close(self) -> None:
-        """Let go."""
+        """Close the consumer."""
         with contextlib.suppress(KafkaException, RuntimeError):
             self._consumer.close()
 
 
 class Readers:
-    """The readers of one log in one process. May be used by many threads."""
+    """The pool of readers of one log in one process. Thread-safe."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._lock = threading.Lock()
         self._idle: list[Reader] = []
-        self._watched = False
+        #: Whether the thread that unassigns idle readers runs.
+        self._is_watched = False
         self._closed = False
 
     @contextlib.contextmanager
     def at(self, topic: str, partition: int, position: int) -> Iterator[Reader]:
-        """A reader that stands there and that nobody else uses meanwhile."""
-        reader = self._taken(topic, partition, position)
+        """Borrow a reader at a position."""
+        reader = self._borrow(topic, partition, position)
         try:
-            reader.go_to(topic, partition, position)
+            reader.seek(topic, partition, position)
             yield reader
         except BaseException:
             reader.close()
             raise
         self._give_back(reader)
 
-    def _taken(self, topic: str, partition: int, position: int) -> Reader:
+    def _borrow(self, topic: str, partition: int, position: int) -> Reader:
         with self._lock:
             chosen = next(
-                (one for one in self._idle if one.stands_at(topic, partition, position)), None
-            ) or next((one for one in self._idle if one.is_resting), None)
-            if chosen is None and len(self._idle) >= _KEPT:
+                (one for one in self._idle if one.is_at(topic, partition, position)), None
+            ) or next((one for one in self._idle if one.is_unassigned), None)
+            if chosen is None and len(self._idle) >= _POOL_SIZE:
                 chosen = min(self._idle, key=lambda one: one.used_at)
             if chosen is not None:
                 self._idle.remove(chosen)
@@ -167,31 +172,31 @@ class Readers:
     def _give_back(self, reader: Reader) -> None:
         reader.used_at = time.monotonic()
         with self._lock:
-            if not self._closed and len(self._idle) < _KEPT:
+            if not self._closed and len(self._idle) < _POOL_SIZE:
                 self._idle.append(reader)
-                if not self._watched:
-                    self._watched = True
+                if not self._is_watched:
+                    self._is_watched = True
                     threading.Thread(
-                        target=self._put_to_rest, name="penstock-kafka-readers", daemon=True
+                        target=self._unassign_idle, name="penstock-kafka-readers", daemon=True
                     ).start()
                 return
         reader.close()
 
-    def _put_to_rest(self) -> None:
+    def _unassign_idle(self) -> None:
         while True:
-            time.sleep(_REST_AFTER_S / 2)
+            time.sleep(_IDLE_S / 2)
             with self._lock:
-                standing = [one for one in self._idle if not one.is_resting]
-                if not standing or self._closed:
-                    self._watched = False
+                assigned = [one for one in self._idle if not one.is_unassigned]
+                if not assigned or self._closed:
+                    self._is_watched = False
                     return
-                before = time.monotonic() - _REST_AFTER_S
-                for reader in standing:
+                before = time.monotonic() - _IDLE_S
+                for reader in assigned:
                     if reader.used_at < before:
-                        reader.rest()
+                        reader.unassign()
 
-    def let_go_of(self, topic: str) -> None:
-        """Close those that stand in a topic."""
+    def close_topic(self, topic: str) -> None:
+        """Close the idle readers of a topic."""
         with self._lock:
             gone = [one for one in self._idle if one.topic == topic]
             self._idle = [one for one in self._idle if one.topic != topic]
@@ -199,7 +204,7 @@ class Readers:
             reader.close()
 
     def close(self) -> None:
-        """Close all."""
+        """Close all idle readers."""
         with self._lock:
             self._closed = True
             idle, self._idle = self._idle, []

@@ -1,8 +1,8 @@
-"""The address, the options, and the settings of every client that is made.
+"""Options of a Kafka log, and the settings of each kind of client.
 
-Options of `open_log("kafka://...", **options)` are librdkafka's settings (dots may be written as
-underscores), such as those of security. They go to every client alike and are never logged. The
-options of `KafkaOptions` are penstock's own.
+Options of `open_log("kafka://...", **options)` are settings of librdkafka, such as those of
+security; underscores stand for dots. They apply to every client and are never logged. The fields of
+`KafkaOptions` are penstock's own options.
 """
 
 from __future__ import annotations
@@ -18,59 +18,58 @@ from typing import Any
 from penstock.errors import ConfigException
 from penstock.log.kafka.scheme import PREFIX
 
-#: A fetch at the end of a partition answers after this time, and only then is the end known.
-FETCH_WAIT_MS = 10
-#: What a reader may have in its queue.
-_READ_AHEAD_KB = 8 * 1024
-#: What may wait in a producer.
-_WRITE_AHEAD_KB = 64 * 1024
-#: The largest request that a client makes; the topic's own limit is checked before.
-_LARGEST_REQUEST = 1_000_000_000
+#: A fetch at the end of a partition returns after this time; only then is the end known.
+_FETCH_WAIT_MS = 10
+#: The most that a reader prefetches.
+_READER_QUEUE_KB = 8 * 1024
+#: The most that a producer buffers.
+_PRODUCER_QUEUE_KB = 64 * 1024
+#: The largest request of a client. The limit of the topic is checked before.
+_MAX_REQUEST_BYTES = 1_000_000_000
 
 
-class _ClientLines:
-    """Where clients put their lines: the logger `penstock.kafka`, at INFO at most.
+class _ClientLogger:
+    """Passes log lines of clients to the logger `penstock.kafka`, with level INFO at most.
 
-    librdkafka calls a broker that is away an error and a coordinator that still loads a warning,
-    and tries again by itself. What comes of it penstock tells: in the error that it raises, or in
-    a line of its own.
+    librdkafka logs an unreachable broker as an error and a loading coordinator as a warning, but
+    retries by itself. If a retry does not help, penstock raises an error or logs the failure.
     """
 
     _logger = logging.getLogger("penstock.kafka")
 
-    def log(self, level: int, text: str, *parts: object) -> None:
-        """Called by confluent-kafka, with the level that librdkafka gives the line."""
-        self._logger.log(min(level, logging.INFO), text, *parts)
+    def log(self, level: int, message: str, *arguments: object) -> None:
+        """Log a line. confluent-kafka calls this with librdkafka's level."""
+        self._logger.log(min(level, logging.INFO), message, *arguments)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KafkaOptions:
-    """What is penstock's own of the options."""
+    """The options of one `KafkaLog`."""
 
-    #: How long to wait for an answer of the brokers before `LogUnavailable`.
+    #: How long to wait for the brokers before `LogUnavailable`.
     timeout_ms: int = 30_000
-    #: Where blobs wait: a folder that the processes of this host share. None: below the folder
-    #: for temporary files.
+    #: The directory of staged records, shared by the processes of this host. None: a directory
+    #: below the one for temporary files.
     blob_dir: str | None = None
-    #: Blobs put aside and not used for this long are swept by `clean`.
+    #: `clean` deletes staged records that are older than this.
     unused_blob_ms: int = 3_600_000
-    #: Taken for the sake of the embedded log: a cluster is never created.
+    #: No effect: a cluster is never created. Every log accepts this option.
     create: bool = True
     #: Settings of librdkafka.
     clients: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> KafkaOptions:
-        """Options as `open_log` takes them."""
-        own = {one.name for one in fields(cls)} - {"clients"}
-        mine = {name: value for name, value in options.items() if name in own}
-        for name in mine.keys() & {"timeout_ms", "unused_blob_ms"}:
-            mine[name] = _milliseconds(name, mine[name])
+        """Separate penstock's own options from the settings of librdkafka."""
+        names = {one.name for one in fields(cls)} - {"clients"}
+        own = {name: value for name, value in options.items() if name in names}
+        for name in own.keys() & {"timeout_ms", "unused_blob_ms"}:
+            own[name] = _parse_milliseconds(name, own[name])
         clients = {
             name if name.endswith("_cb") else name.replace("_", "."): value
-            for name, value in options.items() if name not in own
+            for name, value in options.items() if name not in names
         }
-        return cls(**mine, clients=clients)
+        return cls(**own, clients=clients)
 
     @property
     def timeout_s(self) -> float:
@@ -78,8 +77,8 @@ class KafkaOptions:
         return self.timeout_ms / 1000
 
 
-def _milliseconds(name: str, given: Any) -> int:
-    """A number, or the text of one from a file of properties."""
+def _parse_milliseconds(name: str, given: Any) -> int:
+    """Parse a number; values from a properties file are strings."""
     try:
         number = int(given)
     except (TypeError, ValueError):
@@ -89,8 +88,8 @@ def _milliseconds(name: str, given: Any) -> int:
     return number
 
 
-def servers_of(address: str) -> str:
-    """The brokers that an address names."""
+def parse_servers(address: str) -> str:
+    """Return the brokers of an address."""
     servers = address.removeprefix(PREFIX).strip("/ ")
     if not servers:
         raise ConfigException(f"No broker in '{address}'. Write kafka://host:9092,host:9092.")
@@ -99,7 +98,7 @@ def servers_of(address: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
-    """The settings of each kind of client, all to the same brokers with the same options."""
+    """The settings of each kind of client, all with the same brokers and options."""
 
     servers: str
     options: KafkaOptions
@@ -108,20 +107,20 @@ class ClientSettings:
         return {
             "bootstrap.servers": self.servers,
             "client.id": "penstock",
-            "logger": _ClientLines(),
+            "logger": _ClientLogger(),
             "log.connection.close": False,
-            # After a broker was away, it is found again soon.
+            # Reconnect soon after a broker was down.
             "reconnect.backoff.max.ms": 1000,
             "socket.nagle.disable": True,
             "topic.metadata.refresh.fast.interval.ms": 20,
         }
 
     def admin(self) -> dict[str, Any]:
-        """For topics, offsets and groups."""
+        """Return the settings of a client for topics, offsets and groups."""
         return {**self._common(), **self.options.clients}
 
     def reader(self) -> dict[str, Any]:
-        """For a consumer that reads ranges and is in no group."""
+        """Return the settings of a consumer that reads ranges without a group."""
         return {
             **self._common(),
             "group.id": "penstock-readers",
@@ -130,17 +129,17 @@ class ClientSettings:
             "isolation.level": "read_committed",
             "auto.offset.reset": "error",
             "enable.partition.eof": True,
-            "fetch.wait.max.ms": FETCH_WAIT_MS,
+            "fetch.wait.max.ms": _FETCH_WAIT_MS,
             "fetch.queue.backoff.ms": 5,
             "fetch.error.backoff.ms": 10,
-            "queued.max.messages.kbytes": _READ_AHEAD_KB,
-            # Nobody waits for a reader: it may rest for as long as it likes.
+            "queued.max.messages.kbytes": _READER_QUEUE_KB,
+            # A reader is in no group and may be idle for any time.
             "max.poll.interval.ms": 86_400_000,
             **self.options.clients,
         }
 
     def member(self, group: str, session_timeout_ms: int, **more: Any) -> dict[str, Any]:
-        """For a consumer that has a place in a group. It reads nothing itself."""
+        """Return the settings of a consumer that joins a group and reads nothing."""
         return {
             **self._common(),
             "group.id": group,
@@ -150,24 +149,24 @@ class ClientSettings:
             "session.timeout.ms": session_timeout_ms,
             "heartbeat.interval.ms": max(20, min(300, session_timeout_ms // 3)),
             "max.poll.interval.ms": max(300_000, session_timeout_ms),
-            # New topics and partitions are divided soon.
+            # Assign new topics and partitions soon.
             "topic.metadata.refresh.interval.ms": 2000,
             **more,
             **self.options.clients,
         }
 
     def producer(self, batch_bytes: int, transactional_id: str | None = None) -> dict[str, Any]:
-        """For a producer; idempotent, or of transactions."""
+        """Return the settings of an idempotent or transactional producer."""
         settings = {
             **self._common(),
             "enable.idempotence": True,
             "linger.ms": 1,
             "batch.size": batch_bytes,
             "batch.num.messages": 1_000_000,
-            "message.max.bytes": _LARGEST_REQUEST,
+            "message.max.bytes": _MAX_REQUEST_BYTES,
             "queue.buffering.max.messages": 0,
-            "queue.buffering.max.kbytes": _WRITE_AHEAD_KB,
-            # A transaction right after another waits for a moment; the default is 100 ms.
+            "queue.buffering.max.kbytes": _PRODUCER_QUEUE_KB,
+            # A transaction right after another one is retried. The default of 100 ms is too long.
             "retry.backoff.ms": 2,
             "retry.backoff.max.ms": 20,
         }
@@ -177,8 +176,8 @@ class ClientSettings:
             settings["delivery.timeout.ms"] = self.options.timeout_ms
         return {**settings, **self.options.clients}
 
-    def blob_folder(self) -> Path:
-        """Where blobs wait on this host."""
+    def staging_directory(self) -> Path:
+        """Return the directory of staged records on this host."""
         given = self.options.blob_dir
         user = os.getuid() if hasattr(os, "getuid") else ""
         return Path(given) if given else Path(tempfile.gettempdir()) / f"penstock-blobs-{user}"

@@ -1,7 +1,7 @@
-"""What a process knows of topics.
+"""A cache of topic metadata.
 
-What is known of a topic is kept for a moment (`_FRESH_S`), because every append and every
-transaction asks for it; what this handle changes itself it sees at once.
+Every append and every transaction needs the metadata of its topics. An entry is valid for
+`_VALID_S`. Changes by this handle are visible at once.
 """
 
 from __future__ import annotations
@@ -18,74 +18,76 @@ from confluent_kafka.admin import ConfigEntry, ConfigResource, ConfigSource
 
 from penstock.log.errors import LogBusy, UnknownPartition, UnknownTopic
 from penstock.log.kafka.client.connection import Connection
+from penstock.log.kafka.client.retry import Retry
 from penstock.log.topic_config import DEFAULTS, TopicSettings
 from penstock.log.types import TopicDescription, TopicPartition
 
-#: Kafka's own topics, and the one of the leases; nobody else has business with them.
+#: The prefix of Kafka's own topics and of the topic of leases, which are hidden from users.
 INTERNAL_PREFIX = "__"
-_FRESH_S = 5.0
+_VALID_S = 5.0
+_PAUSE_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
 class TopicInfo:
-    """A topic, with what its brokers say of its settings."""
+    """The metadata of a topic."""
 
     description: TopicDescription
-    #: With the brokers' own defaults.
+    #: The effective settings, with the defaults of the brokers.
     settings: TopicSettings
-    until: float
+    valid_until: float
 
 
 class TopicMetadataCache:
-    """What a process knows of topics. May be used by many threads."""
+    """The metadata of topics in one process. Thread-safe."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._lock = threading.Lock()
-        self._known: dict[str, TopicInfo] = {}
+        self._cached: dict[str, TopicInfo] = {}
 
     def find(self, name: str) -> TopicInfo:
-        """A topic as it was a moment ago, or `UnknownTopic`."""
+        """Return a topic, possibly from the cache, or raise `UnknownTopic`."""
         with self._lock:
-            known = self._known.get(name)
-        if known is not None and time.monotonic() < known.until:
-            return known
-        found = self.look_up([name])
+            cached = self._cached.get(name)
+        if cached is not None and time.monotonic() < cached.valid_until:
+            return cached
+        found = self.fetch([name])
         if name not in found:
-            self.forget(name)
+            self.invalidate(name)
             raise UnknownTopic(name, self.names())
         return found[name]
 
     def find_partition(self, name: str, partition: int) -> TopicInfo:
-        """The topic, if it has the partition."""
+        """Return the topic of a partition, or raise `UnknownTopic` or `UnknownPartition`."""
         found = self.find(name)
         if partition >= found.description.partitions:
-            # It may have been added a moment ago.
-            self.forget(name)
+            # The partition may be new.
+            self.invalidate(name)
             found = self.find(name)
         if not 0 <= partition < found.description.partitions:
             raise UnknownPartition(name, partition, found.description.partitions)
         return found
 
-    def forget(self, name: str) -> None:
-        """Ask again next time."""
+    def invalidate(self, name: str) -> None:
+        """Remove a topic from the cache."""
         with self._lock:
-            self._known.pop(name, None)
+            self._cached.pop(name, None)
 
     def names(self) -> list[str]:
-        """All topics but the internal ones."""
+        """Return the names of all topics except the internal ones."""
         return sorted({topic for topic, _ in self.partitions()})
 
     def partitions(self) -> list[TopicPartition]:
-        """All partitions of all topics but the internal ones, by name and number."""
+        """Return all partitions except those of internal topics, in order."""
         connection = self._connection
-        deadline = time.monotonic() + connection.timeout
+        retry = Retry(connection.timeout)
         while True:
             try:
                 found = connection.admin.list_topics(timeout=connection.request_timeout)
             except KafkaException as raised:
-                if time.monotonic() > deadline:
-                    raise connection.unavailable("The topics were asked for") from raised
+                if retry.is_over:
+                    raise connection.unavailable("Listing the topics failed") from raised
             else:
                 return sorted(
                     TopicPartition(name, partition)
@@ -94,25 +96,23 @@ class TopicMetadataCache:
                     for partition in topic.partitions
                 )
 
-    def look_up(self, names: Collection[str]) -> dict[str, TopicInfo]:
-        """Those of the topics that there are, as they stand now."""
+    def fetch(self, names: Collection[str]) -> dict[str, TopicInfo]:
+        """Fetch the topics that exist, and cache them."""
         if not names:
             return {}
-        deadline = time.monotonic() + self._connection.timeout
+        retry = Retry(self._connection.timeout, _PAUSE_S)
         while True:
             try:
-                found = self._asked(names)
-            except LogBusy:
-                if time.monotonic() > deadline:
-                    raise
-                self._connection.look_around()
+                found = self._describe(names)
+            except LogBusy as error:
+                self._connection.wait_and_refresh(retry, error)
             else:
                 break
         with self._lock:
-            self._known.update(found)
+            self._cached.update(found)
         return found
 
-    def _asked(self, names: Collection[str]) -> dict[str, TopicInfo]:
+    def _describe(self, names: Collection[str]) -> dict[str, TopicInfo]:
         admin = self._connection.admin
         timeout = self._connection.request_timeout
         resources = {name: ConfigResource(ConfigResource.Type.TOPIC, name) for name in names}
@@ -123,18 +123,18 @@ class TopicMetadataCache:
         found = {}
         for name, resource in resources.items():
             try:
-                topic = self._answer(described[name], name)
-                entries = self._answer(configs[resource], name)
+                topic = self._result(described[name], name)
+                entries = self._result(configs[resource], name)
             except UnknownTopic:
                 continue
-            found[name] = _facts(topic, entries)
+            found[name] = _topic_info(topic, entries)
         return found
 
-    def _answer(self, future: Future[Any], name: str) -> Any:
-        return self._connection.answer(future, f"Topic '{name}' was asked for", name)
+    def _result(self, future: Future[Any], name: str) -> Any:
+        return self._connection.result(future, f"Describing topic '{name}' failed", name)
 
 
-def _facts(topic: Any, entries: Mapping[str, ConfigEntry]) -> TopicInfo:
+def _topic_info(topic: Any, entries: Mapping[str, ConfigEntry]) -> TopicInfo:
     given = {
         name: str(entry.value) for name, entry in entries.items()
         if ConfigSource(entry.source) is ConfigSource.DYNAMIC_TOPIC_CONFIG
@@ -146,4 +146,4 @@ def _facts(topic: Any, entries: Mapping[str, ConfigEntry]) -> TopicInfo:
         topic.name, str(topic.topic_id), len(topic.partitions), dict(sorted(given.items())),
         {name: effective.get(name, usual) for name, usual in DEFAULTS.items()},
     )
-    return TopicInfo(description, TopicSettings.of(effective), time.monotonic() + _FRESH_S)
+    return TopicInfo(description, TopicSettings.of(effective), time.monotonic() + _VALID_S)
