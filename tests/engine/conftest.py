@@ -34,7 +34,7 @@ def made(tmp_path: Path, log: Log) -> Iterator[Made]:
             "application_id": "app", "log": tmp_path / "log.db",
             "state_dir": tmp_path / "state", "default_key_serde": TEXT,
             "default_value_serde": TEXT,
-            "extra": {"session.timeout.ms": "400", **dict(extra)}, **settings,
+            "extra": {"session.timeout.ms": "10000", **dict(extra)}, **settings,
         })
         all_made.append(Streams(topology or upper(), config, master="inline", **options))
         return all_made[-1]

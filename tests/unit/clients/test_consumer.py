@@ -54,7 +54,7 @@ def test_poll_answers_none_after_its_seconds(clients: Any, log: Log) -> None:
     consumer.subscribe(["t"])
     begin = time.monotonic()
     assert consumer.poll(0.05) is None
-    assert 0.05 <= time.monotonic() - begin < 5
+    assert 0.05 <= time.monotonic() - begin < 60
     assert consumer.poll(0) is None
 
 
@@ -223,7 +223,7 @@ def test_max_poll_records_is_the_most_that_comes(clients: Any, log: Log) -> None
     clients.fill("t", *map(str, range(12)))
     consumer = clients.consumer(max_poll_records=5)
     consumer.assign([P0])
-    assert [len(consumer.consume(timeout=1)) for _ in range(3)] == [5, 5, 2]
+    assert [len(consumer.consume(timeout=30)) for _ in range(3)] == [5, 5, 2]
     consumer.seek_to_beginning()
     assert len(consumer.consume(100, 1)) == 5
 
@@ -334,7 +334,7 @@ def test_wakeup_ends_a_poll_in_another_thread(
     thread.start()
     until(lambda: log.group("g").members)
     consumer.wakeup()
-    thread.join(10)
+    thread.join(60)
     assert len(ended) == 1
     assert consumer.poll(0) is None
     consumer.wakeup()
