@@ -24,9 +24,9 @@ _Serdes = tuple[_Write, _Read, _Write, _Read, type | None, bool]
 
 _Get = Callable[[bytes], bytes | None]
 _LoadRow = Callable[[bytes], tuple[Any, int] | None]
-# Physical key, typed key, value, timestamp.
+# Row key, typed key, value, timestamp.
 _SaveRow = Callable[[bytes, Any, Any, int], None]
-# Physical key, new and old stored value, and the entry.
+# Row key, new and old stored value, and the entry.
 _RowListener = Callable[[bytes, bytes | None, bytes | None, twins.CacheEntry], None]
 # Key, new and old value, timestamp, headers.
 _ChangeListener = Callable[[Any, Any, Any, int, Headers], None]

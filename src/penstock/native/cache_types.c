@@ -184,7 +184,7 @@ static PySequenceMethods cache_sequence = {.sq_length = cache_length};
 PyTypeObject CacheEntriesType = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "penstock.native._core.CacheEntries",
-    .tp_doc = "The entries of one store by physical key.",
+    .tp_doc = "The entries of one store by row key.",
     .tp_basicsize = sizeof(CacheEntries),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
     .tp_new = cache_new,

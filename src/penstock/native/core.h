@@ -150,7 +150,7 @@ write_fast(PyObject *writer, PyObject *value)
 }
 
 /* The same, and whatever is refused is given to the careful function. That bytes come back is made
- * sure of for values; who takes a physical key looks at it himself. */
+ * sure of for values; a function that takes a row key checks it itself. */
 PyObject *read_value(PyObject *reader, PyObject *careful, PyObject *data);
 PyObject *write_row(PyObject *writer, PyObject *careful, PyObject *key);
 PyObject *write_value(PyObject *writer, PyObject *careful, PyObject *value);
@@ -203,7 +203,7 @@ is_long(PyObject *object, int64_t *number)
     return !overflow;
 }
 
-/* The time in a physical key: `at` bytes from its start, or -`at` from its end. */
+/* The time in a row key: `at` bytes from its start, or -`at` from its end. */
 int row_time(PyObject *row, Py_ssize_t at, int64_t *time);
 uint32_t murmur2(const unsigned char *data, Py_ssize_t size);
 
@@ -306,7 +306,7 @@ int number_code(PyObject *type);
 /* Whether a value can be left pending: a number of the cache's kind that fits into 8 bytes. */
 int can_pend(int number, PyObject *value);
 
-/* Refuses what is no physical key. */
+/* Refuses what is no row key. */
 int check_row(PyObject *row);
 int entries_use(CacheEntries *self, Entry *entry);
 int entries_keep(CacheEntries *self, PyObject *key, PyObject *value);

@@ -82,7 +82,7 @@ make_keyed_fold(PyObject *module, PyObject *args)
 enum { DROP, OBSERVED, WRITE_KEY, ROW_OF, FOLD_ROW, WINDOW_OBJECTS };
 enum { SIZE, ADVANCE, GRACE, INTERVAL, CLOCK_TIME };
 
-/* The physical key of a window, as `KeyFirstSchema` has it; with care if the key needs it. */
+/* The row key of a window, as `KeyFirstSchema` has it; with care if the key needs it. */
 static PyObject *
 window_row(Step *step, PyObject *raw, PyObject *key, int64_t start)
 {

@@ -173,7 +173,7 @@ save_row_step(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *na
 
 /* ---- folding --------------------------------------------------------------------------------- */
 
-/* What is folded: physical key, typed key, value; and its time. */
+/* What is folded: row key, typed key, value; and its time. */
 typedef struct {
     PyObject *row, *key, *value;
     int64_t time;

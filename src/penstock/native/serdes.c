@@ -1,4 +1,4 @@
-/* Bytes: numbers, texts, windowed keys, the times in physical keys, and Kafka's hash. */
+/* Bytes: numbers, texts, windowed keys, the times in row keys, and Kafka's hash. */
 #include "core.h"
 
 PyObject *bytes_decode, *str_encode;
@@ -150,12 +150,12 @@ int
 row_time(PyObject *row, Py_ssize_t at, int64_t *time)
 {
     if (!PyBytes_Check(row)) {
-        PyErr_SetString(PyExc_TypeError, "A physical key is bytes.");
+        PyErr_SetString(PyExc_TypeError, "A row key is bytes.");
         return -1;
     }
     Py_ssize_t size = PyBytes_GET_SIZE(row), from = at < 0 ? size + at : at;
     if (from < 0 || from + 8 > size) {
-        PyErr_Format(PyExc_ValueError, "A physical key of %zd bytes has no time at %zd.", size, at);
+        PyErr_Format(PyExc_ValueError, "A row key of %zd bytes has no time at %zd.", size, at);
         return -1;
     }
     *time = long_from(PyBytes_AS_STRING(row) + from);

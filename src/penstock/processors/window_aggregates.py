@@ -174,7 +174,7 @@ def _closed_windows(windows: Windows) -> ClosedRange:
 
 
 def _row_maker(store: Any) -> Callable[[Any, int], bytes]:
-    """Builds the physical key of (key, start); its prefix and suffix are reused per window."""
+    """Builds the row key of (key, start); its prefix and suffix are reused per window."""
     key_affixes, write_key, row_of = store.key_affixes, store.write_key, store.row_of
     if key_affixes(0) is None:
         made: Callable[[Any, int], bytes] = row_of

@@ -18,7 +18,7 @@ from penstock.stores.bytes.value_formats import (
 
 
 class DslStoreFormat(Enum):
-    """What a store of the DSL keeps besides the value."""
+    """The data that a store of the DSL keeps besides the value."""
 
     PLAIN = "PLAIN"
     TIMESTAMPED = "TIMESTAMPED"
