@@ -1,5 +1,5 @@
 /* What leaves the cache: rows written below in one go, their changelog records, and who hears of
- * them (stores/cache/cache_layer.py, overlay.py, changelog.py, key_value.py, window.py). */
+ * them (cache_layer.py, overlay.py, changelog_layer.py, key_value.py, window.py). */
 #include "core.h"
 
 /* stored_rows(cache, entries): the names and the stored values; None if one is a deletion. */

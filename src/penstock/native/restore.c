@@ -1,4 +1,4 @@
-/* Many changelog records at once, on their way into rows (stores/bytes/key_schema.py, formats.py). */
+/* Many changelog records at once, on their way into rows (key_schema.py, value_formats.py). */
 #include "core.h"
 
 /* A new bytes object: eight bytes of a number, then the data. */

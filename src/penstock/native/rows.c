@@ -1,5 +1,5 @@
-/* Rows as operators use them: load, save and fold over the cache (stores/typed/timestamped.py), and the
- * reading of what lies below it (stores/bytes/overlay.py, stores/bytes/rows.py). */
+/* Rows as operators use them: load, save and fold over the cache (stores/typed/row_access.py), and
+ * reads of the layers below it (stores/bytes/overlay.py, stores/bytes/windowed_rows.py). */
 #include "core.h"
 
 #include <math.h>
