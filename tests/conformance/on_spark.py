@@ -13,14 +13,14 @@ from penstock.engine.spark.backend import PARALLELISM, SparkBackend, open_backen
 from penstock.log import Log
 
 
-def start_on(place: SparkBackend) -> ComputeFactory:
+def start_on(backend: SparkBackend) -> ComputeFactory:
     """Run tasks on a Spark backend. Topics of cases have one partition, so one lane suffices."""
 
     def start(
         topology: Topology, config: StreamsConfig, graph: ExecutionGraph, source: Log
     ) -> Compute:
         config = config.with_(extra={**config.extra, PARALLELISM: "1"})
-        return compute_on(place, topology, config, graph, source)
+        return compute_on(backend, topology, config, graph, source)
 
     return start
 
@@ -28,8 +28,8 @@ def start_on(place: SparkBackend) -> ComputeFactory:
 @contextmanager
 def started_spark() -> Iterator[ComputeFactory]:
     """A Spark session with two cores."""
-    place = open_backend(StreamsConfig(application_id="conformance"), master="local[2]")
+    backend = open_backend(StreamsConfig(application_id="conformance"), master="local[2]")
     try:
-        yield start_on(place)
+        yield start_on(backend)
     finally:
-        place.close()
+        backend.close()

@@ -13,13 +13,14 @@ from penstock.engine.spark.backend import PARALLELISM, SparkBackend
 
 
 class SparkApplication(Application):
-    """The harness of the engine's tests, with Spark in the place of this process."""
+    """The test harness of the engine, with Spark instead of this process."""
 
     def __init__(
-        self, place: SparkBackend, topology: Topology, directory: Path, topics: Mapping[str, int],
-        *, config: StreamsConfig | None = None, parallelism: int = 2, **options: Any,
+        self, backend: SparkBackend, topology: Topology, directory: Path,
+        topics: Mapping[str, int], *, config: StreamsConfig | None = None, parallelism: int = 2,
+        **options: Any,
     ) -> None:
-        self._place = place
+        self._backend = backend
         config = config if config is not None else config_of()
         config = config.with_(extra={**config.extra, PARALLELISM: str(parallelism)})
         super().__init__(
@@ -30,5 +31,5 @@ class SparkApplication(Application):
         super().start()
         self.compute.close()
         self.compute = compute_on(  # type: ignore[assignment]
-            self._place, self.topology, self.config, self.graph, self.log
+            self._backend, self.topology, self.config, self.graph, self.log
         )

@@ -1,4 +1,4 @@
-"""One Spark for all tests of a run: a JVM takes seconds to start."""
+"""One SparkContext for all tests of a run, because a JVM takes seconds to start."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from engine.spark.application import SparkApplication
 from penstock import Topology
 from penstock.engine.spark.backend import SparkBackend, open_backend
 
-MakeApplication = Callable[..., SparkApplication]
+StartApplication = Callable[..., SparkApplication]
 
 
 @pytest.fixture(scope="session")
-def place() -> Iterator[SparkBackend]:
-    place = open_backend(config_of("tests"), master="local[2]")
-    yield place
-    place.close()
+def backend() -> Iterator[SparkBackend]:
+    backend = open_backend(config_of("tests"), master="local[2]")
+    yield backend
+    backend.close()
 
 
 @pytest.fixture
-def started(tmp_path: Path, place: SparkBackend) -> Iterator[MakeApplication]:
-    """Starts applications on Spark; they are closed at the end."""
+def start(tmp_path: Path, backend: SparkBackend) -> Iterator[StartApplication]:
+    """Starts applications on Spark and closes them at the end."""
     opened: list[SparkApplication] = []
 
     def start(topology: Topology, topics: dict[str, int], **options: Any) -> SparkApplication:
-        opened.append(SparkApplication(place, topology, tmp_path, topics, **options))
+        opened.append(SparkApplication(backend, topology, tmp_path, topics, **options))
         return opened[-1]
 
     yield start

@@ -16,14 +16,14 @@ from penstock.log import open_log
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
 
-def test_a_timeout_that_passes_cancels_the_job_and_commits_nothing(
-    place: SparkBackend, tmp_path: Path
+def test_expired_close_timeout_cancels_the_job_and_commits_nothing(
+    backend: SparkBackend, tmp_path: Path
 ) -> None:
-    began, may_go_on = tmp_path / "began", tmp_path / "may-go-on"
+    began, may_continue = tmp_path / "began", tmp_path / "may-continue"
 
     def wait(value: str) -> str:
         began.touch()
-        while not may_go_on.exists():
+        while not may_continue.exists():
             time.sleep(0.01)
         return value.upper()
 
@@ -33,15 +33,15 @@ def test_a_timeout_that_passes_cancels_the_job_and_commits_nothing(
         log.create_topic("out", 1)
         send(log, "a")
         config = config_of(log=str(tmp_path / "log.db"), state_dir=str(tmp_path / "state"))
-        streams = Streams(topology, config, spark=place.context)
+        streams = Streams(topology, config, spark=backend.context)
         streams.start()
         until(began.exists)
         assert not streams.close(0.1)
-        # The user's function would wait for ever: the end comes only if the job was cancelled.
+        # The user's function never returns, so only a cancelled job lets the instance close.
         assert streams.close(PATIENCE_S)
         assert (streams.state, streams.failure) == (State.NOT_RUNNING, None)
         assert (received(log), log.committed("app")) == ([], {})
-        may_go_on.touch()
-        with Streams(topology, config, spark=place.context) as again:
+        may_continue.touch()
+        with Streams(topology, config, spark=backend.context) as again:
             again.run_until_caught_up(PATIENCE_S)
         assert received(log) == [b"A"]

@@ -25,6 +25,6 @@ def _parameters() -> list[Any]:
 
 
 @pytest.mark.parametrize("case", _parameters())
-def test_case_equals_kafka_streams_on_spark(case: Case, place: SparkBackend) -> None:
-    found = difference(case, run_on_engine(case, start_on(place)))
+def test_case_equals_kafka_streams_on_spark(case: Case, backend: SparkBackend) -> None:
+    found = difference(case, run_on_engine(case, start_on(backend)))
     assert found is None, found

@@ -1,4 +1,4 @@
-"""A batch is one Spark job: it gives what the test driver gives, and leaves no traces."""
+"""A batch is one Spark job, with the results of the test driver."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ pytestmark = pytest.mark.spark
 DEADLINE_S = 60.0
 
 
-def mapped(function: Callable[[Any], Any]) -> Topology:
+def mapping(function: Callable[[Any], Any]) -> Topology:
     builder = StreamsBuilder()
     builder.stream("in").map_values(function).to("out")
     return builder.build()
 
 
-def counted() -> Topology:
+def counting() -> Topology:
     builder = StreamsBuilder()
     (builder.stream("in").group_by(lambda key, value: value).count(store="counts")
         .to_stream().map_values(str).to("out"))
@@ -42,25 +42,25 @@ def counted() -> Topology:
 def until(condition: Callable[[], bool]) -> None:
     end = time.monotonic() + DEADLINE_S
     while not condition():
-        assert time.monotonic() < end, "It did not happen in time."
+        assert time.monotonic() < end, "The condition was not met in time."
         time.sleep(0.02)
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_batches_on_spark_give_what_the_driver_gives(name: str, started: Any) -> None:
+def test_batches_on_spark_equal_the_test_driver(name: str, start: Any) -> None:
     case = CASES[name]()
-    app = started(case.topology, case.topics, batch=40)
+    app = start(case.topology, case.topics, batch=40)
     feed(case, app)
     app.run()
     assert told(case, on_the_engine(case, app)) == told(case, under_the_driver(case))
 
 
-def test_a_job_says_what_it_is_and_the_thread_keeps_its_own_properties(
-    started: Any, place: SparkBackend, tmp_path: Path
+def test_job_restores_the_properties_of_its_thread(
+    start: Any, backend: SparkBackend, tmp_path: Path
 ) -> None:
-    app = started(mapped(str.upper), {"in": 1, "out": 1})
+    app = start(mapping(str.upper), {"in": 1, "out": 1})
     app.send("in", ("k", "a", 1))
-    context = place.context
+    context = backend.context
     context.setJobGroup("mine", "my own job", interruptOnCancel=False)
     try:
         app.run_batch()
@@ -72,10 +72,10 @@ def test_a_job_says_what_it_is_and_the_thread_keeps_its_own_properties(
     assert app.texts("out") == [("k", "A", 1)]
 
 
-def test_stages_before_the_first_one_with_work_are_left_out(
-    started: Any, place: SparkBackend
+def test_job_starts_at_the_first_stage_with_work(
+    start: Any, backend: SparkBackend
 ) -> None:
-    app = started(counted(), {"in": 2, "out": 2})
+    app = start(counting(), {"in": 2, "out": 2})
     app.send("in", *((None, value, 1) for value in "abcab"))
     app.run()
     compute = app.compute
@@ -85,7 +85,7 @@ def test_stages_before_the_first_one_with_work_are_left_out(
     assert compute._first_stage(BatchPlan(9, 1, 1, only_second)) == 1
 
 
-def test_a_worker_that_dies_in_the_middle_is_made_good(started: Any, tmp_path: Path) -> None:
+def test_task_of_a_killed_worker_is_retried(start: Any, tmp_path: Path) -> None:
     once = str(tmp_path / "once")
 
     def die_once(value: str) -> str:
@@ -93,34 +93,35 @@ def test_a_worker_that_dies_in_the_middle_is_made_good(started: Any, tmp_path: P
             try:
                 os.close(os.open(once, os.O_CREAT | os.O_EXCL))
             except FileExistsError:
-                return "lived"
+                return "survived"
             os.kill(os.getpid(), signal.SIGKILL)
         return value
 
-    app = started(mapped(die_once), {"in": 1, "out": 1})
+    app = start(mapping(die_once), {"in": 1, "out": 1})
     app.send("in", ("k", "a", 1), ("k", "die", 2), ("k", "b", 3))
     app.run()
-    assert app.texts("out") == [("k", "a", 1), ("k", "lived", 2), ("k", "b", 3)]
+    assert app.texts("out") == [("k", "a", 1), ("k", "survived", 2), ("k", "b", 3)]
 
 
 @pytest.mark.slow
-def test_a_batch_that_always_kills_its_worker_ends_in_one_clear_error(
-    started: Any, monkeypatch: pytest.MonkeyPatch
+def test_batch_that_always_kills_its_worker_fails_with_one_error(
+    start: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(errors, "MOST_RERUNS", 0)
+    monkeypatch.setattr(errors, "MAX_RETRIES", 0)
 
     def die(value: str) -> str:
         os.kill(os.getpid(), signal.SIGKILL)
         return value
 
-    app = started(mapped(die), {"in": 1, "out": 1})
+    app = start(mapping(die), {"in": 1, "out": 1})
     app.send("in", ("k", "a", 1))
-    with pytest.raises(StreamsException, match=r"Batch 1 of 'app' was run 1 times.*out-of-memory"):
+    message = r"Batch 1 of 'app' failed in each of 1 runs.*out-of-memory"
+    with pytest.raises(StreamsException, match=message):
         app.run()
     assert app.texts("out") == []
 
 
-def test_a_running_batch_can_be_cancelled(started: Any, tmp_path: Path) -> None:
+def test_running_batch_can_be_cancelled(start: Any, tmp_path: Path) -> None:
     began = tmp_path / "began"
 
     def wait(value: str) -> str:
@@ -128,7 +129,7 @@ def test_a_running_batch_can_be_cancelled(started: Any, tmp_path: Path) -> None:
         time.sleep(600)
         return value
 
-    app = started(mapped(wait), {"in": 1, "out": 1})
+    app = start(mapping(wait), {"in": 1, "out": 1})
     app.send("in", ("k", "a", 1))
     raised: list[BaseException] = []
 
@@ -146,11 +147,11 @@ def test_a_running_batch_can_be_cancelled(started: Any, tmp_path: Path) -> None:
     assert [str(error).partition(".")[0] for error in raised] == ["Batch 1 of 'app' was cancelled"]
 
 
-def test_what_a_user_function_raises_comes_with_its_own_traceback(started: Any) -> None:
+def test_exception_of_a_user_function_carries_its_traceback(start: Any) -> None:
     def fails(value: str) -> str:
         raise LookupError(f"no {value}")
 
-    app = started(mapped(fails), {"in": 1, "out": 1})
+    app = start(mapping(fails), {"in": 1, "out": 1})
     app.send("in", ("k", "a", 1))
     with pytest.raises(StreamsException) as caught:
         app.run()
@@ -158,8 +159,8 @@ def test_what_a_user_function_raises_comes_with_its_own_traceback(started: Any) 
     assert "pyspark" not in caught.value.user_traceback  # type: ignore[attr-defined]
 
 
-def test_applications_take_turns_in_the_same_workers(
-    place: SparkBackend, tmp_path: Path
+def test_more_applications_than_a_worker_keeps_share_workers(
+    backend: SparkBackend, tmp_path: Path
 ) -> None:
     from engine.spark.application import SparkApplication
 
@@ -168,7 +169,7 @@ def test_applications_take_turns_in_the_same_workers(
         folder = tmp_path / str(number)
         folder.mkdir()
         apps.append(SparkApplication(
-            place, counted(), folder, {"in": 1, "out": 1}, config=config_of(f"app-{number}"),
+            backend, counting(), folder, {"in": 1, "out": 1}, config=config_of(f"app-{number}"),
         ))
     try:
         for number in (*range(6), *range(6)):
@@ -182,18 +183,18 @@ def test_applications_take_turns_in_the_same_workers(
             app.close()
 
 
-def test_results_of_many_megabytes_come_back(started: Any) -> None:
+def test_results_of_many_megabytes_are_returned(start: Any) -> None:
     big = "x" * 900_000
-    app = started(
-        mapped(lambda value: value + big), {"in": 2, "out": 2}, staging_threshold_bytes=None
+    app = start(
+        mapping(lambda value: value + big), {"in": 2, "out": 2}, staging_threshold_bytes=None
     )
     app.send("in", *((f"k{n}", str(n), n) for n in range(30)))
     app.run()
     assert sorted(len(value) for _, value, _ in app.texts("out")) == [900_001] * 10 + [900_002] * 20
 
 
-def test_a_closed_compute_can_be_closed_again(started: Any) -> None:
-    app = started(mapped(str.upper), {"in": 1, "out": 1})
+def test_compute_can_be_closed_twice(start: Any) -> None:
+    app = start(mapping(str.upper), {"in": 1, "out": 1})
     compute: SparkCompute = app.compute
     compute.close()
     compute.close()

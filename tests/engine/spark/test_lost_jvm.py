@@ -1,4 +1,4 @@
-"""The JVM is killed between batches: that is said, and the process can go on in another one."""
+"""After the JVM is killed between batches, the process can continue in another one."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ PREPARED = """
     from pyspark import SparkContext
     from engine.harness import config_of
     from engine.spark.application import SparkApplication
-    from engine.spark.test_job import mapped
+    from engine.spark.test_job import mapping
     from penstock import StreamsException
     from penstock.engine.spark.backend import open_backend
 
     def kill(*, known=True):
         gateway, process = SparkContext._gateway, SparkContext._gateway.proc
         if not known:
-            # As under spark-submit: somebody else has started the JVM.
+            # As under spark-submit: another process has started the JVM.
             gateway.proc = None
         process.kill()
         process.wait()
 
-    def started(place, name):
+    def start(backend, name):
         folder = Path({folder!r}, name)
         folder.mkdir()
-        app = SparkApplication(place, mapped(str.upper), folder, {{"in": 1, "out": 1}})
+        app = SparkApplication(backend, mapping(str.upper), folder, {{"in": 1, "out": 1}})
         app.send("in", ("k", name, 1))
         app.run()
         return app
 
-    def told(app):
+    def error_of(app):
         app.send("in", ("k", "more", 2))
         try:
             app.run()
@@ -48,39 +48,39 @@ PREPARED = """
             app.compute.cancel()
             app.close()
             return text
-        raise AssertionError("It ran without a JVM.")
+        raise AssertionError("The batch ran without a JVM.")
 """
 
-#: Two applications share what is lost. Later the JVM is one that penstock did not start.
+#: Two applications share the lost JVM. Later penstock has not started the JVM itself.
 OWN = PREPARED + """
-    def opened():
+    def open_own():
         return open_backend(config_of(), master="local[1]")
 
-    first, other = opened(), opened()
-    apps = [started(first, "a"), started(other, "b")]
+    first, other = open_own(), open_own()
+    apps = [start(first, "a"), start(other, "b")]
     assert not first.is_lost
     kill()
     assert first.is_lost and other.is_lost
-    assert all("REPLACE_THREAD" in told(app) for app in apps)
+    assert all("REPLACE_THREAD" in error_of(app) for app in apps)
     first.close()
 
-    second = opened()
+    second = open_own()
     other.close()
     assert first.is_lost and other.is_lost and not second.is_lost
-    app = started(second, "c")
+    app = start(second, "c")
     kill(known=False)
-    told(app)
+    error_of(app)
     assert second.is_lost
     second.close()
     assert SparkContext._active_spark_context is SparkContext._gateway is SparkContext._jvm is None
 
-    third = opened()
-    app = started(third, "d")
+    third = open_own()
+    app = start(third, "d")
     app.close()
     third.close()
     kill()
-    fourth = opened()
-    app = started(fourth, "e")
+    fourth = open_own()
+    app = start(fourth, "e")
     print(app.texts("out"))
     app.close()
     fourth.close()
@@ -89,60 +89,60 @@ OWN = PREPARED + """
 USERS = PREPARED + """
     from pyspark.sql import SparkSession
 
-    def made():
+    def create_session():
         builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
         return builder.config("spark.python.unix.domain.socket.enabled", "true").getOrCreate()
 
-    def refused(**options):
+    def refusal(**options):
         try:
             open_backend(config_of(), **options)
         except StreamsException as error:
             return str(error)
-        raise AssertionError("There is no JVM.")
+        raise AssertionError("A backend was opened without a JVM.")
 
-    place = open_backend(config_of(), spark=made())
-    app = started(place, "a")
+    backend = open_backend(config_of(), spark=create_session())
+    app = start(backend, "a")
     kill()
-    assert "make a new session" in told(app)
-    place.close()
+    assert "create a new session" in error_of(app)
+    backend.close()
 
-    session = made()
-    app = started(open_backend(config_of(), spark=session), "b")
+    session = create_session()
+    app = start(open_backend(config_of(), spark=session), "b")
     app.close()
     kill()
-    # It was not given: nobody knows that another one would do as well.
-    assert "start the process again" in refused()
-    assert "make a new session" in refused(spark=session)
-    assert "is stopped" in refused(spark=session)
+    # The session was not passed as spark=, so penstock must not replace it.
+    assert "restart the process" in refusal()
+    assert "create a new session" in refusal(spark=session)
+    assert "is stopped" in refusal(spark=session)
 
-    session = made()
+    session = create_session()
     kill()
     try:
         session.stop()
     except OSError:
         pass
-    place = open_backend(config_of(), master="local[1]")
-    app = started(place, "c")
+    backend = open_backend(config_of(), master="local[1]")
+    app = start(backend, "c")
     print(app.texts("out"))
     app.close()
-    place.close()
+    backend.close()
 """
 
 
-def said_by(script: str, tmp_path: Path) -> str:
-    """What a script prints, in a process of its own."""
+def output_of(script: str, tmp_path: Path) -> str:
+    """Run a script in a new process."""
     tests = str(Path(__file__).resolve().parents[2])
     code = textwrap.dedent(script).format(path=[tests], folder=str(tmp_path))
-    done = subprocess.run(
+    finished = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=False
     )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    assert finished.returncode == 0, finished.stderr
+    return finished.stdout
 
 
-def test_a_spark_of_our_own_is_told_as_lost_and_another_is_opened(tmp_path: Path) -> None:
-    assert said_by(OWN, tmp_path) == "[('k', 'E', 1)]\n"
+def test_lost_jvm_of_penstock_is_replaced(tmp_path: Path) -> None:
+    assert output_of(OWN, tmp_path) == "[('k', 'E', 1)]\n"
 
 
-def test_after_the_user_s_spark_is_lost_a_new_session_can_be_made(tmp_path: Path) -> None:
-    assert said_by(USERS, tmp_path) == "[('k', 'C', 1)]\n"
+def test_user_can_create_a_session_after_a_lost_jvm(tmp_path: Path) -> None:
+    assert output_of(USERS, tmp_path) == "[('k', 'C', 1)]\n"

@@ -1,17 +1,21 @@
-"""Spark: a batch is one job. The only part of penstock that knows pyspark.
+"""Runs batches on Spark, one job per batch. Only this package imports PySpark.
 
-    session.py   where jobs run: the user's session, or one of our own
-    gateway.py   starts the JVM, listens to it, forgets one that has ended
-    job.py       `SparkCompute`: a plan becomes a job, the job answers outcomes
-    lane.py      what runs in Spark's Python workers
-    warmth.py    keeps those workers alive while nothing happens
-    errors.py    what Spark raises, in our words
+A lane is a slot of a stage, one Spark task.
+
+    backend            `SparkBackend`: the SparkContext in which jobs run
+    shared_context     the SparkContext that penstock creates
+    settings           masters, and the settings of that context
+    gateway            starts the JVM and reads its output
+    job                `SparkCompute`: a plan becomes a job, which returns outcomes
+    lane               runs in Spark's Python workers
+    keepalive          keeps those workers alive while the application is idle
+    errors             translates Spark's exceptions, retries lost jobs
+    pyspark_internals  PySpark's private names
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from penstock.config import StreamsConfig
 from penstock.engine.layout.execution_graph import ExecutionGraph
@@ -26,29 +30,16 @@ with explain_missing_extra():
     from penstock.engine.spark.job import SparkCompute
 
 
-def start_spark(
-    topology: Topology, config: StreamsConfig, graph: ExecutionGraph, source: Log, *,
-    spark: Any = None, master: str | None = None,
-) -> SparkCompute:
-    """What computes the batches of an application on Spark; a `ComputeFactory` of the loop."""
-    place = open_backend(config, spark=spark, master=master)
-    try:
-        return compute_on(place, topology, config, graph, source, on_close=place.close)
-    except BaseException:
-        place.close()
-        raise
-
-
 def compute_on(
-    place: SparkBackend, topology: Topology, config: StreamsConfig, graph: ExecutionGraph,
-    source: Log, **options: Any,
+    backend: SparkBackend, topology: Topology, config: StreamsConfig, graph: ExecutionGraph,
+    source: Log,
 ) -> SparkCompute:
-    """The same in a place that is there already, and stays."""
-    with place.telling_loss():
-        bundle = Bundle(topology, config, graph, source.address, place.parallelism(config))
-        if not place.is_local:
+    """Return a `Compute` for an application. The caller closes the backend."""
+    with backend.report_jvm_loss():
+        bundle = Bundle(topology, config, graph, source.address, backend.parallelism(config))
+        if not backend.is_local:
             bundle = replace(bundle, staging_threshold_bytes=None)
-        return SparkCompute(place, bundle, pack(bundle), **options)
+        return SparkCompute(backend, bundle, pack(bundle))
 
 
-__all__ = ["SparkCompute", "SparkBackend", "compute_on", "open_backend", "start_spark"]
+__all__ = ["SparkBackend", "SparkCompute", "compute_on", "open_backend"]

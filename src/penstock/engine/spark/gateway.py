@@ -1,9 +1,8 @@
-"""Starts the JVM, listens to what it says, and lets pyspark forget one that has ended.
+"""Starts the JVM, reads its output, and checks whether it still runs.
 
-All that the JVM and Spark's Python workers print comes out of one pipe: Spark's own words, and
-what user code printed. Spark starts and stops with many words that help nobody; they are logged as
-DEBUG messages of `penstock.spark`. What is said in between goes to standard error, as it would
-without us.
+The JVM and Spark's Python workers write to one pipe: Spark's own messages, and what user code
+prints. The messages of Spark's start and shutdown are logged at DEBUG level by `penstock.spark`.
+Everything in between goes to standard error.
 """
 
 from __future__ import annotations
@@ -17,56 +16,58 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import IO, Any
 
-import pyspark
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkRuntimeError
-from pyspark.java_gateway import launch_gateway
-from pyspark.sql import SparkSession
 
+from penstock.engine.spark.pyspark_internals import (
+    forget_context,
+    forget_gateway,
+    has_jvm_exited,
+    launch_jvm,
+)
 from penstock.errors import StreamsException
 
 log = logging.getLogger("penstock.spark")
 
-#: How many of the last words are told when the JVM does not start.
+#: How many lines of output the error shows when the JVM does not start.
 _LAST_LINES = 15
+_TRACEBACK = "Traceback (most recent call last):"
 
 
 class JvmOutput:
-    """What the JVM says. `aside` is set while it is of no interest to the user."""
+    """The output of the JVM. While `muted` is set, it is only logged."""
 
     def __init__(self) -> None:
-        self.aside = True
-        self.last: deque[str] = deque(maxlen=_LAST_LINES)
+        self.muted = True
+        self.last_lines: deque[str] = deque(maxlen=_LAST_LINES)
         self._reader: threading.Thread | None = None
 
-    def listen(self, stream: IO[bytes]) -> None:
-        """Read to the end of the stream, in a thread of its own."""
+    def read(self, stream: IO[bytes]) -> None:
+        """Read a stream to its end, in a new thread."""
         self._reader = threading.Thread(
-            target=self._read, args=(stream,), name="penstock-spark-voice", daemon=True
+            target=self._read, args=(stream,), name="penstock-spark-output", daemon=True
         )
         self._reader.start()
 
     def wait(self, timeout: float) -> None:
-        """Until everything was heard, or the time has passed."""
+        """Wait until the stream has ended."""
         if self._reader is not None:
             self._reader.join(timeout)
 
     def _read(self, stream: IO[bytes]) -> None:
         with stream:
-            for lines in _sayings(data.decode("utf-8", "replace").rstrip("\n") for data in stream):
-                self.last.extend(lines)
-                if self.aside or _is_farewell(lines):
+            decoded = (data.decode("utf-8", "replace").rstrip("\n") for data in stream)
+            for lines in _messages(decoded):
+                self.last_lines.extend(lines)
+                if self.muted or _is_closed_worker(lines):
                     log.debug("%s", "\n".join(lines))
                 else:
                     print("\n".join(lines), file=sys.stderr, flush=True)
 
 
-_TRACEBACK = "Traceback (most recent call last):"
-
-
-def _sayings(lines: Iterable[str]) -> Iterator[list[str]]:
-    """Lines one by one, but a traceback of Python as a whole."""
+def _messages(lines: Iterable[str]) -> Iterator[list[str]]:
+    """Yield single lines, but a Python traceback as a whole."""
     trace: list[str] = []
     for line in lines:
         if trace:
@@ -83,44 +84,45 @@ def _sayings(lines: Iterable[str]) -> Iterator[list[str]]:
         yield trace
 
 
-def _is_farewell(lines: list[str]) -> bool:
-    """A worker of Spark that finds its connection closed, as happens at the end of each."""
+def _is_closed_worker(lines: list[str]) -> bool:
+    """Whether this is the traceback of a Python worker at shutdown, whose connection is closed."""
     return lines[-1].startswith("BrokenPipeError:") and all(
         "/pyspark/daemon.py" in line for line in lines if line.startswith("  File ")
     )
 
 
 def start_gateway(conf: SparkConf, environment: Mapping[str, str]) -> tuple[Any, JvmOutput]:
-    """A gateway to a new JVM. It ends when this process does; ctrl-C in a terminal does not reach
-    it, nor the workers, so that a running batch can be finished."""
-    voice = JvmOutput()
+    """Start a JVM and return its gateway and output.
+
+    The JVM ends with this process. Ctrl-C in a terminal does not reach it or its workers, so that
+    a running batch can finish.
+    """
+    output = JvmOutput()
     read, write = os.pipe()
-    voice.listen(os.fdopen(read, "rb"))
+    output.read(os.fdopen(read, "rb"))
     try:
-        with _variables(environment):
-            gateway = launch_gateway(  # type: ignore[no-untyped-call]
-                conf, popen_kwargs={"stderr": write}
-            )
+        with _environment(environment):
+            gateway = launch_jvm(conf, write)
     except PySparkRuntimeError as error:
         os.close(write)
         write = -1
-        voice.wait(1.0)
-        said = "\n".join(f"    {line}" for line in voice.last) or "    (nothing)"
+        output.wait(1.0)
+        lines = "\n".join(f"    {line}" for line in output.last_lines) or "    (nothing)"
         raise StreamsException(
-            f"Spark's JVM ended while it was being started. It said:\n{said}\n"
-            "Look at JAVA_HOME, SPARK_HOME, SPARK_CONF_DIR and PYSPARK_SUBMIT_ARGS."
+            f"Spark's JVM ended during its start. Its output:\n{lines}\n"
+            "Check JAVA_HOME, SPARK_HOME, SPARK_CONF_DIR and PYSPARK_SUBMIT_ARGS."
         ) from error
     finally:
         if write >= 0:
             os.close(write)
-    return gateway, voice
+    return gateway, output
 
 
 @contextmanager
-def _variables(environment: Mapping[str, str]) -> Iterator[None]:
-    """Environment variables that are set for a while: Spark's launcher knows no other way."""
-    before = {name: os.environ.get(name) for name in environment}
-    os.environ.update(environment)
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables temporarily; Spark's launcher passes on those of this process."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
     try:
         yield
     finally:
@@ -131,17 +133,11 @@ def _variables(environment: Mapping[str, str]) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def has_exited(gateway: Any) -> bool:
-    """Whether the JVM of a gateway is a process of ours that has ended; costs next to nothing."""
-    process = getattr(gateway, "proc", None)
-    return process is not None and process.poll() is not None
-
-
-def has_ended(gateway: Any) -> bool:
-    """Whether the JVM of a gateway is gone; one that may be there is asked."""
+def is_jvm_gone(gateway: Any) -> bool:
+    """Whether the JVM of a gateway has ended. Calls the JVM if it is not a child process."""
     if gateway is None:
         return False
-    if has_exited(gateway):
+    if has_jvm_exited(gateway):
         return True
     try:
         getattr(gateway.jvm, "java.lang.System").currentTimeMillis()
@@ -150,35 +146,8 @@ def has_ended(gateway: Any) -> bool:
     return False
 
 
-def forget_context(context: SparkContext) -> None:
-    """Do what `stop` does in Python. `stop` itself asks the JVM first, which has ended, and leaves
-    a context that is active for ever."""
-    context._jsc = None
-    server, context._accumulatorServer = context._accumulatorServer, None  # type: ignore[assignment]
-    if server is not None:
-        server.shutdown()
-    with SparkContext._lock:
-        if SparkContext._active_spark_context is context:
-            SparkContext._active_spark_context = None
-    session = SparkSession._instantiatedSession
-    if session is not None and session._sc is context:
-        SparkSession._instantiatedSession = SparkSession._activeSession = None
-
-
-def forget_gateway(gateway: Any) -> None:
-    """Let pyspark start another JVM: the one of this gateway has ended."""
-    with SparkContext._lock:
-        if SparkContext._gateway is gateway:
-            SparkContext._gateway = SparkContext._jvm = None
-    # Ends the thread that tells the JVM of garbage; that nobody answers is no error.
-    gateway.shutdown()
-
-
-def is_inside_spark_submit() -> bool:
-    """Whether spark-submit has started this process: then its JVM is there already."""
-    return "PYSPARK_GATEWAY_PORT" in os.environ
-
-
-def pyspark_folder() -> str:
-    """Where pyspark is installed; the Spark inside it is a whole one."""
-    return os.path.dirname(os.path.abspath(pyspark.__file__))
+def forget_jvm(context: SparkContext, gateway: Any) -> None:
+    """Reset PySpark after its JVM has ended, so that another one can be started."""
+    log.debug("Spark's JVM has ended. Resetting PySpark.")
+    forget_context(context)
+    forget_gateway(gateway)

@@ -1,10 +1,10 @@
-"""`SparkCompute`: a batch is one Spark job.
+"""`SparkCompute`: runs a batch as one Spark job.
 
     lanes of stage 0 ──(lane, block)──► shuffle ──► lanes of stage 1 ── ... ──► outcomes, collected
 
-The job is put together from the objects of the JVM: the functions are pickled once, a batch makes
-new shuffles only (Spark would answer from the files of an old one), and what goes from worker to
-worker is bytes that neither Python's pickle nor the JVM looks into.
+The job is built from JVM objects. Functions are pickled once. Each batch creates only new shuffles,
+because Spark would answer from the files of an old one. Blocks travel from worker to worker as
+bytes that neither Python's pickle nor the JVM decodes.
 """
 
 from __future__ import annotations
@@ -19,81 +19,82 @@ from typing import Any
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import SparkContext
-from pyspark.core.rdd import _wrap_function
-from pyspark.serializers import NoOpSerializer
-from pyspark.util import _load_from_socket
 
 from penstock.engine.packaging.bundle import Bundle
 from penstock.engine.plan.batch_plan import BatchPlan, encode_plan
-from penstock.engine.spark.backend import SparkBackend, worker_environment
+from penstock.engine.spark.backend import SparkBackend
 from penstock.engine.spark.errors import JobRetries
-from penstock.engine.spark.keepalive import Keepalive, nothing
+from penstock.engine.spark.keepalive import Keepalive, empty_task
 from penstock.engine.spark.lane import PLAN, LaneFunction, LaneRunner, load_worker
+from penstock.engine.spark.pyspark_internals import (
+    JOB_GROUP_PROPERTIES,
+    JvmRdds,
+    cancel_group_and_future_jobs,
+    clear_job_group,
+    is_stopped,
+    worker_settings,
+)
 
 log = logging.getLogger(__name__)
 
-#: What `setJobGroup` sets.
-_GROUP = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
-
 
 class SparkCompute:
-    """A `Compute` on Spark. One thread computes; any may cancel."""
+    """A `Compute` on Spark. One thread computes. Any thread may cancel."""
 
     def __init__(
-        self, place: SparkBackend, bundle: Bundle, packed: bytes, *,
+        self, backend: SparkBackend, bundle: Bundle, packed: bytes, *,
         load: Callable[[bytes], LaneRunner] = load_worker,
-        on_close: Callable[[], object] = lambda: None,
     ) -> None:
-        """`packed` is the bundle as bytes; `load` makes of them whatever runs lanes."""
-        self._place = place
-        self._context = place.context
+        """`packed` is the encoded bundle, from which `load` creates a worker."""
+        self._backend = backend
+        self._context = backend.context
         self._application_id = bundle.config.application_id
         self._stages = bundle.stages
-        self._on_close = on_close
         self._cancelled = threading.Event()
         self._closed = False
         fingerprint = hashlib.sha256(packed).hexdigest()
-        # Once a group is cancelled, no job of that name ever runs again.
+        # A cancelled group never runs a job again, so its name must be unique.
         self._group = f"penstock-{self._application_id}-{uuid.uuid4().hex}"
         self._packed = self._context.broadcast(packed)
-        self._chain = _Chain(
-            place, bundle.lanes,
+        self._chain = _StageChain(
+            backend, bundle.lanes,
             lambda stage, is_first: LaneFunction(
                 self._application_id, fingerprint, self._packed, stage, is_first,
                 stage == len(bundle.lanes) - 1, load,
             ),
         )
-        self._warmth = Keepalive(self._chain.run_nothing)
+        self._keepalive = Keepalive(self._chain.run_empty)
 
     def compute(self, plan: BatchPlan) -> list[bytes]:
-        """Run all tasks of the plan; answers their outcomes.
+        """Run all tasks of the plan and return their encoded outcomes.
 
-        Workers that Spark has lost are no failure: the job is run again, a few times.
+        If Spark loses workers, the job is retried a few times.
         """
         return self._run(plan, self._first_stage(plan))
 
     def warm_up(self) -> None:
-        """Run a batch in which no task has anything to do: then workers are there that know the
-        application, and Spark has met all that a batch needs."""
+        """Run a batch without work. It starts the workers, which load the application."""
         self._run(BatchPlan(0, 0, 0, {}), 0)
 
     def _run(self, plan: BatchPlan, first: int) -> list[bytes]:
-        self._place.check()
+        self._backend.check()
         description = f"penstock {self._application_id} batch {plan.number}"
-        reruns = JobRetries(self._application_id, plan.number, self._cancelled, self._place.python)
+        retries = JobRetries(
+            self._application_id, plan.number, self._cancelled, self._backend.python
+        )
         properties = job_properties(self._context, self._group, description, encode_plan(plan))
-        with self._place.telling_loss(), properties:
+        with self._backend.report_jvm_loss(), properties:
             while True:
                 try:
-                    with self._place.telling_loss():
+                    with self._backend.report_jvm_loss():
                         return self._chain.run(first)
                 except Exception as error:
-                    reruns.after(error)
+                    retries.after(error)
                 finally:
-                    self._warmth.job_done()
+                    self._keepalive.job_done()
 
     def _first_stage(self, plan: BatchPlan) -> int:
-        """The first stage that has anything to do: those before it send nothing."""
+        """Return the first stage with work. The stages before it send nothing."""
         for stage, tasks in enumerate(self._stages):
             for task_id in tasks:
                 planned = plan.tasks.get(task_id)
@@ -102,103 +103,69 @@ class SparkCompute:
         return len(self._stages) - 1
 
     def cancel(self) -> None:
-        """End the running job, and all that would come: `compute` raises. Nothing has happened
-        outside."""
+        """Cancel the running job and all later ones. `compute` raises `BatchCancelled`."""
         self._cancelled.set()
-        java: Any = self._context._jsc
-        if java is None:
-            return
         try:
-            # A job may be about to begin that is not there yet to be cancelled.
-            java.sc().cancelJobGroupAndFutureJobs(self._group)
+            cancel_group_and_future_jobs(self._context, self._group)
         except (Py4JError, OSError):
-            if not self._place.is_lost:
+            if not self._backend.is_lost:
                 raise
 
     def close(self) -> None:
-        """No more batches; may be called again."""
+        """Release the resources of the application. May be called again."""
         if self._closed:
             return
         self._closed = True
         try:
             self.cancel()
-            self._warmth.close()
-            if self._context._jsc is not None:
+            self._keepalive.close()
+            if not is_stopped(self._context):
                 self._packed.destroy()
         except (Py4JError, OSError):
-            log.debug("Spark was gone before the application was closed.", exc_info=True)
-        finally:
-            self._on_close()
+            log.debug("Spark ended before the application was closed.", exc_info=True)
 
 
-class _Chain:
-    """The stages as objects of the JVM. What can be kept is kept; names are looked up once,
-    because py4j tries every imported package for a name, each time."""
+class _StageChain:
+    """The stages of the job as JVM objects. Those that do not depend on a batch are reused."""
 
     def __init__(
-        self, place: SparkBackend, lanes: Sequence[int],
+        self, backend: SparkBackend, lanes: Sequence[int],
         function: Callable[[int, bool], LaneFunction],
     ) -> None:
-        context = place.context
-        jvm: Any = context._jvm
-        java: Any = context._jsc
+        """`function` returns the function of a stage, as the first stage of a job or as a later
+        one."""
+        self._rdds = rdds = JvmRdds(backend.context)
         self._lanes = lanes
-        self._noop = NoOpSerializer()
-        self._python_rdd = jvm.PythonRDD
-        self._value_of_pair = jvm.PythonRDD.valueOfPair
-        self._serve = jvm.PythonRDD.collectAndServe
-        self._pairwise = jvm.PairwiseRDD
-        # The default for bytes is a serializer that is built anew, slowly, for each block.
-        self._serializer = jvm.org.apache.spark.serializer.JavaSerializer(java.sc().conf())
-        with python_of(place):
-            self._first = [self._wrapped(context, function(n, True)) for n in range(len(lanes))]
-            self._then = [self._wrapped(context, function(n, False)) for n in range(len(lanes))]
-            idle = self._wrapped(context, nothing)
-        self._bases = {
-            count: context.parallelize((), count)._jrdd.rdd()
-            for count in {1, *lanes}
-        }
-        self._idle = self._python_rdd(self._bases[1], idle, False, False)
-        self._partitioners = {
-            # The number tells partitioners apart; those of equal size are the same.
-            count: jvm.PythonPartitioner(count, count) for count in set(lanes)
-        }
-        #: First stage -> its lanes, and with more than one stage their pairs of lane and block.
+        stages = range(len(lanes))
+        with worker_settings(backend.context, backend.python, backend.worker_environment):
+            self._first = [rdds.wrap_function(function(stage, True)) for stage in stages]
+            self._later = [rdds.wrap_function(function(stage, False)) for stage in stages]
+            keepalive = rdds.wrap_function(empty_task)
+        self._inputs = {count: rdds.empty(count) for count in {1, *lanes}}
+        self._keepalive = rdds.map_partitions(self._inputs[1], keepalive)
+        self._partitioners = {count: rdds.partitioner(count) for count in set(lanes)}
+        #: First stage -> its RDD; of pairs, if there is another stage.
         self._heads: dict[int, Any] = {}
 
-    def _wrapped(
-        self, context: SparkContext, function: Callable[[int, Iterator[bytes]], Iterator[bytes]]
-    ) -> Any:
-        return _wrap_function(context, function, self._noop, self._noop)
-
     def run(self, first: int) -> list[bytes]:
-        """One job, from a stage to the last."""
-        last = len(self._lanes) - 1
+        """Run a job from stage `first` to the last stage."""
         rdd = self._head(first)
-        for stage in range(first + 1, last + 1):
-            # Later stages are made for each job: they hang from a shuffle that is of one job.
-            pairs = rdd if stage == first + 1 else self._pairwise(rdd).asJavaPairRDD()
-            shuffled = pairs.partitionBy(self._partitioners[self._lanes[stage]])
-            shuffled.rdd().setSerializer(self._serializer)
-            rdd = self._python_rdd(
-                self._value_of_pair(shuffled).rdd(), self._then[stage], False, False
-            )
-        return self._collected(rdd)
+        # Later stages are created for each job, because they depend on a shuffle of the job.
+        for stage in range(first + 1, len(self._lanes)):
+            pairs = rdd if stage == first + 1 else self._rdds.as_pairs(rdd)
+            values = self._rdds.shuffle_values(pairs, self._partitioners[self._lanes[stage]])
+            rdd = self._rdds.map_partitions(values, self._later[stage])
+        return self._rdds.collect(rdd)
 
-    def run_nothing(self) -> None:
-        """One job of one task that does nothing."""
-        self._collected(self._idle)
-
-    def _collected(self, rdd: Any) -> list[bytes]:
-        with _load_from_socket(self._serve(rdd), self._noop) as blocks:
-            return list(blocks)
+    def run_empty(self) -> None:
+        """Run the keepalive job."""
+        self._rdds.collect(self._keepalive)
 
     def _head(self, first: int) -> Any:
         if first not in self._heads:
-            base = self._bases[self._lanes[first]]
-            rdd = self._python_rdd(base, self._first[first], False, False)
+            rdd = self._rdds.map_partitions(self._inputs[self._lanes[first]], self._first[first])
             is_last = first == len(self._lanes) - 1
-            self._heads[first] = rdd if is_last else self._pairwise(rdd).asJavaPairRDD()
+            self._heads[first] = rdd if is_last else self._rdds.as_pairs(rdd)
         return self._heads[first]
 
 
@@ -206,42 +173,28 @@ class _Chain:
 def job_properties(
     context: SparkContext, group: str, description: str, plan: str
 ) -> Iterator[None]:
-    """What the jobs that this thread starts meanwhile carry; then what was there before.
+    """Set the job group and the plan of the jobs that this thread starts meanwhile.
 
-    Every call goes to the JVM and back, so there are as few as can be.
+    Restores the properties afterwards. Each property costs a call of the JVM.
     """
-    before = {name: context.getLocalProperty(name) for name in _GROUP}
+    before = {name: context.getLocalProperty(name) for name in JOB_GROUP_PROPERTIES}
     context.setJobGroup(group, description, interruptOnCancel=True)
     context.setLocalProperty(PLAN, plan)
     try:
         yield
     finally:
         try:
-            _put_back(context, before)
+            _restore_properties(context, before)
         except (Py4JError, OSError):
-            # What has ended Spark is told by the job, or by the next one.
-            log.debug("Spark was gone at the end of a job.", exc_info=True)
+            # The job or the next one reports why Spark has ended.
+            log.debug("Spark ended before the job did.", exc_info=True)
 
 
-def _put_back(context: SparkContext, before: Mapping[str, str | None]) -> None:
-    java: Any = context._jsc
-    if java is None:
+def _restore_properties(context: SparkContext, before: Mapping[str, str | None]) -> None:
+    if is_stopped(context):
         return
     context.setLocalProperty(PLAN, None)  # type: ignore[arg-type]
-    java.clearJobGroup()
+    clear_job_group(context)
     for name, value in before.items():
         if value is not None:
             context.setLocalProperty(name, value)
-
-
-@contextmanager
-def python_of(place: SparkBackend) -> Iterator[None]:
-    """The Python and the environment of functions that are wrapped meanwhile."""
-    context = place.context
-    before = context.pythonExec, context.environment
-    context.pythonExec = place.python
-    context.environment = {**worker_environment(place), **context.environment}
-    try:
-        yield
-    finally:
-        context.pythonExec, context.environment = before

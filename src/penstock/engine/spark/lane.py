@@ -1,8 +1,8 @@
-"""What runs in Spark's Python workers: one lane of one stage.
+"""Runs in Spark's Python workers: one lane of one stage, as one Spark task.
 
-Spark starts these processes, gives any lane to any of them, and keeps them; a `Worker` is kept
-with them. Everything else comes anew with each task: the number of the lane, the blocks for it,
-and, from the context of the task, the plan of the batch and the attempt.
+Spark starts these processes, reuses them, and gives any lane to any of them. A `Worker` lives as
+long as the process. Everything else comes with each task: the number of the lane, its blocks, and,
+in the task context, the plan of the batch and the attempt.
 """
 
 from __future__ import annotations
@@ -21,33 +21,34 @@ if TYPE_CHECKING:
 
     from penstock.engine.plan.batch_plan import BatchPlan
 
-#: The local property of a job that holds its plan.
+#: The local property that carries the plan of a job.
 PLAN = "penstock.plan"
 
-#: A number as Spark's pairs of Python have their keys.
-_java_long = struct.Struct("!q").pack
+#: The key of a pair, in the format that `JvmRdds.as_pairs` reads.
+_encode_key = struct.Struct("!q").pack
 
-#: How many applications a process serves at once; the one that was not asked for longest goes.
-_MOST_WORKERS = 4
+#: How many applications a process serves at once. The least recently used one is closed.
+_MAX_WORKERS = 4
 
 
 class LaneRunner(Protocol):
-    """What the process keeps for an application: a `Worker`."""
+    """The object that a process keeps for an application: a `Worker`."""
 
     def run_lane(
         self, stage: int, lane: int, plan: BatchPlan, attempt: int, blocks: Iterable[bytes]
     ) -> Iterable[tuple[int, bytes]]:
-        """Run the tasks of one lane; answers blocks, each with its lane of the next stage."""
+        """Run the tasks of one lane. Yields blocks, each with its lane of the next stage."""
         ...
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Release all resources."""
         ...
 
 
 def load_worker(bundle: bytes) -> LaneRunner:
-    """The worker of an application, from what the driver has packed."""
-    from penstock.engine.packaging.bundle import Bundle  # noqa: PLC0415  (brings pyarrow, and only here)
+    """Create the worker of an application from its packed bundle."""
+    # These import pyarrow, which only workers need.
+    from penstock.engine.packaging.bundle import Bundle  # noqa: PLC0415
     from penstock.engine.worker.worker import Worker  # noqa: PLC0415
 
     return Worker(Bundle.load(bundle))
@@ -55,11 +56,13 @@ def load_worker(bundle: bytes) -> LaneRunner:
 
 @dataclass(frozen=True)
 class LaneFunction:
-    """The function of one stage that Spark calls for each of its lanes; pickled once, by the
-    driver. The bundle is not in it but in a broadcast, read once in each process."""
+    """The function of one stage, which Spark calls for each of its lanes.
+
+    The driver pickles it once. The bundle is a broadcast, which each process reads once.
+    """
 
     application_id: str
-    #: Tells this bundle from an earlier one of the same application.
+    #: Distinguishes this bundle from an earlier one of the same application.
     fingerprint: str
     bundle: Broadcast[bytes]
     stage: int
@@ -68,11 +71,10 @@ class LaneFunction:
     load: Callable[[bytes], LaneRunner] = load_worker
 
     def __call__(self, lane: int, received: Iterator[bytes]) -> Iterator[bytes]:
-        """Frames for Spark: before each block its lane of the next stage, as Java's long; from
-        the last stage, blocks only."""
+        """Yield pairs of key and block for the shuffle; from the last stage, blocks only."""
         if self.is_first:
-            # What the first stage gets from Spark is an empty partition. It must be read all the
-            # same: a process with unread input is not used again.
+            # The input of the first stage is an empty partition. It must be read nevertheless:
+            # Spark does not reuse a process with unread input.
             for _ in received:
                 pass
             received = iter(())
@@ -86,25 +88,25 @@ class LaneFunction:
         )
         for target, block in sent:
             if not self.is_last:
-                yield _java_long(target)
+                yield _encode_key(target)
             yield block
         for _ in received:
             pass
 
 
-#: Application -> (fingerprint, worker), the one that was asked for last at the end.
+#: Application -> (fingerprint, worker), the most recently used one last.
 _workers: dict[str, tuple[str, LaneRunner]] = {}
 
 
 def _worker(function: LaneFunction) -> LaneRunner:
-    """The worker of an application in this process. A new bundle takes the place of the old."""
+    """Return the worker of an application in this process. A new bundle replaces the old one."""
     name = function.application_id
     known = _workers.pop(name, None)
     if known is not None and known[0] != function.fingerprint:
         known[1].close()
         known = None
     if known is None:
-        while len(_workers) >= _MOST_WORKERS:
+        while len(_workers) >= _MAX_WORKERS:
             _workers.pop(next(iter(_workers)))[1].close()
         known = function.fingerprint, function.load(function.bundle.value)
     _workers[name] = known

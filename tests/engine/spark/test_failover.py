@@ -1,4 +1,4 @@
-"""An instance that stands by has Spark and its workers ready."""
+"""A standby instance keeps Spark and its workers ready."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ from penstock.log import Log, open_log
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
 
-def noted(monkeypatch: pytest.MonkeyPatch, name: str) -> list[Any]:
-    """Those whose method was called, as soon as it has returned."""
-    callers: list[Any] = []
+def record_calls(monkeypatch: pytest.MonkeyPatch, name: str) -> list[Any]:
+    """Collect the objects whose method has returned."""
+    objects: list[Any] = []
     method: Callable[..., Any] = getattr(SparkCompute, name)
 
     def call(self: Any, *arguments: Any) -> Any:
-        answer = method(self, *arguments)
-        callers.append(self)
-        return answer
+        result = method(self, *arguments)
+        objects.append(self)
+        return result
 
     monkeypatch.setattr(SparkCompute, name, call)
-    return callers
+    return objects
 
 
-def standing_by(
-    log: Log, tmp_path: Path, place: SparkBackend, topology: Topology | None = None,
+def start_standby(
+    log: Log, tmp_path: Path, backend: SparkBackend, topology: Topology | None = None,
     extra: Mapping[str, str] | None = None,
     on_batch: Callable[[BatchReport], object] | None = None, **settings: Any,
 ) -> Streams:
     config = config_of(
         log=str(tmp_path / "log.db"), state_dir=str(tmp_path / "state"),
-        # The other one gives no sign of life, and is not to be taken for dead.
+        # The other instance sends no heartbeats, but its lease must not expire.
         extra={"session.timeout.ms": "600000", **(extra or {})}, **settings,
     )
-    streams = Streams(topology or upper(), config, spark=place.context, on_batch=on_batch)
+    streams = Streams(topology or upper(), config, spark=backend.context, on_batch=on_batch)
     streams.start()
     until(lambda: streams.waits_for == "another" or streams.state.has_ended)
     return streams
@@ -58,15 +58,15 @@ def log(tmp_path: Path) -> Any:
         yield log
 
 
-def test_who_takes_over_goes_on_with_workers_that_are_ready(
-    log: Log, tmp_path: Path, place: SparkBackend, monkeypatch: pytest.MonkeyPatch
+def test_failover_uses_the_workers_that_are_ready(
+    log: Log, tmp_path: Path, backend: SparkBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    warm, computing = noted(monkeypatch, "warm_up"), noted(monkeypatch, "compute")
+    warm, computing = record_calls(monkeypatch, "warm_up"), record_calls(monkeypatch, "compute")
     lease = log.take_lease("app", holder="another")
-    streams = standing_by(log, tmp_path, place)
+    streams = start_standby(log, tmp_path, backend)
     until(lambda: warm)
     assert streams.state is State.REBALANCING
-    # Nothing was written, and the lease is still the other's.
+    # The standby has written nothing, and the other instance still holds the lease.
     assert [topic.name for topic in log.topics()] == ["in", "out"]
     lease.renew()
     send(log, "a")
@@ -76,8 +76,8 @@ def test_who_takes_over_goes_on_with_workers_that_are_ready(
     assert streams.close()
 
 
-def test_who_takes_over_goes_on_with_rows_that_are_there(
-    log: Log, tmp_path: Path, place: SparkBackend
+def test_failover_restores_nothing_that_the_standby_holds(
+    log: Log, tmp_path: Path, backend: SparkBackend
 ) -> None:
     send(log, "a a", "a")
     before = config_of(log=str(tmp_path / "log.db"), state_dir=str(tmp_path / "first"))
@@ -85,8 +85,8 @@ def test_who_takes_over_goes_on_with_rows_that_are_there(
         first.run_until_caught_up(PATIENCE_S)
     lease = log.take_lease("app", holder="another")
     reports: list[BatchReport] = []
-    streams = standing_by(
-        log, tmp_path, place, word_count(), num_standby_replicas=1, on_batch=reports.append
+    streams = start_standby(
+        log, tmp_path, backend, word_count(), num_standby_replicas=1, on_batch=reports.append
     )
     rows = [tmp_path / "state" / "app" / task for task in ("1_0", "1_1")]
     until(lambda: any(replica_positions(each).get("counts") for each in rows))
@@ -98,11 +98,11 @@ def test_who_takes_over_goes_on_with_rows_that_are_there(
     assert streams.close()
 
 
-def test_one_that_could_never_run_ends_while_it_stands_by(
-    log: Log, tmp_path: Path, place: SparkBackend
+def test_standby_with_an_invalid_setting_fails(
+    log: Log, tmp_path: Path, backend: SparkBackend
 ) -> None:
     log.take_lease("app", holder="another")
-    streams = standing_by(log, tmp_path, place, extra={PARALLELISM: "none"})
+    streams = start_standby(log, tmp_path, backend, extra={PARALLELISM: "none"})
     with pytest.raises(ConfigException, match=r"penstock\.parallelism must be a number"):
         streams.wait(60)
     assert streams.state is State.ERROR

@@ -1,0 +1,201 @@
+"""Every private name of PySpark that penstock uses, behind one small function each.
+
+PySpark has no public API to pass raw bytes between stages, or to start another JVM after the first
+one was lost. `tests/engine/spark/test_pyspark_internals.py` tests every function against the
+installed PySpark.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import pyspark
+from pyspark import SparkConf, SparkContext
+from pyspark.core.rdd import _wrap_function
+from pyspark.java_gateway import launch_gateway
+from pyspark.serializers import NoOpSerializer
+from pyspark.sql import SparkSession
+from pyspark.util import _load_from_socket
+
+#: The local properties that `SparkContext.setJobGroup` sets. They are read to restore them.
+JOB_GROUP_PROPERTIES = (
+    "spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel"
+)
+
+
+# ---- the process -----------------------------------------------------------------------------
+
+
+def is_inside_spark_submit() -> bool:
+    """Whether spark-submit has started this process, so that a JVM exists already."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def pyspark_directory() -> str:
+    """Return the directory of the `pyspark` package, which contains a complete Spark."""
+    return os.path.dirname(os.path.abspath(pyspark.__file__))
+
+
+# ---- the JVM ---------------------------------------------------------------------------------
+
+
+def launch_jvm(conf: SparkConf, stderr: int) -> Any:
+    """Start a JVM whose standard error is a file descriptor. Returns its gateway.
+
+    `SparkContext` would start the JVM itself, but with the standard error of this process.
+    """
+    return launch_gateway(conf, popen_kwargs={"stderr": stderr})  # type: ignore[no-untyped-call]
+
+
+def current_gateway() -> Any:
+    """Return the gateway to the JVM of this process, or None."""
+    return SparkContext._gateway
+
+
+def has_jvm_exited(gateway: Any) -> bool:
+    """Whether the JVM is a child process that has ended. Does not call the JVM."""
+    process = getattr(gateway, "proc", None)
+    return process is not None and process.poll() is not None
+
+
+def forget_gateway(gateway: Any) -> None:
+    """Make PySpark start another JVM: the one of this gateway has ended."""
+    with SparkContext._lock:
+        if SparkContext._gateway is gateway:
+            SparkContext._gateway = SparkContext._jvm = None
+    # Ends py4j's thread that reports garbage to the JVM; it ignores a lost connection.
+    gateway.shutdown()
+
+
+# ---- the context -----------------------------------------------------------------------------
+
+
+def active_context() -> SparkContext | None:
+    """Return the SparkContext of this process, without creating one."""
+    return SparkContext._active_spark_context
+
+
+def is_stopped(context: SparkContext) -> bool:
+    """Whether a context is stopped. A context that another thread is creating is not."""
+    return getattr(context, "_jsc", context) is None
+
+
+def forget_context(context: SparkContext) -> None:
+    """Stop a context whose JVM has ended.
+
+    `SparkContext.stop` calls the JVM first. Without a JVM it fails and leaves the context active.
+    """
+    context._jsc = None
+    server, context._accumulatorServer = context._accumulatorServer, None  # type: ignore[assignment]
+    if server is not None:
+        server.shutdown()
+    with SparkContext._lock:
+        if SparkContext._active_spark_context is context:
+            SparkContext._active_spark_context = None
+    session = SparkSession._instantiatedSession
+    if session is not None and session._sc is context:
+        SparkSession._instantiatedSession = SparkSession._activeSession = None
+
+
+# ---- jobs ------------------------------------------------------------------------------------
+
+
+def cancel_group_and_future_jobs(context: SparkContext, group: str) -> None:
+    """Cancel the jobs of a group, also those that start later.
+
+    `SparkContext.cancelJobGroup` misses a job that is about to start.
+    """
+    java_context: Any = context._jsc
+    if java_context is not None:
+        java_context.sc().cancelJobGroupAndFutureJobs(group)
+
+
+def clear_job_group(context: SparkContext) -> None:
+    """Undo `SparkContext.setJobGroup` in one call, where `setLocalProperty` needs three."""
+    java_context: Any = context._jsc
+    java_context.clearJobGroup()
+
+
+def worker_python(context: SparkContext) -> str:
+    """Return the Python that runs the functions of a context."""
+    python: str = context.pythonExec
+    return python
+
+
+@contextmanager
+def worker_settings(
+    context: SparkContext, python: str, environment: Mapping[str, str]
+) -> Iterator[None]:
+    """Set the Python and the environment of the functions that are wrapped meanwhile.
+
+    Variables of the context win. PySpark sets both only for all functions of a context.
+    """
+    before = context.pythonExec, context.environment
+    context.pythonExec = python
+    context.environment = {**environment, **context.environment}
+    try:
+        yield
+    finally:
+        context.pythonExec, context.environment = before
+
+
+class JvmRdds:
+    """Builds RDDs from the JVM classes behind PySpark's `RDD`, whose elements are raw bytes.
+
+    The public `RDD` pickles every function again for each job, and every element. The classes are
+    looked up once, because py4j searches all imported packages for a name.
+    """
+
+    def __init__(self, context: SparkContext) -> None:
+        jvm: Any = context._jvm
+        java_context: Any = context._jsc
+        self._context = context
+        self._raw = NoOpSerializer()
+        self._python_rdd = jvm.PythonRDD
+        self._value_of_pair = jvm.PythonRDD.valueOfPair
+        self._collect_and_serve = jvm.PythonRDD.collectAndServe
+        self._pairwise_rdd = jvm.PairwiseRDD
+        self._partitioner = jvm.PythonPartitioner
+        # Spark's default serializer for bytes is created again for every block, which is slow.
+        self._serializer = jvm.org.apache.spark.serializer.JavaSerializer(
+            java_context.sc().conf()
+        )
+
+    def wrap_function(
+        self, function: Callable[[int, Iterator[bytes]], Iterator[bytes]]
+    ) -> Any:
+        """Pickle a function of (partition, elements) for `map_partitions`."""
+        return _wrap_function(self._context, function, self._raw, self._raw)
+
+    def empty(self, partitions: int) -> Any:
+        """Return an RDD of empty partitions."""
+        return self._context.parallelize((), partitions)._jrdd.rdd()
+
+    def map_partitions(self, rdd: Any, function: Any) -> Any:
+        """Apply a wrapped function to every partition of an RDD."""
+        return self._python_rdd(rdd, function, False, False)
+
+    def as_pairs(self, rdd: Any) -> Any:
+        """Read elements alternately as key (a long in Java's format) and value."""
+        return self._pairwise_rdd(rdd).asJavaPairRDD()
+
+    def partitioner(self, partitions: int) -> Any:
+        """Return a partitioner that sends key n to partition n modulo `partitions`.
+
+        Partitioners of equal size are equal, which the second argument makes true.
+        """
+        return self._partitioner(partitions, partitions)
+
+    def shuffle_values(self, pairs: Any, partitioner: Any) -> Any:
+        """Shuffle pairs by key. Returns an RDD of their values."""
+        shuffled = pairs.partitionBy(partitioner)
+        shuffled.rdd().setSerializer(self._serializer)
+        return self._value_of_pair(shuffled).rdd()
+
+    def collect(self, rdd: Any) -> list[bytes]:
+        """Run a job and return all elements."""
+        with _load_from_socket(self._collect_and_serve(rdd), self._raw) as elements:
+            return list(elements)

@@ -1,0 +1,58 @@
+"""Spark masters and the settings of penstock's own SparkContext."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from engine.harness import config_of
+from penstock import ConfigException
+from penstock.engine.spark.settings import (
+    build_conf,
+    check_log,
+    default_master,
+    is_local_master,
+    is_loopback_master,
+)
+
+
+@pytest.mark.parametrize(("master", "is_here"), [
+    ("local", True), ("local[2]", True), ("local[*]", True), ("local[2,4]", True),
+    ("local-cluster[2,1,1024]", True), ("spark://host:7077", False), ("yarn", False),
+    ("k8s://https://host:443", False), ("spark://127.0.0.1:7077", True),
+    ("spark://localhost:7077", True), ("spark://127.0.0.1:7077,host:7077", False),
+    ("spark://127.0.0.1.host:7077", False),
+])
+def test_embedded_log_requires_workers_on_this_host(master: str, is_here: bool) -> None:
+    assert is_loopback_master(master) == is_here
+    assert is_local_master(master) == (is_here and master.startswith("local"))
+    check_log(config_of(log="kafka://host:9092"), master)
+    if is_here:
+        check_log(config_of(log="a.db"), master)
+    else:
+        with pytest.raises(ConfigException, match=r"a\.db cannot be used.*kafka://"):
+            check_log(config_of(log="a.db"), master)
+
+
+def test_default_master_has_one_core_per_stream_thread() -> None:
+    assert default_master(config_of(num_stream_threads=3)) == "local[3]"
+    assert default_master(config_of()) == f"local[{len(os.sched_getaffinity(0))}]"
+
+
+def test_driver_binds_to_loopback_only_for_masters_on_this_host() -> None:
+    for master, address in (("spark://127.0.0.1:7077", "127.0.0.1"), ("spark://host:7077", None)):
+        conf = build_conf(config_of(), master)
+        assert conf.get("spark.driver.host") == conf.get("spark.driver.bindAddress") == address
+        assert conf.get("spark.master") == master
+
+
+def test_user_settings_override_the_defaults() -> None:
+    conf = build_conf(
+        config_of(extra={"spark.ui.enabled": "true", "spark.executor.memory": "3g"}), "local[2]"
+    )
+    assert conf.get("spark.ui.enabled") == "true"
+    assert conf.get("spark.executor.memory") == "3g"
+    assert conf.get("spark.driver.bindAddress") == "127.0.0.1"
+    assert conf.get("spark.master") == "local[2,4]"
+    assert conf.get("spark.app.name") == "app"
