@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: install demo test test-rest test-pure test-all check bench faults clean \
+.PHONY: install demo test test-rest test-pure test-all wheels check bench faults asan clean \
 	conformance conformance-spark
 
 install: .venv/installed
@@ -45,6 +45,10 @@ test-pure: install
 
 test-all: check test test-rest wheels
 
+# A wheel for every supported Python, and the quick tests with each of them; a few minutes.
+wheels: install
+	$(BIN)/python tests/packaging/wheels.py
+
 check: install
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -55,11 +59,22 @@ bench: install
 
 # Many more processes killed than in the tests: the log's in a minute, the engine's in an hour, on
 # Kafka in half an hour.
-faults: install .venv/kafka
+faults: install .venv/kafka asan
 	$(BIN)/python tests/faults/log_kills.py --kills 200
 	PYTHONPATH=tests $(BIN)/python -m faults.engine_kills --kills 210 --report docs/faults.md
 	PYTHONPATH=tests $(BIN)/python -m faults.kafka_kills --kills 105 --report docs/faults-kafka.md
 	$(BIN)/python -m pytest -m soak
+
+# The tests of the native core with AddressSanitizer and UndefinedBehaviorSanitizer; about 2 minutes.
+ASAN := build/asan
+asan: install
+	rm -rf $(ASAN)
+	PENSTOCK_STRICT_BUILD=1 PENSTOCK_SANITIZE=address,undefined \
+		$(BIN)/python setup.py --quiet build --build-base $(ASAN) --build-lib $(ASAN)/lib
+	LD_PRELOAD=$$($(CC) -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0 \
+		PYTHONMALLOC=malloc PYTHONPATH=$(ASAN)/lib \
+		$(PYTEST) -m "not soak" tests/unit/native tests/unit/stores tests/unit/task \
+		tests/unit/processors tests/unit/joins tests/conformance/test_conformance.py
 
 # Every conformance case on the test driver.
 conformance: install
@@ -70,4 +85,4 @@ conformance-spark: install
 	$(BIN)/python tests/conformance/run.py --on spark --verbose
 
 clean:
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis dist
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist

@@ -22,7 +22,9 @@ SANITIZE = os.environ.get("PENSTOCK_SANITIZE", "")
 
 # Functions that Python calls have the parameters that it passes, used or not.
 STRICT_FLAGS = ["-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror"]
-SANITIZE_FLAGS = [f"-fsanitize={SANITIZE}", "-fno-omit-frame-pointer", "-O1"]
+SANITIZE_FLAGS = [
+    f"-fsanitize={SANITIZE}", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-O1",
+]
 
 NO_CORE = """\
 The native core of penstock was not built.

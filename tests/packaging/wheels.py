@@ -2,7 +2,7 @@
 
 It builds a source distribution and, for each Python, a wheel from it with warnings as errors. Each
 wheel goes into a clean environment of its own, first without extras. Then the unit tests and the
-themed conformance cases run there, against the installed wheel and without PySpark.
+conformance cases of `make test` run there, against the installed wheel and without PySpark.
 """
 
 from __future__ import annotations
@@ -119,10 +119,9 @@ def test_wheel(folder: Path, python: Path, sdist: Path) -> str:
     run([own, "-c", SMOKE], cwd=folder)
     run([*pip, "install", f"{wheel}[{EXTRAS}]", *TOOLS])
     run(
-        [own, "-m", "pytest", "-q", "-n", "2", "--dist", "loadfile", "-p", "no:cacheprovider",
-         "-m", "not slow and not spark and not kafka and not soak", "tests/unit",
-         # The ids of cases begin with the name of their file; the rest are the themed ones.
-         "tests/conformance/test_conformance.py", "-k", "not own- and not random-"],
+        [own, "-m", "pytest", "-q", "-n", "2", "--dist", "loadscope", "-p", "no:cacheprovider",
+         "-m", "not full and not soak and not slow and not spark and not kafka",
+         "tests/unit", "tests/conformance/test_conformance.py"],
         cwd=ROOT, PYTHONDONTWRITEBYTECODE="1",
     )
     return wheel.name
