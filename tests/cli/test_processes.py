@@ -250,10 +250,10 @@ def test_progress_bar_is_shown_only_on_a_terminal(
     assert process.communicate(timeout=60)[1] == b""
 
 
-@pytest.mark.parametrize(("answer", "is_left"), [(b"y\n", False), (b"\n", True), (b"no\n", True)])
+@pytest.mark.parametrize(("answer", "exists"), [(b"y\n", False), (b"\n", True), (b"no\n", True)])
 def test_delete_asks_for_confirmation_on_a_terminal(
-    command: Command, one: Log, answer: bytes, is_left: bool
+    command: Command, one: Log, answer: bytes, exists: bool
 ) -> None:
     shown = screen(command, "topics", "delete", "one", answer=answer)
     assert b"Delete 'one' permanently? [y/N] " in shown
-    assert ("one" in {topic.name for topic in one.topics()}) == is_left
+    assert ("one" in {topic.name for topic in one.topics()}) == exists

@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import json
 import time
+from io import BytesIO
 from pathlib import Path
 
 import pytest
 
-from penstock.cli.line_reader import MAX_LINE_BYTES, read_chunks
+from penstock.cli.line_reader import read_chunks
 from penstock.log import Log
 from penstock.partitioning import partition_of
 from penstock.serdes.builtin import Serdes
@@ -200,17 +201,9 @@ def test_invalid_options_are_wrong_usage(penstock, topics: Log, wrong) -> None:
     assert rows(topics, "one") == []
 
 
-def test_chunks_end_at_line_ends() -> None:
-    from io import BytesIO
-
+@pytest.mark.parametrize("size", [1, 3, 1000])
+def test_chunks_end_at_line_ends(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.cli.line_reader.CHUNK_BYTES", size)
     text = b"".join(b"x" * (n % 50) + b"\n" for n in range(2000)) + b"end"
-    for size in (1, 3, 1000):
-        import penstock.cli.line_reader as module
-
-        before, module.CHUNK_BYTES = module.CHUNK_BYTES, size
-        try:
-            lines = [line for chunk in read_chunks(BytesIO(text)) for line in chunk]
-        finally:
-            module.CHUNK_BYTES = before
-        assert lines == text.split(b"\n")
-    assert MAX_LINE_BYTES > 1 << 20
+    lines = [line for chunk in read_chunks(BytesIO(text)) for line in chunk]
+    assert lines == text.split(b"\n")

@@ -71,7 +71,7 @@ def committed(log: Log) -> dict[int, int]:
 @contextmanager
 def running(log: Log) -> Iterator[None]:
     """Hold the lease and renew it."""
-    lease = log.take_lease("app", holder="somebody")
+    lease = log.take_lease("app", holder="another instance")
     ended = threading.Event()
 
     def renew() -> None:
@@ -233,7 +233,7 @@ def test_running_application_cannot_be_reset(
 
 
 def test_force_fences_a_running_application(penstock: Penstock, log: Log) -> None:
-    lease = log.take_lease("app", holder="somebody")
+    lease = log.take_lease("app", holder="another instance")
     assert penstock("reset", "app", "--force").code == 0
     with pytest.raises(Fenced):
         lease.renew()

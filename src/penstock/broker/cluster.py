@@ -2,7 +2,7 @@
 
 `broker.json` in the directory lists the nodes, their ports and process ids. Commands write it under
 a lock, so that two commands do not start the same node twice. A node is running if its process is
-alive and was started for this directory, whatever the file says.
+alive and was started for this directory, regardless of the file.
 """
 
 from __future__ import annotations

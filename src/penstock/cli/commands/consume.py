@@ -66,7 +66,7 @@ def _add_position_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--offset", metavar="N", type=_start_offset,
-        help="start at this offset; -N: N records before the end of each partition; beginning; end",
+        help="start at this offset; -N: N offsets before the end of each partition; beginning; end",
     )
     parser.add_argument(
         "--from-time", type=timestamp_ms, metavar="TIME",

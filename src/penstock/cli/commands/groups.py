@@ -106,16 +106,19 @@ partition is replaced by its start or its end.""",
         "--all-topics", action="store_true", help="all partitions with a committed offset"
     )
     target = parser.add_mutually_exclusive_group(required=True)
-    target.add_argument("--to-offset", type=non_negative_int, metavar="N", help="this offset")
+    target.add_argument(
+        "--to-offset", type=non_negative_int, metavar="N", help="move to this offset"
+    )
     target.add_argument(
         "--to-time", type=timestamp_ms, metavar="TIME",
-        help="the first record that is not older: ISO 8601, epoch milliseconds, or 15m (ago)",
+        help="move to the first record that is not older: ISO 8601, epoch milliseconds, or 15m "
+        "(ago)",
     )
-    target.add_argument("--to-beginning", action="store_true", help="the oldest record")
-    target.add_argument("--to-end", action="store_true", help="after the newest record")
+    target.add_argument("--to-beginning", action="store_true", help="move to the oldest record")
+    target.add_argument("--to-end", action="store_true", help="move after the newest record")
     target.add_argument(
         "--shift-by", type=signed_int, metavar="N",
-        help="N offsets forward, or backward if negative",
+        help="move N offsets forward, or backward if negative",
     )
     parser.add_argument("--execute", action="store_true", help="apply the change")
     add_json_option(parser)

@@ -64,25 +64,28 @@ not start before the reset is complete. Local state on other hosts need not be d
 def _add_target_options(parser: argparse.ArgumentParser) -> None:
     target = parser.add_mutually_exclusive_group()
     target.add_argument(
-        "--to-earliest", action="store_true", help="the oldest record (default)"
+        "--to-earliest", action="store_true", help="move to the oldest record (default)"
     )
-    target.add_argument("--to-latest", action="store_true", help="after the newest record")
-    target.add_argument("--to-offset", type=non_negative_int, metavar="N", help="this offset")
+    target.add_argument("--to-latest", action="store_true", help="move after the newest record")
+    target.add_argument(
+        "--to-offset", type=non_negative_int, metavar="N", help="move to this offset"
+    )
     target.add_argument(
         "--to-datetime", type=timestamp_ms, metavar="TIME",
-        help="the first record that is not older: ISO 8601, or epoch milliseconds",
+        help="move to the first record that is not older: ISO 8601, or epoch milliseconds",
     )
     target.add_argument(
         "--by-duration", type=_duration_ago, metavar="DURATION",
-        help="the first record that is not older than this: 15m, 2h, or ISO 8601 as in PT2H",
+        help="move to the first record that is not older than this: 15m, 2h, or ISO 8601 as in "
+        "PT2H",
     )
     target.add_argument(
         "--shift-by", type=signed_int, metavar="N",
-        help="N offsets forward, or backward if negative",
+        help="move N offsets forward, or backward if negative",
     )
     target.add_argument(
         "--from-file", metavar="FILE",
-        help="the offsets in a file with lines TOPIC,PARTITION,OFFSET",
+        help="move to the offsets in a file with lines TOPIC,PARTITION,OFFSET",
     )
 
 
