@@ -1,7 +1,7 @@
-"""The words that travel: records, headers, changes, and where a record came from.
+"""Records, headers, changes of tables, columns of records, and the position of a record.
 
-Everything here is immutable, so a record can be handed to several processors, kept in a
-cache or a buffer, and sent to another task without being copied.
+All classes except `CurrentRecord` are immutable, so processors, caches, buffers and tasks can share
+objects without copies.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import msgspec
 
 V = TypeVar("V")
-# Records cannot be changed: one of a narrower type will do where a wider one is asked for.
+# Covariant, because records are immutable.
 K_co = TypeVar("K_co", covariant=True)
 V_co = TypeVar("V_co", covariant=True)
 K2 = TypeVar("K2")
@@ -21,20 +21,20 @@ V2 = TypeVar("V2")
 
 
 class Headers(tuple[tuple[str, "bytes | None"], ...]):
-    """The headers of a record: pairs of a name and bytes, in order, names may repeat."""
+    """The headers of a record: (name, bytes) pairs in order. Names may repeat."""
 
     __slots__ = ()
 
     def add(self, name: str, value: bytes | None) -> Headers:
-        """These headers with one more at the end."""
+        """Return a copy with another header at the end."""
         return Headers((*self, (name, value)))
 
     def remove(self, name: str) -> Headers:
-        """These headers without any of that name."""
+        """Return a copy without the headers of that name."""
         return Headers(pair for pair in self if pair[0] != name)
 
     def last(self, name: str) -> bytes | None:
-        """The value of the last header of that name, None if there is none."""
+        """Return the value of the last header with that name; None if there is none."""
         for header, value in reversed(self):
             if header == name:
                 return value
@@ -45,13 +45,13 @@ NO_HEADERS = Headers()
 
 
 def as_headers(headers: Iterable[tuple[str, bytes | None]]) -> Headers:
-    """Any iterable of pairs as `Headers`; what is already so stays as it is."""
+    """Convert an iterable of pairs to `Headers`; return `Headers` unchanged."""
     return headers if isinstance(headers, Headers) else Headers(headers)
 
 
 @dataclass(frozen=True, slots=True)
 class Record(Generic[K_co, V_co]):
-    """A record as a processor sees it. `timestamp` is in epoch milliseconds."""
+    """The input and output of a processor. `timestamp` is in epoch milliseconds."""
 
     key: K_co
     value: V_co
@@ -63,25 +63,25 @@ class Record(Generic[K_co, V_co]):
             raise ValueError(f"A record's timestamp must not be negative: {self.timestamp}.")
 
     def with_key(self, key: K2) -> Record[K2, V_co]:
-        """This record with another key."""
+        """Return a copy with another key."""
         return Record(key, self.value, self.timestamp, self.headers)
 
     def with_value(self, value: V2) -> Record[K_co, V2]:
-        """This record with another value."""
+        """Return a copy with another value."""
         return Record(self.key, value, self.timestamp, self.headers)
 
     def with_timestamp(self, timestamp: int) -> Record[K_co, V_co]:
-        """This record with another timestamp."""
+        """Return a copy with another timestamp."""
         return replace(self, timestamp=timestamp)
 
     def with_headers(self, headers: Iterable[tuple[str, bytes | None]]) -> Record[K_co, V_co]:
-        """This record with other headers."""
+        """Return a copy with other headers."""
         return replace(self, headers=as_headers(headers))
 
 
 @dataclass(frozen=True, slots=True)
 class FixedKeyRecord(Generic[K_co, V_co]):
-    """A record whose key a processor may read but not change (`process_values`)."""
+    """The input and output of `process_values`: a record whose key cannot be changed."""
 
     key: K_co
     value: V_co
@@ -89,11 +89,11 @@ class FixedKeyRecord(Generic[K_co, V_co]):
     headers: Headers = NO_HEADERS
 
     def with_value(self, value: V2) -> FixedKeyRecord[K_co, V2]:
-        """This record with another value."""
+        """Return a copy with another value."""
         return FixedKeyRecord(self.key, value, self.timestamp, self.headers)
 
     def with_timestamp(self, timestamp: int) -> FixedKeyRecord[K_co, V_co]:
-        """This record with another timestamp."""
+        """Return a copy with another timestamp."""
         if timestamp < 0:
             raise ValueError(f"A record's timestamp must not be negative: {timestamp}.")
         return replace(self, timestamp=timestamp)
@@ -101,12 +101,12 @@ class FixedKeyRecord(Generic[K_co, V_co]):
     def with_headers(
         self, headers: Iterable[tuple[str, bytes | None]]
     ) -> FixedKeyRecord[K_co, V_co]:
-        """This record with other headers."""
+        """Return a copy with other headers."""
         return replace(self, headers=as_headers(headers))
 
 
 class Change(NamedTuple):
-    """What a table sends downstream: the new value of a row and, if asked for, the old one.
+    """An update of a row of a table: the new value and, if an operator needs it, the old value.
 
     `is_latest` is False only for an out-of-order update of a versioned table.
     """
@@ -117,14 +117,14 @@ class Change(NamedTuple):
 
 
 class ValueAndTimestamp(NamedTuple, Generic[V]):
-    """A value of a timestamped store and the time of the record that wrote it."""
+    """A value of a timestamped store and the timestamp of the record that wrote it."""
 
     value: V
     timestamp: int
 
 
 class RecordMetadata(NamedTuple):
-    """Where the record that is being processed was read from."""
+    """The position of the current record in its topic."""
 
     topic: str | None
     partition: int
@@ -132,9 +132,9 @@ class RecordMetadata(NamedTuple):
 
 
 class RecordContext(NamedTuple):
-    """Where a record came from, and what its source record looked like.
+    """The position of a record and the raw bytes of its source record.
 
-    Inside a punctuation there is no source record: topic is None, partition and offset are -1.
+    A punctuation has no source record: topic is None, partition and offset are -1.
     """
 
     topic: str | None
@@ -147,7 +147,7 @@ class RecordContext(NamedTuple):
 
 
 class TaskId(NamedTuple):
-    """One sub-topology over one partition: the unit of work."""
+    """The id of a task, which runs one sub-topology for one partition."""
 
     subtopology: int
     partition: int
@@ -161,7 +161,7 @@ class RecordColumns(msgspec.Struct, frozen=True):
 
     keys: Sequence[bytes | None]
     values: Sequence[bytes | None]
-    #: None: the log sets the time when it appends the records.
+    #: None: the log sets the timestamps when it appends the records.
     timestamps: Sequence[int] | None = None
     #: None: no record has headers.
     headers: Sequence[Iterable[tuple[str, bytes | None]]] | None = None
@@ -180,17 +180,16 @@ class PartitionColumns(RecordColumns, frozen=True, kw_only=True):
     headers: Sequence[Headers] | None = None
 
 
-class Current:
-    """The record a task is working on right now; one for each task, changed in place.
+class CurrentRecord:
+    """The record that a task is processing. Each task has one and changes it in place.
 
-    The record is number `at` of `rows`, as it was read. `timestamp` and `headers` are those of the
-    record that is being passed on, which may differ. `sent` is set as soon as something that was
-    made of the record has been written: from then on its bytes are not given to a dead letter
-    queue.
+    The source record is element `at` of `rows`. `timestamp` and `headers` are those of the record
+    that is being forwarded, which may differ. `sent` is True after an output of the record was
+    written; from then on its raw bytes are not available to a dead letter queue.
 
-    Written by the task when it takes a record and by whoever forwards a record with another
-    timestamp or other headers (who puts the former ones back afterwards). Read by stores (what
-    goes to the changelog, what a cache entry remembers) and by user processors.
+    Written by the task when it takes a record, and by code that forwards a record with another
+    timestamp or other headers and then restores the old ones. Read by stores, for changelogs and
+    cache entries, and by user processors.
     """
 
     __slots__ = ("at", "headers", "rows", "sent", "timestamp")
@@ -206,38 +205,38 @@ class Current:
 
     @property
     def topic(self) -> str | None:
-        """The topic the record was read from."""
+        """The topic of the source record."""
         return self.rows.topic
 
     @property
     def partition(self) -> int:
-        """The partition it was read from."""
+        """The partition of the source record."""
         return self.rows.partition
 
     @property
     def offset(self) -> int:
-        """Its offset."""
+        """The offset of the source record."""
         return self.rows.offsets[self.at]
 
     @property
     def raw_key(self) -> bytes | None:
-        """The bytes of its key, unless something was sent already."""
+        """The serialized key of the source record; None after an output was written."""
         return None if self.sent else self.rows.keys[self.at]
 
     @property
     def raw_value(self) -> bytes | None:
-        """The bytes of its value, unless something was sent already."""
+        """The serialized value of the source record; None after an output was written."""
         return None if self.sent else self.rows.values[self.at]
 
     def context(self) -> RecordContext:
-        """A snapshot, to be kept with a buffered record."""
+        """Return an immutable copy, to store with a buffered record."""
         return RecordContext(
             self.topic, self.partition, self.offset, self.timestamp, self.headers, self.raw_key,
             self.raw_value,
         )
 
     def set_context(self, context: RecordContext) -> None:
-        """Go on as if this were the record being processed."""
+        """Make the record of a stored context the current one."""
         topic, partition, offset, timestamp, headers, raw_key, raw_value = context
         self.rows = PartitionColumns(
             topic=topic, partition=partition, offsets=(offset,), timestamps=(timestamp,),
@@ -248,13 +247,13 @@ class Current:
         self.timestamp = timestamp
         self.headers = headers
 
-    def saved(self) -> tuple[Any, ...]:
-        """What `restore` needs to put everything back."""
+    def save(self) -> tuple[Any, ...]:
+        """Return the state for `restore`."""
         return self.rows, self.at, self.sent, self.timestamp, self.headers
 
-    def restore(self, saved: tuple[Any, ...]) -> None:
-        """Put back what `saved` answered."""
-        self.rows, self.at, self.sent, self.timestamp, self.headers = saved
+    def restore(self, state: tuple[Any, ...]) -> None:
+        """Restore the state that `save` returned."""
+        self.rows, self.at, self.sent, self.timestamp, self.headers = state
 
 
 NO_RECORD = RecordContext(None, -1, -1, -1, NO_HEADERS)

@@ -8,7 +8,7 @@ are therefore the methods of a protocol. The classes have the interface of their
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from penstock.record import Current, Headers
+from penstock.record import CurrentRecord, Headers
 from penstock.stores.cache import entries as twins
 
 # A node takes key, value, timestamp and headers.
@@ -43,11 +43,11 @@ class Core(Protocol):
 
     # rows.c
     def timestamped_rows(
-        self, cache: twins.CacheEntries, current: Current, below: _Get, serdes: _Serdes,
+        self, cache: twins.CacheEntries, current: CurrentRecord, below: _Get, serdes: _Serdes,
         keeps: bool, /,
     ) -> tuple[_LoadRow, _SaveRow]: ...
     def folding(
-        self, cache: twins.CacheEntries, current: Current, below: _Get, serdes: _Serdes,
+        self, cache: twins.CacheEntries, current: CurrentRecord, below: _Get, serdes: _Serdes,
         keeps: bool, initializer: Callable[[], Any], aggregator: Callable[[Any, Any, Any], Any], /,
     ) -> _SaveRow: ...
     def keyed_load(
@@ -69,7 +69,7 @@ class Core(Protocol):
         self, store: str, rows: list[bytes], values: list[bytes], cut: int, headers: Headers, /
     ) -> list[_Change]: ...
     def tell_changes(
-        self, entries: list[twins.CacheEntry], current: Current, hear: _RowListener, /
+        self, entries: list[twins.CacheEntry], current: CurrentRecord, hear: _RowListener, /
     ) -> None: ...
     def row_listener(
         self, listener: _ChangeListener, read_key: _Read, careful_key: _Read,
@@ -94,12 +94,12 @@ class Core(Protocol):
         readers: tuple[_Read, _Read], times: tuple[bool, int, Headers],
         set_head: Callable[[Any, int], bool], /,
     ) -> int: ...
-    def switching(self, to_all: _Forward, current: Current, /) -> _Forward: ...
+    def switching(self, to_all: _Forward, current: CurrentRecord, /) -> _Forward: ...
     def guarded(self, process: _Forward, judge: _Failed, /) -> _Forward: ...
     def sink(
         self, topic: str, writers: tuple[_Write, _Write],
         encode: Callable[..., tuple[bytes | None, bytes | None] | None],
-        append_checked: Callable[..., None], current: Current, outputs: list[Any],
+        append_checked: Callable[..., None], current: CurrentRecord, outputs: list[Any],
         partitions: int, limit: int, tail: int, earliest: int = ..., latest: int = ..., /,
     ) -> _Forward: ...
 

@@ -78,7 +78,7 @@ PyObject *ask_about_error(PyObject *judge, PyObject *const *args);
 
 /* ---- slots.c: the fields of a few classes of Python, without looking them up by name --------- */
 
-/* Where the fields of `Current` are. */
+/* Where the fields of `CurrentRecord` are. */
 typedef struct {
     PyTypeObject *type;
     Py_ssize_t rows, at, sent, timestamp, headers;

@@ -1,4 +1,4 @@
-/* Fields of `Current`, `PartitionColumns`, `Clock` and `Tally`: classes of Python with __slots__, whose places
+/* Fields of `CurrentRecord`, `PartitionColumns`, `Clock` and `Tally`: classes of Python with __slots__, whose places
  * are read from their descriptors once. */
 #include "core.h"
 

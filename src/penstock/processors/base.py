@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from penstock.record import Current, Headers
+from penstock.record import CurrentRecord, Headers
 
 #: Processes or forwards one record: key, value, timestamp, headers. The value of a table's record
 #: is a `Change`.
@@ -52,7 +52,7 @@ class NodeContext(Protocol):
     #: The node's name in the topology.
     name: str
     #: The record that the task is processing: topic, partition, offset, timestamp, headers.
-    current: Current
+    current: CurrentRecord
 
     @property
     def stream_time(self) -> int:

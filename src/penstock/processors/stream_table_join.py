@@ -95,7 +95,7 @@ class StreamTableJoin:
         current, drop, count, left = node.current, node.drop, node.count, self.left
 
         def emit(key: Any, value: Any, context: RecordContext) -> None:
-            before = current.saved()
+            before = current.save()
             current.set_context(context)
             try:
                 join(key, key, value, context.timestamp, context.headers)

@@ -44,7 +44,7 @@ class Suppress:
         def emit(key: Any, change: Change, context: RecordContext) -> None:
             if final and change.new is None:
                 return
-            before = current.saved()
+            before = current.save()
             current.set_context(context)
             try:
                 forward(key, change, context.timestamp, context.headers)

@@ -230,7 +230,7 @@ class TransformValuesGetter:
 
         def transformed(key: Any, row: Row | None) -> Row | None:
             value, timestamp = (None, -1) if row is None else row
-            before = current.saved()
+            before = current.save()
             current.set_context(RecordContext(None, -1, -1, timestamp, NO_HEADERS))
             try:
                 new_value = transform(key, value)

@@ -1,6 +1,6 @@
 """Assembles a task: from the leaves up, every node becomes one function.
 
-Parents call the function of a node through a *forward*. It updates `Current` (a record with
+Parents call the function of a node through a *forward*. It updates `CurrentRecord` (a record with
 another timestamp or other headers is the current one while its children process it) and passes
 errors to the processing handler. Errors of a sink count as errors of its parent.
 """
@@ -13,7 +13,7 @@ from typing import Any
 from penstock.errors import ConfigException, StreamsException, WrongSerdeException
 from penstock.native import core
 from penstock.processors.base import Forward, OnError, PlainOperator
-from penstock.record import Current, Headers
+from penstock.record import CurrentRecord, Headers
 from penstock.task.blueprint import Blueprint
 from penstock.task.collector import Collector
 from penstock.task.error_handling import ExceptionHandlers, NodeFailed
@@ -118,7 +118,7 @@ def _call_children(children: list[NodeEntry], handlers: ExceptionHandlers) -> Fo
 
 
 def _call_children_with_context(
-    children: list[NodeEntry], current: Current, handlers: ExceptionHandlers
+    children: list[NodeEntry], current: CurrentRecord, handlers: ExceptionHandlers
 ) -> Forward:
     """Calls all children in order, with the forwarded record as the current one."""
     if not children:
@@ -167,7 +167,7 @@ def _guarded(process: Forward, failed: OnError) -> Forward:
     return guarded
 
 
-def _keep_sent_flag(forward: Forward, current: Current) -> Forward:
+def _keep_sent_flag(forward: Forward, current: CurrentRecord) -> Forward:
     """For a node that creates records: sending one does not mark the source record as sent."""
 
     def keep_sent_flag(key: Any, value: Any, timestamp: int, headers: Headers) -> None:

@@ -10,7 +10,7 @@ from penstock.handlers import ProducedRecord, SerializationExceptionOrigin
 from penstock.native import core
 from penstock.partitioning import partition_of
 from penstock.processors.base import Forward
-from penstock.record import Current, Headers, RecordContext
+from penstock.record import CurrentRecord, Headers, RecordContext
 from penstock.serdes.builtin import Serde
 from penstock.serdes.windowed import WindowedSerde
 from penstock.task.error_handling import ExceptionHandlers
@@ -26,7 +26,7 @@ class Collector:
     """
 
     def __init__(
-        self, current: Current, partitions_of: Callable[[str], int | None],
+        self, current: CurrentRecord, partitions_of: Callable[[str], int | None],
         limits_of: Callable[[str], RecordLimits | None] = no_limits,
     ) -> None:
         #: Plain tuples with the fields of `Output`; named tuples cost more.

@@ -17,7 +17,7 @@ from penstock.handlers import (
     SerializationExceptionOrigin,
 )
 from penstock.processors.base import OnError
-from penstock.record import Current, Headers, Record, TaskId
+from penstock.record import CurrentRecord, Headers, Record, TaskId
 from penstock.timestamps import ConsumedRecord
 
 log = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ class ExceptionHandlers:
     """
 
     def __init__(
-        self, config: StreamsConfig, task_id: TaskId, current: Current,
+        self, config: StreamsConfig, task_id: TaskId, current: CurrentRecord,
         write: Callable[[ProducedRecord], None], drop: Callable[[str], None],
     ) -> None:
         self._deserialization = config.deserialization_handler()

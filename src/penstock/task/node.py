@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from penstock.errors import StreamsException
 from penstock.processors.api import Cancellable, PunctuationType
 from penstock.processors.base import Clock, Forward, NodeCounter
-from penstock.record import Current, Headers, RecordMetadata, TaskId
+from penstock.record import CurrentRecord, Headers, RecordMetadata, TaskId
 from penstock.windows import instant_ms, to_ms
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class TaskNode:
 
     def __init__(self, name: str, runtime: Runtime, stores: tuple[str, ...]) -> None:
         self.name = name
-        self.current: Current = runtime.current
+        self.current: CurrentRecord = runtime.current
         self.runtime = runtime
         self._stores = stores
         #: Child name -> the function that forwards to it; set when the children are attached.

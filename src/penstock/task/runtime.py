@@ -9,7 +9,7 @@ from typing import Any
 from penstock.config import StreamsConfig
 from penstock.processors.api import PunctuationType
 from penstock.processors.base import Clock, NodeCounter
-from penstock.record import Current, Headers, TaskId
+from penstock.record import CurrentRecord, Headers, TaskId
 from penstock.stores.bytes.store import OpenBytesStore, open_in_memory
 from penstock.stores.cache.record_cache import RecordCache
 from penstock.task.punctuation import Schedule, Schedules
@@ -73,7 +73,7 @@ class Runtime:
         self.global_stores = environment.global_stores
         self.resources = environment.resources
         self.state_dir = environment.state_dir
-        self.current = Current()
+        self.current = CurrentRecord()
         self.cache = environment.cache or thread_cache(config)
         self.default_key_serde = config.default_key_serde
         self.default_value_serde = config.default_value_serde

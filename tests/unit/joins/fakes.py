@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.processors.base import Clock, Forward, NodeCounter
-from penstock.record import NO_HEADERS, Current, Headers, RecordContext
+from penstock.record import NO_HEADERS, CurrentRecord, Headers, RecordContext
 
 
 class FakeNode:
@@ -16,7 +16,7 @@ class FakeNode:
 
     def __init__(self, name: str = "node", **stores: Any) -> None:
         self.name = name
-        self.current = Current()
+        self.current = CurrentRecord()
         self.stores: dict[str, Any] = stores
         self.dropped: list[str] = []
         self.counted: Counter[str] = Counter()
@@ -174,7 +174,7 @@ class FakeStoreContext:
     default_value_serde: Any = None
 
     def __init__(self) -> None:
-        self.current = Current()
+        self.current = CurrentRecord()
         self.log: list[tuple[bytes, bytes | None, int, Headers]] = []
 
     def changelog_topic(self, store: str) -> str:

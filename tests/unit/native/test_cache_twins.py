@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock import native
-from penstock.record import NO_HEADERS, Current, Headers, RecordContext
+from penstock.record import NO_HEADERS, CurrentRecord, Headers, RecordContext
 from penstock.stores.cache import entries as cache_entries
 
 if native.core is None:
@@ -24,7 +24,7 @@ class Twin:
     def __init__(self, words: Any, max_bytes: int, time_at: int | None) -> None:
         self.words = words
         self.told: list[Any] = []
-        self.current = Current()
+        self.current = CurrentRecord()
         self.budget = words.CacheBudget(max_bytes)
         self.cache = words.CacheEntries(self.budget, self.flush, 3, time_at)
         self.other = words.CacheEntries(self.budget, self.flush, 0, None)
@@ -112,9 +112,9 @@ def test_wrong_arguments_are_rejected() -> None:
         core.CacheBudget(-1)
     cache = Twin(core, 1_000, -8).cache
     with pytest.raises(ValueError, match="has no time at -8"):
-        cache.put(b"short", None, 0, Current())
+        cache.put(b"short", None, 0, CurrentRecord())
     with pytest.raises(TypeError):
-        cache.put("text", None, 0, Current())
+        cache.put("text", None, 0, CurrentRecord())
     with pytest.raises(TypeError, match="not an entry"):
         cache.use(object())
     with pytest.raises(TypeError):

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from penstock import native
-from penstock.record import NO_HEADERS, Change, Current
+from penstock.record import NO_HEADERS, Change, CurrentRecord
 from penstock.windows import Window, Windowed
 
 if native.core is None:
@@ -21,7 +21,9 @@ if native.core is None:
 core = native.core
 SCENARIOS = runpy.run_path(str(Path(__file__).with_name("scenarios.py")))
 #: What native code hands around all the time: too many or too few references would show here.
-SHARED = (core.PENDING, core.UNKNOWN, NO_HEADERS, True, False, Change, Current, Window, Windowed)
+SHARED = (
+    core.PENDING, core.UNKNOWN, NO_HEADERS, True, False, Change, CurrentRecord, Window, Windowed
+)
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 from penstock.processors.base import Clock, Forward, Operator
-from penstock.record import NO_HEADERS, Change, Current, Headers, ValueAndTimestamp
+from penstock.record import NO_HEADERS, Change, CurrentRecord, Headers, ValueAndTimestamp
 from penstock.windows import SessionWindow, Window, Windowed
 
 NOT_PUT = -(2**63)
@@ -43,7 +43,7 @@ class FakeNode:
 
     def __init__(self, **stores: Any) -> None:
         self.name = "node"
-        self.current = Current()
+        self.current = CurrentRecord()
         self.stream_time = -1
         self.system_time = 0
         self.stores = stores

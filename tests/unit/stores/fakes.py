@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.record import NO_HEADERS, Current, Headers, RecordContext
+from penstock.record import NO_HEADERS, CurrentRecord, Headers, RecordContext
 from penstock.stores import RecordCache
 
 
@@ -18,7 +18,7 @@ class FakeContext:
     default_value_serde: Any = None
     application_id: str = "app"
     task_id: str = "0_0"
-    current: Current = field(default_factory=Current)
+    current: CurrentRecord = field(default_factory=CurrentRecord)
     logged: list[tuple[str, bytes, bytes | None, int, Headers]] = field(default_factory=list)
     dropped: list[str] = field(default_factory=list)
 

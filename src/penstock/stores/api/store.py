@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from penstock.record import Current, Headers
+from penstock.record import CurrentRecord, Headers
 
 if TYPE_CHECKING:
     from penstock.serdes.builtin import Serde
     from penstock.stores.cache.record_cache import RecordCache
 
 #: Receives a flushed change: key, new value, old value, timestamp, headers. During the call,
-#: `Current` is the record that wrote the entry. Values do not contain timestamps. The timestamp is
-#: that of the new value if the store keeps timestamps, else that of the writing record.
+#: `CurrentRecord` is the record that wrote the entry. Values do not contain timestamps. The
+#: timestamp is that of the new value if the store keeps timestamps, else that of the record.
 FlushListener = Callable[[Any, Any, Any, int, Headers], None]
 
 
@@ -23,7 +23,7 @@ class StoreContext(Protocol):
     application_id: str
     task_id: str
     #: The current record. Changelog records and cache entries take their timestamps from it.
-    current: Current
+    current: CurrentRecord
     #: The record cache that all stores of the task share.
     cache: RecordCache
     default_key_serde: Serde[Any] | None

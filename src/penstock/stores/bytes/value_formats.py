@@ -14,7 +14,7 @@ from struct import Struct
 
 from penstock.errors import SerializationException
 from penstock.native import core
-from penstock.record import NO_HEADERS, Current, Headers, PartitionColumns
+from penstock.record import NO_HEADERS, CurrentRecord, Headers, PartitionColumns
 
 _LONG = Struct(">q")
 _pack_long = _LONG.pack
@@ -33,7 +33,7 @@ class ValueFormat:
 
     name: str
     #: Converts a stored value, or None for a deletion, while a record is processed.
-    to_changelog: Callable[[bytes | None, Current], ChangelogParts]
+    to_changelog: Callable[[bytes | None, CurrentRecord], ChangelogParts]
     #: Returns the stored value of a changelog record.
     from_changelog: Callable[[bytes, int, Headers], bytes]
 
@@ -118,7 +118,7 @@ def read_headers(data: bytes) -> tuple[Headers, int]:
     return Headers(pairs), end
 
 
-def _plain_to_changelog(stored: bytes | None, current: Current) -> ChangelogParts:
+def _plain_to_changelog(stored: bytes | None, current: CurrentRecord) -> ChangelogParts:
     return stored, current.timestamp, NO_HEADERS
 
 
@@ -126,7 +126,7 @@ def _plain_from_changelog(value: bytes, timestamp: int, headers: Headers) -> byt
     return value
 
 
-def _timestamped_to_changelog(stored: bytes | None, current: Current) -> ChangelogParts:
+def _timestamped_to_changelog(stored: bytes | None, current: CurrentRecord) -> ChangelogParts:
     if stored is None:
         return None, current.timestamp, NO_HEADERS
     return stored[8:], _long_at(stored, 0)[0], NO_HEADERS
@@ -136,7 +136,7 @@ def _timestamped_from_changelog(value: bytes, timestamp: int, headers: Headers) 
     return _pack_long(timestamp) + value
 
 
-def _headers_to_changelog(stored: bytes | None, current: Current) -> ChangelogParts:
+def _headers_to_changelog(stored: bytes | None, current: CurrentRecord) -> ChangelogParts:
     if stored is None:
         return None, current.timestamp, current.headers
     headers, at = read_headers(stored)
@@ -147,7 +147,7 @@ def _headers_from_changelog(value: bytes, timestamp: int, headers: Headers) -> b
     return write_headers(headers) + _pack_long(timestamp) + value
 
 
-def _session_headers_to_changelog(stored: bytes | None, current: Current) -> ChangelogParts:
+def _session_headers_to_changelog(stored: bytes | None, current: CurrentRecord) -> ChangelogParts:
     if stored is None:
         return None, current.timestamp, current.headers
     headers, at = read_headers(stored)

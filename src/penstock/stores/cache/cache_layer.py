@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from penstock.native import core
-from penstock.record import Current
+from penstock.record import CurrentRecord
 from penstock.stores.bytes.key_schema import ByteRanges, KeySchema, WindowRange, row_filter
 from penstock.stores.bytes.overlay import merge_scans
 from penstock.stores.bytes.rows import KeyRange, Row, RowLayer
@@ -33,7 +33,8 @@ class CacheLayer:
     """
 
     def __init__(
-        self, below: RowLayer, cache: RecordCache, current: Current, key_schema: KeySchema | None
+        self, below: RowLayer, cache: RecordCache, current: CurrentRecord,
+        key_schema: KeySchema | None,
     ) -> None:
         self.below = below
         self.current = current
@@ -116,7 +117,7 @@ class CacheLayer:
 
     def _flush(self, changes: list[CacheEntry]) -> None:
         """Write all changes below and call the listener for each."""
-        before = self.current.saved()
+        before = self.current.save()
         put_all = getattr(self.below, "put_all", None)
         rows = None if put_all is None or self._send_old else self._stored_rows(changes)
         try:

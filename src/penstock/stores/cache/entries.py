@@ -11,7 +11,7 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Any
 
-from penstock.record import Current, Headers, PartitionColumns
+from penstock.record import CurrentRecord, Headers, PartitionColumns
 
 #: Kafka's size of an entry without key, value and context: three references and a flag.
 _ENTRY_BYTES = 8 + 8 + 8 + 1
@@ -36,8 +36,8 @@ class CacheEntry:
     """One cached row.
 
     A dirty entry was written but not flushed. It holds the context of the record that wrote it
-    (`rows`, `at`, `sent`, `timestamp`, `headers`, as in `Current`). `typed` and `time` are the
-    typed value and its timestamp, if the value is immutable; while they are known, the stored
+    (`rows`, `at`, `sent`, `timestamp`, `headers`, as in `CurrentRecord`). `typed` and `time` are
+    the typed value and its timestamp, if the value is immutable; while they are known, the stored
     `value` may be `PENDING`. `uses` and `writes` count the occurrences of the entry in the lists;
     the entry is dirty if `writes` is not 0. `size` is 0 after the entry has left the cache.
     """
@@ -159,7 +159,7 @@ class CacheEntries:
         self._grow(entry.size)
 
     def put(
-        self, key: bytes, value: bytes | None, value_bytes: int, current: Current,
+        self, key: bytes, value: bytes | None, value_bytes: int, current: CurrentRecord,
         typed: Any = UNKNOWN, time: int = -1,
     ) -> None:
         """Write an entry on behalf of the current record, and evict entries if necessary.
@@ -201,7 +201,7 @@ class CacheEntries:
         self._written.append(entry)
         self._grow(growth)
 
-    def rewrite(self, entry: CacheEntry, current: Current, growth: int) -> None:
+    def rewrite(self, entry: CacheEntry, current: CurrentRecord, growth: int) -> None:
         """Record that the current record has changed a dirty entry in place."""
         entry.at = current.at
         entry.sent = current.sent
