@@ -32,7 +32,7 @@ import runtime
 from orders import Orders, orders
 
 from penstock import Serdes, Streams, StreamsBuilder, StreamsConfig
-from penstock.engine.loop import BatchReport
+from penstock.engine.batch_report import BatchReport
 from penstock.engine.spark import open_backend
 from penstock.log import Log, RecordColumns, open_log
 from penstock.partitioning import partition_of
@@ -135,8 +135,8 @@ def _one_turn(site: Site, name: str, count: int, sample: Orders) -> dict[str, An
         "records_per_second": round(rate), "task_alone": round(alone),
         "ratio": round(rate / alone, 2), "limit": LIMITS[name], "batches": len(reports),
         "seconds": round(seconds, 2),
-        "computing": round(sum(report.computing for _, report in reports), 2),
-        "committing": round(sum(report.committing for _, report in reports), 2),
+        "computing": round(sum(report.compute_seconds for _, report in reports), 2),
+        "committing": round(sum(report.commit_seconds for _, report in reports), 2),
     }
 
 
@@ -295,7 +295,7 @@ def restore(site: Site, count: int) -> dict[str, Any]:
             streams.run_until_caught_up()
             advancing.append(reports[-1][1])
     per_change = statistics.median(
-        report.computing / max(1, report.changes) * 1e6 for report in advancing[2:]
+        report.compute_seconds / max(1, report.changes) * 1e6 for report in advancing[2:]
     )
     print(
         f"restore: {count:,} keys in {restoring:.1f} s, {count / restoring:,.0f} rows/s; "

@@ -205,7 +205,7 @@ def test_input_topics_limits_the_offsets(penstock: Penstock, log: Log) -> None:
 def test_unknown_application_fails_and_lists_the_applications(penstock: Penstock, log: Log) -> None:
     ran = penstock("reset", "ap")
     assert ran.code == 1
-    assert "Nothing is known of an application 'ap'" in ran.err
+    assert "Application 'ap' does not exist" in ran.err
     assert "Applications: 'app'." in ran.err
 
 
@@ -281,7 +281,7 @@ def test_interrupted_reset_is_completed_by_the_next_one(
             was_killed = True
     assert was_killed == (steps < 4)
     if 0 < steps < 4:
-        with pytest.raises(StreamsException, match="was begun and not finished"):
+        with pytest.raises(StreamsException, match="was interrupted"):
             start(log)
     apply_reset(log, plan_reset(log, "app", ResetTarget()))
     assert topics(log) == ["orders"]

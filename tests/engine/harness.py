@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock import Serdes, StreamsBuilder, StreamsConfig, Topology
-from penstock.engine.commit import CommitResult, check_attempts, commit, failure_of
+from penstock.engine.commit import CommitResult, check_attempts, commit, find_failure
 from penstock.engine.inline import InlineCompute
 from penstock.engine.layout.execution_graph import build_graph_for_log
 from penstock.engine.layout.internal_topics import ensure_internal_topics
@@ -103,7 +103,7 @@ class Application:
         if plan is None:
             return None
         outcomes = decode_outcomes(self.compute.compute(plan))
-        failure = failure_of(outcomes)
+        failure = find_failure(outcomes)
         if failure is not None:
             raise failure
         check_attempts(plan, outcomes)

@@ -12,7 +12,7 @@ import pytest
 from engine.harness import Application, config_of, topology_of
 from penstock.engine.inline import InlineCompute
 from penstock.engine.packaging.bundle import Bundle
-from penstock.engine.plan.planner import COMMIT_AGAIN_MS
+from penstock.engine.plan.planner import RECOMMIT_INTERVAL_MS
 from penstock.engine.worker.outcome import decode_outcomes
 from penstock.log.embedded.log import EmbeddedLog
 from penstock.log.kafka.scheme import KAFKA
@@ -183,7 +183,7 @@ def test_an_idle_application_commits_its_offsets_once_an_hour(app: Application) 
     app.send("in", ("a", "x", 1))
     app.now = 1_000
     app.run()
-    app.now += COMMIT_AGAIN_MS - 1
+    app.now += RECOMMIT_INTERVAL_MS - 1
     assert app.run() == 0
     app.now += 1
     done = app.run_batch()

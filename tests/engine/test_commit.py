@@ -15,7 +15,7 @@ from penstock.engine.commit import (
     check_attempts,
     commit,
     drop_staged,
-    failure_of,
+    find_failure,
 )
 from penstock.engine.packaging.failure import Failure
 from penstock.engine.plan.batch_plan import BatchPlan, Range, TaskPlan
@@ -83,8 +83,8 @@ def test_the_failure_of_the_first_task_is_raised() -> None:
         TaskOutcome(task, TaskRecord(1, 1), failure=Failure.of(str(task), StreamsException(text)))
         for task, text in ((TaskId(0, 1), "one"), (TaskId(1, 0), "two"))
     ]
-    assert str(failure_of([sender(), *failed])) == "one"
-    assert failure_of([sender()]) is None
+    assert str(find_failure([sender(), *failed])) == "one"
+    assert find_failure([sender()]) is None
 
 
 # ---- the transaction -------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import pytest
 
 from engine.harness import ONE_TO_ONE, Application, topology_of
 from penstock import Processor, Record
-from penstock.engine.commit import InconsistentAttempts, check_attempts, failure_of
+from penstock.engine.commit import InconsistentAttempts, check_attempts, find_failure
 from penstock.engine.worker.blocks import OUTCOME, RECORDS
 from penstock.engine.worker.outcome import decode_outcomes
 from penstock.engine.worker.worker import ATTEMPT_BITS, Worker
@@ -174,7 +174,7 @@ def test_records_that_retention_removes_after_the_plan_are_planned_anew(tmp_path
         plan = app.plan()
         assert plan is not None
         app.log.delete_records("in", 0, 5)
-        failure = failure_of(decode_outcomes(app.compute.compute(plan)))
+        failure = find_failure(decode_outcomes(app.compute.compute(plan)))
         assert isinstance(failure, OffsetOutOfRange)
         assert (failure.offset, failure.start, failure.end) == (0, 5, 10)
         app.run()

@@ -33,7 +33,7 @@ from penstock import (
     StreamThreadExceptionResponse,
 )
 from penstock.engine.lease import instance_name
-from penstock.engine.lifecycle import RefusedTransition
+from penstock.engine.lifecycle import IllegalTransition
 from penstock.engine.stream_thread import ShutdownRequested
 from penstock.log import Log
 
@@ -85,10 +85,10 @@ def test_caught_up_means_all_that_was_there(made: Made, log: Log) -> None:
 def test_it_starts_once(made: Made) -> None:
     streams = made()
     streams.start()
-    with pytest.raises(RefusedTransition, match="cannot be started: it is R"):
+    with pytest.raises(IllegalTransition, match="cannot be started: it is R"):
         streams.start()
     streams.close()
-    with pytest.raises(RefusedTransition, match=r"it is NOT_RUNNING.*\nThe states so far:"):
+    with pytest.raises(IllegalTransition, match=r"it is NOT_RUNNING.*\nThe states so far:"):
         streams.start()
 
 
@@ -108,7 +108,7 @@ def test_listeners_are_set_before_the_start(made: Made) -> None:
         lambda: streams.set_global_state_restore_listener(StateRestoreListener()),
         lambda: streams.set_standby_update_listener(StandbyUpdateListener()),
     ):
-        with pytest.raises(RefusedTransition, match="must be called before start"):
+        with pytest.raises(IllegalTransition, match="must be called before start"):
             call()
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from engine.living import PATIENCE_S, TEXT, Made, received, send, word_count
 from penstock import Printed, StateRestoreListener, StreamsBuilder, Topology, TopologyException
-from penstock.engine.lifecycle import RefusedTransition
+from penstock.engine.lifecycle import IllegalTransition
 from penstock.engine.observe.printer import Printer, write_to_stdout
 from penstock.log import Log
 
@@ -213,7 +213,7 @@ def test_the_state_is_not_removed_while_it_runs(made: Made, log: Log) -> None:
     streams = made()
     streams.clean_up()
     streams.run_until_caught_up(PATIENCE_S)
-    with pytest.raises(RefusedTransition, match="cannot be removed"):
+    with pytest.raises(IllegalTransition, match="cannot be removed"):
         streams.clean_up()
     streams.close()
     streams.clean_up()

@@ -19,9 +19,9 @@ from penstock import (
 )
 from penstock.engine import lease as leases
 from penstock.engine import stream_thread
+from penstock.engine.exception_handler import ShutdownMonitor
 from penstock.engine.lease import HeldLease
-from penstock.engine.lifecycle import RefusedTransition
-from penstock.engine.shutdown import ShutdownWatch
+from penstock.engine.lifecycle import IllegalTransition
 from penstock.log import Log, RecordColumns
 from penstock.log.embedded.log import EmbeddedLog
 from penstock.log.errors import LogBusy, LogUnavailable
@@ -88,7 +88,7 @@ def told_when_closed(made: Made, log: Log) -> list[BaseException]:
 def test_who_waits_hears_that_the_application_was_closed(made: Made, log: Log) -> None:
     for _ in range(5):
         (error,) = told_when_closed(made, log)
-        assert isinstance(error, RefusedTransition)
+        assert isinstance(error, IllegalTransition)
         assert "was closed before" in str(error)
 
 
@@ -192,7 +192,7 @@ def failing_once(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, error: 
 def test_a_log_that_is_away_for_a_moment_does_not_end_who_wants_the_lease(
     name: str, made: Made, log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    failing_once(monkeypatch, ShutdownWatch, name, Away("away"))
+    failing_once(monkeypatch, ShutdownMonitor, name, Away("away"))
     send(log, "a")
     made().run_until_caught_up(PATIENCE_S)
     assert received(log) == [b"A"]
@@ -201,7 +201,7 @@ def test_a_log_that_is_away_for_a_moment_does_not_end_who_wants_the_lease(
 def test_nor_right_after_the_lease_was_taken(
     made: Made, log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked, calls = ShutdownWatch.asked, [0]
+    asked, calls = ShutdownMonitor.asked, [0]
 
     def second_fails(self: Any) -> Any:
         calls[0] += 1
@@ -209,7 +209,7 @@ def test_nor_right_after_the_lease_was_taken(
             raise Away("away")
         return asked(self)
 
-    monkeypatch.setattr(ShutdownWatch, "asked", second_fails)
+    monkeypatch.setattr(ShutdownMonitor, "asked", second_fails)
     send(log, "a")
     made().run_until_caught_up(PATIENCE_S)
     assert received(log) == [b"A"]

@@ -26,7 +26,7 @@ from faults.engine_app import (
 from kafka.cluster import clear
 from penstock import StandbyUpdateListener, Streams
 from penstock.broker.cluster import ClusterStatus
-from penstock.engine.loop import BatchReport
+from penstock.engine.batch_report import BatchReport
 from penstock.log import Log, TopicPartition, open_log
 from penstock.record import TaskId
 

@@ -1,4 +1,4 @@
-"""All outcomes of a batch become one transaction of the log, or none of them happens."""
+"""Commits a batch: all outcomes of its tasks in one transaction of the log, or none of them."""
 
 from __future__ import annotations
 
@@ -28,26 +28,26 @@ from penstock.record import RecordColumns, TaskId
 
 
 class InconsistentAttempts(StreamsException):
-    """Outcomes of one batch that do not belong together: the batch is to be run again.
+    """The outcomes of a batch come from different attempts, so the batch must be rerun.
 
-    Spark may run a part of a job again when an executor was lost. A task that has already taken
-    rows of the first run then stands beside a sender of the second.
+    When an executor is lost, Spark may rerun a part of a job. Then a task may have consumed records
+    of a sender's first attempt while the outcome of the sender is from the second.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class CommitResult:
-    """What is true since the commit."""
+    """The committed state after a batch."""
 
     batch: BatchRecord
-    #: The tasks that ran.
+    #: The records of the tasks that ran.
     records: Mapping[TaskId, TaskRecord] = field(default_factory=dict)
-    #: Of all source partitions: where the group goes on.
+    #: The committed offsets of all source partitions.
     offsets: Mapping[tuple[str, int], int] = field(default_factory=dict)
 
 
-def failure_of(outcomes: Iterable[TaskOutcome]) -> Exception | None:
-    """What ended the batch, if a task failed: the first one, by stage and number of tasks."""
+def find_failure(outcomes: Iterable[TaskOutcome]) -> Exception | None:
+    """Return the failure of the first failed task, by stage and task number, or None."""
     for outcome in outcomes:
         if outcome.failure is not None:
             return outcome.failure.exception()
@@ -55,17 +55,17 @@ def failure_of(outcomes: Iterable[TaskOutcome]) -> Exception | None:
 
 
 def check_attempts(plan: BatchPlan, outcomes: Sequence[TaskOutcome]) -> None:
-    """Refuse outcomes unless all were made from each other.
+    """Raise `InconsistentAttempts` unless all outcomes belong to the same attempts.
 
-    Every task that the plan gave work has one outcome, of this batch; what each task consumed is
-    what the others sent to it in the very attempt whose outcome is here, row for row.
+    Every task with work in the plan must have one outcome, for this batch. The records that each
+    task consumed must be those that the other tasks sent in the attempts of these outcomes.
     """
     by_task: dict[TaskId, TaskOutcome] = {}
     for outcome in outcomes:
         if outcome.record.batch != plan.number:
             raise InconsistentAttempts(
-                f"Task {outcome.task_id} answers for batch {outcome.record.batch}, not for batch "
-                f"{plan.number}."
+                f"Task {outcome.task_id} has an outcome for batch {outcome.record.batch}, not for "
+                f"batch {plan.number}."
             )
         if outcome.task_id in by_task:
             raise InconsistentAttempts(f"Task {outcome.task_id} has two outcomes.")
@@ -81,12 +81,12 @@ def check_attempts(plan: BatchPlan, outcomes: Sequence[TaskOutcome]) -> None:
     if sent != set(consumed) or len(sent) != len(consumed):
         raise InconsistentAttempts(
             f"Rows of batch {plan.number} were sent and consumed in different attempts. "
-            f"Not consumed: {_shown(sent.difference(consumed))}. "
-            f"Not sent: {_shown(set(consumed).difference(sent))}."
+            f"Not consumed: {_format_rows(sent.difference(consumed))}. "
+            f"Not sent: {_format_rows(set(consumed).difference(sent))}."
         )
 
 
-def _shown(rows: Iterable[tuple[TaskId, ConsumedBlock]]) -> str:
+def _format_rows(rows: Iterable[tuple[TaskId, ConsumedBlock]]) -> str:
     listed = [
         f"{each.records} of {each.topic} from {each.sender} (attempt {each.attempt}) to {target}"
         for target, each in sorted(rows)
@@ -99,50 +99,51 @@ def commit(
     log: Log, lease: Lease | None, plan: BatchPlan, outcomes: Sequence[TaskOutcome], *,
     graph: ExecutionGraph, offsets: Mapping[tuple[str, int], int],
 ) -> CommitResult:
-    """Make a batch happen. `offsets`: where each source partition stood before it.
+    """Commit a batch. `offsets`: the committed offset of each source partition before it.
 
-    In one transaction, which the log refuses if the lease has moved on:
+    One transaction, which the log refuses if the lease is lost, writes:
 
-    1. outputs, those for circle topics among them;
-    2. changelogs;
+    1. the outputs, including repartition topics in the log;
+    2. the changelogs;
     3. a record for each task that ran, and one for the batch;
-    4. the offsets of all source partitions: a broker forgets those that are not committed for long.
+    4. the offsets of all source partitions, because a broker expires offsets that are not
+       committed for a long time.
 
-    Afterwards the plan of the next batch can be made from the log alone. Where the changelogs end
-    is not written down here but asked of the log then: the holder of the lease is the only one who
-    writes to them, and only the log knows where Kafka puts its markers.
+    Afterwards the log alone determines the next plan. The ends of the changelogs are not stored:
+    the planner reads them from the log. Only the lease holder writes changelogs, and only the log
+    knows the offsets of Kafka's transaction markers.
     """
     after = {**offsets}
     for outcome in outcomes:
         after.update(outcome.offsets)
     batch = BatchRecord.of(plan, graph.source_topics)
     with log.transaction(lease) as transaction:
-        # 1. and 2.
-        for append in _merged(
+        # 1. and 2. Outputs and changelogs
+        for append in _merge(
             [append for outcome in outcomes for append in outcome.outputs]
             + [append for outcome in outcomes for append in outcome.changes]
         ):
             transaction.append(*append)
-        # 3.
+        # 3. Task records
         keys = [*(task_key(outcome.task_id) for outcome in outcomes), BATCH_KEY]
         values = [*(encode_task(outcome.record) for outcome in outcomes), encode_batch(batch)]
         transaction.append(
             tasks_topic(graph.application_id), 0,
             RecordColumns(keys, values, [plan.now] * len(keys)),
         )
-        # 4.
+        # 4. Offsets
         transaction.commit_offsets(
             graph.application_id,
-            {TopicPartition(*where): offset for where, offset in after.items()},
+            {TopicPartition(*at): offset for at, offset in after.items()},
         )
         failpoint("in-commit")
     return CommitResult(batch, {outcome.task_id: outcome.record for outcome in outcomes}, after)
 
 
-def _merged(appends: Iterable[Append]) -> list[Append]:
-    """One append a partition where that can be, so that the log gets few and larger batches.
+def _merge(appends: Iterable[Append]) -> list[Append]:
+    """Merge the appends of each partition, so that the log gets few and large batches.
 
-    Records keep the order of the outcomes; what was put aside stays as it is.
+    Records keep the order of the outcomes. Staged records are not merged.
     """
     pieces: dict[tuple[str, int], list[list[pa.RecordBatch] | StagedRecords]] = {}
     for topic, partition, records in appends:
@@ -154,17 +155,17 @@ def _merged(appends: Iterable[Append]) -> list[Append]:
         else:
             of_partition.append([records])
     return [
-        Append(*where, each)
-        for where, of_partition in pieces.items() for piece in of_partition
-        for each in ([piece] if isinstance(piece, StagedRecords) else _few(piece))
+        Append(*at, each)
+        for at, of_partition in pieces.items() for piece in of_partition
+        for each in ([piece] if isinstance(piece, StagedRecords) else _combine(piece))
     ]
 
 
-def _few(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    """The same records in as few batches as can be: a column of one holds 2 GiB at most."""
+def _combine(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """Combine batches into as few as possible. A column of a batch holds at most 2 GiB."""
     if len(batches) == 1:
         return batches
-    # Some may have headers and some not.
+    # Only some of the batches may have a header column.
     table = pa.concat_tables(map(pa.Table.from_batches, ([batch] for batch in batches)),
                              promote_options="default")
     found: list[pa.RecordBatch] = table.combine_chunks().to_batches()
@@ -172,7 +173,7 @@ def _few(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
 
 
 def drop_staged(log: Log, outcomes: Iterable[TaskOutcome]) -> None:
-    """Remove what was put aside for outcomes that will not be committed."""
-    blobs = [blob for outcome in outcomes for blob in outcome.staged_records()]
-    if blobs:
-        log.drop_staged(blobs)
+    """Delete the staged records of outcomes that are not committed."""
+    staged = [each for outcome in outcomes for each in outcome.staged_records()]
+    if staged:
+        log.drop_staged(staged)

@@ -1,9 +1,9 @@
-"""The named steps of a batch, where the crash tests end a process.
+"""Failpoints: the named places of a batch at which the crash tests kill or stop a process.
 
-`reached` does nothing, unless PENSTOCK_CRASH_AT says `step:count:file`: then the process that gets
-there for the `count`-th time kills itself, once: whoever makes the file first. Several of them are
-separated by commas. `PENSTOCK_STOP_AT`, of the same form, stops the process (SIGSTOP) instead.
-A step of a worker may be narrowed to tasks of one stage: `computing@1`.
+`failpoint` does nothing unless `PENSTOCK_CRASH_AT` is set to `name:count:file`. The process that
+reaches the failpoint for the `count`-th time and is the first to create the file kills itself.
+Several entries are separated by commas. `PENSTOCK_STOP_AT` has the same format and stops the
+process (SIGSTOP) instead. `computing@1` limits a failpoint of a worker to the tasks of stage 1.
 """
 
 from __future__ import annotations
@@ -12,33 +12,35 @@ import os
 import signal
 from typing import Literal
 
-Step = Literal[
+FailpointName = Literal[
     "planned", "computing", "before-commit", "in-commit", "after-commit", "applying", "restoring"
 ]
 
 _SIGNALS = {"PENSTOCK_CRASH_AT": signal.SIGKILL, "PENSTOCK_STOP_AT": signal.SIGSTOP}
+#: Entry of the environment variable -> how often this process has reached it.
 _counts: dict[str, int] = {}
 
 
-def failpoint(step: Step, stage: int | None = None) -> None:
-    """A step begins; `stage` is that of the tasks, if it is a step of some."""
+def failpoint(name: FailpointName, stage: int | None = None) -> None:
+    """Kill or stop this process if the environment says so. `stage`: of the running tasks."""
     for variable, number in _SIGNALS.items():
-        orders = os.environ.get(variable)
-        if orders:
-            _obey(orders, (step, f"{step}@{stage}"), number)
+        entries = os.environ.get(variable)
+        if entries:
+            _trigger(entries, (name, f"{name}@{stage}"), number)
 
 
-def _obey(orders: str, names: tuple[str, ...], number: signal.Signals) -> None:
-    for order in orders.split(","):
-        name, count, path = order.split(":", 2)
+def _trigger(entries: str, names: tuple[str, ...], number: signal.Signals) -> None:
+    for entry in entries.split(","):
+        name, count, path = entry.split(":", 2)
         if name not in names:
             continue
-        _counts[order] = _counts.get(order, 0) + 1
-        if _counts[order] >= int(count) and _is_first(path):
+        _counts[entry] = _counts.get(entry, 0) + 1
+        if _counts[entry] >= int(count) and _create(path):
             os.kill(os.getpid(), number)
 
 
-def _is_first(path: str) -> bool:
+def _create(path: str) -> bool:
+    """Create a file. Return False if it exists."""
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
     except FileExistsError:

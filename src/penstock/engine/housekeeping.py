@@ -1,7 +1,7 @@
-"""What the lease holder does for the log between batches: cleaning, and emptying its own topics.
+"""`Housekeeping`: purges and cleans the log between batches, on behalf of the lease holder.
 
-Nothing here changes what is committed: records that no task will read again go, and the log is
-told to keep house. A log that cleans itself (Kafka) has nothing to do when asked.
+It deletes only records that no task will read again, and runs the cleaner of a log that has none
+of its own. Kafka cleans itself, so its `clean` does nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping
 
 from penstock.engine.layout.execution_graph import ExecutionGraph
-from penstock.engine.layout.internal_topics import expired_changelogs
+from penstock.engine.layout.internal_topics import find_expired_changelogs
 from penstock.engine.plan.task_records import TaskRecord
 from penstock.log.base import Log
 from penstock.log.errors import LogError
@@ -20,61 +20,62 @@ from penstock.record import TaskId
 
 log = logging.getLogger(__name__)
 
-CLEAN_EVERY_SECONDS = 300.0
+CLEAN_INTERVAL_S = 300.0
 
 
 class Housekeeping:
-    """Runs beside the batches, in a thread of its own, one round at a time."""
+    """Runs beside the batches in a separate thread, one round at a time."""
 
-    def __init__(self, target: Log, graph: ExecutionGraph, purge_every_ms: int) -> None:
+    def __init__(self, target: Log, graph: ExecutionGraph, purge_interval_ms: int) -> None:
         self._log = target
         self._graph = graph
-        #: Topics that only this application reads: what it has committed may go (`purge`).
-        self._purged = frozenset(graph.repartition_topics)
-        self._purge_every = purge_every_ms / 1000
-        self._purge_at = time.monotonic() + self._purge_every
-        self._clean_at = time.monotonic() + CLEAN_EVERY_SECONDS
+        #: Topics that only this application reads. Their consumed records are purged.
+        self._purged_topics = frozenset(graph.repartition_topics)
+        self._purge_interval = purge_interval_ms / 1000
+        self._purge_at = time.monotonic() + self._purge_interval
+        self._clean_at = time.monotonic() + CLEAN_INTERVAL_S
         self._round: threading.Thread | None = None
 
     def after_commit(
         self, offsets: Mapping[tuple[str, int], int], records: Mapping[TaskId, TaskRecord]
     ) -> None:
-        """A batch was committed; starts a round if one is due.
+        """Start a round if one is due.
 
-        `offsets` and `records`: of all source partitions and tasks, as they stand.
+        `offsets` and `records` are the committed ones of all source partitions and tasks.
         """
         now = time.monotonic()
         if self._round is not None and self._round.is_alive():
             return
         purge = {}
         if now >= self._purge_at:
-            self._purge_at = now + self._purge_every
-            purge = {at: offset for at, offset in offsets.items() if at[0] in self._purged}
+            self._purge_at = now + self._purge_interval
+            purge = {at: offset for at, offset in offsets.items() if at[0] in self._purged_topics}
         clean = now >= self._clean_at
         if clean:
-            self._clean_at = now + CLEAN_EVERY_SECONDS
+            self._clean_at = now + CLEAN_INTERVAL_S
         if purge or clean:
             self._round = threading.Thread(
-                target=self._keep_house, args=(purge, dict(records) if clean else None),
+                target=self._run_round, args=(purge, dict(records) if clean else None),
                 name="penstock-housekeeping", daemon=True,
             )
             self._round.start()
 
     def close(self) -> None:
-        """Wait for the round that is going on."""
+        """Wait for the running round."""
         if self._round is not None:
             self._round.join()
 
-    def _keep_house(
+    def _run_round(
         self, purge: Mapping[tuple[str, int], int], records: Mapping[TaskId, TaskRecord] | None
     ) -> None:
-        """`records`: None if it is not yet time to clean."""
+        """Purge, and also clean if `records` is not None."""
         try:
             for (topic, partition), offset in purge.items():
                 self._log.delete_records(topic, partition, offset)
             if records is not None:
-                for at, offset in expired_changelogs(self._log, self._graph, records).items():
+                expired = find_expired_changelogs(self._log, self._graph, records)
+                for at, offset in expired.items():
                     self._log.delete_records(*at, offset)
                 self._log.clean()
         except LogError as error:
-            log.warning("Keeping house in the log failed, it will be tried again: %s", error)
+            log.warning("Housekeeping failed and is retried later: %s", error)

@@ -1,7 +1,7 @@
-"""Runs batches in this process, one lane after the other: for tests, and to look around.
+"""`InlineCompute`: runs batches in this process, one lane after the other, without Spark.
 
-It takes the same way as Spark does: the bundle is loaded from its bytes, lanes get what the lanes
-of the stage before them addressed to them, and only bytes go from one to the next.
+It works as Spark does: it loads the bundle from bytes, passes to each lane what the lanes of the
+previous stage have addressed to it, and passes only bytes from stage to stage.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from penstock.topology.topology import Topology
 
 
 class InlineCompute:
-    """A `Compute` without Spark. Has one worker, or a new one for each batch."""
+    """A `Compute` with one worker, or with a new one for each batch (`new_workers`)."""
 
     def __init__(self, bundle: bytes, *, new_workers: bool = False) -> None:
         self._bundle = bundle
@@ -30,31 +30,31 @@ class InlineCompute:
         self._cancelled = threading.Event()
 
     def compute(self, plan: BatchPlan) -> list[bytes]:
-        """Run all tasks of the plan; answers their outcomes."""
+        """Run all tasks of the plan and return their encoded outcomes."""
         if self._new_workers:
             self.close()
         if self._worker is None:
             self._worker = Worker(Bundle.load(self._bundle), own_process=False)
         worker = self._worker
-        waiting: dict[int, list[bytes]] = {}
+        blocks_by_lane: dict[int, list[bytes]] = {}
         for stage, lanes in enumerate(worker.bundle.lanes):
             addressed: dict[int, list[bytes]] = {}
             for lane in range(lanes):
                 if self._cancelled.is_set():
                     raise BatchCancelled(worker.bundle.config.application_id, plan.number)
                 self._attempts += 1
-                blocks = waiting.get(lane, [])
+                blocks = blocks_by_lane.get(lane, [])
                 for target, block in worker.run_lane(stage, lane, plan, self._attempts, blocks):
                     addressed.setdefault(target, []).append(block)
-            waiting = addressed
-        return waiting.get(0, [])
+            blocks_by_lane = addressed
+        return blocks_by_lane.get(0, [])
 
     def cancel(self) -> None:
-        """Begin no more lanes; any thread may call it. User code is not interrupted."""
+        """Start no more lanes. Any thread may call it. User code is not interrupted."""
         self._cancelled.set()
 
     def close(self) -> None:
-        """No more batches."""
+        """Close the worker."""
         if self._worker is not None:
             self._worker.close()
             self._worker = None
@@ -63,6 +63,6 @@ class InlineCompute:
 def start_inline(
     topology: Topology, config: StreamsConfig, graph: ExecutionGraph, log: Log
 ) -> InlineCompute:
-    """What `Engine` is given to run an application without Spark."""
+    """Start a `Compute` in this process: a `ComputeFactory`."""
     bundle = Bundle(topology, config, graph, log.address, config.num_stream_threads)
     return InlineCompute(pack(bundle, whose="a worker"))

@@ -1,9 +1,9 @@
-"""One instance of an application runs, the others stand by: who holds the lease is the one.
+"""The lease of an application: one instance holds it and runs, the others are standbys.
 
-The lease is named like the application. Its holder renews it from a thread of its own, so that a
-long batch does not look like death; those who stand by try to take it again and again. The log
-fences a holder that has lost it, whatever the holder believes: nothing here is needed for
-correctness, only for taking over soon and for telling people who runs.
+The lease has the name of the application. The holder renews it from a separate thread, so that a
+long batch does not look like a crash. Standbys retry until they acquire it. The log fences a holder
+that has lost the lease, so correctness does not depend on this module: it makes failover quick
+and reports which instance runs.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from penstock.log.errors import Fenced, LogError, LogUnavailable
 
 log = logging.getLogger(__name__)
 
-#: A holder that gives no sign for so long is taken for dead.
+#: A holder that sends no heartbeat for this long is considered dead.
 DEFAULT_TIMEOUT_MS = 6_000
-#: Kafka's name for that time, with the prefixes under which it may be given; the first one wins.
+#: Kafka's setting for it, with the accepted prefixes. The first one that is set wins.
 TIMEOUT_SETTINGS = tuple(
     f"{prefix}session.timeout.ms" for prefix in ("main.consumer.", "consumer.", "")
 )
-#: How often one who stands by looks whether the lease is free, at the least.
+#: The longest pause of a standby between two attempts to acquire the lease.
 LONGEST_PAUSE_S = 0.25
 
 
 def lease_name(application_id: str) -> str:
-    """The name of an application's lease."""
+    """Return the name of an application's lease."""
     return application_id
 
 
 def lease_timeout_ms(config: StreamsConfig) -> int:
-    """After which silence a holder is taken for dead: `session.timeout.ms`."""
+    """Return `session.timeout.ms`: how long a silent holder keeps the lease."""
     for name in TIMEOUT_SETTINGS:
         if name in config.extra:
             try:
@@ -53,13 +53,13 @@ def lease_timeout_ms(config: StreamsConfig) -> int:
 
 
 def instance_name(config: StreamsConfig) -> str:
-    """What others are told of this process when it holds the lease."""
-    who = f"{socket.gethostname()}, process {os.getpid()}"
-    return f"{config.client_id} ({who})" if config.client_id else who
+    """Return the name under which other instances see this process as the lease holder."""
+    process = f"{socket.gethostname()}, process {os.getpid()}"
+    return f"{config.client_id} ({process})" if config.client_id else process
 
 
 def create_candidate(source: Log, config: StreamsConfig) -> Candidate:
-    """One who wants the lease of the application, in this process."""
+    """Create the candidate with which this process competes for the lease."""
     return source.candidate(
         lease_name(config.application_id), holder=instance_name(config),
         timeout_ms=lease_timeout_ms(config),
@@ -67,25 +67,25 @@ def create_candidate(source: Log, config: StreamsConfig) -> Candidate:
 
 
 class HeldLease:
-    """A lease that was taken, and the thread that renews it until it is given up or lost."""
+    """An acquired lease, and the thread that renews it until it is released or lost."""
 
     def __init__(
         self, lease: Lease, timeout_ms: int, on_lost: Callable[[], object] = lambda: None
     ) -> None:
         self.lease = lease
-        #: Another instance has the lease; never taken back.
+        #: Another instance has the lease. Never reset.
         self.is_lost = False
         self._on_lost = on_lost
-        # However long the others wait: who asks whether it lives need not know for how long.
+        # A process that checks the lease may use the default timeout, whatever is configured here.
         self._interval = min(timeout_ms, DEFAULT_TIMEOUT_MS) / 3000
-        self._ended = threading.Event()
+        self._stopped = threading.Event()
         self._thread = threading.Thread(
-            target=self._renew, name=f"penstock-lease-{lease.name}", daemon=True
+            target=self._renew_until_stopped, name=f"penstock-lease-{lease.name}", daemon=True
         )
         self._thread.start()
 
-    def _renew(self) -> None:
-        while not self._ended.wait(self._interval):
+    def _renew_until_stopped(self) -> None:
+        while not self._stopped.wait(self._interval):
             try:
                 self.lease.renew()
             except Fenced as lost:
@@ -93,65 +93,64 @@ class HeldLease:
                 log.warning("%s", lost)
                 self._on_lost()
                 return
-            except LogError as trouble:
-                # The log may come back before anybody else takes the lease.
-                log.warning("The lease '%s' could not be renewed: %s", self.lease.name, trouble)
+            except LogError as error:
+                # The log may recover before another instance takes the lease.
+                log.warning("Lease '%s' could not be renewed: %s", self.lease.name, error)
 
-    def is_lost_by_now(self) -> bool:
-        """Ask the log; True only if another instance has taken it."""
+    def check_lost(self) -> bool:
+        """Ask the log and return True only if another instance has taken the lease."""
         try:
             self.lease.renew()
         except Fenced:
             self.is_lost = True
-        except LogError as trouble:
-            log.warning("The lease '%s' could not be renewed: %s", self.lease.name, trouble)
+        except LogError as error:
+            log.warning("Lease '%s' could not be renewed: %s", self.lease.name, error)
         return self.is_lost
 
     def release(self) -> None:
-        """Give it up: the next one need not wait for the timeout."""
-        self.forget()
+        """Release the lease, so that a standby takes over without waiting for the timeout."""
+        self.abandon()
         try:
             self.lease.release()
-        except LogError as trouble:
-            log.warning("The lease '%s' could not be released: %s", self.lease.name, trouble)
+        except LogError as error:
+            log.warning("Lease '%s' could not be released: %s", self.lease.name, error)
 
-    def forget(self) -> None:
-        """Renew it no longer, and leave it to the others to notice."""
-        self._ended.set()
+    def abandon(self) -> None:
+        """Stop renewing. The lease expires after its timeout."""
+        self._stopped.set()
         self._thread.join()
 
 
-def take_lease(
-    candidate: Candidate, timeout_ms: int, *, ended: threading.Event,
-    on_wait: Callable[[str], object] = lambda holder: None,
-    on_try: Callable[[], object] = lambda: None,
+def wait_for_lease(
+    candidate: Candidate, timeout_ms: int, *, stopped: threading.Event,
+    on_standby: Callable[[str], object] = lambda holder: None,
+    before_attempt: Callable[[], object] = lambda: None,
 ) -> Lease | None:
-    """Wait until the lease is this instance's; None if it was `ended` before.
+    """Wait until the candidate acquires the lease. Return None if `stopped` is set first.
 
-    `on_wait` is told who holds it, whenever that is somebody else than before; `on_try` is called
-    before each look.
+    `on_standby` is called with the name of the holder whenever it changes. `before_attempt` is
+    called before each attempt.
     """
     pause = min(LONGEST_PAUSE_S, timeout_ms / 3000)
-    waits_for: str | None = None
-    while not ended.is_set():
+    last_holder: str | None = None
+    while not stopped.is_set():
         try:
-            on_try()
+            before_attempt()
             lease = candidate.try_acquire()
         except Fenced as lost:
-            log.warning("The lease was lost before it could be used: %s", lost)
+            log.warning("The lease was lost before it was used: %s", lost)
             lease = None
-        except LogUnavailable as trouble:
-            # Whoever keeps the log busy may be the one that is waited for, standing still; and
-            # brokers that are away come back.
-            if not trouble.may_pass:
+        except LogUnavailable as error:
+            # The log may be blocked by a holder that hangs, or its brokers may recover.
+            if not error.may_pass:
                 raise
-            log.warning("The lease is waited for all the same: %s", trouble)
+            log.warning("The log is unavailable; still waiting for the lease: %s", error)
             lease = None
         if lease is not None:
             return lease
         holder = candidate.holder or "another instance"
-        if holder != waits_for:
-            waits_for = holder
-            on_wait(holder)
-        ended.wait(pause)
+        if holder != last_holder:
+            last_holder = holder
+            on_standby(holder)
+        stopped.wait(pause)
     return None

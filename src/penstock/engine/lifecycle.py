@@ -1,4 +1,4 @@
-"""The states of an application, which may follow which, and what came before.
+"""The life cycle of an instance: its states, the legal transitions, and the history.
 
                  ┌──────────────┐
         ┌────────┤   CREATED    │
@@ -16,9 +16,8 @@
      │   NOT_RUNNING    │      │     ERROR     │
      └──────────────────┘      └───────────────┘
 
-The states are Kafka Streams'. REBALANCING is the time in which an instance has no tasks yet: it
-wants the lease, or its stores are being filled. One that stands by for another is REBALANCING all
-the while.
+The states are those of Kafka Streams. An instance is REBALANCING while it has no tasks: it waits
+for the lease, or its stores are being restored. A standby is REBALANCING all the time.
 """
 
 from __future__ import annotations
@@ -31,13 +30,14 @@ from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import TypeAlias
 
+from penstock.clock import Clock, wall_clock_ms
 from penstock.errors import StreamsException
 
 log = logging.getLogger(__name__)
 
 
 class State(Enum):
-    """Where an application is in its life."""
+    """The state of an application instance."""
 
     CREATED = "CREATED"
     REBALANCING = "REBALANCING"
@@ -49,22 +49,22 @@ class State(Enum):
 
     @property
     def is_running_or_rebalancing(self) -> bool:
-        """It has been started and does not mean to end."""
+        """Whether the instance has started and is not shutting down."""
         return self in (State.RUNNING, State.REBALANCING)
 
     @property
     def is_shutting_down(self) -> bool:
-        """It is about to end, well or not."""
+        """Whether the instance is about to end, with or without an error."""
         return self in (State.PENDING_SHUTDOWN, State.PENDING_ERROR)
 
     @property
     def has_ended(self) -> bool:
-        """Nothing follows."""
-        return not FOLLOWING[self]
+        """Whether the state is final."""
+        return not TRANSITIONS[self]
 
 
-#: A state, and those that may follow it. RUNNING may follow itself: a failed thread was replaced.
-FOLLOWING = {
+#: State -> the states that may follow it. RUNNING follows itself when a failed thread is replaced.
+TRANSITIONS = {
     State.CREATED: {State.REBALANCING, State.PENDING_SHUTDOWN},
     State.REBALANCING: {State.RUNNING, State.PENDING_SHUTDOWN, State.PENDING_ERROR},
     State.RUNNING: {
@@ -76,91 +76,96 @@ FOLLOWING = {
     State.ERROR: set(),
 }
 
-#: Called with the new state and the old one.
+#: Called with the new state and the old state.
 StateListener: TypeAlias = Callable[[State, State], object]
 
 
-class RefusedTransition(StreamsException):
-    """What was asked for cannot follow the state that the application is in."""
+class IllegalTransition(StreamsException):
+    """An operation is not allowed in the current state."""
 
 
 class LifeCycle:
-    """The state of one application; any thread may ask, and change it.
+    """The state of one instance. Any thread may read and change it.
 
-    Invariants: every change is one of `FOLLOWING`; the listener hears of all changes, one at a time
-    and in order.
+    Invariants:
+    - Every change is one of `TRANSITIONS`.
+    - The listener is called for every change, one at a time and in order.
     """
 
     HISTORY = 20
 
     def __init__(
-        self, application: str, *, clock: Callable[[], float] = time.time,
+        self, application_id: str, *, clock: Clock = wall_clock_ms,
         listener: StateListener | None = None,
     ) -> None:
         self.listener = listener
-        self._application = application
+        self._application_id = application_id
         self._clock = clock
         self._state = State.CREATED
-        self._history: deque[tuple[float, State, str]] = deque(
+        #: The last changes: (epoch milliseconds, new state, reason).
+        self._history: deque[tuple[int, State, str]] = deque(
             [(clock(), State.CREATED, "")], self.HISTORY
         )
-        # The listener may ask for the state and end the application; its thread comes in again.
+        # Reentrant: the listener may read the state and close the application.
         self._order = threading.RLock()
         self._changed = threading.Condition()
 
     @property
     def state(self) -> State:
-        """As it is now."""
+        """The current state."""
         return self._state
 
-    def to(self, new: State, why: str = "") -> None:
-        """Change the state; `RefusedTransition` if it cannot follow."""
-        if not self.try_to(new, why):
-            raise RefusedTransition(
-                f"Application '{self._application}' cannot become {new.value}: it is "
-                f"{self._state.value}.\n{self.story()}"
+    def transition_to(self, new: State, reason: str = "") -> None:
+        """Change the state. Raise `IllegalTransition` if the table does not allow it."""
+        if not self.try_transition_to(new, reason):
+            raise IllegalTransition(
+                f"Application '{self._application_id}' cannot become {new.value}: it is "
+                f"{self._state.value}.\n{self.history()}"
             )
 
-    def try_to(self, new: State, why: str = "", *, unless: Iterable[State] = ()) -> bool:
-        """Change the state if that can be and it is none of `unless`; answers whether it did."""
+    def try_transition_to(
+        self, new: State, reason: str = "", *, unless: Iterable[State] = ()
+    ) -> bool:
+        """Change the state and return True, unless the table or `unless` forbids it."""
         with self._order:
             with self._changed:
                 old = self._state
-                if new not in FOLLOWING[old] or old in unless:
+                if new not in TRANSITIONS[old] or old in unless:
                     return False
                 self._state = new
-                self._history.append((self._clock(), new, why))
+                self._history.append((self._clock(), new, reason))
                 self._changed.notify_all()
             log.info(
-                "Application '%s' is %s%s.", self._application, new.value, f": {why}" if why else ""
+                "Application '%s' is %s%s.", self._application_id, new.value,
+                f": {reason}" if reason else "",
             )
-            self._tell(new, old)
+            self._notify(new, old)
         return True
 
-    def wait_until(self, fits: Callable[[State], bool], timeout: float | None = None) -> bool:
-        """Wait for a state; False if the seconds have passed."""
+    def wait_until(self, matches: Callable[[State], bool], timeout: float | None = None) -> bool:
+        """Wait for a state. Return False after `timeout` seconds."""
         with self._changed:
-            return self._changed.wait_for(lambda: fits(self._state), timeout)
+            return self._changed.wait_for(lambda: matches(self._state), timeout)
 
-    def story(self) -> str:
-        """The last states with their times, for people."""
+    def history(self) -> str:
+        """Return the last states with their times, one a line."""
         with self._changed:
-            rows = list(self._history)
+            entries = list(self._history)
         lines = [
-            f"  {_time_of_day(at)}  {state.value}{f' ({why})' if why else ''}"
-            for at, state, why in rows
+            f"  {_time_of_day(at_ms)}  {state.value}{f' ({reason})' if reason else ''}"
+            for at_ms, state, reason in entries
         ]
-        return "\n".join(("The states so far:", *lines))
+        return "\n".join(("State history:", *lines))
 
-    def _tell(self, new: State, old: State) -> None:
+    def _notify(self, new: State, old: State) -> None:
         if self.listener is None:
             return
         try:
             self.listener(new, old)
         except Exception:
-            # What the listener does is its own affair; the application must not hang on it.
+            # A failing listener must not stop the application.
             log.exception("The state listener failed on %s after %s.", new.value, old.value)
 
 
-def _time_of_day(at: float) -> str:
-    return time.strftime("%H:%M:%S", time.gmtime(at)) + f".{int(at * 1000) % 1000:03d}Z"
+def _time_of_day(at_ms: int) -> str:
+    return time.strftime("%H:%M:%S", time.gmtime(at_ms // 1000)) + f".{at_ms % 1000:03d}Z"

@@ -1,7 +1,7 @@
-"""`Engine`: runs an application batch by batch. Plan, compute, commit, advance.
+"""`Engine`: runs an application batch by batch: plan, compute, commit, advance.
 
-It is the truth about nothing: what is committed is in the log, and everything here was made from
-that when the lease was taken. One thread calls it.
+Holds no durable state. The log has all that is committed, and the engine is rebuilt from it when
+the lease is acquired. One thread calls it; only `cancel` may be called from another.
 """
 
 from __future__ import annotations
@@ -11,17 +11,18 @@ import logging
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from penstock.clock import wall_clock_ms
 from penstock.config import StreamsConfig
+from penstock.engine.batch_report import BatchReport
 from penstock.engine.commit import (
     CommitResult,
     InconsistentAttempts,
     check_attempts,
     commit,
     drop_staged,
-    failure_of,
+    find_failure,
 )
 from penstock.engine.compute import BatchCancelled, ComputeFactory
 from penstock.engine.failpoints import failpoint
@@ -31,7 +32,7 @@ from penstock.engine.layout.internal_topics import ensure_internal_topics
 from penstock.engine.layout.upgrade_check import migrate_task_records
 from penstock.engine.plan.batch_plan import BatchPlan
 from penstock.engine.plan.planner import Planner
-from penstock.engine.worker.outcome import RestoredStore, TaskOutcome, decode_outcomes
+from penstock.engine.worker.outcome import TaskOutcome, decode_outcomes
 from penstock.errors import StreamsException, TaskMigratedException
 from penstock.log.base import Lease, Log
 from penstock.log.errors import (
@@ -42,42 +43,12 @@ from penstock.log.errors import (
     OutcomeUnknown,
 )
 from penstock.log.types import TopicPartition
-from penstock.record import TaskId
 from penstock.topology.topology import Topology
 
 log = logging.getLogger(__name__)
 
-#: How often a batch is run again because its tasks' attempts were mixed, before it is given up.
-MAX_RERUNS = 5
-
-
-@dataclass(frozen=True, slots=True)
-class BatchReport:
-    """What a batch did and what it cost."""
-
-    number: int
-    #: Records taken by tasks, from the log and from each other.
-    records: int
-    #: Records written to topics other than changelogs, and to changelogs.
-    outputs: int
-    changes: int
-    #: Seconds of each step.
-    planning: float
-    computing: float
-    committing: float
-    #: Offsets that were still to be read when the batch was planned, less what it took.
-    lag: int = 0
-    #: Task -> its counters; `process-total` is how many records it took.
-    counters: Mapping[TaskId, Mapping[str, int]] = field(default_factory=dict)
-    #: (file or None for standard output, line) of print steps.
-    printed: tuple[tuple[str | None, str], ...] = ()
-    #: Stores that were filled from their changelogs before the batch.
-    restored: tuple[RestoredStore, ...] = ()
-
-    @property
-    def seconds(self) -> float:
-        """The whole batch."""
-        return self.planning + self.computing + self.committing
+#: How often a batch is computed before its inconsistent attempts become an error.
+MAX_ATTEMPTS = 5
 
 
 class Engine:
@@ -93,12 +64,12 @@ class Engine:
         self._lease = lease
         self._start_compute = start_compute
         self._cancelled = threading.Event()
-        #: The batch whose records the log has refused last.
-        self._refused = -1
+        #: The number of the last batch that the log refused because of invalid records.
+        self._refused_batch = -1
         self._open()
 
     def _open(self) -> None:
-        """Make everything that follows from the execution graph, and from what is committed."""
+        """Build everything that depends on the execution graph and on the committed state."""
         self._lease.settle()
         self.graph = build_graph_for_log(self._log, self._topology, self._config)
         records = migrate_task_records(
@@ -117,95 +88,98 @@ class Engine:
         )
 
     def run_batch(self) -> BatchReport | None:
-        """One batch from beginning to end; None if there is nothing to do.
+        """Run one batch. Return None if there is nothing to do.
 
-        1. Plan: which records each task takes, from what is committed.
-        2. Compute: the tasks run, and answer all they want to happen. Nothing has happened yet.
-        3. Commit: it happens, all of it, in one transaction of the log, or none of it does.
-        4. Advance: the next plan begins where this one ended. Replicas follow when they are used.
+        1. Plan: choose the records that each task reads, from the committed state.
+        2. Compute: run the tasks. They return outcomes; nothing is written yet.
+        3. Commit: write all outcomes in one transaction of the log.
+        4. Advance: move the planner to the new offsets. Replicas catch up when they are next used.
         """
-        began = time.perf_counter()
-        # 1.
+        start = time.perf_counter()
+        # 1. Plan
         plan = self.planner.next_plan(wall_clock_ms(), self._lease.epoch)
-        if self.planner.shape_changed:
+        if self.planner.graph_changed:
             self._reopen()
             return self.run_batch()
         if plan is None:
             return None
         failpoint("planned")
         planned = time.perf_counter()
-        # 2.
-        outcomes = self._computed(plan)
+        # 2. Compute
+        outcomes = self._compute_outcomes(plan)
         failpoint("before-commit")
         computed = time.perf_counter()
-        # 3.
+        # 3. Commit
         self._check_cancelled(plan)
         try:
-            committed = commit(
+            result = commit(
                 self._log, self._lease, plan, outcomes,
                 graph=self.graph, offsets=dict(self.planner.offsets.items()),
             )
         except InvalidRecord as refused:
-            return self._run_again(plan, outcomes, refused)
+            return self._rerun_refused(plan, outcomes, refused)
         except OutcomeUnknown:
-            # What was put aside may be needed.
+            # The transaction may be committed, and then it needs the staged records.
             raise
         except LogError:
             with contextlib.suppress(LogError):
                 drop_staged(self._log, outcomes)
             raise
         failpoint("after-commit")
-        ended = time.perf_counter()
-        # 4.
-        self._advance(plan, committed, outcomes, ended - began)
-        return _report(
-            plan, outcomes, (planned - began, computed - planned, ended - computed),
-            self.planner.lag(),
+        committed = time.perf_counter()
+        # 4. Advance
+        self._advance(plan, result, outcomes, committed - start)
+        return BatchReport.of(
+            plan, outcomes, seconds=(planned - start, computed - planned, committed - computed),
+            lag=sum(self.planner.lag().values()),
         )
 
-    def _computed(self, plan: BatchPlan) -> list[TaskOutcome]:
-        """Outcomes that belong together; raises what a task failed with."""
-        for _ in range(MAX_RERUNS):
+    def _compute_outcomes(self, plan: BatchPlan) -> list[TaskOutcome]:
+        """Run the tasks and return consistent outcomes. Raise the failure of a task."""
+        for _ in range(MAX_ATTEMPTS):
             self._check_cancelled(plan)
             outcomes = decode_outcomes(self._compute.compute(plan))
-            _show_logged(outcomes)
-            failure = failure_of(outcomes)
+            _replay_log_lines(outcomes)
+            failure = find_failure(outcomes)
             try:
                 if failure is not None:
                     raise failure
                 check_attempts(plan, outcomes)
                 return outcomes
             except InconsistentAttempts as error:
-                log.warning("Batch %d is run again: %s", plan.number, error)
+                log.warning("Batch %d is rerun: %s", plan.number, error)
                 drop_staged(self._log, outcomes)
             except TaskMigratedException as error:
                 drop_staged(self._log, outcomes)
-                plan = self._restoring(plan, outcomes, error)
+                plan = self._discard_failed_replicas(plan, outcomes, error)
             except OffsetOutOfRange as error:
                 drop_staged(self._log, outcomes)
                 if error.offset >= error.start:
                     raise
-                # The next plan knows what is to be done about it.
-                raise LogBusy(f"Retention was faster than batch {plan.number}. {error}") from error
+                # The next plan applies the offset reset policy.
+                raise LogBusy(
+                    f"Retention removed records that batch {plan.number} was about to read. "
+                    f"{error}"
+                ) from error
             except BaseException:
                 drop_staged(self._log, outcomes)
                 raise
         raise StreamsException(
-            f"Batch {plan.number} was run {MAX_RERUNS} times, and each time parts of it were lost "
-            "and run again on their own. Look at why Spark loses executors or shuffle files."
+            f"Batch {plan.number} failed after {MAX_ATTEMPTS} attempts: each time Spark lost parts "
+            "of it and reran only those. Find out why Spark loses executors or shuffle files."
         )
 
     def _check_cancelled(self, plan: BatchPlan) -> None:
         if self._cancelled.is_set():
             raise BatchCancelled(self._config.application_id, plan.number)
 
-    def _restoring(
+    def _discard_failed_replicas(
         self, plan: BatchPlan, outcomes: list[TaskOutcome], error: TaskMigratedException
     ) -> BatchPlan:
-        """The plan again, with the replicas restored that hold more than is committed.
+        """Return the plan with the failed tasks' replicas discarded: they are ahead of the log.
 
-        Either another driver has gone on, then the lease says so (`Fenced`), or a replica cannot
-        be trusted.
+        If another driver has advanced them, the lease is lost and this raises `Fenced`. Otherwise
+        the replicas are not reliable and are restored.
         """
         self._lease.renew()
         failed = {outcome.task_id for outcome in outcomes if outcome.failure is not None}
@@ -214,104 +188,90 @@ class Engine:
         log.warning("Tasks %s are restored: %s", ", ".join(map(str, sorted(failed))), error)
         return replace(plan, discard_replicas=plan.discard_replicas | failed)
 
-    def _run_again(
+    def _rerun_refused(
         self, plan: BatchPlan, outcomes: list[TaskOutcome], refused: InvalidRecord
     ) -> BatchReport | None:
-        """Once more, after the log has refused records of the batch.
+        """Rerun a batch after the log has refused one of its records.
 
-        Tasks ask the production handler about what a topic does not take, as the topic was when the
-        batch began. Its settings, or the clock, may have moved on since; then the handler is asked
-        now. What is refused twice is a failure.
+        Tasks pass invalid records to the production handler, according to the topic's settings at
+        the start of the batch. The settings or the clock may have changed since; then the rerun
+        calls the handler. A second refusal is a failure.
         """
         drop_staged(self._log, outcomes)
-        if self._refused == plan.number:
+        if self._refused_batch == plan.number:
             raise refused
-        self._refused = plan.number
-        log.warning("Batch %d is run again: %s", plan.number, refused)
+        self._refused_batch = plan.number
+        log.warning("Batch %d is rerun: %s", plan.number, refused)
         return self.run_batch()
 
     def _advance(
-        self, plan: BatchPlan, committed: CommitResult, outcomes: list[TaskOutcome], seconds: float
+        self, plan: BatchPlan, result: CommitResult, outcomes: list[TaskOutcome], seconds: float
     ) -> None:
         self.planner.advance(
-            plan, committed.offsets, committed.records, seconds=seconds,
+            plan, result.offsets, result.records, seconds=seconds,
             bytes_read=_bytes_read(outcomes),
         )
-        self._housekeeping.after_commit(committed.offsets, self.planner.records)
+        self._housekeeping.after_commit(result.offsets, self.planner.records)
 
     def wait(self, timeout: float) -> None:
-        """Until something was written to the log, a punctuation is due, or the seconds passed."""
-        timeout = self.due_within(timeout)
+        """Wait until the log changes or a batch is due, for at most `timeout` seconds."""
+        timeout = self.seconds_until_due(timeout)
         if timeout > 0:
             self._log.wait_for_change(timeout)
 
-    def due_within(self, seconds: float) -> float:
-        """The seconds until something is to be done even without input, if they are fewer."""
+    def seconds_until_due(self, at_most: float) -> float:
+        """Return the seconds until a batch is due even without input, but at most so many."""
         due = self.planner.next_due
-        return seconds if due is None else min(seconds, max(0.0, (due - wall_clock_ms()) / 1000))
+        return at_most if due is None else min(at_most, max(0.0, (due - wall_clock_ms()) / 1000))
 
     @property
-    def holds_back(self) -> bool:
-        """Whether there is input which waits for other input (`max.task.idle.ms`)."""
-        return self.planner.holds_back
+    def has_delayed_input(self) -> bool:
+        """Whether records wait for other input (`max.task.idle.ms`)."""
+        return self.planner.has_delayed_input
 
-    def ends(self) -> dict[TopicPartition, int] | None:
-        """Where the input ended when the last batch was planned; None if the application feeds
-        itself through the log, so that more comes after that."""
-        return None if self.graph.repartition_topics else self.planner.ends()
+    def end_offsets(self) -> dict[TopicPartition, int] | None:
+        """Return the ends of the input when the last batch was planned.
+
+        None if the application writes to its own input through the log: then the input grows.
+        """
+        return None if self.graph.repartition_topics else self.planner.end_offsets()
 
     def is_behind(self, ends: Mapping[TopicPartition, int]) -> bool:
-        """Whether some input before these offsets is not processed yet."""
+        """Whether input before these offsets is not processed yet."""
         offsets = self.planner.offsets
         return any(offsets.get(at, end) < end for at, end in ends.items())
 
     def cancel(self) -> None:
-        """Give up the running batch: it raises, and nothing of it happens, unless its commit has
-        begun. Another thread calls it; no batch can be run afterwards."""
+        """Cancel the running batch, unless its commit has started. No batch runs afterwards.
+
+        `run_batch` raises, and nothing is committed. Another thread calls this.
+        """
         self._cancelled.set()
         self._compute.cancel()
 
     def close(self) -> None:
-        """No more batches."""
+        """Release the resources."""
         self._compute.close()
         self._housekeeping.close()
 
     def _reopen(self) -> None:
-        log.info("Topics have come or grown: application '%s' is laid out anew.",
-                 self._config.application_id)
+        log.info(
+            "Topics have changed: the execution graph of application '%s' is rebuilt.",
+            self._config.application_id,
+        )
         self.close()
         self._open()
 
 
-def _show_logged(outcomes: list[TaskOutcome]) -> None:
-    """What was logged in the workers, by the loggers of the same names here."""
+def _replay_log_lines(outcomes: list[TaskOutcome]) -> None:
+    """Log the lines of the workers with the loggers of the same names in this process."""
     for outcome in outcomes:
         for level, name, text in outcome.logged:
             logging.getLogger(name).log(level, "%s", text)
 
 
-def _report(
-    plan: BatchPlan, outcomes: list[TaskOutcome], seconds: tuple[float, float, float],
-    lag: Mapping[TopicPartition, int],
-) -> BatchReport:
-    return BatchReport(
-        plan.number,
-        sum(outcome.records_consumed for outcome in outcomes),
-        sum(outcome.written[0] for outcome in outcomes),
-        sum(outcome.written[1] for outcome in outcomes),
-        *seconds,
-        sum(lag.values()),
-        {
-            outcome.task_id: {**outcome.counters, "process-total": outcome.records_consumed}
-            for outcome in outcomes
-        },
-        tuple(line for outcome in outcomes for line in outcome.printed),
-        tuple(each for outcome in outcomes for each in outcome.restored),
-    )
-
-
 def _bytes_read(outcomes: list[TaskOutcome]) -> dict[str, tuple[int, int]]:
-    """Topic -> (records, their bytes) of what all tasks read."""
+    """Return topic -> (records, bytes) that all tasks read from the log."""
     read: dict[str, tuple[int, int]] = {}
     for outcome in outcomes:
         for topic, (count, size) in outcome.read.items():

@@ -1,8 +1,8 @@
-"""Lets an application begin anew: offsets of its input, and nothing of what it has kept.
+"""Resets an application so that it reprocesses its input: new offsets, and no other state.
 
-The counterpart of Kafka's `StreamsResetter`. It works on any log. A reset that is cut short is not
-mistaken for a whole one: a mark in the topic of task records, which is deleted last, keeps the
-application from starting in between; running the reset again finishes it.
+The counterpart of Kafka's `StreamsResetter`, for any log. An interrupted reset leaves a marker in
+the topic of the task records, which is deleted last. The marker prevents the application from
+starting. Running the reset again completes it.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ from penstock.log.types import PartitionOffsets, TopicPartition
 from penstock.record import RecordColumns
 from penstock.topology.compatibility import decode_application
 
-#: How long to look whether the holder of the lease lives.
-PATIENCE_MS = DEFAULT_TIMEOUT_MS + 1_000
+#: How long a reset waits for the lease of a holder that may have crashed.
+ACQUIRE_TIMEOUT_MS = DEFAULT_TIMEOUT_MS + 1_000
 _HOLDER = "penstock reset"
 
 
 class ApplicationRunning(StreamsException):
-    """The application would go on as if nothing had happened."""
+    """An instance of the application is running."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResetTarget:
-    """Where the input is to be read from. Offsets outside of a partition become its start or end.
+    """The new position of the input. Offsets outside of a partition become its start or end.
 
-    `number`: an offset, a difference, or epoch milliseconds. `offsets`: "file" only.
+    `number` is an offset, a difference, or epoch milliseconds. `offsets` is for "file" only.
     """
 
     kind: Literal["earliest", "latest", "offset", "time", "shift", "file"] = "earliest"
     number: int = 0
     offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
 
-    def of(
+    def resolve(
         self, log: Log, at: TopicPartition, bounds: PartitionOffsets, before: int | None
     ) -> int:
-        """The offset for one partition."""
+        """Return the new offset of a partition. `before`: the committed one."""
         if self.kind == "earliest":
             return bounds.start
         if self.kind == "latest":
@@ -55,24 +55,24 @@ class ResetTarget:
             found = log.offset_for_time(*at, self.number)
             return bounds.end if found is None else found.offset
         if self.kind == "shift":
-            wanted = (bounds.start if before is None else before) + self.number
+            offset = (bounds.start if before is None else before) + self.number
         elif self.kind == "file":
-            wanted = self.offsets[at]
+            offset = self.offsets[at]
         else:
-            wanted = self.number
-        return min(max(wanted, bounds.start), bounds.end)
+            offset = self.number
+        return min(max(offset, bounds.start), bounds.end)
 
 
 @dataclass(frozen=True, slots=True)
 class ResetPlan:
-    """All that a reset does."""
+    """The effects of a reset."""
 
     application_id: str
-    #: (before, after); None: nothing was committed.
+    #: Partition -> (offset before, offset after). None: no offset was committed.
     offsets: Mapping[TopicPartition, tuple[int | None, int]]
-    #: The topic of task records is the last one.
+    #: The topic of the task records is the last one.
     deleted_topics: tuple[str, ...]
-    #: The local state of this host, if it is to go and is there.
+    #: The local state of this host, if it exists and is to be deleted.
     state: Path | None = None
 
 
@@ -80,7 +80,7 @@ def plan_reset(
     log: Log, application_id: str, target: ResetTarget, *, input_topics: Collection[str] = (),
     state_dir: Path | None = None,
 ) -> ResetPlan:
-    """What a reset would do. Without `input_topics`: all that the application has read."""
+    """Plan a reset. Without `input_topics`, it covers all topics that the application has read."""
     known = {topic.name: topic.partitions for topic in log.topics()}
     for topic in (*input_topics, *(at.topic for at in target.offsets)):
         if topic not in known:
@@ -90,10 +90,10 @@ def plan_reset(
         if at.topic in known
     }
     internal = find_internal_topics(known, application_id)
-    described = _described_inputs(log, application_id)
+    recorded = _recorded_inputs(log, application_id)
     if not (committed or internal or input_topics or target.offsets):
-        raise _unknown(known, application_id)
-    topics = set(input_topics) or {*(at.topic for at in committed), *described}
+        raise _unknown_application(known, application_id)
+    topics = set(input_topics) or {*(at.topic for at in committed), *recorded}
     if target.kind == "file":
         partitions = sorted(target.offsets)
     else:
@@ -107,7 +107,7 @@ def plan_reset(
     return ResetPlan(
         application_id,
         {
-            at: (committed.get(at), target.of(log, at, bounds[at], committed.get(at)))
+            at: (committed.get(at), target.resolve(log, at, bounds[at], committed.get(at)))
             for at in partitions
         },
         tuple(internal), state if state is not None and state.exists() else None,
@@ -115,27 +115,27 @@ def plan_reset(
 
 
 def apply_reset(log: Log, plan: ResetPlan, *, force: bool = False) -> None:
-    """Do it; refused while an instance runs, unless it is to be thrown out.
+    """Carry out a reset. Refused while an instance runs, unless `force` fences it.
 
-    1. Take the lease: nobody else runs, or is refused from then on.
-    2. Mark the reset as begun.
+    1. Acquire the lease: no other instance runs, or it is fenced from now on.
+    2. Write the marker.
     3. Delete changelogs and repartition topics, and the local state.
     4. Set the offsets.
-    5. Delete the topic of task records, and the mark with it.
+    5. Delete the topic of the task records, and the marker with it.
     """
     application_id = plan.application_id
     members = log.group(application_id).members
     if members and not force:
         raise GroupNotEmpty(application_id, [member.member_id for member in members])
-    # 1.
-    lease = _take_lease(log, application_id, force)
+    # 1. Lease
+    lease = _acquire_lease(log, application_id, force)
     try:
-        # 2.
+        # 2. Marker
         tasks = tasks_topic(application_id)
         ensure_tasks_topic(log, application_id)
         with log.transaction(lease) as transaction:
             transaction.append(tasks, 0, RecordColumns([RESET_KEY], [b"{}"]))
-        # 3.
+        # 3. Internal topics and local state
         for topic in plan.deleted_topics:
             if topic != tasks:
                 _delete(log, topic)
@@ -143,13 +143,13 @@ def apply_reset(log: Log, plan: ResetPlan, *, force: bool = False) -> None:
             from penstock.stores.replica.generations import clean_up  # noqa: PLC0415  (loads LMDB)
 
             clean_up(plan.state.parent, plan.state.name)
-        # 4.
+        # 4. Offsets
         if plan.offsets:
             with log.transaction(lease) as transaction:
                 transaction.commit_offsets(
                     application_id, {at: after for at, (_, after) in plan.offsets.items()}
                 )
-        # 5.
+        # 5. Task records
         _delete(log, tasks)
     finally:
         lease.release()
@@ -159,26 +159,26 @@ def _delete(log: Log, topic: str) -> None:
     try:
         log.delete_topic(topic)
     except UnknownTopic:
-        # Deleted by somebody else meanwhile, or by a reset that was cut short.
+        # Another process or an interrupted reset has deleted it.
         return
 
 
-def _take_lease(log: Log, application_id: str, force: bool) -> Lease:
+def _acquire_lease(log: Log, application_id: str, force: bool) -> Lease:
     if force:
         return log.take_lease(lease_name(application_id), holder=_HOLDER)
     try:
         return acquire_lease_if_stopped(log, application_id)
     except ApplicationRunning as running:
         raise ApplicationRunning(
-            f"{running} Stop it first, or give --force to throw it out."
+            f"{running} Stop it first, or use --force to fence it."
         ) from None
 
 
 def acquire_lease_if_stopped(log: Log, application_id: str) -> Lease:
-    """The lease of an application that does not run, so that it does not start meanwhile."""
+    """Acquire the lease, so that the application cannot start. Raise if it is running."""
     name = lease_name(application_id)
     candidate = log.candidate(name, holder=_HOLDER, timeout_ms=DEFAULT_TIMEOUT_MS)
-    deadline = time.monotonic() + PATIENCE_MS / 1000
+    deadline = time.monotonic() + ACQUIRE_TIMEOUT_MS / 1000
     while (lease := candidate.try_acquire()) is None:
         if time.monotonic() >= deadline:
             raise ApplicationRunning(
@@ -189,9 +189,9 @@ def acquire_lease_if_stopped(log: Log, application_id: str) -> Lease:
 
 
 def find_internal_topics(topics: Iterable[str], application_id: str) -> list[str]:
-    """Those of the topics that the application has made for itself; task records last.
+    """Return the internal topics of an application, the topic of the task records last.
 
-    Topics of another application whose id begins with this one are not among them.
+    Topics of other applications whose id starts with this one are not included.
     """
     topics = list(topics)
     own = tasks_topic(application_id)
@@ -207,23 +207,23 @@ def find_internal_topics(topics: Iterable[str], application_id: str) -> list[str
     return sorted(found, key=lambda name: (name == own, name))
 
 
-def _described_inputs(log: Log, application_id: str) -> set[str]:
-    """The topics that the application has read, as far as it has said so."""
+def _recorded_inputs(log: Log, application_id: str) -> set[str]:
+    """Return the topics that the application has read, according to its own record."""
     try:
         data = read_task_records(log, application_id).application
         if data is None:
             return set()
         groups = decode_application(data).groups.values()
     except StreamsException:
-        # Records that cannot be read are a reason for a reset, not against it.
+        # Unreadable records are a reason for a reset, not against it.
         return set()
     return {topic for group in groups for topic in group.reads}
 
 
-def _unknown(topics: Iterable[str], application_id: str) -> StreamsException:
+def _unknown_application(topics: Iterable[str], application_id: str) -> StreamsException:
     known = sorted(name.removesuffix("-tasks") for name in topics if name.endswith("-tasks"))
     listed = ", ".join(f"'{name}'" for name in known) or "none"
     return StreamsException(
-        f"Nothing is known of an application '{application_id}': it has no offsets and no internal "
-        f"topics in this log. Applications: {listed}."
+        f"Application '{application_id}' does not exist: it has no offsets and no internal topics "
+        f"in this log. Applications: {listed}."
     )

@@ -11,7 +11,7 @@ import pytest
 from engine.harness import config_of
 from engine.living import PATIENCE_S, received, send, until, upper, word_count
 from penstock import ConfigException, State, Streams, Topology
-from penstock.engine.loop import BatchReport
+from penstock.engine.batch_report import BatchReport
 from penstock.engine.observe.restore import replica_positions
 from penstock.engine.spark.backend import PARALLELISM, SparkBackend
 from penstock.engine.spark.job import SparkCompute

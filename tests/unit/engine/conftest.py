@@ -1,4 +1,4 @@
-"""A log of one's own, and what engine tests say again and again."""
+"""Fixtures of the engine's unit tests: a log, and a function that builds topologies."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.log import Log, open_log
 
 TEXT = Serdes.string()
 
-Say = Callable[[StreamsBuilder], Any]
+Define = Callable[[StreamsBuilder], Any]
 
 
 @pytest.fixture
@@ -23,12 +23,12 @@ def log(tmp_path: Path) -> Iterator[Log]:
 
 
 @pytest.fixture
-def built() -> Callable[[Say], Topology]:
-    """A topology of what is said to a builder; texts are the default serdes of its sources."""
+def built() -> Callable[[Define], Topology]:
+    """A function that builds a topology from a function of the builder."""
 
-    def build(say: Say) -> Topology:
+    def build(define: Define) -> Topology:
         builder = StreamsBuilder()
-        say(builder)
+        define(builder)
         return builder.build()
 
     return build

@@ -1,4 +1,4 @@
-"""A plan comes back from its text as it was."""
+"""Plans survive encoding and decoding."""
 
 from __future__ import annotations
 
@@ -66,13 +66,13 @@ def plans(draw: st.DrawFn) -> BatchPlan:
 
 
 @given(plans())
-def test_a_plan_comes_back_as_it_was(plan: BatchPlan) -> None:
+def test_plan_survives_encoding_and_decoding(plan: BatchPlan) -> None:
     text = encode_plan(plan)
     assert text.isascii()
     assert decode_plan(text) == plan
 
 
-def test_a_large_plan_is_made_smaller() -> None:
+def test_large_plan_is_compressed() -> None:
     tasks = {
         TaskId(0, number): TaskPlan(
             TaskId(0, number), (Range("a-topic-with-a-long-name", number, 0, 1000, False),),

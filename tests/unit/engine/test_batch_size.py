@@ -1,4 +1,4 @@
-"""How large batches become: within their bounds, and about as long as is wanted."""
+"""Batch sizes: within their limits, and close to the target duration."""
 
 from __future__ import annotations
 
@@ -9,41 +9,41 @@ from hypothesis import strategies as st
 from penstock.engine.plan.batch_size import BatchLimits, BatchSize, fair_shares
 
 
-def run(size: BatchSize, batches: int, overhead: float, each: float) -> list[int]:
-    """The sizes of batches that cost what is said, with more to read than they take."""
+def run(size: BatchSize, batches: int, overhead: float, per_record: float) -> list[int]:
+    """Return the sizes of batches with this cost, while there is a backlog."""
     sizes = []
     for _ in range(batches):
         sizes.append(size.records)
-        size.observe(size.records, overhead + size.records * each)
+        size.observe(size.records, overhead + size.records * per_record)
     return sizes
 
 
-def test_batches_grow_until_they_last_as_long_as_is_wanted() -> None:
-    sizes = run(BatchSize(BatchLimits()), 20, overhead=0.08, each=5e-6)
+def test_batches_grow_to_the_target_duration() -> None:
+    sizes = run(BatchSize(BatchLimits()), 20, overhead=0.08, per_record=5e-6)
     assert sizes[0] == 10_000
     assert sizes[-1] * 5e-6 + 0.08 == pytest.approx(1.0, rel=0.02)
 
 
-def test_batches_of_dear_records_shrink() -> None:
-    sizes = run(BatchSize(BatchLimits()), 20, overhead=0.08, each=1e-3)
+def test_batches_of_expensive_records_shrink() -> None:
+    sizes = run(BatchSize(BatchLimits()), 20, overhead=0.08, per_record=1e-3)
     assert sizes[-1] * 1e-3 + 0.08 == pytest.approx(1.0, rel=0.05)
 
 
-def test_where_starting_a_batch_costs_more_than_is_wanted_it_works_as_long_as_that() -> None:
-    sizes = run(BatchSize(BatchLimits(target_ms=100)), 30, overhead=0.4, each=1e-5)
+def test_large_overhead_extends_the_target_duration() -> None:
+    sizes = run(BatchSize(BatchLimits(target_ms=100)), 30, overhead=0.4, per_record=1e-5)
     assert sizes[-1] * 1e-5 == pytest.approx(0.4, rel=0.05)
 
 
-def test_a_first_batch_that_waits_for_workers_makes_no_later_one_small() -> None:
+def test_slow_first_batch_does_not_shrink_later_ones() -> None:
     size = BatchSize(BatchLimits())
     size.observe(size.records, 12.0)
-    assert run(size, 5, overhead=0.08, each=5e-6)[-1] > 150_000
+    assert run(size, 5, overhead=0.08, per_record=5e-6)[-1] > 150_000
 
 
-def test_the_size_does_not_swing_once_it_is_found() -> None:
-    """Noise of a tenth either way moves the size by no more than twice that."""
+def test_size_is_stable_under_noise() -> None:
+    """Noise of 10% changes the size by at most 20%."""
     size = BatchSize(BatchLimits())
-    run(size, 20, overhead=0.08, each=5e-6)
+    run(size, 20, overhead=0.08, per_record=5e-6)
     found = size.records
     for number in range(50):
         noise = 1.1 if number % 2 else 0.9
@@ -52,7 +52,7 @@ def test_the_size_does_not_swing_once_it_is_found() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 10**6), st.floats(0, 100)), max_size=40))
-def test_the_size_stays_within_its_bounds_whatever_happens(
+def test_size_stays_within_its_limits(
     observed: list[tuple[int, float]],
 ) -> None:
     size = BatchSize(BatchLimits(max_records=300_000))
@@ -69,6 +69,6 @@ def test_shares_are_fair(wanted: dict[int, int], budget: int) -> None:
     )
     for at, share in shares.items():
         assert share <= wanted[at]
-        # Whoever wanted more got no less than anyone else, but for rounding.
+        # A share that was reduced is not smaller than any other, except for rounding.
         if share < wanted[at]:
             assert share >= max(shares.values()) - 1

@@ -1,4 +1,4 @@
-"""Stages, tasks, and which topics are carried by the shuffle and which by the log."""
+"""The execution graph: stages, tasks, and which topics use the shuffle or the log."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ CONFIG = StreamsConfig(application_id="app")
 Built = Callable[[Callable[[StreamsBuilder], Any]], Topology]
 
 
-def texts(builder: StreamsBuilder, topic: str) -> Any:
+def text_stream(builder: StreamsBuilder, topic: str) -> Any:
     return builder.stream(topic, key=TEXT, value=TEXT)
 
 
-def test_a_repartition_topic_is_carried_to_the_next_stage(built: Built) -> None:
+def test_shuffle_carries_a_repartition_topic_to_the_next_stage(built: Built) -> None:
     graph = build_graph(
-        built(lambda b: texts(b, "words").group_by(lambda k, v: v).count(store="counts")),
+        built(lambda b: text_stream(b, "words").group_by(lambda k, v: v).count(store="counts")),
         CONFIG, {"words": 3},
     )
     assert [each.stage for each in graph.subtopologies.values()] == [0, 1]
@@ -58,13 +58,13 @@ def test_a_repartition_topic_is_carried_to_the_next_stage(built: Built) -> None:
     assert graph.source_topics == {"words": 3}
 
 
-def test_the_stage_is_the_longest_way_from_a_source(built: Built) -> None:
-    def say(b: StreamsBuilder) -> None:
-        twice = texts(b, "a").repartition(name="x").repartition(name="y")
-        once = texts(b, "c").repartition(name="z")
-        twice.merge(once).merge(texts(b, "d")).to("out")
+def test_stage_is_the_longest_path_from_a_source(built: Built) -> None:
+    def define(b: StreamsBuilder) -> None:
+        twice = text_stream(b, "a").repartition(name="x").repartition(name="y")
+        once = text_stream(b, "c").repartition(name="z")
+        twice.merge(once).merge(text_stream(b, "d")).to("out")
 
-    graph = build_graph(built(say), CONFIG, {"a": 2, "c": 2, "d": 2})
+    graph = build_graph(built(define), CONFIG, {"a": 2, "c": 2, "d": 2})
     stages = {
         topic: graph.subtopologies[reader].stage for topic, reader in graph.shuffled.items()
     }
@@ -78,47 +78,47 @@ def test_the_stage_is_the_longest_way_from_a_source(built: Built) -> None:
     }
 
 
-def test_the_answers_of_a_foreign_key_join_go_through_the_log(built: Built) -> None:
-    def say(b: StreamsBuilder) -> None:
+def test_responses_of_a_foreign_key_join_use_the_log(built: Built) -> None:
+    def define(b: StreamsBuilder) -> None:
         left = b.table("left", key=TEXT, value=TEXT)
         right = b.table("right", key=TEXT, value=TEXT)
         left.join(right, lambda value: value, lambda a, b: a + b).to_stream().to("out")
 
-    graph = build_graph(built(say), CONFIG, {"left": 2, "right": 3})
-    (answers,) = graph.repartition_topics
-    assert "-SUBSCRIPTION-RESPONSE-" in answers
+    graph = build_graph(built(define), CONFIG, {"left": 2, "right": 3})
+    (responses,) = graph.repartition_topics
+    assert "-SUBSCRIPTION-RESPONSE-" in responses
     assert list(graph.shuffled.values()) == [1]
     assert graph.subtopologies[0].stage == 0
     assert graph.subtopologies[1].stage == 1
-    assert graph.repartition_topics[answers] == {
+    assert graph.repartition_topics[responses] == {
         "cleanup.policy": "delete", "retention.ms": "-1", "segment.bytes": "52428800",
         "message.timestamp.type": "CreateTime",
     }
 
 
-def test_a_repartition_into_the_same_sub_topology_goes_through_the_log(built: Built) -> None:
-    def say(b: StreamsBuilder) -> None:
-        stream = texts(b, "a")
+def test_repartition_into_the_same_sub_topology_uses_the_log(built: Built) -> None:
+    def define(b: StreamsBuilder) -> None:
+        stream = text_stream(b, "a")
         stream.merge(stream.repartition(name="again")).to("out")
 
-    graph = build_graph(built(say), CONFIG, {"a": 2})
+    graph = build_graph(built(define), CONFIG, {"a": 2})
     assert list(graph.repartition_topics) == ["app-again-repartition"]
     assert graph.shuffled == {}
     assert graph.partitions["app-again-repartition"] == 2
 
 
-def test_a_topic_that_is_written_and_read_is_read_from_the_log(built: Built) -> None:
-    def say(b: StreamsBuilder) -> None:
-        texts(b, "a").to("b")
-        texts(b, "b").to("c")
+def test_user_topic_that_is_written_and_read_is_read_from_the_log(built: Built) -> None:
+    def define(b: StreamsBuilder) -> None:
+        text_stream(b, "a").to("b")
+        text_stream(b, "b").to("c")
 
-    graph = build_graph(built(say), CONFIG, {"a": 2, "b": 4, "c": 1, "other": 9})
+    graph = build_graph(built(define), CONFIG, {"a": 2, "b": 4, "c": 1, "other": 9})
     assert [each.stage for each in graph.subtopologies.values()] == [0, 0]
     assert graph.source_topics == {"a": 2, "b": 4}
     assert graph.partitions == {"a": 2, "b": 4, "c": 1}
 
 
-def test_a_pattern_does_not_find_the_topics_of_the_application_itself(built: Built) -> None:
+def test_pattern_does_not_match_internal_topics(built: Built) -> None:
     graph = build_graph(
         built(lambda b: b.stream(re.compile(".*"), key=TEXT, value=TEXT).to("out")), CONFIG,
         {"a": 1, "app-tasks": 1, "app-counts-changelog": 1, "app-x-repartition": 1, "app-own": 1},
@@ -138,11 +138,11 @@ def test_a_pattern_does_not_find_the_topics_of_the_application_itself(built: Bui
     ("app-orders", False),
     ("app", False),
 ])
-def test_internal_topics_are_known_by_their_names(topic: str, internal: bool) -> None:
+def test_internal_topics_are_recognised_by_name(topic: str, internal: bool) -> None:
     assert is_internal(topic, "app") is internal
 
 
-def test_the_topic_of_a_global_table_has_to_be_there(built: Built) -> None:
+def test_topic_of_a_global_table_must_exist(built: Built) -> None:
     topology = built(lambda b: b.global_table("countries", key=TEXT, value=TEXT, store="all"))
     with pytest.raises(MissingSourceTopicException, match="countries of the global store all"):
         build_graph(topology, CONFIG, {"a": 1})
@@ -150,18 +150,18 @@ def test_the_topic_of_a_global_table_has_to_be_there(built: Built) -> None:
     assert (graph.global_topics, graph.partitions) == ({"countries"}, {"countries": 2})
 
 
-def test_a_task_without_some_of_the_topics_has_queues_for_the_others(built: Built) -> None:
+def test_task_has_queues_only_for_topics_with_its_partition(built: Built) -> None:
     graph = build_graph(
-        built(lambda b: texts(b, "narrow").merge(texts(b, "wide")).to("out")), CONFIG,
+        built(lambda b: text_stream(b, "narrow").merge(text_stream(b, "wide")).to("out")), CONFIG,
         {"narrow": 1, "wide": 2},
     )
     assert {topic for _, topic in graph.queues(TaskId(0, 0))} == {"narrow", "wide"}
     assert [topic for _, topic in graph.queues(TaskId(0, 1))] == ["wide"]
 
 
-def test_changelogs_have_the_settings_of_kafka_streams_and_those_of_the_user(built: Built) -> None:
-    def say(b: StreamsBuilder) -> None:
-        grouped = texts(b, "a").group_by_key()
+def test_changelogs_have_the_settings_of_kafka_streams_and_of_the_user(built: Built) -> None:
+    def define(b: StreamsBuilder) -> None:
+        grouped = text_stream(b, "a").group_by_key()
         grouped.count(store=Materialized("plain", log_config={"segment.bytes": "1000"}))
         windows = TimeWindows.of(timedelta(minutes=5), grace=timedelta(minutes=1))
         grouped.windowed_by(windows).count(store="windows")
@@ -170,7 +170,7 @@ def test_changelogs_have_the_settings_of_kafka_streams_and_those_of_the_user(bui
         grouped.count(store=Materialized("unlogged", logging=False))
 
     config = StreamsConfig(application_id="app", extra={"topic.min.insync.replicas": 2})
-    graph = build_graph(built(say), config, {"a": 2, "t": 3})
+    graph = build_graph(built(define), config, {"a": 2, "t": 3})
     always = {"message.timestamp.type": "CreateTime", "min.insync.replicas": "2"}
     assert graph.changelogs == {
         "app-plain-changelog": (2, {**always, "cleanup.policy": "compact",
@@ -185,30 +185,30 @@ def test_changelogs_have_the_settings_of_kafka_streams_and_those_of_the_user(bui
     }
 
 
-# ---- circles -----------------------------------------------------------------------------------
+# ---- cycles ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seed", range(200))
-def test_without_the_closing_edges_there_is_no_circle(seed: int) -> None:
-    chance = random.Random(seed)
-    size = chance.randint(1, 8)
+def test_removing_the_cycle_edges_breaks_all_cycles(seed: int) -> None:
+    rng = random.Random(seed)
+    size = rng.randint(1, 8)
     edges = {
-        (chance.randrange(size), chance.randrange(size)) for _ in range(chance.randint(0, 16))
+        (rng.randrange(size), rng.randrange(size)) for _ in range(rng.randint(0, 16))
     }
     closing = cycle_edges(edges)
     assert closing <= edges
-    assert not any(_leads_back(edges - closing, node) for node in range(size))
-    # None of them is there for nothing.
-    assert all(_leads_back(edges, writer) for writer, _ in closing)
-    assert closing == cycle_edges(sorted(edges, key=lambda edge: chance.random()))
+    assert not any(_is_on_a_cycle(edges - closing, node) for node in range(size))
+    # Every edge is part of a cycle.
+    assert all(_is_on_a_cycle(edges, writer) for writer, _ in closing)
+    assert closing == cycle_edges(sorted(edges, key=lambda edge: rng.random()))
 
 
-def _leads_back(edges: set[tuple[int, int]], start: int) -> bool:
+def _is_on_a_cycle(edges: set[tuple[int, int]], start: int) -> bool:
     seen: set[int] = set()
-    waiting = {start}
-    while waiting:
-        waiting = {reader for writer, reader in edges if writer in waiting} - seen
-        seen |= waiting
+    pending = {start}
+    while pending:
+        pending = {reader for writer, reader in edges if writer in pending} - seen
+        seen |= pending
     return start in seen
 
 
@@ -230,7 +230,7 @@ def _topologies() -> Iterator[tuple[Case, Topology, StreamsConfig]]:
                     if step["op"].startswith("papi_"):
                         steps.processor_api(topology, step)
             except Exception:
-                # The case is about a topology that cannot be built.
+                # The case tests a topology that cannot be built.
                 assert "exception" in case["expect"] or "error" in case["expect"], case["id"]
                 continue
             yield case, topology, config
@@ -249,17 +249,17 @@ def _external(case: Case, topology: Topology, partitions: int) -> dict[str, int]
 
 
 @pytest.mark.slow
-def test_in_every_conformance_case_rows_go_to_later_stages_only() -> None:
-    seen = circles = 0
+def test_conformance_cases_shuffle_records_to_later_stages_only() -> None:
+    seen = with_cycles = 0
     for case, topology, config in _topologies():
         external = _external(case, topology, 3)
         graph = build_graph(topology, config, external)
         _check(case, topology, graph)
         _check_tasks(case, graph, topology, config, external)
         seen += 1
-        circles += bool(graph.repartition_topics)
+        with_cycles += bool(graph.repartition_topics)
     assert seen > 3_000
-    assert circles > 300
+    assert with_cycles > 300
 
 
 def _check(case: Case, topology: Topology, graph: ExecutionGraph) -> None:
@@ -284,7 +284,7 @@ def _check_tasks(
     case: Case, graph: ExecutionGraph, topology: Topology, config: StreamsConfig,
     external: dict[str, int],
 ) -> None:
-    """The same tasks and queues as under the test driver."""
+    """The tasks and queues are the same as those of the test driver."""
     tasks = partitioned_layout(topology, config, external).tasks
     assert {
         task.task_id: tuple((source, queue) for source, queue, _ in task.queues)

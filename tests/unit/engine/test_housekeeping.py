@@ -1,4 +1,4 @@
-"""What is removed from the log between batches."""
+"""Housekeeping: the records that are deleted from the log between batches."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from penstock.task.result import TaskState
 
 TEXT = Serdes.string()
 WINDOWS = TopicPartition("app-windows-changelog", 0)
-CIRCLE = TopicPartition("app-again-repartition", 0)
+REPARTITION = TopicPartition("app-again-repartition", 0)
 
 
 @pytest.fixture
@@ -39,21 +39,21 @@ def graph(log: Log) -> ExecutionGraph:
     return graph
 
 
-def round_of(log: Log, graph: ExecutionGraph) -> dict[TopicPartition, int]:
-    """Where the topics begin after a round."""
-    keeping = Housekeeping(log, graph, purge_every_ms=0)
+def run_round(log: Log, graph: ExecutionGraph) -> dict[TopicPartition, int]:
+    """Run a round and return the start offsets of the topics."""
+    keeping = Housekeeping(log, graph, purge_interval_ms=0)
     state = TaskState(store_clocks={"windows": {"stream_time": 500_000}})
-    keeping.after_commit({("a", 0): 0, CIRCLE: 1}, {TaskId(0, 0): TaskRecord(1, 0, state)})
+    keeping.after_commit({("a", 0): 0, REPARTITION: 1}, {TaskId(0, 0): TaskRecord(1, 0, state)})
     keeping.close()
-    return {at: bounds.start for at, bounds in log.offsets([WINDOWS, CIRCLE]).items()}
+    return {at: bounds.start for at, bounds in log.offsets([WINDOWS, REPARTITION]).items()}
 
 
-def test_what_was_read_of_the_applications_own_topics_goes(log: Log, graph: ExecutionGraph) -> None:
-    assert round_of(log, graph) == {WINDOWS: 0, CIRCLE: 1}
+def test_consumed_repartition_records_are_purged(log: Log, graph: ExecutionGraph) -> None:
+    assert run_round(log, graph) == {WINDOWS: 0, REPARTITION: 1}
 
 
-def test_windows_that_have_expired_go_when_it_is_time_to_clean(
+def test_expired_windows_are_deleted_when_the_log_is_cleaned(
     log: Log, graph: ExecutionGraph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(housekeeping, "CLEAN_EVERY_SECONDS", 0.0)
-    assert round_of(log, graph) == {WINDOWS: 1, CIRCLE: 1}
+    monkeypatch.setattr(housekeeping, "CLEAN_INTERVAL_S", 0.0)
+    assert run_round(log, graph) == {WINDOWS: 1, REPARTITION: 1}

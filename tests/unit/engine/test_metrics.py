@@ -1,4 +1,4 @@
-"""Metrics: names, totals, rates over a window, and what joins count."""
+"""Metrics: names, totals, rates over a window, and the counters of joins."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from penstock import JoinWindows, MetricName, Serdes, StreamsBuilder, StreamsConfig
-from penstock.engine.loop import BatchReport
-from penstock.engine.observe.metrics import JOIN, NODE, TASK, THREAD, Metrics, joins
+from penstock.engine.batch_report import BatchReport
+from penstock.engine.observe.metrics import JOIN, NODE, TASK, THREAD, Metrics
 from penstock.record import TaskId
 from penstock.testing import TopologyTestDriver
 
@@ -35,10 +35,10 @@ def metrics(clock: Clock) -> Metrics:
     return Metrics(StreamsConfig(application_id="app"), "app-StreamThread-1", clock=clock)
 
 
-def report(number: int = 1, records: int = 10, **facts: Any) -> BatchReport:
+def report(number: int = 1, records: int = 10, **fields: Any) -> BatchReport:
     return BatchReport(**{
         "number": number, "records": records, "outputs": records * 2, "changes": 0,
-        "planning": 0.001, "computing": 0.05, "committing": 0.01, **facts,
+        "plan_seconds": 0.001, "compute_seconds": 0.05, "commit_seconds": 0.01, **fields,
     })
 
 
@@ -48,7 +48,7 @@ def named(metrics: Metrics, group: str) -> dict[str, Any]:
     }
 
 
-def test_totals_grow_and_rates_are_of_the_last_minute(metrics: Metrics, clock: Clock) -> None:
+def test_totals_grow_and_rates_cover_the_last_minute(metrics: Metrics, clock: Clock) -> None:
     for _ in range(30):
         clock.now += 1
         metrics.record(report())
@@ -66,7 +66,7 @@ def test_totals_grow_and_rates_are_of_the_last_minute(metrics: Metrics, clock: C
     assert math.isnan(found["commit-latency-avg"])
 
 
-def test_the_window_can_be_set(clock: Clock) -> None:
+def test_sample_window_is_configurable(clock: Clock) -> None:
     config = StreamsConfig(
         application_id="app",
         extra={"metrics.num.samples": "1", "metrics.sample.window.ms": "2000"},
@@ -79,7 +79,7 @@ def test_the_window_can_be_set(clock: Clock) -> None:
     assert named(metrics, THREAD)["process-rate"] == 0
 
 
-def test_counters_of_tasks_and_nodes_add_up(metrics: Metrics) -> None:
+def test_counters_of_tasks_and_nodes_are_summed(metrics: Metrics) -> None:
     for _ in range(2):
         metrics.record(report(counters={
             TaskId(0, 1): {
@@ -97,17 +97,17 @@ def test_counters_of_tasks_and_nodes_add_up(metrics: Metrics) -> None:
     assert found[MetricName(NODE, "suppression-emit-total", node)] == 4
     join = (*task, ("processor-node-id", "JOIN"))
     assert found[MetricName(JOIN, "matched-total", join)] == 6
-    assert joins(found) == {"JOIN": {"matched": 8, "late": 2}}
+    assert found[MetricName(JOIN, "late-total", join)] == 2
     name = MetricName("stream-metrics", "state", (("client-id", "app"),))
     assert found[name] == "RUNNING"
     assert str(name) == "stream-metrics:state{client-id=app}"
 
 
-# ---- what joins count ------------------------------------------------------------------------
+# ---- counters of joins -----------------------------------------------------------------------
 
 
 def counted(driver: TopologyTestDriver) -> dict[str, int]:
-    """Over both nodes of the join, by the last part of the name."""
+    """Return the sums over both nodes of the join, by the last part of the name."""
     found: dict[str, int] = {}
     for name, amount in driver.metrics().items():
         if "/" in name and amount:
@@ -118,10 +118,10 @@ def counted(driver: TopologyTestDriver) -> dict[str, int]:
 
 @pytest.mark.parametrize(("kind", "expected"), [
     ("join", {"matched": 2, "unmatched-left": 3, "unmatched-right": 1, "expired": 1}),
-    # The lonely one still waits for a partner.
+    # The record with the key "lonely" still waits for a match.
     ("left_join", {"matched": 2, "unmatched-left": 1, "late": 1, "expired": 1}),
 ])
-def test_a_join_of_streams_counts_what_became_of_its_records(
+def test_stream_join_counts_the_results_of_its_records(
     kind: str, expected: dict[str, int]
 ) -> None:
     builder = StreamsBuilder()
@@ -138,12 +138,12 @@ def test_a_join_of_streams_counts_what_became_of_its_records(
         other.pipe_input("k", "y", timestamp=109_000)
         other.pipe_input("other", "z", timestamp=109_000)
         one.pipe_input("lonely", "b", timestamp=1_000_000)
-        # So old that neither a partner nor the store would know it.
+        # Too old for a match, and too old to be stored.
         one.pipe_input("k", "c", timestamp=1_000)
         assert counted(driver) == expected
 
 
-def test_a_join_with_a_table_counts_hits_and_misses() -> None:
+def test_stream_table_join_counts_hits_and_misses() -> None:
     builder = StreamsBuilder()
     table = builder.table("table", key=TEXT, value=TEXT)
     stream = builder.stream("stream", key=TEXT, value=TEXT)

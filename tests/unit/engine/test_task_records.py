@@ -1,4 +1,4 @@
-"""What tasks were left with, as it is kept in the log."""
+"""Task records: their encoding, and reading them from the log."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def tasks(log: Log) -> Log:
     return log
 
 
-def test_a_task_record_comes_back_as_it_was() -> None:
+def test_task_record_survives_encoding_and_decoding() -> None:
     assert decode_task(encode_task(FULL)) == FULL
     assert decode_task(encode_task(TaskRecord(1, 0))) == TaskRecord(1, 0)
 
@@ -64,19 +64,19 @@ def test_equal_records_have_equal_bytes() -> None:
     assert encode_task(other) == encode_task(FULL)
 
 
-def test_a_batch_record_comes_back_as_it_was() -> None:
+def test_batch_record_survives_encoding_and_decoding() -> None:
     plan = BatchPlan(3, 1, 99, {}, {("g", 1): 4, ("g", 0): 5})
     record = BatchRecord.of(plan, {"orders": 2})
     assert decode_batch(encode_batch(record)) == record
     assert record == BatchRecord(3, 99, {("g", 0): 5, ("g", 1): 4}, {"orders": 2})
 
 
-def test_an_application_that_never_ran_has_no_records(log: Log) -> None:
+def test_application_that_never_ran_has_no_records(log: Log) -> None:
     records = read_task_records(log, "app")
     assert (records.tasks, records.batch, records.application) == ({}, None, None)
 
 
-def test_the_newest_record_of_each_key_counts(tasks: Log) -> None:
+def test_newest_record_of_each_key_wins(tasks: Log) -> None:
     zero, ten = TaskId(0, 0), TaskId(10, 11)
     write(tasks, (task_key(zero), encode_task(TaskRecord(1, 0))), (task_key(ten), b"{}"))
     write(
@@ -90,18 +90,18 @@ def test_the_newest_record_of_each_key_counts(tasks: Log) -> None:
     assert records.application == b"anything"
 
 
-def test_a_record_that_was_taken_back_is_not_there(tasks: Log) -> None:
+def test_tombstone_deletes_a_record(tasks: Log) -> None:
     write(tasks, (b"0_0", encode_task(FULL)), (b"0_0", None))
     assert read_task_records(tasks, "app").tasks == {}
 
 
-def test_a_record_of_a_newer_penstock_is_refused(tasks: Log) -> None:
+def test_record_of_a_newer_version_is_refused(tasks: Log) -> None:
     write(tasks, (b"0_1", encode_task(FULL).replace(b'"format_version":1', b'"format_version":2')))
     with pytest.raises(StreamsException, match="'0_1' of topic 'app-tasks' was written by a newer"):
         read_task_records(tasks, "app")
 
 
-def test_a_record_that_is_none_is_refused(tasks: Log) -> None:
+def test_unreadable_record_is_refused(tasks: Log) -> None:
     write(tasks, (BATCH_KEY, b"what?"))
     with pytest.raises(StreamsException, match="'batch' of topic 'app-tasks' cannot be read"):
         read_task_records(tasks, "app")

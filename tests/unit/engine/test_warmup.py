@@ -1,4 +1,4 @@
-"""What is ready is used if it fits, and put away otherwise."""
+"""The result of a warm-up is used if it fits, and closed otherwise."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.engine.standby.warmup import WarmCompute, WarmUp
 CONFIG = StreamsConfig(application_id="app")
 
 
-class Computing:
+class FakeCompute:
     def __init__(self) -> None:
         self.closed = 0
 
@@ -22,59 +22,59 @@ class Computing:
         self.closed += 1
 
 
-def ready_for(graph: str, compute: Any) -> WarmUp:
+def warm_up_for(graph: str, compute: Any) -> WarmUp:
     return WarmUp(lambda: WarmCompute(graph, CONFIG, compute))  # type: ignore[arg-type]
 
 
-def test_what_is_ready_is_waited_for_and_taken_once() -> None:
-    compute, go_on = Computing(), threading.Event()
+def test_take_waits_for_the_result_and_returns_it_once() -> None:
+    compute, proceed = FakeCompute(), threading.Event()
 
-    def get_ready() -> WarmCompute:
-        assert go_on.wait(60)
+    def run() -> WarmCompute:
+        assert proceed.wait(60)
         return WarmCompute("graph", CONFIG, compute)  # type: ignore[arg-type]
 
-    readiness = WarmUp(get_ready)
-    threading.Timer(0.01, go_on.set).start()
-    assert readiness.take("graph", CONFIG) is compute  # type: ignore[arg-type,comparison-overlap]
-    assert readiness.take("graph", CONFIG) is None  # type: ignore[arg-type]
-    readiness.close()
+    warm_up = WarmUp(run)
+    threading.Timer(0.01, proceed.set).start()
+    assert warm_up.take("graph", CONFIG) is compute  # type: ignore[arg-type,comparison-overlap]
+    assert warm_up.take("graph", CONFIG) is None  # type: ignore[arg-type]
+    warm_up.close()
     assert compute.closed == 0
 
 
 @pytest.mark.parametrize(("graph", "config"), [
     ("another", CONFIG), ("graph", CONFIG.with_(num_stream_threads=3)),
 ])
-def test_what_was_made_for_something_else_is_put_away(graph: Any, config: StreamsConfig) -> None:
-    compute = Computing()
-    assert ready_for("graph", compute).take(graph, config) is None
+def test_result_that_does_not_fit_is_closed(graph: Any, config: StreamsConfig) -> None:
+    compute = FakeCompute()
+    assert warm_up_for("graph", compute).take(graph, config) is None
     assert compute.closed == 1
 
 
-def test_what_nobody_takes_is_put_away() -> None:
-    compute = Computing()
-    ready_for("graph", compute).close()
+def test_unused_result_is_closed() -> None:
+    compute = FakeCompute()
+    warm_up_for("graph", compute).close()
     assert compute.closed == 1
 
 
 def failing(error: Exception) -> Any:
-    def get_ready() -> None:
+    def run() -> None:
         raise error
 
-    return get_ready
+    return run
 
 
-def test_a_setting_that_is_wrong_is_told_before_the_instance_is_needed() -> None:
-    readiness = WarmUp(failing(ConfigException("no Java")))
-    readiness.close()
+def test_configuration_error_is_reported_before_failover() -> None:
+    warm_up = WarmUp(failing(ConfigException("no Java")))
+    warm_up.close()
     with pytest.raises(ConfigException, match="no Java"):
-        readiness.check()
+        warm_up.check()
 
 
-def test_other_trouble_waits_until_the_instance_takes_over(
+def test_other_errors_are_only_logged(
     caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING, "penstock")
-    readiness = WarmUp(failing(OSError("no room")))
-    assert readiness.take("graph", CONFIG) is None  # type: ignore[arg-type]
-    readiness.check()
+    warm_up = WarmUp(failing(OSError("no room")))
+    assert warm_up.take("graph", CONFIG) is None  # type: ignore[arg-type]
+    warm_up.check()
     assert "not ready to take over yet: no room" in caplog.text

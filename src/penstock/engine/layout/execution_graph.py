@@ -1,6 +1,7 @@
 """The execution graph of an application: stages, tasks, and how records travel between them.
 
-Derived once, at the start, from the topology and from the partitions that topics have; frozen.
+A graph is built from the topology and the partition counts of the topics, and never changes. A
+stage is run by a number of lanes: a lane is a slot of a stage, one Spark task.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ from penstock.topology.nodes import SinkNode, SourceNode, StoreSpec
 from penstock.topology.partitions import PartitionPlan, resolve_partitions
 from penstock.topology.topology import Topology
 
-#: The name that a topic has in the log: internal ones get the application id in front.
-_RealName = Callable[[str], str]
+#: Returns the name of a topic in the log. Internal topics are prefixed with the application id.
+_TopicName = Callable[[str], str]
 #: (writing sub-topology, reading sub-topology)
 Edge = tuple[int, int]
-#: What a supplier says that changes how rows are laid out.
-_LAYOUT_FACTS = (
+#: The attributes of a store supplier that determine the layout of rows.
+_LAYOUT_ATTRIBUTES = (
     "persistent", "retain_duplicates", "time_ordered", "indexed", "segment_interval_ms",
     "history_retention_ms",
 )
@@ -43,50 +44,50 @@ class SubTopology:
     """A sub-topology and its tasks."""
 
     id: int
-    #: The longest way from a source: rows only ever go to later stages.
+    #: The longest path from a source. Records are shuffled to later stages only.
     stage: int
-    #: How many tasks it has; task n reads partition n of every topic that has one.
+    #: The number of tasks. Task n reads partition n of every topic that has one.
     tasks: int
-    #: (source node, topic) in the order in which a task goes through its queues; real names. A
-    #: task that does not read all of them has an order of its own, see `ExecutionGraph.queues`.
+    #: (source node, topic) in the order of a task's queues. A task that does not read all topics
+    #: has another order, see `ExecutionGraph.queues`.
     reads: tuple[tuple[str, str], ...]
-    #: Those of the topics whose records come from tasks of earlier stages of the same batch.
+    #: The topics whose records come from earlier stages of the same batch.
     shuffled: frozenset[str]
     #: Store -> the topic that it is restored from: its changelog (then it is in
-    #: `ExecutionGraph.changelogs`), or the source topic that serves as one. Unlogged stores are
-    #: not included.
+    #: `ExecutionGraph.changelogs`), or the source topic that serves as one. Stores without
+    #: logging are not included.
     restore_topics: Mapping[str, str] = field(default_factory=dict)
-    #: Differs when rows of its stores, as a replica keeps them, would be read differently.
+    #: A fingerprint of the row layout of its stores. Replicas with another one are not used.
     layout: str = ""
 
 
 @dataclass(frozen=True)
 class ExecutionGraph:
-    """All sub-topologies of an application. Topics have their real names here."""
+    """All sub-topologies of an application. Topics have the names that they have in the log."""
 
     application_id: str
     subtopologies: Mapping[int, SubTopology]
-    #: The partitions of every topic that is read or written by name, internal ones too.
+    #: The partitions of every topic that is read or written by name, including internal ones.
     partitions: Mapping[str, int]
-    #: Repartition topics that the shuffle carries -> the sub-topology that reads them.
+    #: Repartition topic that the shuffle carries -> the sub-topology that reads it.
     shuffled: Mapping[str, int]
-    #: Internal topics that exist in the log (circles) -> their settings.
+    #: Repartition topic that exists in the log, because of a cycle -> its settings.
     repartition_topics: Mapping[str, Mapping[str, str]]
     #: Changelog topic -> (partitions, settings).
     changelogs: Mapping[str, tuple[int, Mapping[str, str]]]
-    #: Topics that global tables are fed from.
+    #: The topics of global tables.
     global_topics: frozenset[str]
-    #: Repartition topics that the shuffle carries -> the sub-topologies that write them.
+    #: Repartition topic that the shuffle carries -> the sub-topologies that write it.
     writers: Mapping[str, frozenset[int]] = field(default_factory=dict)
-    #: Changelogs of window and session stores -> for how long, by the time that the store has
-    #: observed, a record of theirs may still be wanted.
+    #: Changelog of a window or session store -> how long its records are needed, measured in the
+    #: stream time of the store.
     window_retention_ms: Mapping[str, int] = field(default_factory=dict)
-    #: As `SubTopology.layout`, of the stores of global tables.
+    #: Like `SubTopology.layout`, for the stores of global tables.
     global_layout: str = ""
 
     @property
     def stages(self) -> tuple[tuple[TaskId, ...], ...]:
-        """The tasks of each stage, in order; a task's index decides its lane."""
+        """The tasks of each stage, in order. The index of a task determines its lane."""
         last = max((each.stage for each in self.subtopologies.values()), default=-1)
         return tuple(
             tuple(
@@ -104,7 +105,7 @@ class ExecutionGraph:
                 yield TaskId(each.id, number)
 
     def queues(self, task_id: TaskId) -> tuple[tuple[str, str], ...]:
-        """(source node, topic) of a task, in the order in which it goes through its queues."""
+        """Return the (source node, topic) pairs of a task, in the order of its queues."""
         number = task_id.partition
         sources = {topic: source for source, topic in self.subtopologies[task_id.subtopology].reads}
         order = partition_order(
@@ -113,11 +114,11 @@ class ExecutionGraph:
         return tuple((sources[topic], topic) for topic, _ in order)
 
     def log_topics(self, task_id: TaskId) -> tuple[str, ...]:
-        """The topics that a task reads from the log, in the order of its queues."""
+        """Return the topics that a task reads from the log, in the order of its queues."""
         return tuple(topic for _, topic in self.queues(task_id) if topic not in self.shuffled)
 
     def restore_partitions(self, task_id: TaskId) -> dict[str, TopicPartition]:
-        """Store -> the partition that a task restores it from."""
+        """Return store -> the partition from which a task restores it."""
         return {
             store: TopicPartition(topic, task_id.partition)
             for store, topic in self.subtopologies[task_id.subtopology].restore_topics.items()
@@ -125,81 +126,81 @@ class ExecutionGraph:
 
     @property
     def source_topics(self) -> dict[str, int]:
-        """Every topic that tasks read from the log -> its partitions."""
+        """Topic that tasks read from the log -> its partitions."""
         return {
             topic: self.partitions[topic] for each in self.subtopologies.values()
             for _, topic in each.reads if topic not in self.shuffled
         }
 
     def downstream(self, subtopologies: Iterable[int]) -> set[int]:
-        """The sub-topologies that may get rows in the same batch if these ones run."""
+        """Return the sub-topologies that may receive records in the same batch if these run."""
         found: set[int] = set()
-        waiting = set(subtopologies)
-        while waiting:
+        pending = set(subtopologies)
+        while pending:
             below = {
                 reader for topic, reader in self.shuffled.items()
-                if not waiting.isdisjoint(self.writers[topic])
+                if not pending.isdisjoint(self.writers[topic])
             }
-            waiting = below - found
+            pending = below - found
             found |= below
         return found
 
 
 def build_graph_for_log(log: Log, topology: Topology, config: StreamsConfig) -> ExecutionGraph:
-    """The graph with the topics that the log has now."""
+    """Build the graph with the current topics of the log."""
     return build_graph(
         topology, config, {topic.name: topic.partitions for topic in log.topics()}
     )
 
 
 def build_graph(
-    topology: Topology, config: StreamsConfig, external_partitions: Mapping[str, int]
+    topology: Topology, config: StreamsConfig, log_partitions: Mapping[str, int]
 ) -> ExecutionGraph:
-    """Derive the graph. `external_partitions`: every topic of the log.
+    """Build the graph. `log_partitions`: topic -> partitions of every topic in the log.
 
-    A repartition topic is carried by the shuffle unless that would close a circle: its record
-    would have to be taken by a task that has run already. Such a topic exists in the log and is
-    read in a later batch, like any topic of the user's that the application both writes and reads.
+    The shuffle carries a repartition topic unless that would close a cycle, in which a record would
+    go to a task that has run already. Such a topic exists in the log and is read in a later batch,
+    like a user's topic that the application both writes and reads.
     """
-    external = _external(topology, config, external_partitions)
+    external = _external_topics(topology, config, log_partitions)
     plan = resolve_partitions(topology, external)
-    real = Blueprint.of(topology, config).topic
-    writers = _writers(topology, real)
+    log_name = Blueprint.of(topology, config).topic
+    writers = _writers(topology, log_name)
     readers = {
-        real(topic): number for number, sources in plan.sources.items()
+        log_name(topic): number for number, sources in plan.sources.items()
         for topics in sources.values() for topic in topics
     }
-    internal = {real(name): plan.partitions[name] for name in topology.internal_topics
+    internal = {log_name(name): plan.partitions[name] for name in topology.internal_topics
                 if name in plan.partitions}
-    direct = _direct(internal, writers, readers, topology, real)
+    shuffled = _shuffled_topics(internal, writers, readers, topology, log_name)
     settings = repartition_settings(config)
     changelogs, retention_ms = _changelogs(topology, config, plan)
     global_topics = frozenset(store.topic for store in topology.global_stores.values())
     named = readers.keys() | writers.keys() | global_topics
     return ExecutionGraph(
-        config.application_id,
-        _subtopologies(
-            topology, config, plan, _stages(direct, writers, readers, plan.tasks),
-            frozenset(direct),
+        application_id=config.application_id,
+        subtopologies=_subtopologies(
+            topology, config, plan, _stages(shuffled, writers, readers, plan.tasks),
+            frozenset(shuffled),
         ),
-        {topic: count for topic, count in external.items() if topic in named} | internal,
-        {topic: readers[topic] for topic in direct},
-        {topic: settings for topic in internal if topic not in direct},
-        changelogs,
-        global_topics,
-        {topic: writers[topic] for topic in direct},
-        retention_ms,
-        _layout(
+        partitions={topic: n for topic, n in external.items() if topic in named} | internal,
+        shuffled={topic: readers[topic] for topic in shuffled},
+        repartition_topics={topic: settings for topic in internal if topic not in shuffled},
+        changelogs=changelogs,
+        global_topics=global_topics,
+        writers={topic: writers[topic] for topic in shuffled},
+        window_retention_ms=retention_ms,
+        global_layout=_layout(
             config, (store.store for store in topology.global_stores.values()),
             {name: store.topic for name, store in topology.global_stores.items()},
         ),
     )
 
 
-def _external(
+def _external_topics(
     topology: Topology, config: StreamsConfig, partitions: Mapping[str, int]
 ) -> dict[str, int]:
-    """The topics that are not the application's own making, so that no pattern finds those."""
+    """Return the topics that are not internal, so that no pattern matches internal topics."""
     named = {
         topic for node in topology.nodes if isinstance(node, SourceNode) for topic in node.topics
     }
@@ -216,31 +217,31 @@ def _external(
     return external
 
 
-def _writers(topology: Topology, real: _RealName) -> dict[str, frozenset[int]]:
-    """Topic -> the sub-topologies with a sink that always writes it."""
+def _writers(topology: Topology, log_name: _TopicName) -> dict[str, frozenset[int]]:
+    """Return topic -> the sub-topologies with a sink that always writes to it."""
     writers: dict[str, set[int]] = {}
     for group in topology.groups():
         for name in group.nodes:
             node = topology.node(name)
             if isinstance(node, SinkNode) and isinstance(node.topic, str):
-                writers.setdefault(real(node.topic), set()).add(group.id)
+                writers.setdefault(log_name(node.topic), set()).add(group.id)
     return {topic: frozenset(groups) for topic, groups in writers.items()}
 
 
-def _direct(
+def _shuffled_topics(
     internal: Iterable[str], writers: Mapping[str, frozenset[int]], readers: Mapping[str, int],
-    topology: Topology, real: _RealName,
+    topology: Topology, log_name: _TopicName,
 ) -> list[str]:
-    """The internal topics that need not be in the log."""
-    # A store that is restored from a topic wants the topic to be there.
-    needed = {real(topic) for topic in topology.source_changelogs.values()}
-    possible = [
+    """Return the internal topics that do not have to exist in the log."""
+    # A topic from which a store is restored must exist.
+    required = {log_name(topic) for topic in topology.source_changelogs.values()}
+    candidates = [
         topic for topic in internal
-        if topic in readers and topic in writers and topic not in needed
+        if topic in readers and topic in writers and topic not in required
     ]
-    closing = cycle_edges(_edges(possible, writers, readers))
+    closing = cycle_edges(_edges(candidates, writers, readers))
     return [
-        topic for topic in possible
+        topic for topic in candidates
         if closing.isdisjoint((writer, readers[topic]) for writer in writers[topic])
     ]
 
@@ -252,11 +253,11 @@ def _edges(
 
 
 def cycle_edges(edges: Iterable[Edge]) -> set[Edge]:
-    """The edges without which there is no circle.
+    """Return edges whose removal breaks all cycles.
 
-    Found by a walk, depth first and always by the smaller number first: an edge that leads back
-    to where the walk came from closes a circle. The same edges give the same answer, so a topic
-    does not move between the shuffle and the log from one start to the next.
+    A depth-first search visits smaller numbers first. An edge back to a node on the current path
+    closes a cycle. The result is deterministic, so a topic does not move between the shuffle and
+    the log from one start to the next.
     """
     below: dict[int, list[int]] = {}
     for writer, reader in sorted(edges):
@@ -266,17 +267,17 @@ def cycle_edges(edges: Iterable[Edge]) -> set[Edge]:
     for root in sorted(below):
         if root in done:
             continue
-        way = {root: iter(below[root])}
-        while way:
-            here = next(reversed(way))
-            for reader in way[here]:
-                if reader in way:
+        path = {root: iter(below[root])}
+        while path:
+            here = next(reversed(path))
+            for reader in path[here]:
+                if reader in path:
                     closing.add((here, reader))
                 elif reader not in done:
-                    way[reader] = iter(below.get(reader, ()))
+                    path[reader] = iter(below.get(reader, ()))
                     break
             else:
-                del way[here]
+                del path[here]
                 done.add(here)
     return closing
 
@@ -321,24 +322,24 @@ def _subtopologies(
 def _layout(
     config: StreamsConfig, stores: Iterable[StoreSpec], restored: Mapping[str, str]
 ) -> str:
-    """A short text for all that decides what the rows of the stores look like."""
-    facts = []
+    """Return a hash of everything that determines the layout of the stores' rows."""
+    attributes = []
     for spec in sorted(stores, key=lambda each: each.name):
         builder = spec.resolve(config)
         supplier = getattr(builder, "supplier", None)
-        form = getattr(supplier, "format", None)
-        facts.append((
+        value_format = getattr(supplier, "format", None)
+        attributes.append((
             spec.name, restored.get(spec.name), getattr(builder, "kind", type(builder).__name__),
-            getattr(form, "name", None),
-            *(getattr(supplier, name, None) for name in _LAYOUT_FACTS),
+            getattr(value_format, "name", None),
+            *(getattr(supplier, name, None) for name in _LAYOUT_ATTRIBUTES),
         ))
-    return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
+    return hashlib.sha256(repr(attributes).encode()).hexdigest()[:16]
 
 
 def _changelogs(
     topology: Topology, config: StreamsConfig, plan: PartitionPlan
 ) -> tuple[dict[str, tuple[int, Mapping[str, str]]], dict[str, int]]:
-    """Every changelog with its partitions and settings; how long those of windows are wanted."""
+    """Return changelog -> (partitions, settings), and changelog -> retention for window stores."""
     changelogs: dict[str, tuple[int, Mapping[str, str]]] = {}
     retention: dict[str, int] = {}
     for number, tasks in plan.tasks.items():

@@ -1,7 +1,8 @@
-"""What an application finds of itself in the log when it starts: taken over, or refused.
+"""The upgrade check: compares a topology with the existing state when an application starts.
 
-The last start has left a description (`topology/compatibility.py`) beside the records of the
-tasks. If the topology has changed since, the records are given to the tasks that go on from them.
+Each start stores a description of the application (`topology/compatibility.py`) beside the task
+records. If the topology has changed since, an incompatible change is refused, and the records are
+migrated to the tasks that continue from them.
 """
 
 from __future__ import annotations
@@ -43,43 +44,44 @@ from penstock.topology.topology import Topology
 
 log = logging.getLogger(__name__)
 
-_BUFFERS = {SuppressBufferBuilder: "suppress_buffer", JoinGraceBufferBuilder: "join_buffer"}
+_BUFFER_KINDS = {SuppressBufferBuilder: "suppress_buffer", JoinGraceBufferBuilder: "join_buffer"}
 
 
 def migrate_task_records(
     target: Log, lease: Lease | None, topology: Topology, config: StreamsConfig,
     graph: ExecutionGraph,
 ) -> TaskRecords:
-    """The records that the application goes on from; raises if it cannot go on from them.
+    """Return the task records from which the application resumes, migrated to its topology.
 
-    To be called before internal topics are made: a changelog that is there for a store which is
-    new is how rows of long ago are known. What changes is written in one transaction, so a start
-    that is cut short is seen whole or not at all.
+    Raise if the topology is not compatible with the existing state. Call this before internal
+    topics are created: an existing changelog of a new store holds outdated rows. All changes are
+    written in one transaction, so an interrupted start has no partial effect.
     """
     ensure_tasks_topic(target, config.application_id)
     records = read_task_records(target, config.application_id)
-    if records.reset_begun:
+    if records.is_reset_incomplete:
         raise StreamsException(
-            f"A reset of application '{config.application_id}' was begun and not finished. Some of "
-            "what it has kept is deleted, some is not. Finish it with 'penstock reset "
+            f"A reset of application '{config.application_id}' was interrupted. A part of its "
+            "state is deleted. Complete the reset with 'penstock reset "
             f"{config.application_id}'."
         )
     now = describe_application(topology, config, graph)
     if records.application is None or records.batch is None:
-        # Nothing was ever committed under the old description, or an application of Kafka Streams
-        # itself has left its changelogs and offsets here: they are taken as they are.
+        # No batch was committed under the old description, or a Kafka Streams application has
+        # left its changelogs and offsets here. They are used as they are.
         _write(target, lease, config.application_id, {APPLICATION_KEY: encode_application(now)})
         return records
     before = decode_application(records.application)
     changes = compare(before, now, lambda store: f"{config.application_id}-{store}-changelog")
     refused = [
-        *changes.errors, *_comes_back(target, before, now), *_unread(target, config, before, now)
+        *changes.errors, *_outdated_changelogs(target, before, now),
+        *_unread_topics(target, config, before, now),
     ]
     if refused:
-        raise _refusal(refused, config.application_id)
+        raise _incompatible(refused, config.application_id)
     for warning in changes.warnings:
         log.warning("%s", warning)
-    tasks = carried_over(records, changes, graph)
+    tasks = map_task_records(records, changes, graph)
     written: dict[bytes, bytes | None] = {
         task_key(task_id): encode_task(record) for task_id, record in tasks.items()
         if records.tasks.get(task_id) != record
@@ -95,7 +97,7 @@ def migrate_task_records(
 def describe_application(
     topology: Topology, config: StreamsConfig, graph: ExecutionGraph
 ) -> ApplicationInfo:
-    """The description of a topology on a log."""
+    """Describe a topology on a log."""
     groups = {}
     stores = {}
     for number, each in graph.subtopologies.items():
@@ -113,19 +115,19 @@ def describe_application(
             supplier = getattr(builder, "supplier", None)
             duplicates = getattr(supplier, "retain_duplicates", False)
             stores[store.name] = StoreInfo(
-                getattr(builder, "kind", _BUFFERS.get(type(builder), "custom")), each.tasks,
+                getattr(builder, "kind", _BUFFER_KINDS.get(type(builder), "custom")), each.tasks,
                 each.restore_topics.get(store.name),
-                # Rows that are single records mean the same in windows of any size.
+                # Rows of single records do not depend on the window size.
                 None if duplicates else getattr(supplier, "window_size_ms", None), duplicates,
                 next(node for node, used in blueprint.connected.items() if store.name in used),
             )
     return ApplicationInfo(groups, stores, tuple(sorted(graph.repartition_topics)))
 
 
-def carried_over(
+def map_task_records(
     records: TaskRecords, changes: CompatibilityReport, graph: ExecutionGraph
 ) -> dict[TaskId, TaskRecord]:
-    """Task -> the record it goes on from; tasks that are new have none."""
+    """Return task -> the record from which it resumes. New tasks have none."""
     found = {}
     for task_id in graph.tasks:
         before = [
@@ -134,12 +136,12 @@ def carried_over(
             if TaskId(group, task_id.partition) in records.tasks
         ]
         if before:
-            found[task_id] = before[0] if len(before) == 1 else _united(before)
+            found[task_id] = before[0] if len(before) == 1 else _merge_records(before)
     return found
 
 
-def _united(records: list[TaskRecord]) -> TaskRecord:
-    """One task that goes on from several: names do not meet, and the latest clock counts."""
+def _merge_records(records: list[TaskRecord]) -> TaskRecord:
+    """Merge the records of several tasks: their names are disjoint, and the latest clock wins."""
     states = [record.state for record in records]
     last = max(records, key=lambda record: record.batch)
     times: dict[tuple[str, int], int] = {}
@@ -163,31 +165,33 @@ def _united(records: list[TaskRecord]) -> TaskRecord:
     )
 
 
-def _comes_back(target: Log, before: ApplicationInfo, now: ApplicationInfo) -> Iterable[str]:
-    """Stores that are new to the application, but whose changelogs hold rows."""
-    there = {topic.name: topic.partitions for topic in target.topics()}
+def _outdated_changelogs(
+    target: Log, before: ApplicationInfo, now: ApplicationInfo
+) -> Iterable[str]:
+    """Report the stores that are new to the application but whose changelogs hold rows."""
+    existing = {topic.name: topic.partitions for topic in target.topics()}
     for name in sorted(now.stores.keys() - before.stores.keys()):
         topic = now.stores[name].restored_from
-        if topic is None or topic not in there or not topic.endswith(f"-{name}-changelog"):
+        if topic is None or topic not in existing or not topic.endswith(f"-{name}-changelog"):
             continue
-        bounds = target.offsets(TopicPartition(topic, n) for n in range(there[topic]))
+        bounds = target.offsets(TopicPartition(topic, n) for n in range(existing[topic]))
         if any(each.start < each.end for each in bounds.values()):
             yield (
-                f"Store '{name}' is new, but '{topic}' holds rows: the application had it once, "
-                "and they lack all that was processed since. 'penstock topics delete "
-                f"{topic}' lets it begin empty."
+                f"Store '{name}' is new, but its changelog '{topic}' holds rows of an earlier "
+                "version, without anything that was processed since. Delete the changelog to "
+                f"start with an empty store: 'penstock topics delete {topic}'."
             )
 
 
-def _unread(
+def _unread_topics(
     target: Log, config: StreamsConfig, before: ApplicationInfo, now: ApplicationInfo
 ) -> Iterable[str]:
-    """Records that the application has sent itself and that nobody would read any more."""
-    there = {topic.name: topic.partitions for topic in target.topics()}
+    """Report repartition topics with unread records that no sub-topology would read any more."""
+    existing = {topic.name: topic.partitions for topic in target.topics()}
     for topic in before.through_log:
-        if topic in now.through_log or topic not in there:
+        if topic in now.through_log or topic not in existing:
             continue
-        partitions = [TopicPartition(topic, number) for number in range(there[topic])]
+        partitions = [TopicPartition(topic, number) for number in range(existing[topic])]
         committed = target.committed(config.application_id, partitions)
         bounds = target.offsets(partitions)
         unread = sum(
@@ -196,18 +200,18 @@ def _unread(
         )
         if unread:
             yield (
-                f"'{topic}' holds {unread} records that are still to be read, and no step reads "
-                "it any more. Run the former version until it has caught up (penstock run "
-                "--once)."
+                f"Topic '{topic}' holds {unread} unread records, and no processor reads it any "
+                "more. Run the previous version until it has caught up (penstock run --once)."
             )
 
 
-def _refusal(refused: list[str], application_id: str) -> TopologyException:
+def _incompatible(refused: list[str], application_id: str) -> TopologyException:
     listed = "\n".join(f"- {each}" for each in refused)
     return TopologyException(
-        f"The topology does not fit what application '{application_id}' has kept:\n{listed}\n"
-        f"Or start anew: 'penstock reset {application_id}' removes all it has kept, and another "
-        "application id leaves it alone."
+        f"The topology does not fit the existing state of application '{application_id}':\n"
+        f"{listed}\n"
+        f"Alternatively, delete the state with 'penstock reset {application_id}', or keep it and "
+        "use another application id."
     )
 
 

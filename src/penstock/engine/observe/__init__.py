@@ -1,1 +1,9 @@
-"""What an application reports: metrics, task metadata, restore progress, printed lines."""
+"""What an instance reports about itself.
+
+    status.py           answers `Streams.metrics`, `lag`, `metadata_for_local_threads` and `str`
+    metrics.py          counters, rates and latencies under Kafka Streams' names
+    metadata.py         tasks: what they read, and their positions
+    batch_observers.py  passes on the report of each committed batch
+    restore.py          the progress of stores that are restored from their changelogs
+    printer.py          the lines of `KStream.print`
+"""

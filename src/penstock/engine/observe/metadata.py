@@ -1,4 +1,4 @@
-"""What an instance can tell about its tasks: where they read, and how far they are."""
+"""The tasks of an instance: what they read, and their positions."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TaskMetadata:
-    """One task of an application that this instance runs."""
+    """A task of this instance."""
 
     task_id: TaskId
-    #: What it reads from the log.
+    #: The partitions that the task reads from the log.
     topic_partitions: frozenset[TopicPartition]
-    #: Where it goes on, and where the partitions ended when the last batch was planned.
+    #: The committed offsets, and the ends of the partitions when the last batch was planned.
     committed_offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
     end_offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
 
@@ -31,12 +31,12 @@ class TaskMetadata:
 
 @dataclass(frozen=True, slots=True)
 class ThreadMetadata:
-    """The thread of an instance, and the tasks it runs: none while it stands by."""
+    """The thread of an instance and its tasks. A standby has no active tasks."""
 
     thread_name: str
     thread_state: str
     active_tasks: frozenset[TaskMetadata] = frozenset()
-    #: Of which an instance that stands by keeps rows; see `num_standby_replicas`.
+    #: The tasks whose stores a standby keeps up to date; see `num_standby_replicas`.
     standby_tasks: frozenset[TaskMetadata] = frozenset()
 
     def __hash__(self) -> int:
@@ -44,7 +44,7 @@ class ThreadMetadata:
 
 
 def describe_tasks(graph: ExecutionGraph, planner: Planner) -> list[TaskMetadata]:
-    """All tasks, by sub-topology and partition."""
+    """Return all tasks, by sub-topology and partition."""
     offsets, lag = planner.offsets, planner.lag()
     found = []
     for task_id in graph.tasks:
@@ -58,7 +58,7 @@ def describe_tasks(graph: ExecutionGraph, planner: Planner) -> list[TaskMetadata
 
 
 def format_tasks(graph: ExecutionGraph, planner: Planner) -> str:
-    """The tasks for people: what each reads, and where its stores stand."""
+    """Return the tasks as text: what each reads, and the positions of its stores."""
     return "\n".join(_lines(graph, planner))
 
 
@@ -66,16 +66,17 @@ def _lines(graph: ExecutionGraph, planner: Planner) -> Iterator[str]:
     records = dict(planner.records)
     for task in describe_tasks(graph, planner):
         task_id = task.task_id
-        part = graph.subtopologies[task_id.subtopology]
-        yield f"  Task {task_id} (stage {part.stage})"
+        subtopology = graph.subtopologies[task_id.subtopology]
+        yield f"  Task {task_id} (stage {subtopology.stage})"
         for _, topic in graph.queues(task_id):
             at = TopicPartition(topic, task_id.partition)
-            if topic in part.shuffled:
+            if topic in subtopology.shuffled:
                 yield f"    reads {topic} [{at.partition}], from other tasks"
                 continue
             offset = task.committed_offsets.get(at)
-            behind = task.end_offsets.get(at, offset or 0) - (offset or 0)
-            yield f"    reads {topic} [{at.partition}] at {offset}, {behind} to go"
+            lag = task.end_offsets.get(at, offset or 0) - (offset or 0)
+            yield f"    reads {topic} [{at.partition}] at {offset}, lag {lag}"
         positions = records[task_id].positions if task_id in records else {}
-        for store, topic in part.restore_topics.items():
-            yield f"    keeps {store}, {topic} [{task_id.partition}] at {positions.get(store, 0)}"
+        for store, topic in subtopology.restore_topics.items():
+            position = positions.get(store, 0)
+            yield f"    store {store}, {topic} [{task_id.partition}] at {position}"

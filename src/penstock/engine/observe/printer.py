@@ -1,4 +1,4 @@
-"""Where the lines of `KStream.print` go: standard output, or files."""
+"""The output of `KStream.print`: standard output, or files."""
 
 from __future__ import annotations
 
@@ -17,29 +17,30 @@ if TYPE_CHECKING:
 
 
 def write_to_stdout(lines: list[str]) -> None:
-    """Print the lines, so that a pipe gets them at once."""
+    """Write lines to standard output and flush it, so that a pipe receives them at once."""
     text = "".join(f"{line}\n" for line in lines)
     try:
         sys.stdout.write(text)
     except UnicodeEncodeError as error:
-        # The lines are committed; one that this terminal cannot show must not cost the others.
+        # The lines are committed. A character that the terminal cannot show must not lose them.
         sys.stdout.write(text.encode(error.encoding, "backslashreplace").decode(error.encoding))
     sys.stdout.flush()
 
 
 class Printer:
-    """Shows what committed batches printed. A file begins anew with each instance, as in Kafka."""
+    """Writes the printed lines of committed batches. An instance truncates its files, as Kafka
+    Streams does."""
 
     def __init__(self, out: Callable[[list[str]], object] = write_to_stdout) -> None:
         self._out = out
-        #: By their names as outcomes write them, which are not always those in the file system.
+        #: Name as in outcomes -> open file. The name in the file system may differ from it.
         self._files: dict[str, TextIO] = {}
 
     def open_files(self, topology: Topology) -> None:
-        """Open the files of all steps that print to one, before anything is committed.
+        """Open the files of all print operators, before anything is committed.
 
-        A file that is open already goes on. One that a `processor_wrapper` hides is not seen here:
-        it is opened for its first line.
+        Files that are open stay open. A print operator that a `processor_wrapper` hides is not
+        found here; its file is opened with its first line.
         """
         for node in topology.nodes:
             if not isinstance(node, ProcessorNode) or not isinstance(node.operator, Print):
@@ -51,12 +52,12 @@ class Printer:
                 self._file(file)
             except (OSError, ValueError) as error:
                 raise TopologyException(
-                    f"The step '{node.name}' cannot print to the file '{file}': {error}. "
-                    "Its folder must be there, and the file be one that this process may write."
+                    f"Processor '{node.name}' cannot print to the file '{file}': {error}. "
+                    "The folder must exist, and this process must be able to write the file."
                 ) from error
 
-    def show(self, printed: Iterable[tuple[str | None, str]]) -> None:
-        """Lines of one batch: (file or None for standard output, line), in order."""
+    def write(self, printed: Iterable[tuple[str | None, str]]) -> None:
+        """Write the lines of a batch: (file, or None for standard output, line), in order."""
         out: list[str] = []
         written: dict[str, TextIO] = {}
         for file, line in printed:
@@ -77,9 +78,9 @@ class Printer:
         self._files.clear()
 
     def _file(self, name: str) -> TextIO:
-        known = escape_surrogates(name)
-        if known not in self._files:
-            self._files[known] = Path(name).open(  # noqa: SIM115
+        encoded = escape_surrogates(name)
+        if encoded not in self._files:
+            self._files[encoded] = Path(name).open(  # noqa: SIM115
                 "w", encoding="utf-8", errors="backslashreplace"
             )
-        return self._files[known]
+        return self._files[encoded]

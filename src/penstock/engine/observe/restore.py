@@ -1,7 +1,7 @@
-"""Stores that are filled from their changelogs, and who wants to hear of it.
+"""The progress of stores that are restored from their changelogs, and its listener.
 
-Stores are filled by workers, before the first batch of an instance. What was filled they tell with
-the outcome of the batch; until then `RestoreMonitor` looks at the replicas of this host.
+Workers restore the stores before the first batch of an instance, and report the result with the
+outcome of that batch. Until then `RestoreMonitor` polls the replicas on this host.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.errors import StreamsException
 from penstock.log.base import Log
@@ -28,50 +28,57 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-LOOK_EVERY_S = 0.1
-#: Store -> the partition it is filled from, from where, and up to.
-_Places = Mapping[str, tuple[TopicPartition, int, int]]
+POLL_INTERVAL_S = 0.1
 
 
 class StateRestoreListener:
-    """Hears of restores; any of the methods may be overridden.
+    """Receives the progress of restores. Override any of the methods.
 
-    They are called by threads of penstock's own, one at a time, in the process of the application.
-    `partition` is that of the changelog, or of the source topic that serves as one.
+    penstock's threads call them in the application's process, one at a time. `partition` is a
+    partition of the changelog, or of the source topic that serves as one.
     """
 
     def on_restore_start(
         self, partition: TopicPartition, store: str, starting_offset: int, ending_offset: int
     ) -> None:
-        """A store begins to be filled."""
+        """The restore of a store starts."""
 
     def on_batch_restored(
         self, partition: TopicPartition, store: str, batch_end_offset: int, restored: int
     ) -> None:
-        """So many more records are in it."""
+        """A number of records was restored."""
 
     def on_restore_end(self, partition: TopicPartition, store: str, total: int) -> None:
-        """The store is as it was when its task was last committed."""
+        """The store is in the state of its task's last commit."""
 
     def on_restore_suspended(self, partition: TopicPartition, store: str, total: int) -> None:
-        """The batch ended before the store was filled."""
+        """The batch ended before the store was restored."""
+
+
+class RestoreRange(NamedTuple):
+    """The offsets from which a store is restored."""
+
+    partition: TopicPartition
+    start: int
+    end: int
 
 
 @dataclass
 class _Progress:
-    """One store that is being filled."""
+    """A store that is being restored."""
 
     position: int
     end: int
-    told: int = 0
+    reported: int = 0
 
 
 class RestoreNotifier:
-    """Tells a listener of every restore: once of its beginning, and once of its end.
+    """Calls a listener for every restore: once at its start, and once at its end.
 
-    The end is told when the batch is over, with what the worker has counted; what `moved` says
-    before is by offsets, of which a compacted changelog has more than records. So is the end of a
-    store that was filled by a run of the batch that came to nothing: what it counted is not known.
+    The end is reported when the batch is over, with the number of records that the worker counted.
+    Progress before that is measured in offsets, of which a compacted changelog has more than
+    records. The same holds for a store that was restored in a failed attempt of the batch, because
+    its count is not known.
     """
 
     def __init__(self, listener: StateRestoreListener) -> None:
@@ -79,121 +86,126 @@ class RestoreNotifier:
         self._lock = threading.Lock()
         self._running: dict[tuple[TopicPartition, str], _Progress] = {}
 
-    def began(self, partition: TopicPartition, store: str, start: int, end: int) -> None:
-        """A store begins to be filled."""
+    def started(self, partition: TopicPartition, store: str, start: int, end: int) -> None:
+        """The restore of a store has started."""
         with self._lock:
             self._running[partition, store] = _Progress(start, end)
-            self._tell("on_restore_start", partition, store, start, end)
+            self._notify("on_restore_start", partition, store, start, end)
 
-    def moved(self, partition: TopicPartition, store: str, position: int) -> None:
-        """A store that is being filled has come so far."""
+    def progressed(self, partition: TopicPartition, store: str, position: int) -> None:
+        """The restore of a store has reached a position."""
         with self._lock:
             progress = self._running.get((partition, store))
             if progress is not None and position > progress.position:
                 restored, progress.position = position - progress.position, position
-                progress.told += restored
-                self._tell("on_batch_restored", partition, store, position, restored)
+                progress.reported += restored
+                self._notify("on_batch_restored", partition, store, position, restored)
 
-    def done(self, restored: Iterable[RestoredStore]) -> None:
-        """A batch is committed; these stores were filled before it. Now no store lacks anything."""
+    def completed(self, restored: Iterable[RestoredStore]) -> None:
+        """A batch is committed. `restored`: the stores that its workers restored.
+
+        No store is incomplete now, so all other restores have ended as well.
+        """
         for each in restored:
             partition = TopicPartition(each.topic, each.partition)
             if (partition, each.store) not in self._running:
                 if not each.records:
                     continue
-                self.began(partition, each.store, each.start, each.end)
+                self.started(partition, each.store, each.start, each.end)
             with self._lock:
                 progress = self._running.pop((partition, each.store))
-                left = max(0, each.records - progress.told)
-                if left:
-                    self._tell("on_batch_restored", partition, each.store, each.end, left)
-                self._tell("on_restore_end", partition, each.store, each.records)
+                remaining = max(0, each.records - progress.reported)
+                if remaining:
+                    self._notify("on_batch_restored", partition, each.store, each.end, remaining)
+                self._notify("on_restore_end", partition, each.store, each.records)
         with self._lock:
             for (partition, store), progress in self._running.items():
-                left = max(0, progress.end - progress.position)
-                if left:
-                    self._tell("on_batch_restored", partition, store, progress.end, left)
-                self._tell("on_restore_end", partition, store, progress.told + left)
+                remaining = max(0, progress.end - progress.position)
+                if remaining:
+                    self._notify("on_batch_restored", partition, store, progress.end, remaining)
+                self._notify("on_restore_end", partition, store, progress.reported + remaining)
             self._running.clear()
 
-    def given_up(self) -> None:
-        """No batch is running: what was not filled will have to be filled later."""
+    def suspended(self) -> None:
+        """No batch runs. Incomplete stores are restored later."""
         with self._lock:
             for (partition, store), progress in self._running.items():
-                self._tell("on_restore_suspended", partition, store, progress.told)
+                self._notify("on_restore_suspended", partition, store, progress.reported)
             self._running.clear()
 
-    def _tell(self, what: str, *facts: object) -> None:
+    def _notify(self, method: str, *arguments: object) -> None:
         try:
-            getattr(self._listener, what)(*facts)
+            getattr(self._listener, method)(*arguments)
         except Exception:
-            log.exception("The restore listener failed; the application goes on.")
+            log.exception("The restore listener failed; the application continues.")
 
 
 class RestoreMonitor:
-    """Looks at the replicas of this host while the first batch fills them."""
+    """Polls the replicas of this host while the first batch restores them."""
 
     def __init__(
-        self, directory: Path, restores: RestoreNotifier,
-        wanted: Mapping[TaskId, _Places],
+        self, directory: Path, notifier: RestoreNotifier,
+        targets: Mapping[TaskId, Mapping[str, RestoreRange]],
     ) -> None:
-        """`wanted`: by task, as of `restore_targets`."""
-        self._restores = restores
-        self._ended = threading.Event()
-        self._wanted: list[tuple[ReplicaProbe, _Places]] = []
-        for task_id, stores in wanted.items():
-            look = ReplicaProbe(directory / str(task_id))
-            empty = _empty(look.positions(), stores)
+        """`targets`: by task and store, see `restore_targets`."""
+        self._notifier = notifier
+        self._stopped = threading.Event()
+        #: The replicas with stores that are restored from the beginning.
+        self._restoring: list[tuple[ReplicaProbe, Mapping[str, RestoreRange]]] = []
+        for task_id, stores in targets.items():
+            probe = ReplicaProbe(directory / str(task_id))
+            empty = _empty_stores(probe.positions(), stores)
             if empty:
-                self._wanted.append((look, empty))
+                self._restoring.append((probe, empty))
             else:
-                look.close()
+                probe.close()
         self._thread = threading.Thread(
-            target=self._watch, name="penstock-restore-watch", daemon=True
+            target=self._poll_until_stopped, name="penstock-restore-monitor", daemon=True
         )
-        if self._wanted:
+        if self._restoring:
             self._thread.start()
 
-    def _watch(self) -> None:
-        for _, stores in self._wanted:
+    def _poll_until_stopped(self) -> None:
+        for _, stores in self._restoring:
             for store, (partition, start, end) in stores.items():
-                self._restores.began(partition, store, start, end)
-        while not self._ended.wait(LOOK_EVERY_S):
-            for look, stores in self._wanted:
-                positions = look.positions()
+                self._notifier.started(partition, store, start, end)
+        while not self._stopped.wait(POLL_INTERVAL_S):
+            for probe, stores in self._restoring:
+                positions = probe.positions()
                 for store, (partition, _, end) in stores.items():
-                    self._restores.moved(partition, store, min(end, positions.get(store, 0)))
+                    self._notifier.progressed(partition, store, min(end, positions.get(store, 0)))
 
     def close(self) -> None:
-        """Look no more."""
-        self._ended.set()
-        if self._wanted:
+        """Stop polling."""
+        self._stopped.set()
+        if self._restoring:
             self._thread.join()
-        for look, _ in self._wanted:
-            look.close()
+        for probe, _ in self._restoring:
+            probe.close()
 
 
-def _empty(positions: Mapping[str, int], stores: _Places) -> _Places:
-    """The stores that have to be filled from nothing."""
+def _empty_stores(
+    positions: Mapping[str, int], stores: Mapping[str, RestoreRange]
+) -> dict[str, RestoreRange]:
     return {
-        store: place for store, place in stores.items()
-        if store not in positions and place[1] < place[2]
+        store: target for store, target in stores.items()
+        if store not in positions and target.start < target.end
     }
 
 
 class ReplicaProbe:
-    """Looks at the replica of one task again and again; has its files open in between.
+    """Reads the positions of one task's replica.
 
-    To open them anew for every look would mean to wait for whoever writes, every time.
+    The files stay open between reads: opening them would wait for the writer each time.
     """
 
     def __init__(self, directory: Path) -> None:
         self._generations = Generations(directory)
-        #: The generation that was looked at last.
+        #: The name of the generation that was read last, and its open environment.
         self._open: tuple[str, LmdbEnvironment] | None = None
 
     def positions(self) -> dict[str, int]:
-        """Where the stores stand; empty if nothing is there, or nothing that anybody would use."""
+        """Return store -> position; empty if there is no usable replica."""
         name = self._generations.current()
         if self._open is not None and self._open[0] != name:
             self.close()
@@ -208,28 +220,31 @@ class ReplicaProbe:
             return {}
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
         if self._open is not None:
             self._open[1].close()
             self._open = None
 
 
 def replica_positions(directory: Path) -> dict[str, int]:
-    """Where the stores of a task stand on this host, by one look."""
-    with closing(ReplicaProbe(directory)) as look:
-        return look.positions()
+    """Return the positions of a task's replica on this host."""
+    with closing(ReplicaProbe(directory)) as probe:
+        return probe.positions()
 
 
 def restore_targets(
     source: Log, graph: ExecutionGraph, offsets: Mapping[TopicPartition, int]
-) -> dict[TaskId, dict[str, tuple[TopicPartition, int, int]]]:
-    """What `RestoreMonitor` takes, as it stands between two batches."""
-    places = {task_id: graph.restore_partitions(task_id) for task_id in graph.tasks}
-    bounds = source.offsets({at for stores in places.values() for at in stores.values()})
+) -> dict[TaskId, dict[str, RestoreRange]]:
+    """Return task -> store -> the range of its restore, as of now, between two batches.
+
+    `offsets`: the committed offsets of the source topics.
+    """
+    partitions = {task_id: graph.restore_partitions(task_id) for task_id in graph.tasks}
+    bounds = source.offsets({at for stores in partitions.values() for at in stores.values()})
     return {
         task_id: {
-            store: (at, bounds[at].start, offsets.get(at, bounds[at].end))
+            store: RestoreRange(at, bounds[at].start, offsets.get(at, bounds[at].end))
             for store, at in stores.items()
         }
-        for task_id, stores in places.items()
+        for task_id, stores in partitions.items()
     }

@@ -1,8 +1,8 @@
-"""What one batch is to do: plain data, made by the driver, read by the workers.
+"""`BatchPlan`: the work of one batch, as plain data that the driver sends to the workers.
 
-A plan names everything that a task depends on: where it reads from and up to, what time it is,
-which rows its stores hold, what it knew when it was last committed. A task that is run twice from
-the same plan answers the same, wherever it runs.
+A plan contains everything that a task depends on: the offsets it reads, the wall clock, the
+positions of its stores, and its state at the last commit. A task that runs twice from the same plan
+has the same result, on any host.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from penstock.task.result import TaskState
 
 
 class Range(NamedTuple):
-    """Records of one partition: offsets from `start` up to, without, `end`.
+    """Records of one partition, from offset `start` (inclusive) to `end` (exclusive).
 
-    `cut`: the partition holds more behind it, so a task must not take its end for the end.
+    `cut`: more records may follow, so the task must stop where it has exhausted the range.
     """
 
     topic: str
@@ -40,39 +40,39 @@ class TaskPlan:
     ranges: tuple[Range, ...] = ()
     state: TaskState = field(default_factory=TaskState)
     #: Store -> the end of its changelog (or of the source topic that serves as one) at the last
-    #: commit: the replica must hold the rows up to there, no more and no less.
+    #: commit. The replica must be at exactly this position.
     positions: Mapping[str, int] = field(default_factory=dict)
-    #: Topic that the shuffle carries -> how many of its records the task has taken so far; they
-    #: are numbered on from there.
+    #: Topic that the shuffle carries -> how many of its records the task has consumed. The next
+    #: records get the offsets from there on.
     shuffled_offsets: Mapping[str, int] = field(default_factory=dict)
-    #: The batch and attempt that last changed the task: what a replica kept aside of it counts.
+    #: The batch and attempt that last changed the task. A replica may use what they have staged.
     last_batch: int = 0
     last_attempt: int = 0
     #: A wall-clock punctuation is due, so the task runs even without input.
     punctuate: bool = False
     #: For each range its records, if they are few and the driver has them. Otherwise empty.
     prefetched: tuple[PartitionColumns | None, ...] = ()
-    #: What the ranges may hold together; those that hold more are cut. None: there is no limit.
+    #: The size limit of all ranges together. Ranges that hold more are cut. None: no limit.
     max_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class BatchPlan:
-    """One batch. Tasks that are not in it have nothing to do and get no rows from others."""
+    """One batch. Tasks that are not in it have nothing to do and receive no records."""
 
-    #: Counts the batches of the application from 1; a batch that is run again keeps its number.
+    #: Counts the batches of the application from 1. A rerun keeps the number.
     number: int
-    #: The lease's: a replica that was written under a later one makes a worker stop.
+    #: The epoch of the lease. A replica with a later epoch stops the worker.
     epoch: int
-    #: The wall clock of the whole batch, epoch milliseconds; never goes back.
+    #: The wall clock of the whole batch: epoch milliseconds. It never goes back.
     now: int
     tasks: Mapping[TaskId, TaskPlan]
-    #: (global topic, partition) -> the offset that the batch sees of it.
+    #: (global topic, partition) -> the end offset that the batch sees.
     global_positions: Mapping[tuple[str, int], int] = field(default_factory=dict)
-    #: Tasks whose replicas are not to be trusted: restored into a new directory.
+    #: Tasks whose replicas are not reliable. They are restored into a new directory.
     discard_replicas: frozenset[TaskId] = frozenset()
-    #: Differs before and after a reset of the application: what a host has kept of an earlier life
-    #: stands at offsets that mean something else.
+    #: Identifies the time between two resets of the application. The positions of a replica are
+    #: valid in one incarnation only.
     incarnation: str = ""
 
 
@@ -100,10 +100,10 @@ def encode_plan(plan: BatchPlan) -> str:
     The format has no version: a plan never outlives its batch.
     """
     data = _encode(plan)
-    form = _PLAIN
+    encoding = _PLAIN
     if len(data) >= _COMPRESSION_THRESHOLD_BYTES:
-        data, form = zlib.compress(data, 1), _COMPRESSED
-    return form + base64.b64encode(data).decode("ascii")
+        data, encoding = zlib.compress(data, 1), _COMPRESSED
+    return encoding + base64.b64encode(data).decode("ascii")
 
 
 def decode_plan(text: str) -> BatchPlan:

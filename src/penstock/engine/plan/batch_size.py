@@ -1,4 +1,4 @@
-"""How much a batch takes: bounded in records and bytes, and adapted to how long batches last."""
+"""The size of a batch: limited in records and bytes, and adapted to the duration of batches."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from penstock.errors import ConfigException
 
 K = TypeVar("K", bound=Hashable)
 
-#: What a record is taken to need before any of its topic was read.
-_UNKNOWN_BYTES = 1_000.0
-#: The first batch of a planner; nobody knows yet what a record costs.
+#: The assumed size of a record before any of its topic was read.
+_DEFAULT_RECORD_BYTES = 1_000.0
+#: The size of the first batch, when the cost of a record is not known yet.
 _FIRST_RECORDS = 10_000
-_LEAST_RECORDS = 100
-#: The size changes by no more than this from one batch to the next.
-_STEP = 4.0
+_MIN_RECORDS = 100
+#: The size changes at most by this factor from one batch to the next.
+_MAX_GROWTH = 4.0
 
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """The bounds of a batch.
+    """The limits of a batch.
 
-    `target_ms` is for batches that find a backlog; those that do not are as short as their input.
-    A second: starting a batch costs some 50 to 100 ms, so most of the time is spent on records,
-    while what is read of a backlog stays small enough for the memory of a worker.
+    `target_ms` is the target duration when there is a backlog. The default is one second: starting
+    a batch costs about 50 to 100 ms, so most of the time is spent on records, and the records of a
+    batch still fit into the memory of a worker.
     """
 
     max_records: int = 500_000
@@ -35,110 +35,110 @@ class BatchLimits:
 
     @classmethod
     def of(cls, config: StreamsConfig) -> BatchLimits:
-        """The settings `penstock.batch.max.records`, `.max.bytes` and `.target.ms`."""
+        """Read `penstock.batch.max.records`, `.max.bytes` and `.target.ms`."""
         return cls(
-            whole_setting(config, "penstock.batch.max.records", cls().max_records),
-            whole_setting(config, "penstock.batch.max.bytes", cls().max_bytes),
-            whole_setting(config, "penstock.batch.target.ms", cls().target_ms),
+            integer_setting(config, "penstock.batch.max.records", cls().max_records),
+            integer_setting(config, "penstock.batch.max.bytes", cls().max_bytes),
+            integer_setting(config, "penstock.batch.target.ms", cls().target_ms),
         )
 
 
-def whole_setting(config: StreamsConfig, name: str, default: int, least: int = 1) -> int:
-    """A number among the extra settings of the application."""
-    given = config.extra.get(name, default)
+def integer_setting(config: StreamsConfig, name: str, default: int, at_least: int = 1) -> int:
+    """Return an integer from the extra settings of the application."""
+    value = config.extra.get(name, default)
     try:
-        number = int(given)
+        number = int(value)
     except (TypeError, ValueError):
-        number = least - 1
-    if number < least:
-        raise ConfigException(f"{name} must be a whole number of at least {least}, not {given!r}.")
+        number = at_least - 1
+    if number < at_least:
+        raise ConfigException(f"{name} must be an integer of at least {at_least}, not {value!r}.")
     return number
 
 
 class BatchCost:
-    """What a batch costs: so much in itself, and so much a record. Older batches count less."""
+    """Estimates the overhead of a batch and the cost of a record, by regression with decay."""
 
-    _FADING = 0.8
+    _DECAY = 0.8
 
     def __init__(self) -> None:
-        #: Seconds of a batch without records, and of each record.
+        #: The estimated seconds of an empty batch, and of each record.
         self.overhead = 0.0
-        self.each = 0.0
+        self.per_record = 0.0
         self._weight = self._records = self._seconds = 0.0
         self._squares = self._products = 0.0
 
     def observe(self, records: int, seconds: float) -> None:
-        """A batch took so many records and lasted so long."""
-        fading = self._FADING
-        self._weight = self._weight * fading + 1
-        self._records = self._records * fading + records
-        self._seconds = self._seconds * fading + seconds
-        self._squares = self._squares * fading + records * records
-        self._products = self._products * fading + records * seconds
+        """Learn from a batch with so many records and this duration."""
+        decay = self._DECAY
+        self._weight = self._weight * decay + 1
+        self._records = self._records * decay + records
+        self._seconds = self._seconds * decay + seconds
+        self._squares = self._squares * decay + records * records
+        self._products = self._products * decay + records * seconds
         mean, mean_seconds = self._records / self._weight, self._seconds / self._weight
         variance = self._squares / self._weight - mean * mean
-        # Batches of one size do not tell the two apart; then the overhead stays what it was.
+        # Batches of equal size do not separate the two; then the overhead stays unchanged.
         if variance > mean * mean / 20:
             covariance = self._products / self._weight - mean * mean_seconds
             self.overhead = mean_seconds - covariance / variance * mean
         self.overhead = min(max(self.overhead, 0.0), mean_seconds * 0.9)
-        self.each = (mean_seconds - self.overhead) / max(mean, 1.0)
+        self.per_record = (mean_seconds - self.overhead) / max(mean, 1.0)
 
 
 class BatchSize:
-    """How many records the next batch may take, learnt from those before.
+    """Decides how many records the next batch reads, from the duration of earlier ones.
 
-    A batch costs something even when it is empty. Where that is more than the target, a batch may
-    work for as long as it costs, or most of the time would go into starting batches.
+    If the overhead of a batch exceeds the target duration, the records of a batch may take as long
+    as the overhead. Otherwise most of the time would be spent on starting batches.
     """
 
     def __init__(self, limits: BatchLimits) -> None:
         self._limits = limits
-        #: How many records the next batch may take, in all.
+        #: How many records the next batch may read.
         self.records = min(_FIRST_RECORDS, limits.max_records)
         self._cost = BatchCost()
         self._is_warm = False
         self._record_bytes: dict[str, float] = {}
 
     def observe(self, records: int, seconds: float) -> None:
-        """A batch took so many records and lasted so long."""
+        """Learn from a batch with so many records and this duration."""
         target = self._limits.target_ms / 1000
         is_full = records >= self.records / 2
-        # A batch that took what there was says little about a full one, unless it was long.
+        # A batch that was not full says little about a full one, unless it took long.
         if not records or (not is_full and seconds <= target):
             return
         was_warm, self._is_warm = self._is_warm, True
         if is_full and not was_warm:
-            # The first batch waits for workers that start; another of its size will tell more.
+            # The first batch includes the start of the workers. The next one is measured.
             return
         self._cost.observe(records, seconds)
         overhead = self._cost.overhead
-        wanted = max(target - overhead, overhead) / max(self._cost.each, 1e-9)
-        size = min(max(wanted, self.records / _STEP), self.records * _STEP)
+        desired = max(target - overhead, overhead) / max(self._cost.per_record, 1e-9)
+        size = min(max(desired, self.records / _MAX_GROWTH), self.records * _MAX_GROWTH)
         if not is_full:
             size = min(size, self.records)
-        self.records = int(min(max(size, _LEAST_RECORDS), self._limits.max_records))
+        self.records = int(min(max(size, _MIN_RECORDS), self._limits.max_records))
 
     def observe_bytes(self, topic: str, records: int, size: int) -> None:
-        """Records of a topic were read and had this size."""
+        """Learn from the size of the records that were read of a topic."""
         if records > 0:
             before = self._record_bytes.get(topic, size / records)
             self._record_bytes[topic] = before + (size / records - before) / 4
 
     @property
     def max_bytes(self) -> int:
-        """What a batch may read."""
+        """How many bytes a batch may read."""
         return self._limits.max_bytes
 
     def record_bytes(self, topic: str) -> float:
-        """What a record of the topic needs, about."""
-        return self._record_bytes.get(topic, _UNKNOWN_BYTES)
+        """Estimate the size of a record of the topic."""
+        return self._record_bytes.get(topic, _DEFAULT_RECORD_BYTES)
 
     def shares(self, available: Mapping[K, tuple[str, int]]) -> dict[K, int]:
-        """How many records each partition may give. `available`: (topic, how many there are).
+        """Return how many records to read of each partition. `available`: (topic, records).
 
-        All get the same, but no more than they have; what some leave is for the others. Every
-        one gives at least one record, or it might never come to its turn.
+        The batch is divided evenly among the partitions. Each gives at least one record, so that
+        none is starved.
         """
         wanted = {at: count for at, (_, count) in available.items()}
         shares = fair_shares(wanted, self.records)
@@ -153,10 +153,10 @@ class BatchSize:
 
 
 def fair_shares(wanted: Mapping[K, int], budget: int) -> dict[K, int]:
-    """Divide a budget evenly; nobody gets more than wanted."""
+    """Divide a budget evenly. No share exceeds the amount that is wanted."""
     shares = {}
-    left = budget
+    remaining = budget
     for number, (at, count) in enumerate(sorted(wanted.items(), key=lambda each: each[1])):
-        shares[at] = min(count, left // (len(wanted) - number))
-        left -= shares[at]
+        shares[at] = min(count, remaining // (len(wanted) - number))
+        remaining -= shares[at]
     return shares

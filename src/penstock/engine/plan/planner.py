@@ -1,4 +1,4 @@
-"""`Planner`: decides what the next batch does, from what is committed and what is in the log."""
+"""`Planner`: makes the plan of the next batch from the committed state and the log."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ from contextlib import suppress
 from dataclasses import replace
 
 from penstock.config import StreamsConfig
-from penstock.engine.layout.execution_graph import ExecutionGraph
+from penstock.engine.layout.execution_graph import ExecutionGraph, build_graph
 from penstock.engine.layout.internal_topics import tasks_topic
-from penstock.engine.plan.batch_plan import BatchPlan, Range, TaskPlan
-from penstock.engine.plan.batch_size import BatchLimits, BatchSize
+from penstock.engine.plan.batch_plan import BatchPlan, TaskPlan
+from penstock.engine.plan.batch_size import integer_setting
+from penstock.engine.plan.ranges import RangePlanner, Ranges
 from penstock.engine.plan.start_offsets import StartOffsets
-from penstock.engine.plan.task_idle import TaskIdle
 from penstock.engine.plan.task_records import TaskRecord, TaskRecords, read_task_records
-from penstock.engine.plan.topic_changes import TopicChanges
 from penstock.errors import MissingSourceTopicException, StreamsException
 from penstock.log.base import Log
 from penstock.log.errors import LogBusy, UnknownTopic
@@ -22,31 +21,25 @@ from penstock.log.types import PartitionOffsets, TopicPartition
 from penstock.record import PartitionColumns, TaskId
 from penstock.topology.topology import Topology
 
-#: Below this, a range is not made smaller because less than it was consumed.
-_LEAST_RANGE = 1_000
+#: A broker keeps the offsets of an idle group for a week by default.
+RECOMMIT_INTERVAL_MS = 3_600_000
 
-#: A broker remembers offsets for a week, if it is not told otherwise.
-COMMIT_AGAIN_MS = 3_600_000
+#: A plan carries prefetched records up to this size.
+_MAX_PREFETCHED_BYTES = 256 * 1024
 
-#: Records of a topic differ: only what is larger than expected by so much is cut.
-_SLACK = 2
-
-#: What a plan may carry of records.
-_MOST_GIVEN_BYTES = 256 * 1024
-
-Bounds = Mapping[TopicPartition, PartitionOffsets]
+#: The interval of metadata checks; Kafka's consumer has a setting with the same name.
+METADATA_MAX_AGE = "metadata.max.age.ms"
 
 
 class Planner:
-    """Plans batches for as long as a lease is held; made anew with every lease and every graph.
+    """Plans batches. A new planner is created with every lease and every execution graph.
 
-    The truth about nothing: `offsets` and the records are what the log holds, kept here so that
-    they need not be read again. They change only in `advance`, behind a commit; a batch that comes
-    to nothing is planned again from the same.
-
-    In the first plan every task runs, with or without input. Its stores are restored before they
-    are needed, its processors make their schedules, and the offsets where reading began are
-    committed.
+    Invariants:
+    - The planner holds no durable state. `offsets` and `records` are copies of what the log holds.
+    - They change only in `advance`, after a commit. A batch that fails is planned again from the
+      same state. (`next_plan` moves an offset only where retention has removed the records.)
+    - Every task runs in the first plan, with or without input: its stores are restored, its
+      processors create their schedules, and the start offsets are committed.
     """
 
     def __init__(
@@ -58,105 +51,100 @@ class Planner:
         self._log = log
         self._graph = graph
         self._config = config
-        self._topology = topology
+        #: The number and the wall clock of the last batch.
         self._number = 0 if records.batch is None else records.batch.number
-        #: The wall clock of the last batch.
         self._now = 0 if records.batch is None else records.batch.now
         self._records: dict[TaskId, TaskRecord] = {
             task_id: records.tasks[task_id] for task_id in graph.tasks if task_id in records.tasks
         }
-        self._starting = StartOffsets(log, topology, config, graph)
-        #: Every source partition -> where it is read on.
-        self._offsets = self._starting.offsets(records.batch, max(now_ms, self._now))
-        self._size = BatchSize(BatchLimits.of(config))
-        #: Partitions whose ranges were longer than what their tasks came to -> a better length.
-        self._caps: dict[TopicPartition, int] = {}
-        self._idling = TaskIdle(config.max_task_idle_ms)
-        self._queues = {task_id: graph.log_topics(task_id) for task_id in graph.tasks}
-        self._is_first = True
+        self._start_offsets = StartOffsets(log, topology, config, graph)
+        #: Source partition -> the next offset to read.
+        self._offsets = self._start_offsets.resolve(records.batch, max(now_ms, self._now))
         self._lag: dict[TopicPartition, int] = {}
-        # The topic is made anew with every life of the application.
+        self._ranges = RangePlanner(graph, config)
+        self._is_first = True
+        # A reset recreates the topic, so its id identifies the incarnation of the application.
         self._incarnation = log.topic(tasks_topic(config.application_id)).id
-        self._topics = TopicChanges(log, topology, config, graph, now_ms)
+        self._topics = TopicMonitor(log, topology, config, graph, now_ms)
 
-    # ---- reading -----------------------------------------------------------------------------
+    # ---- state -------------------------------------------------------------------------------
 
     @property
     def next_due(self) -> int | None:
-        """When a batch is wanted even without new input: epoch milliseconds."""
+        """When a batch is due even without new input: epoch milliseconds, or None."""
         times = [
             record.next_wall_punctuation for record in self._records.values()
             if record.next_wall_punctuation is not None
         ]
-        if self._idling.next_due is not None:
-            times.append(self._idling.next_due)
+        if self._ranges.next_due is not None:
+            times.append(self._ranges.next_due)
         return min(times, default=None)
 
     @property
     def offsets(self) -> dict[TopicPartition, int]:
-        """Where every source partition is read on: what a commit sets, with what it moved."""
+        """Source partition -> the next offset to read."""
         return dict(self._offsets)
 
     @property
-    def shape_changed(self) -> bool:
-        """Topics have come or grown, so the application has another graph than this planner's."""
-        return self._topics.changed
+    def graph_changed(self) -> bool:
+        """Whether the application has another graph now, because topics have changed."""
+        return self._topics.graph_changed
 
     @property
     def records(self) -> Mapping[TaskId, TaskRecord]:
-        """What each task was left with."""
+        """The committed state of each task."""
         return self._records
 
     @property
-    def holds_back(self) -> bool:
-        """Whether there are records that wait for others."""
-        return self._idling.next_due is not None
+    def has_delayed_input(self) -> bool:
+        """Whether records wait for other input (`max.task.idle.ms`)."""
+        return self._ranges.next_due is not None
 
     def lag(self) -> dict[TopicPartition, int]:
-        """Offsets that are still to be read, as of the last plan."""
+        """Return the unread offsets of each source partition, as of the last plan."""
         return dict(self._lag)
 
-    def ends(self) -> dict[TopicPartition, int]:
-        """Where the source partitions ended when the last plan was made."""
+    def end_offsets(self) -> dict[TopicPartition, int]:
+        """Return the end of each source partition, as of the last plan."""
         return {at: self._offsets[at] + lag for at, lag in self._lag.items()}
 
     # ---- planning ----------------------------------------------------------------------------
 
     def next_plan(self, now_ms: int, epoch: int) -> BatchPlan | None:
-        """The next batch; None if there is nothing to do."""
+        """Return the plan of the next batch, or None if there is nothing to do."""
         now = max(now_ms, self._now)
-        self._topics.look(now_ms)
+        self._topics.check(now_ms)
         try:
-            bounds = self._bounds(now)
+            bounds = self._read_bounds(now)
         except MissingSourceTopicException:
-            # One of a pattern may go: then the application has another graph.
+            # A deleted topic may have matched a pattern. Then the application has another graph.
             with suppress(MissingSourceTopicException):
-                self._topics.look(now_ms, at_once=True)
-            if self._topics.changed:
+                self._topics.check(now_ms, at_once=True)
+            if self._topics.graph_changed:
                 return None
             raise
-        ranges = self._ranges(bounds, now)
+        ranges = self._ranges.choose(self._offsets, bounds, now)
         due = {
             task_id for task_id, record in self._records.items()
             if record.next_wall_punctuation is not None and record.next_wall_punctuation <= now
         }
         if self._is_first:
-            due.update(self._queues)
-        if not ranges and not due and not self._is_commit_due(now):
+            due.update(self._graph.tasks)
+        if not ranges and not due and not self._is_recommit_due(now):
             return None
         downstream = self._graph.downstream(task_id.subtopology for task_id in {*ranges, *due})
         planned = [
-            task_id for task_id in self._queues
+            task_id for task_id in self._graph.tasks
             if task_id in ranges or task_id in due or task_id.subtopology in downstream
         ]
-        positions = self._positions(planned)
+        positions = self._store_positions(planned)
         prefetched = self._prefetch(ranges)
-        max_bytes = self._max_bytes(ranges)
+        max_bytes = self._ranges.max_bytes(ranges)
         return BatchPlan(
             self._number + 1, epoch, now,
             {
                 task_id: replace(
-                    self._task_plan(task_id, positions[task_id]),
+                    self._resume_task(task_id, positions[task_id]),
                     ranges=ranges.get(task_id, ()), punctuate=task_id in due,
                     prefetched=prefetched.get(task_id, ()), max_bytes=max_bytes.get(task_id),
                 )
@@ -165,22 +153,32 @@ class Planner:
             self._global_positions(), incarnation=self._incarnation,
         )
 
-    def _max_bytes(self, ranges: Mapping[TaskId, tuple[Range, ...]]) -> dict[TaskId, int]:
-        """What the ranges of each task may hold: records may be larger than any before."""
-        offsets = {
-            task_id: sum(each.end - each.start for each in of_task)
-            for task_id, of_task in ranges.items()
-        }
-        most = _SLACK * self._size.max_bytes / max(1, sum(offsets.values()))
-        return {task_id: max(1, int(most * count)) for task_id, count in offsets.items()}
+    def _read_bounds(self, now: int) -> dict[TopicPartition, PartitionOffsets]:
+        """Read the bounds of the source partitions. Reset offsets that retention has removed."""
+        try:
+            bounds = self._log.offsets(self._offsets)
+        except UnknownTopic as error:
+            raise MissingSourceTopicException(
+                f"A source topic was deleted while the application was running. {error} "
+                f"Create it again, and reset the application with 'penstock reset "
+                f"{self._config.application_id}'."
+            ) from error
+        for at, offset in self._offsets.items():
+            start, end, _ = bounds[at]
+            if not start <= offset <= end:
+                self._offsets[at] = self._start_offsets.reset(at, offset, bounds[at], now)
+        self._lag = {at: bounds[at].end - offset for at, offset in self._offsets.items()}
+        return bounds
 
-    def _is_commit_due(self, now: int) -> bool:
-        """Whether offsets are to be committed again although nothing has happened: brokers forget
-        those of an application that is idle for long."""
-        return self._log.capabilities.expires_offsets and now - self._now >= COMMIT_AGAIN_MS
+    def _is_recommit_due(self, now: int) -> bool:
+        """Whether to commit unchanged offsets, because brokers expire those of an idle group."""
+        return (
+            self._log.capabilities.expires_offsets
+            and now - self._now >= RECOMMIT_INTERVAL_MS
+        )
 
-    def _task_plan(self, task_id: TaskId, positions: Mapping[str, int]) -> TaskPlan:
-        """A task as it was left, without what it is to do."""
+    def _resume_task(self, task_id: TaskId, positions: Mapping[str, int]) -> TaskPlan:
+        """Return a plan with the committed state of a task, without work."""
         record = self._records.get(task_id)
         if record is None:
             return TaskPlan(task_id, positions=positions)
@@ -190,22 +188,19 @@ class Planner:
         )
 
     def _prefetch(
-        self, ranges: Mapping[TaskId, tuple[Range, ...]]
+        self, ranges: Ranges
     ) -> dict[TaskId, tuple[PartitionColumns | None, ...]]:
-        """Records that travel with the plan, where the log has them at hand and they are few."""
-        wanted = {
+        """Return the records of each task's ranges, if the log has them in memory and they are few.
+
+        They travel with the plan, so that workers do not have to read them.
+        """
+        bounds = {
             TopicPartition(each.topic, each.partition): (each.start, each.end)
             for of_task in ranges.values() for each in of_task
         }
-        size = sum(
-            (end - start) * self._size.record_bytes(at.topic)
-            for at, (start, end) in wanted.items()
-        )
-        if not wanted or size > _MOST_GIVEN_BYTES:
+        if not bounds or self._ranges.expected_bytes(ranges) > _MAX_PREFETCHED_BYTES:
             return {}
-        found = {
-            at: batch.columns() for at, batch in self._log.prefetch(wanted).items()
-        }
+        found = {at: batch.columns() for at, batch in self._log.prefetch(bounds).items()}
         return {
             task_id: tuple(
                 found.get(TopicPartition(each.topic, each.partition)) for each in of_task
@@ -213,67 +208,13 @@ class Planner:
             for task_id, of_task in ranges.items()
         } if found else {}
 
-    def _bounds(self, now: int) -> Bounds:
-        """The source partitions as they stand; reading goes on where they still have records."""
-        try:
-            bounds = self._log.offsets(self._offsets)
-        except UnknownTopic as error:
-            raise MissingSourceTopicException(
-                f"A source topic is gone: {error} It was there when the application was started. "
-                f"Create it again and start anew with 'penstock reset "
-                f"{self._config.application_id}'."
-            ) from error
-        for at, offset in self._offsets.items():
-            start, end, _ = bounds[at]
-            if not start <= offset <= end:
-                self._offsets[at] = self._starting.overtaken(at, offset, bounds[at], now)
-        self._lag = {at: bounds[at].end - offset for at, offset in self._offsets.items()}
-        return bounds
+    def _store_positions(self, planned: Iterable[TaskId]) -> dict[TaskId, dict[str, int]]:
+        """Return task -> store -> the position to which its restore topic is committed.
 
-    def _ranges(self, bounds: Bounds, now: int) -> dict[TaskId, tuple[Range, ...]]:
-        """What each task reads; tasks that have nothing to read are not in it."""
-        waiting = {
-            at: (at.topic, min(lag, self._caps.get(at, lag)))
-            for task_id, topics in self._queues.items()
-            for at, lag in self._ready(task_id, topics, now)
-        }
-        shares = self._size.shares(waiting)
-        found = {}
-        for task_id, topics in self._queues.items():
-            ranges = []
-            for topic in topics:
-                at = TopicPartition(topic, task_id.partition)
-                if at not in shares:
-                    continue
-                start = self._offsets[at]
-                end = start + shares[at]
-                ranges.append(Range(
-                    *at, start, end, self._idling.is_cut(len(topics), end < bounds[at].end)
-                ))
-            if ranges:
-                found[task_id] = tuple(ranges)
-        return found
-
-    def _ready(
-        self, task_id: TaskId, topics: Iterable[str], now: int
-    ) -> list[tuple[TopicPartition, int]]:
-        """The partitions of a task that have records, unless it waits for the others."""
-        lags = {
-            at: self._lag[at]
-            for at in (TopicPartition(topic, task_id.partition) for topic in topics)
-        }
-        if self._idling.waits(lags, now):
-            return []
-        return [(at, lag) for at, lag in lags.items() if lag > 0]
-
-    def _positions(self, planned: Iterable[TaskId]) -> dict[TaskId, dict[str, int]]:
-        """Task -> store -> how far the topic that it is restored from counts.
-
-        The holder of the lease is the only one who writes to changelogs, and what it writes is
-        committed with the offsets. So between two batches the end of a changelog is where its
-        store stands, whatever offsets the log itself used up. An end that lies before what the
-        task has written is not to be believed. A source topic that serves as a changelog counts
-        as far as it was consumed.
+        Only the lease holder writes changelogs, and it commits them together with the offsets. So
+        between two batches the end of a changelog is the position of its store, whatever offsets
+        the log has used for itself. A source topic that serves as a changelog counts up to its
+        committed offset.
         """
         planned = list(planned)
         changelogs = self._graph.changelogs
@@ -284,27 +225,28 @@ class Planner:
         )
         found: dict[TaskId, dict[str, int]] = {}
         for task_id in planned:
-            restored = self._graph.subtopologies[task_id.subtopology].restore_topics
             positions = found.setdefault(task_id, {})
-            for store, topic in restored.items():
-                at = TopicPartition(topic, task_id.partition)
-                if topic in changelogs:
-                    positions[store] = self._believed(task_id, store, at, ends[at].end)
+            for store, at in self._graph.restore_partitions(task_id).items():
+                if at.topic in changelogs:
+                    self._check_changelog_end(task_id, store, at, ends[at].end)
+                    positions[store] = ends[at].end
                 elif at in self._offsets:
                     positions[store] = self._offsets[at]
         return found
 
-    def _believed(self, task_id: TaskId, store: str, at: TopicPartition, end: int) -> int:
-        """The end of a changelog, unless something is missing there."""
+    def _check_changelog_end(
+        self, task_id: TaskId, store: str, at: TopicPartition, end: int
+    ) -> None:
+        """Raise if a changelog ends before the position that its task has written."""
         record = self._records.get(task_id)
         written = 0 if record is None else record.positions.get(store, 0)
         if end < written:
             raise LogBusy(
-                f"'{at.topic}' [{at.partition}] ends at {end}, but task {task_id} has written up "
-                f"to {written}. Either the log does not show it yet, or the topic was made anew; "
-                "then its store is lost, and 'penstock reset' starts the application anew."
+                f"Changelog '{at.topic}' [{at.partition}] ends at {end}, but task {task_id} has "
+                f"written up to {written}. Either the log does not show the records yet, or the "
+                "topic was recreated and the store is lost. In that case reset the application "
+                f"with 'penstock reset {self._config.application_id}'."
             )
-        return end
 
     def _global_positions(self) -> dict[tuple[str, int], int]:
         partitions = [
@@ -320,34 +262,66 @@ class Planner:
         records: Mapping[TaskId, TaskRecord], *, seconds: float = 0.0,
         bytes_read: Mapping[str, tuple[int, int]] | None = None,
     ) -> None:
-        """A batch was committed: with these offsets, and these records of the tasks that ran.
+        """Take over the committed offsets, and the records of the tasks that ran.
 
-        `seconds`: how long it lasted. `bytes_read`: topic -> (records, their size), of what the
+        `seconds`: the duration of the batch. `bytes_read`: topic -> (records, bytes) that the
         tasks read.
         """
         if plan.number != self._number + 1:
             raise StreamsException(
-                f"Batch {plan.number} was committed, but batch {self._number + 1} was to come. "
-                "Two plans were carried out at once."
+                f"Batch {plan.number} was committed, but batch {self._number + 1} was expected. "
+                "Two plans were carried out at the same time."
             )
         self._number, self._now, self._is_first = plan.number, plan.now, False
-        consumed = 0
-        for task_plan in plan.tasks.values():
-            for each in task_plan.ranges:
-                at = TopicPartition(each.topic, each.partition)
-                after = offsets.get(at, each.start)
-                consumed += after - each.start
-                if after < each.end:
-                    # Not to be read again and again while its task comes to a part of it only.
-                    self._caps[at] = max(2 * (after - each.start), _LEAST_RANGE)
-                else:
-                    self._caps.pop(at, None)
+        self._ranges.observe(plan, offsets, seconds=seconds, bytes_read=bytes_read or {})
         for at, before in self._offsets.items():
             after = offsets.get(at, before)
             self._lag[at] -= after - before
             self._offsets[at] = after
         self._records.update(records)
-        if seconds > 0:
-            self._size.observe(consumed, seconds)
-        for topic, (count, size) in (bytes_read or {}).items():
-            self._size.observe_bytes(topic, count, size)
+
+
+class TopicMonitor:
+    """Checks every `metadata.max.age.ms` whether topics have changed the execution graph."""
+
+    def __init__(
+        self, log: Log, topology: Topology, config: StreamsConfig, graph: ExecutionGraph,
+        now_ms: int,
+    ) -> None:
+        self._log = log
+        self._topology = topology
+        self._config = config
+        self._graph = graph
+        self._interval_ms = integer_setting(config, METADATA_MAX_AGE, 30_000, at_least=0)
+        self._checked_at = now_ms
+        self._partitions, self._ids = self._read_topics()
+        #: Whether the application has another graph now. Never reset.
+        self.graph_changed = False
+
+    def check(self, now_ms: int, *, at_once: bool = False) -> None:
+        """Check, if it is time. Raise the errors with which the application could not start."""
+        is_early = not at_once and 0 <= now_ms - self._checked_at < self._interval_ms
+        if self.graph_changed or is_early:
+            return
+        self._checked_at = now_ms
+        partitions, ids = self._read_topics()
+        for topic, topic_id in self._ids.items():
+            if ids.get(topic, topic_id) != topic_id:
+                raise StreamsException(
+                    f"Topic '{topic}' was deleted and recreated while the application was "
+                    "running. Its offsets do not fit the new topic. Reset the application with "
+                    f"'penstock reset {self._config.application_id}'."
+                )
+        if partitions != self._partitions:
+            self._partitions = partitions
+            graph = build_graph(self._topology, self._config, partitions)
+            self.graph_changed = graph != self._graph
+
+    def _read_topics(self) -> tuple[dict[str, int], dict[str, str]]:
+        """Return topic -> partitions of all topics, and topic -> id of the topics that are read."""
+        topics = self._log.topics()
+        read = {*self._graph.source_topics, *self._graph.global_topics}
+        return (
+            {topic.name: topic.partitions for topic in topics},
+            {topic.name: topic.id for topic in topics if topic.name in read},
+        )

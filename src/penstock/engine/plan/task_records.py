@@ -1,9 +1,9 @@
-"""What each task was left with, kept in the log: a plan is made from these.
+"""The committed state of each task, as stored in the log. The planner starts from it.
 
-All records lie in the compacted topic `<application>-tasks`, written in the same transaction as
-the batch they tell of. Keys: `0_1` for a task, `batch` for the last batch, `application` for what
-the application looked like when it was last started, `reset` for a reset that was begun. Values are
-JSON; equal records have equal bytes.
+All records are in the compacted topic `<application>-tasks`. They are written in the same
+transaction as the batch that they describe. The keys are `0_1` for a task, `batch` for the last
+batch, `application` for the description of the application at its last start, and `reset` for the
+marker of an incomplete reset. The values are JSON; equal records have equal bytes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from penstock.record import TaskId
 from penstock.task.punctuation import ScheduleState
 from penstock.task.result import TaskState
 
-#: Grows when the meaning of a field changes.
+#: Incremented when the meaning of a field changes.
 FORMAT_VERSION = 1
 BATCH_KEY = b"batch"
 APPLICATION_KEY = b"application"
@@ -34,17 +34,17 @@ _TASK_KEY = re.compile(rb"(\d+)_(\d+)")
 
 @dataclass(frozen=True, slots=True)
 class TaskRecord:
-    """One task after the batch that last changed it."""
+    """The state of a task after the batch that last changed it."""
 
     batch: int
     attempt: int
     state: TaskState = field(default_factory=TaskState)
-    #: Store -> the end of its changelog behind that batch; for people and checks: a plan takes
-    #: them from the log itself.
+    #: Store -> the end of its changelog after that batch. For checks and display only: the
+    #: planner reads the ends from the log.
     positions: Mapping[str, int] = field(default_factory=dict)
-    #: Topic that the shuffle carries -> how many of its records the task has taken so far.
+    #: Topic that the shuffle carries -> how many of its records the task has consumed.
     shuffled_offsets: Mapping[str, int] = field(default_factory=dict)
-    #: Epoch milliseconds; None: nothing is scheduled.
+    #: Epoch milliseconds; None if nothing is scheduled.
     next_wall_punctuation: int | None = None
     format_version: int = FORMAT_VERSION
 
@@ -54,31 +54,31 @@ class BatchRecord:
     """The last batch."""
 
     number: int
-    #: Its wall clock; the next one's is not earlier.
+    #: Its wall clock. That of the next batch is not earlier.
     now: int
-    #: (global topic, partition) -> the offset that the batch saw of it.
+    #: (global topic, partition) -> the end offset that the batch saw.
     global_positions: Mapping[tuple[str, int], int] = field(default_factory=dict)
-    #: Source topic -> its partitions, for all of which the batch has committed an offset. One
-    #: that is missing later was lost.
+    #: Source topic -> its partitions. The batch has committed an offset for all of them, so one
+    #: that is missing later is lost.
     sources: Mapping[str, int] = field(default_factory=dict)
     format_version: int = FORMAT_VERSION
 
     @classmethod
     def of(cls, plan: BatchPlan, sources: Mapping[str, int]) -> BatchRecord:
-        """The record of a batch; `sources` are `ExecutionGraph.source_topics`."""
+        """Create the record of a batch. `sources`: `ExecutionGraph.source_topics`."""
         return cls(plan.number, plan.now, dict(plan.global_positions), dict(sources))
 
 
 @dataclass(frozen=True, slots=True)
 class TaskRecords:
-    """All that the log keeps about an application's tasks. Empty before the first batch."""
+    """All records of an application. Empty before the first batch."""
 
     tasks: Mapping[TaskId, TaskRecord] = field(default_factory=dict)
     batch: BatchRecord | None = None
     #: See `penstock.topology.compatibility`.
     application: bytes | None = None
-    #: Some of what was kept is deleted already: nobody may go on from the rest.
-    reset_begun: bool = False
+    #: A reset was interrupted. A part of the state is deleted, so the application cannot start.
+    is_reset_incomplete: bool = False
 
 
 class _WireState(msgspec.Struct, omit_defaults=True):
@@ -120,12 +120,12 @@ _decode_version = msgspec.json.Decoder(_AnyVersion).decode
 
 
 def task_key(task_id: TaskId) -> bytes:
-    """The key of a task's record."""
+    """Return the key of a task's record."""
     return str(task_id).encode()
 
 
 def encode_task(record: TaskRecord) -> bytes:
-    """The value of a task's record."""
+    """Encode the value of a task's record."""
     state = record.state
     return _encode(_WireTask(
         record.format_version, record.batch, record.attempt,
@@ -141,12 +141,12 @@ def encode_task(record: TaskRecord) -> bytes:
 
 
 def _schedules(states: tuple[ScheduleState, ...]) -> list[tuple[str, int, int, bool]]:
-    # Their order counts: it is the order in which those of one time fire.
+    # The order matters: schedules with the same due time fire in this order.
     return [(each.node, each.number, each.due, each.cancelled) for each in states]
 
 
 def decode_task(value: bytes) -> TaskRecord:
-    """The record of a task."""
+    """Decode the value of a task's record."""
     wire = _decode_task(value)
     state = wire.state
     return TaskRecord(
@@ -163,7 +163,7 @@ def decode_task(value: bytes) -> TaskRecord:
 
 
 def encode_batch(record: BatchRecord) -> bytes:
-    """The value of the last batch's record."""
+    """Encode the value of the last batch's record."""
     return _encode(_WireBatch(
         record.format_version, record.number, record.now,
         sorted((*at, offset) for at, offset in record.global_positions.items()),
@@ -172,7 +172,7 @@ def encode_batch(record: BatchRecord) -> bytes:
 
 
 def decode_batch(value: bytes) -> BatchRecord:
-    """The record of the last batch."""
+    """Decode the value of the last batch's record."""
     wire = _decode_batch(value)
     return BatchRecord(
         wire.number, wire.now,
@@ -182,7 +182,7 @@ def decode_batch(value: bytes) -> BatchRecord:
 
 
 def read_task_records(log: Log, application_id: str) -> TaskRecords:
-    """The newest record of each kind; empty if the application has never run on this log."""
+    """Read the newest records. They are empty if the application has never run on this log."""
     topic = tasks_topic(application_id)
     newest: dict[bytes, bytes | None] = {}
     try:
@@ -190,8 +190,8 @@ def read_task_records(log: Log, application_id: str) -> TaskRecords:
     except UnknownTopic:
         return TaskRecords()
     for batch in log.read(topic, 0, bounds.start, bounds.end):
-        rows = batch.columns()
-        for key, value in zip(rows.keys, rows.values, strict=True):
+        columns = batch.columns()
+        for key, value in zip(columns.keys, columns.values, strict=True):
             if key is not None:
                 newest[key] = value
     tasks = {}
@@ -210,18 +210,19 @@ def read_task_records(log: Log, application_id: str) -> TaskRecords:
 
 
 def _check_version(value: bytes, topic: str, key: bytes) -> None:
-    """Refuse what cannot be understood, before anything is made of it."""
+    """Raise if this version cannot read the record."""
     name = key.decode("utf-8", "replace")
     try:
         version = _decode_version(value).format_version
     except msgspec.MsgspecError as error:
         raise StreamsException(
-            f"The record '{name}' of topic '{topic}' cannot be read: {error}. "
-            "Only penstock writes to this topic. Start anew with 'penstock reset', or another "
+            f"Record '{name}' of topic '{topic}' cannot be read: {error}. Only penstock may write "
+            "to this topic. Reset the application with 'penstock reset', or use another "
             "application id."
         ) from error
     if version > FORMAT_VERSION:
         raise StreamsException(
-            f"The record '{name}' of topic '{topic}' was written by a newer penstock. "
-            f"Its format is {version}; this version knows {FORMAT_VERSION}. Use the newer one."
+            f"Record '{name}' of topic '{topic}' was written by a newer version of penstock. "
+            f"Its format is {version}; this version reads up to {FORMAT_VERSION}. Upgrade "
+            "penstock."
         )

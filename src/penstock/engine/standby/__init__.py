@@ -1,1 +1,7 @@
-"""Standby instances: warm-up, and replicas that follow the changelogs."""
+"""Standby instances: ready to take over while another instance runs the application.
+
+    standby.py          what a standby runs: a warm-up and a follower
+    warmup.py           starts Spark and its workers ahead of time
+    follower.py         keeps replicas on this host up to date (`num_standby_replicas`)
+    update_listener.py  `StandbyUpdateListener` and its notifier
+"""

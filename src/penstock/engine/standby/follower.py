@@ -1,8 +1,8 @@
-"""`Follower`: an instance that stands by keeps rows of its own, so that it takes over sooner.
+"""`Follower`: keeps the replicas of a standby up to date, so that a failover takes less time.
 
-Changelogs are followed into the replicas of this host, up to what is committed. Nothing depends on
-it: whoever takes over catches up what is missing, or restores what is not there. What only a commit
-tells, and not a changelog (the order in an LRU map, rows that are not logged), is left to that.
+The follower applies the changelogs to the replicas of this host, up to the last commit. Nothing
+depends on it: an instance that takes over catches up, or restores what is missing. State that no
+changelog contains (the order of an LRU map, stores without logging) is left to that.
 """
 
 from __future__ import annotations
@@ -35,49 +35,51 @@ from penstock.topology.topology import Topology
 
 log = logging.getLogger(__name__)
 
-#: Between two looks at the changelogs.
-LOOK_EVERY_S = 0.25
-#: Between two looks at whether topics have come or grown.
-SHAPE_EVERY_S = 60.0
-#: After trouble; by then it may be over.
-PAUSE_S = 5.0
+#: The pause between two reads of the changelogs.
+POLL_INTERVAL_S = 0.25
+#: The pause between two checks for new topics and partitions.
+GRAPH_INTERVAL_S = 60.0
+#: The pause after an error.
+ERROR_PAUSE_S = 5.0
 
 
-class _Enough(Exception):
-    """The follower is to end: what is read now is not written."""
+class _Stopped(Exception):
+    """The follower is closed. Records that were read last are not written."""
 
 
-class _Followed(NamedTuple):
-    """A task of which this host keeps rows."""
-
+class _FollowedTask(NamedTuple):
     replica: TaskReplica
     #: Store -> the partition that it is restored from.
-    places: dict[str, TopicPartition]
+    partitions: dict[str, TopicPartition]
 
 
 class Follower:
-    """Follows the changelogs of an application, in a thread of its own, until it is closed."""
+    """Follows the changelogs of an application in a separate thread, until it is closed.
+
+    Only that thread reads the log and writes the replicas.
+    """
 
     def __init__(
-        self, topology: Topology, config: StreamsConfig, updates: StandbyUpdateNotifier,
+        self, topology: Topology, config: StreamsConfig, notifier: StandbyUpdateNotifier,
         is_paused: Callable[[], bool] = lambda: False,
     ) -> None:
         self._topology = topology
         self._config = config
-        self._updates = updates
+        self._notifier = notifier
         self._is_paused = is_paused
         self._log: Log
-        self._life = ""
+        #: The incarnation of the application whose replicas are open; empty if none are.
+        self._incarnation = ""
         self._graph: ExecutionGraph | None = None
-        self._shape_at = 0.0
-        self._tasks: dict[TaskId, _Followed] = {}
-        self._ended = threading.Event()
+        self._graph_checked_at = 0.0
+        self._tasks: dict[TaskId, _FollowedTask] = {}
+        self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="penstock-standby", daemon=True)
         self._thread.start()
 
     @property
     def tasks(self) -> dict[TaskId, frozenset[TopicPartition]]:
-        """The tasks of which rows are kept -> what they read from the log."""
+        """The followed tasks -> the partitions that they read from the log."""
         graph = self._graph
         if graph is None:
             return {}
@@ -89,97 +91,102 @@ class Follower:
         }
 
     def close(self, reason: SuspendReason) -> None:
-        """Follow no longer; waits until nothing is written any more."""
-        self._ended.set()
+        """Stop, and wait until nothing is written any more."""
+        self._stopped.set()
         self._thread.join()
-        self._updates.ended(reason)
+        self._notifier.suspended(reason)
 
     # ---- the thread --------------------------------------------------------------------------
 
     def _run(self) -> None:
         address, connection = self._config.log, self._config.connection_settings()
         assert address is not None
-        while not self._ended.is_set():
+        while not self._stopped.is_set():
             try:
                 with open_log(address, connection=connection) as self._log:
-                    self._follow_until_ended()
-            except _Enough:
-                log.debug("What was read last is not written: this instance takes over, or ends.")
-            except (LogError, StreamsException, OSError) as trouble:
-                log.warning("This instance stands by, but its rows grow old: %s", trouble)
-                self._ended.wait(PAUSE_S)
+                    self._follow_until_stopped()
+            except _Stopped:
+                log.debug("The records that were read last are not written: the follower stops.")
+            except (LogError, StreamsException, OSError) as error:
+                log.warning("The replicas of this standby are not updated: %s", error)
+                self._stopped.wait(ERROR_PAUSE_S)
             finally:
-                self._let_go()
+                self._close_replicas()
 
-    def _follow_until_ended(self) -> None:
-        while not self._ended.is_set():
+    def _follow_until_stopped(self) -> None:
+        while not self._stopped.is_set():
             try:
                 if not self._is_paused():
                     self._follow()
             except UnknownTopic:
-                # The application has never run here, or is being reset.
-                self._let_go()
-            self._ended.wait(LOOK_EVERY_S)
+                # The application has never run on this log, or is being reset.
+                self._close_replicas()
+            self._stopped.wait(POLL_INTERVAL_S)
 
     def _follow(self) -> None:
-        # The topic is made anew with every life of the application.
-        life = self._log.topic(tasks_topic(self._config.application_id)).id
-        if life != self._life or self._shape_has_changed():
-            self._let_go()
-            self._open(life)
-        targets = self._targets()
+        """Bring all replicas to the current positions."""
+        # A reset recreates the topic, so its id identifies the incarnation.
+        incarnation = self._log.topic(tasks_topic(self._config.application_id)).id
+        if incarnation != self._incarnation or self._graph_has_changed():
+            self._close_replicas()
+            self._open_replicas(incarnation)
+        positions = self._committed_positions()
         for task_id, task in self._tasks.items():
-            wanted = {
-                store: targets[at] for store, at in task.places.items() if at in targets
+            targets = {
+                store: positions[at] for store, at in task.partitions.items() if at in positions
             }
-            if len(wanted) == len(task.places):
-                self._catch_up(task_id, task, wanted)
+            if len(targets) == len(task.partitions):
+                self._catch_up(task_id, task, targets)
 
-    def _shape_has_changed(self) -> bool:
-        if time.monotonic() < self._shape_at + SHAPE_EVERY_S:
+    def _graph_has_changed(self) -> bool:
+        if time.monotonic() < self._graph_checked_at + GRAPH_INTERVAL_S:
             return False
-        self._shape_at = time.monotonic()
+        self._graph_checked_at = time.monotonic()
         return build_graph_for_log(self._log, self._topology, self._config) != self._graph
 
-    def _targets(self) -> dict[TopicPartition, int]:
-        """Partition -> how far it counts: changelogs to their ends, of which only what is committed
-        is seen; source topics as far as they were consumed."""
+    def _committed_positions(self) -> dict[TopicPartition, int]:
+        """Return the position up to which each followed partition is committed.
+
+        Changelogs count up to their end, because a read returns committed records only. Source
+        topics count up to their committed offset.
+        """
         assert self._graph is not None
-        places = {at for task in self._tasks.values() for at in task.places.values()}
-        changelogs = {at for at in places if at.topic in self._graph.changelogs}
-        committed = self._log.committed(self._config.application_id, places - changelogs)
+        partitions = {at for task in self._tasks.values() for at in task.partitions.values()}
+        changelogs = {at for at in partitions if at.topic in self._graph.changelogs}
+        committed = self._log.committed(self._config.application_id, partitions - changelogs)
         return {
             **{at: bounds.end for at, bounds in self._log.offsets(changelogs).items()},
             **{at: each.offset for at, each in committed.items()},
         }
 
-    def _catch_up(self, task_id: TaskId, task: _Followed, wanted: dict[str, int]) -> None:
+    def _catch_up(self, task_id: TaskId, task: _FollowedTask, targets: dict[str, int]) -> None:
         before = task.replica.positions()
-        if all(before.get(store) == target for store, target in wanted.items()):
+        if all(before.get(store) == target for store, target in targets.items()):
             return
-        for store, at in task.places.items():
-            self._updates.began(at, store, before.get(store, 0))
-        changelogs = _Counting(LogChangelogs(self._log, task.places))
+        for store, at in task.partitions.items():
+            self._notifier.started(at, store, before.get(store, 0))
+        changelogs = _CountingChangelogs(LogChangelogs(self._log, task.partitions))
         try:
-            task.replica.catch_up(ReplicaTarget(wanted), changelogs, self._check_ended)
+            task.replica.catch_up(ReplicaTarget(targets), changelogs, self._check_stopped)
         except ReplicaAhead:
-            # Workers of this very host have gone on meanwhile.
+            # Workers on this host have advanced the replica in the meantime.
             return
-        for store, target in wanted.items():
+        for store, target in targets.items():
             if before.get(store) != target:
-                self._updates.loaded(
-                    task.places[store], store, task_id, target, changelogs.records[store], target
+                self._notifier.loaded(
+                    task.partitions[store], store, task_id, target, changelogs.records[store],
+                    target,
                 )
 
-    def _check_ended(self, step: str) -> None:
-        if self._ended.is_set():
-            raise _Enough
+    def _check_stopped(self, step: str) -> None:
+        if self._stopped.is_set():
+            raise _Stopped
 
     # ---- replicas ----------------------------------------------------------------------------
 
-    def _open(self, life: str) -> None:
+    def _open_replicas(self, incarnation: str) -> None:
         self._graph = graph = build_graph_for_log(self._log, self._topology, self._config)
-        self._shape_at = time.monotonic()
+        self._graph_checked_at = time.monotonic()
         directory = Path(self._config.state_dir).absolute() / self._config.application_id
         for task_id in graph.tasks:
             blueprint = Blueprint.of(self._topology, self._config, [task_id.subtopology])
@@ -188,25 +195,23 @@ class Follower:
                 if store.logged and store.restores_from_changelog
             )
             if stores:
-                replica = TaskReplica.open(
-                    directory / str(task_id), replica_identity(self._log, graph, task_id, life),
-                    stores,
+                identity = replica_identity(self._log, graph, task_id, incarnation)
+                replica = TaskReplica.open(directory / str(task_id), identity, stores)
+                partitions = graph.restore_partitions(task_id)
+                self._tasks[task_id] = _FollowedTask(
+                    replica, {store.name: partitions[store.name] for store in stores}
                 )
-                restored = graph.restore_partitions(task_id)
-                self._tasks[task_id] = _Followed(
-                    replica, {store.name: restored[store.name] for store in stores}
-                )
-        self._life = life
+        self._incarnation = incarnation
 
-    def _let_go(self) -> None:
+    def _close_replicas(self) -> None:
         for task in self._tasks.values():
             task.replica.close()
         self._tasks = {}
-        self._life = ""
+        self._incarnation = ""
 
 
-class _Counting:
-    """Satisfies `Changelogs`; knows how many records of each store were read."""
+class _CountingChangelogs:
+    """Implements `Changelogs` and counts the records that were read of each store."""
 
     def __init__(self, changelogs: LogChangelogs) -> None:
         self._changelogs = changelogs
@@ -216,7 +221,7 @@ class _Counting:
     def read(
         self, store: str, start: int, end: int, since: int | None = None
     ) -> Iterator[ChangelogBatch]:
-        """See `LogChangelogs.read`."""
+        """Read records; see `LogChangelogs.read`."""
         for batch in self._changelogs.read(store, start, end, since):
             self.records[store] += len(batch)
             yield batch

@@ -1,4 +1,4 @@
-"""What an instance does while another one runs the application: it gets ready, and keeps rows."""
+"""`Standby`: what an instance runs while another one holds the lease."""
 
 from __future__ import annotations
 
@@ -23,53 +23,55 @@ if TYPE_CHECKING:
 
 
 class Standby:
-    """Nothing here is needed to take over; it makes it quicker."""
+    """A warm-up and a follower, each started at most once. Both only make failover quicker."""
 
     def __init__(self) -> None:
-        #: Who hears of rows; set before the start.
-        self.updates = StandbyUpdateNotifier(StandbyUpdateListener())
-        self._readiness: WarmUp | None = None
+        self._notifier = StandbyUpdateNotifier(StandbyUpdateListener())
+        self._warm_up: WarmUp | None = None
         self._follower: Follower | None = None
 
-    def get_ready(self, how: Callable[[], WarmCompute | None]) -> None:
-        """Have something that computes, unless it is there or on its way; `how` is called in a
-        thread of its own."""
-        if self._readiness is None:
-            self._readiness = WarmUp(how)
+    def set_listener(self, listener: StandbyUpdateListener) -> None:
+        """Replace the listener. Called before the instance starts."""
+        self._notifier = StandbyUpdateNotifier(listener)
 
-    def follow(
+    def start_warm_up(self, warm_up: Callable[[], WarmCompute | None]) -> None:
+        """Call `warm_up` in a separate thread, unless that has been done."""
+        if self._warm_up is None:
+            self._warm_up = WarmUp(warm_up)
+
+    def start_follower(
         self, topology: Topology, config: StreamsConfig, is_paused: Callable[[], bool]
     ) -> None:
-        """Keep rows on this host, if that is wanted."""
+        """Keep replicas up to date on this host, if `num_standby_replicas` asks for it."""
         from penstock.engine.standby.follower import Follower  # noqa: PLC0415  (brings pyarrow)
 
         if config.num_standby_replicas and self._follower is None:
-            self._follower = Follower(topology, config, self.updates, is_paused)
+            self._follower = Follower(topology, config, self._notifier, is_paused)
 
     @property
     def tasks(self) -> Mapping[TaskId, frozenset[TopicPartition]]:
-        """The tasks of which rows are kept -> what they read from the log."""
+        """The tasks that the follower keeps up to date -> the partitions that they read."""
         follower = self._follower
         return {} if follower is None else follower.tasks
 
     def check(self) -> None:
-        """Raise what would keep the instance from ever running."""
-        if self._readiness is not None:
-            self._readiness.check()
+        """Raise the error that the warm-up has found, if it prevents the instance from running."""
+        if self._warm_up is not None:
+            self._warm_up.check()
 
-    def take(self, graph: ExecutionGraph, config: StreamsConfig) -> Compute | None:
-        """The instance runs the application: what is ready to compute, if it was made for this."""
-        readiness, self._readiness = self._readiness, None
-        return None if readiness is None else readiness.take(graph, config)
+    def take_compute(self, graph: ExecutionGraph, config: StreamsConfig) -> Compute | None:
+        """Return what the warm-up has started, if it fits this graph and configuration."""
+        warm_up, self._warm_up = self._warm_up, None
+        return None if warm_up is None else warm_up.take(graph, config)
 
-    def stop_following(self, reason: SuspendReason) -> None:
-        """Keep rows no longer."""
+    def stop_follower(self, reason: SuspendReason) -> None:
+        """Stop the follower, if there is one."""
         follower, self._follower = self._follower, None
         if follower is not None:
             follower.close(reason)
 
     def close(self) -> None:
-        """The instance ends."""
-        if self._readiness is not None:
-            self._readiness.close()
-        self.stop_following(SuspendReason.MIGRATED)
+        """Stop the warm-up and the follower, because the instance ends."""
+        if self._warm_up is not None:
+            self._warm_up.close()
+        self.stop_follower(SuspendReason.MIGRATED)

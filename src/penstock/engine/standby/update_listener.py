@@ -1,4 +1,4 @@
-"""Rows that an instance keeps while it stands by, and who wants to hear of them."""
+"""`StandbyUpdateListener`: receives the progress of the stores that a standby keeps up to date."""
 
 from __future__ import annotations
 
@@ -13,75 +13,76 @@ log = logging.getLogger(__name__)
 
 
 class SuspendReason(enum.Enum):
-    """Why a store is not followed any more."""
+    """Why the updates of a store have ended."""
 
-    #: The instance ends; another one has the rows.
+    #: The instance ends.
     MIGRATED = "MIGRATED"
-    #: The instance runs the application from now on.
+    #: The instance takes over and runs the application.
     PROMOTED = "PROMOTED"
 
 
 class StandbyUpdateListener:
-    """Hears of stores that are kept up to date by an instance that stands by; any of the methods
-    may be overridden.
+    """Receives the updates of a standby's stores. Override any of the methods.
 
-    They are called by threads of penstock's own, one at a time. `partition` is that of the
-    changelog, or of the source topic that serves as one.
+    penstock's threads call them, one at a time. `partition` is a partition of the changelog, or of
+    the source topic that serves as one.
     """
 
     def on_update_start(
         self, partition: TopicPartition, store: str, starting_offset: int
     ) -> None:
-        """A store is followed from now on; it stands at that offset."""
+        """The updates of a store start at an offset."""
 
     def on_batch_loaded(
         self, partition: TopicPartition, store: str, task_id: TaskId, batch_end_offset: int,
         batch_size: int, current_end_offset: int,
     ) -> None:
-        """So many more records are in it."""
+        """A number of records was applied to a store."""
 
     def on_update_suspended(
         self, partition: TopicPartition, store: str, store_offset: int, current_end_offset: int,
         reason: SuspendReason,
     ) -> None:
-        """It is not followed any more."""
+        """The updates of a store have ended."""
 
 
 @dataclass
-class _Followed:
+class _Progress:
     position: int
     end: int
 
 
 class StandbyUpdateNotifier:
-    """Tells a listener of every store that is followed: once of its beginning and of its end."""
+    """Calls a listener for every updated store: once at the start, and once at the end."""
 
     def __init__(self, listener: StandbyUpdateListener) -> None:
         self._listener = listener
-        self._followed: dict[tuple[TopicPartition, str], _Followed] = {}
+        self._running: dict[tuple[TopicPartition, str], _Progress] = {}
 
-    def began(self, partition: TopicPartition, store: str, position: int) -> None:
-        """A store is followed from now on, unless it was already."""
-        if (partition, store) not in self._followed:
-            self._followed[partition, store] = _Followed(position, position)
-            self._tell("on_update_start", partition, store, position)
+    def started(self, partition: TopicPartition, store: str, position: int) -> None:
+        """The updates of a store start, unless they have started before."""
+        if (partition, store) not in self._running:
+            self._running[partition, store] = _Progress(position, position)
+            self._notify("on_update_start", partition, store, position)
 
     def loaded(
         self, partition: TopicPartition, store: str, task_id: TaskId, position: int, records: int,
         end: int,
     ) -> None:
-        """A store has come so far, with so many records."""
-        self._followed[partition, store] = _Followed(position, end)
-        self._tell("on_batch_loaded", partition, store, task_id, position, records, end)
+        """A number of records was applied, up to a position."""
+        self._running[partition, store] = _Progress(position, end)
+        self._notify("on_batch_loaded", partition, store, task_id, position, records, end)
 
-    def ended(self, reason: SuspendReason) -> None:
-        """Nothing is followed any more."""
-        for (partition, store), at in self._followed.items():
-            self._tell("on_update_suspended", partition, store, at.position, at.end, reason)
-        self._followed.clear()
+    def suspended(self, reason: SuspendReason) -> None:
+        """All updates have ended."""
+        for (partition, store), progress in self._running.items():
+            self._notify(
+                "on_update_suspended", partition, store, progress.position, progress.end, reason
+            )
+        self._running.clear()
 
-    def _tell(self, what: str, *facts: object) -> None:
+    def _notify(self, method: str, *arguments: object) -> None:
         try:
-            getattr(self._listener, what)(*facts)
+            getattr(self._listener, method)(*arguments)
         except Exception:
-            log.exception("The standby listener failed; the application goes on.")
+            log.exception("The standby update listener failed; the application continues.")

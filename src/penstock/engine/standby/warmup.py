@@ -1,8 +1,8 @@
-"""What an instance that stands by has ready, so that it can take over at once.
+"""`WarmUp`: starts Spark and its workers while another instance runs the application.
 
-A JVM takes seconds to start, and so do Python workers that have never seen the application. Neither
-needs the lease: both are started while another instance runs, in a thread of their own, so that the
-lease is looked at all the while. Nothing is written.
+A JVM and Python workers take seconds to start. Neither needs the lease, so a standby starts both
+ahead of time, in a separate thread that does not delay the attempts to acquire the lease. A warm-up
+writes nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 class WarmCompute(NamedTuple):
-    """Something that computes, and for what."""
+    """A started `Compute`, with the graph and the configuration that it was started for."""
 
     graph: ExecutionGraph
     config: StreamsConfig
@@ -31,45 +31,45 @@ class WarmCompute(NamedTuple):
 
 
 class WarmUp:
-    """Gets ready once; whoever takes over asks for what it was made for."""
+    """Warms up once, in a separate thread. The instance takes the result when it takes over."""
 
-    def __init__(self, get_ready: Callable[[], WarmCompute | None]) -> None:
-        """`get_ready` answers None if it is too early: a topic is missing, say."""
-        self._get_ready = get_ready
-        self._ready: WarmCompute | None = None
-        #: A setting with which this instance could never run.
-        self._wrong: ConfigException | None = None
-        self._thread = threading.Thread(target=self._run, name="penstock-readiness", daemon=True)
+    def __init__(self, warm_up: Callable[[], WarmCompute | None]) -> None:
+        """`warm_up` returns None if it is too early, for example because a topic is missing."""
+        self._function = warm_up
+        self._result: WarmCompute | None = None
+        #: A configuration error with which this instance can never run.
+        self._config_error: ConfigException | None = None
+        self._thread = threading.Thread(target=self._run, name="penstock-warm-up", daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
         try:
-            self._ready = self._get_ready()
-        except ConfigException as wrong:
-            self._wrong = wrong
-        except Exception as trouble:
-            # What is no passing trouble is met again, and told, when the instance takes over.
-            log.warning("This instance is not ready to take over yet: %s", trouble)
+            self._result = self._function()
+        except ConfigException as error:
+            self._config_error = error
+        except Exception as error:
+            # A permanent error occurs again, and is reported, when the instance takes over.
+            log.warning("This instance is not ready to take over yet: %s", error)
 
     def check(self) -> None:
-        """Raise what would keep the instance from ever running."""
-        if self._wrong is not None:
-            raise self._wrong
+        """Raise the error that prevents the instance from ever running."""
+        if self._config_error is not None:
+            raise self._config_error
 
     def take(self, graph: ExecutionGraph, config: StreamsConfig) -> Compute | None:
-        """What is ready, once it is; None if it was made for something else."""
+        """Wait for the result and return it, or None if it does not fit."""
         self._thread.join()
-        ready, self._ready = self._ready, None
-        if ready is None:
+        result, self._result = self._result, None
+        if result is None:
             return None
-        if (ready.graph, ready.config) == (graph, config):
-            return ready.compute
-        ready.compute.close()
+        if (result.graph, result.config) == (graph, config):
+            return result.compute
+        result.compute.close()
         return None
 
     def close(self) -> None:
-        """Nothing is needed any more."""
+        """Wait for the result and discard it."""
         self._thread.join()
-        ready, self._ready = self._ready, None
-        if ready is not None:
-            ready.compute.close()
+        result, self._result = self._result, None
+        if result is not None:
+            result.compute.close()

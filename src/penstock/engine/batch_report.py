@@ -1,0 +1,60 @@
+"""`BatchReport`: the result of a committed batch, passed to metrics, listeners and `on_batch`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from penstock.engine.plan.batch_plan import BatchPlan
+from penstock.engine.worker.outcome import RestoredStore, TaskOutcome
+from penstock.record import TaskId
+
+
+@dataclass(frozen=True, slots=True)
+class BatchReport:
+    """What a batch did, and how long it took."""
+
+    number: int
+    #: Records that tasks consumed, from the log and from each other.
+    records: int
+    #: Records written to topics other than changelogs, and to changelogs.
+    outputs: int
+    changes: int
+    #: The duration of each step.
+    plan_seconds: float
+    compute_seconds: float
+    commit_seconds: float
+    #: Unread records when the batch was planned, less those that it consumed.
+    lag: int = 0
+    #: Task -> its counters. `process-total` is the number of records it consumed.
+    counters: Mapping[TaskId, Mapping[str, int]] = field(default_factory=dict)
+    #: The lines of print operators: (file, or None for standard output, line).
+    printed: tuple[tuple[str | None, str], ...] = ()
+    #: The stores that were restored from their changelogs before the batch.
+    restored: tuple[RestoredStore, ...] = ()
+
+    @property
+    def seconds(self) -> float:
+        """The duration of the whole batch."""
+        return self.plan_seconds + self.compute_seconds + self.commit_seconds
+
+    @classmethod
+    def of(
+        cls, plan: BatchPlan, outcomes: Sequence[TaskOutcome], *,
+        seconds: tuple[float, float, float], lag: int,
+    ) -> BatchReport:
+        """Summarize the outcomes. `seconds`: the durations of plan, compute and commit."""
+        return cls(
+            plan.number,
+            sum(outcome.records_consumed for outcome in outcomes),
+            sum(outcome.written[0] for outcome in outcomes),
+            sum(outcome.written[1] for outcome in outcomes),
+            *seconds,
+            lag,
+            {
+                outcome.task_id: {**outcome.counters, "process-total": outcome.records_consumed}
+                for outcome in outcomes
+            },
+            tuple(line for outcome in outcomes for line in outcome.printed),
+            tuple(each for outcome in outcomes for each in outcome.restored),
+        )

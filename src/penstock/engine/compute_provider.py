@@ -1,0 +1,95 @@
+"""`ComputeProvider`: starts what computes the batches of an instance: Spark, or this process."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+from penstock.config import StreamsConfig
+
+if TYPE_CHECKING:
+    from penstock.engine.compute import Compute, ComputeFactory
+    from penstock.engine.layout.execution_graph import ExecutionGraph
+    from penstock.engine.spark import SparkBackend, SparkCompute
+    from penstock.log.base import Log
+    from penstock.topology.topology import Topology
+
+#: The master that runs all tasks in this process, without Spark.
+INLINE = "inline"
+#: The setting for the number of tasks of a stage that run at the same time. The default is the
+#: number of Spark's cores.
+PARALLELISM = "penstock.parallelism"
+
+
+class ComputeProvider:
+    """Knows where the tasks of an instance run.
+
+    Invariants:
+    - One Spark backend is open at most. It stays open until `close`, or until its JVM has ended.
+    - Any thread may open the backend: the stream thread, the warm-up, or a caller of `Streams`.
+    """
+
+    def __init__(
+        self, *, spark: Any = None, master: str | None = None,
+        factory: ComputeFactory | None = None,
+    ) -> None:
+        self._spark = spark
+        self._master = master
+        self._factory = factory
+        self._backend: SparkBackend | None = None
+        self._opening = threading.Lock()
+
+    @property
+    def uses_spark(self) -> bool:
+        """Whether tasks run in Spark."""
+        return self._factory is None and self._master != INLINE
+
+    @property
+    def has_local_workers(self) -> bool:
+        """Whether Spark runs, with workers on this host."""
+        backend = self._backend
+        return backend is not None and backend.is_local
+
+    def parallelism(self, config: StreamsConfig) -> int:
+        """Return how many tasks of a stage run at the same time."""
+        backend = self._backend
+        if backend is not None:
+            return backend.parallelism(config)
+        return int(config.extra.get(PARALLELISM, config.num_stream_threads))
+
+    def start(
+        self, topology: Topology, config: StreamsConfig, graph: ExecutionGraph, source: Log
+    ) -> Compute:
+        """Start a `Compute` for an application."""
+        if self._factory is not None:
+            return self._factory(topology, config, graph, source)
+        if self._master == INLINE:
+            from penstock.engine.inline import start_inline  # noqa: PLC0415  (brings pyarrow)
+
+            return start_inline(topology, config, graph, source)
+        return self.start_spark(topology, config, graph, source)
+
+    def start_spark(
+        self, topology: Topology, config: StreamsConfig, graph: ExecutionGraph, source: Log
+    ) -> SparkCompute:
+        """Start a `Compute` in the Spark backend."""
+        from penstock.engine.spark import compute_on  # noqa: PLC0415  (brings Spark)
+
+        return compute_on(self.open_backend(config), topology, config, graph, source)
+
+    def open_backend(self, config: StreamsConfig) -> SparkBackend:
+        """Return the Spark backend. Open it first if there is none, or if its JVM has ended."""
+        from penstock.engine.spark import open_backend  # noqa: PLC0415  (brings Spark)
+
+        with self._opening:
+            if self._backend is not None and self._backend.is_lost:
+                self._backend.close()
+                self._backend = None
+            if self._backend is None:
+                self._backend = open_backend(config, spark=self._spark, master=self._master)
+            return self._backend
+
+    def close(self) -> None:
+        """Close the Spark backend."""
+        if self._backend is not None:
+            self._backend.close()

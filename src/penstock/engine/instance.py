@@ -1,0 +1,150 @@
+"""`Instance`: the parts of one running application instance, and how they work together.
+
+`Streams` is the public face of an instance, and `StreamThread` drives it. When the thread acquires
+the lease, the instance opens an engine. When another instance holds the lease, it warms up Spark
+and keeps replicas up to date. When a batch is committed, it passes the report to the observers.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.config import StreamsConfig
+from penstock.engine.compute_provider import PARALLELISM, ComputeProvider
+from penstock.engine.lifecycle import LifeCycle
+from penstock.engine.observe.batch_observers import BatchObservers
+from penstock.engine.observe.restore import restore_targets
+from penstock.engine.standby.standby import Standby
+from penstock.engine.standby.update_listener import SuspendReason
+from penstock.engine.standby.warmup import WarmCompute
+from penstock.engine.stream_thread import StreamThread, ThreadCallbacks
+from penstock.errors import StreamsException
+from penstock.log.base import Lease, Log
+from penstock.topology.topology import Topology
+
+if TYPE_CHECKING:
+    from penstock.engine.compute import Compute
+    from penstock.engine.layout.execution_graph import ExecutionGraph
+    from penstock.engine.loop import Engine
+
+log = logging.getLogger(__name__)
+
+
+class Instance:
+    """Opens engines and reacts to the events of the stream thread.
+
+    Invariants:
+    - An engine is open only while no follower writes to the replicas of this host.
+    - `config` changes only in `change_parallelism`. The next engine uses the new one.
+    """
+
+    def __init__(
+        self, topology: Topology, config: StreamsConfig, lifecycle: LifeCycle, *,
+        compute: ComputeProvider, observers: BatchObservers,
+        on_standby: Callable[[str], object],
+    ) -> None:
+        self.topology = topology
+        self.config = config
+        self.lifecycle = lifecycle
+        self.compute = compute
+        self.observers = observers
+        self.standby = Standby()
+        #: Written by `Streams`, read by the follower.
+        self.is_paused = False
+        #: The stream thread and its log. Set when the instance starts.
+        self.thread: StreamThread | None = None
+        self.log: Log | None = None
+        self.callbacks = ThreadCallbacks(
+            on_batch=observers.batch_committed, on_standby=self._become_standby,
+            before_attempt=self.standby.check, on_end=self._close,
+        )
+        self._on_standby = on_standby
+
+    @property
+    def parallelism(self) -> int:
+        """How many tasks of a stage run at the same time."""
+        return self.compute.parallelism(self.config)
+
+    def change_parallelism(self, change: int) -> int | None:
+        """Add or remove a thread. Return its number, or None if only one is left to remove."""
+        if self.compute.uses_spark:
+            self.compute.open_backend(self.config)
+        before = self.parallelism
+        after = before + change
+        if after < 1:
+            return None
+        self.config = self.config.with_(
+            num_stream_threads=after, extra={**self.config.extra, PARALLELISM: str(after)}
+        )
+        return max(before, after)
+
+    # ---- with the lease ----------------------------------------------------------------------
+
+    def open_engine(self, source: Log, lease: Lease) -> Engine:
+        """Open the engine that runs the application while this instance holds the lease."""
+        from penstock.engine.loop import Engine  # noqa: PLC0415  (brings pyarrow)
+
+        self.observers.suspend_restores()
+        self.standby.stop_follower(SuspendReason.PROMOTED)
+        self.observers.open_files(self.topology)
+        engine = Engine(self.topology, self.config, source, lease, self._start_compute)
+        # The warm-up may have started a follower until the engine took its result.
+        self.standby.stop_follower(SuspendReason.PROMOTED)
+        try:
+            if self.compute.has_local_workers:
+                self.observers.monitor_restores(
+                    Path(self.config.state_dir) / self.config.application_id,
+                    restore_targets(source, engine.graph, engine.planner.offsets),
+                )
+        except BaseException:
+            engine.close()
+            raise
+        return engine
+
+    def _start_compute(
+        self, topology: Topology, config: StreamsConfig, graph: ExecutionGraph, source: Log
+    ) -> Compute:
+        warm = self.standby.take_compute(graph, config)
+        return warm or self.compute.start(topology, config, graph, source)
+
+    # ---- without the lease -------------------------------------------------------------------
+
+    def _become_standby(self, holder: str) -> None:
+        self._on_standby(holder)
+        if self.compute.uses_spark:
+            self.standby.start_warm_up(self._warm_up)
+        else:
+            self._start_follower()
+
+    def _start_follower(self) -> None:
+        self.standby.start_follower(self.topology, self.config, lambda: self.is_paused)
+
+    def _warm_up(self) -> WarmCompute | None:
+        """Start Spark and its workers. Runs in the warm-up thread."""
+        from penstock.engine.layout.execution_graph import (  # noqa: PLC0415  (brings pyarrow)
+            build_graph_for_log,
+        )
+
+        assert self.log is not None
+        config = self.config
+        if self.compute.open_backend(config).is_local:
+            self._start_follower()
+        try:
+            graph = build_graph_for_log(self.log, self.topology, config)
+        except StreamsException as error:
+            log.debug("It is too early to warm up workers: %s", error)
+            return None
+        compute = self.compute.start_spark(self.topology, config, graph, self.log)
+        compute.warm_up()
+        return WarmCompute(graph, config, compute)
+
+    # ---- at the end --------------------------------------------------------------------------
+
+    def _close(self) -> None:
+        self.observers.suspend_restores()
+        self.standby.close()
+        self.compute.close()
+        self.observers.close()

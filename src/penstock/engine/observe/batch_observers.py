@@ -1,0 +1,78 @@
+"""`BatchObservers`: passes the report of each committed batch to metrics, listeners and output."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.engine.observe.metrics import Metrics
+from penstock.engine.observe.printer import Printer
+from penstock.engine.observe.restore import (
+    RestoreMonitor,
+    RestoreNotifier,
+    RestoreRange,
+    StateRestoreListener,
+)
+from penstock.record import TaskId
+from penstock.topology.topology import Topology
+
+if TYPE_CHECKING:
+    from penstock.engine.batch_report import BatchReport
+
+log = logging.getLogger(__name__)
+
+
+class BatchObservers:
+    """The metrics, the restore listener, the printer and `on_batch` of an instance."""
+
+    def __init__(
+        self, metrics: Metrics, out: Callable[[list[str]], object],
+        on_batch: Callable[[BatchReport], object] | None,
+    ) -> None:
+        self.metrics = metrics
+        self._printer = Printer(out)
+        self._on_batch = on_batch
+        self._restores = RestoreNotifier(StateRestoreListener())
+        self._restore_monitor: RestoreMonitor | None = None
+
+    def set_restore_listener(self, listener: StateRestoreListener) -> None:
+        """Replace the restore listener. Called before the instance starts."""
+        self._restores = RestoreNotifier(listener)
+
+    def open_files(self, topology: Topology) -> None:
+        """Open the files of print operators."""
+        self._printer.open_files(topology)
+
+    def monitor_restores(
+        self, directory: Path, targets: Mapping[TaskId, Mapping[str, RestoreRange]]
+    ) -> None:
+        """Poll the replicas in `directory` until the next batch is committed."""
+        self._restore_monitor = RestoreMonitor(directory, self._restores, targets)
+
+    def suspend_restores(self) -> None:
+        """No batch runs. Incomplete restores are reported as suspended."""
+        self._stop_monitor()
+        self._restores.suspended()
+
+    def batch_committed(self, report: BatchReport) -> None:
+        """Pass on the report of a committed batch."""
+        self.metrics.record(report)
+        self._stop_monitor()
+        self._restores.completed(report.restored)
+        self._printer.write(report.printed)
+        if self._on_batch is not None:
+            try:
+                self._on_batch(report)
+            except Exception:
+                log.exception("on_batch failed; the application continues.")
+
+    def close(self) -> None:
+        """Close the files."""
+        self._printer.close()
+
+    def _stop_monitor(self) -> None:
+        monitor, self._restore_monitor = self._restore_monitor, None
+        if monitor is not None:
+            monitor.close()

@@ -1,0 +1,86 @@
+"""`InstanceStatus`: what a running instance reports: metrics, lag, tasks, and a description."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from penstock.engine.observe.metadata import (
+    TaskMetadata,
+    ThreadMetadata,
+    describe_tasks,
+    format_tasks,
+)
+from penstock.engine.observe.metrics import MetricName, Value
+
+if TYPE_CHECKING:
+    from penstock.engine.instance import Instance
+    from penstock.engine.loop import Engine
+
+
+class InstanceStatus:
+    """Reads the parts of an instance and changes nothing. Any thread may call it."""
+
+    def __init__(self, instance: Instance) -> None:
+        self._instance = instance
+
+    @property
+    def failure(self) -> BaseException | None:
+        """The exception that ended the instance, if it ended with an error."""
+        thread = self._instance.thread
+        return None if thread is None else thread.failure
+
+    @property
+    def waits_for(self) -> str | None:
+        """The instance that runs the application while this one is a standby, otherwise None."""
+        thread = self._instance.thread
+        return None if thread is None else thread.waits_for
+
+    def metrics(self) -> dict[MetricName, Value]:
+        """Return all metrics, under Kafka's names."""
+        thread = self._instance.thread
+        is_alive = thread is not None and thread.is_alive
+        return self._instance.observers.metrics.snapshot({
+            "state": self._instance.lifecycle.state.value,
+            "alive-stream-threads": self._instance.parallelism if is_alive else 0,
+            "failed-stream-threads": 0 if thread is None else thread.replacements,
+            "topology-description": str(self._instance.topology.describe()),
+        })
+
+    def lag(self) -> int | None:
+        """Return the number of unread records in the source topics; None for a standby."""
+        engine = self._engine
+        return None if engine is None else sum(engine.planner.lag().values())
+
+    def threads(self) -> frozenset[ThreadMetadata]:
+        """Return the thread of the instance and its tasks."""
+        thread, engine = self._instance.thread, self._engine
+        if thread is None:
+            return frozenset()
+        active = () if engine is None else describe_tasks(engine.graph, engine.planner)
+        state = "RUNNING" if engine is not None else "PARTITIONS_ASSIGNED"
+        standby = self._instance.standby.tasks
+        return frozenset((ThreadMetadata(
+            thread.name, state if thread.is_alive else "DEAD", frozenset(active),
+            frozenset(TaskMetadata(task_id, reads) for task_id, reads in standby.items()),
+        ),))
+
+    def describe(self) -> str:
+        """Return the state, the topology and the tasks as text."""
+        instance, engine = self._instance, self._engine
+        head = (
+            f"Application '{instance.config.application_id}' on {instance.config.log}: "
+            f"{instance.lifecycle.state.value}"
+        )
+        if instance.is_paused:
+            head += " (paused)"
+        if self.waits_for:
+            head += f", standby for {self.waits_for}"
+        parts = [head, str(instance.topology.describe()).rstrip("\n")]
+        if engine is not None:
+            parts += ["Tasks:", format_tasks(engine.graph, engine.planner)]
+        return "\n".join(parts)
+
+    @property
+    def _engine(self) -> Engine | None:
+        thread = self._instance.thread
+        return None if thread is None else cast("Engine | None", thread.engine)
