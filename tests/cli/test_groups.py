@@ -145,7 +145,7 @@ def test_offsets_of_a_running_application_cannot_be_reset(
     penstock, group: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reset, "DEFAULT_TIMEOUT_MS", 200)
-    monkeypatch.setattr(reset, "PATIENCE_MS", 100)
+    monkeypatch.setattr(reset, "ACQUIRE_TIMEOUT_MS", 100)
     group.create_topic("g-tasks")
     lease = group.take_lease("g", holder="an instance")
     options = ("groups", "reset-offsets", "g", "--all-topics", "--to-end", "--execute")

@@ -224,7 +224,7 @@ def test_running_application_cannot_be_reset(
     penstock: Penstock, log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reset, "DEFAULT_TIMEOUT_MS", 60_000)
-    monkeypatch.setattr(reset, "PATIENCE_MS", 200)
+    monkeypatch.setattr(reset, "ACQUIRE_TIMEOUT_MS", 200)
     with running(log):
         ran = penstock("reset", "app")
     assert ran.code == 1

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from engine.living import PATIENCE_S, TEXT, Made, upper
+from engine.instances import PATIENCE_S, TEXT, CreateStreams, upper
 from penstock import Streams, StreamsConfig, Topology
 from penstock.log import Log, open_log
 
@@ -21,11 +21,11 @@ def log(tmp_path: Path) -> Iterator[Log]:
 
 
 @pytest.fixture
-def made(tmp_path: Path, log: Log) -> Iterator[Made]:
-    """Makes applications on the log; they are closed at the end."""
-    all_made: list[Streams] = []
+def create_streams(tmp_path: Path, log: Log) -> Iterator[CreateStreams]:
+    """A function that creates instances on the log. They are closed at the end."""
+    created: list[Streams] = []
 
-    def make(topology: Topology | None = None, *, extra: Any = (), **settings: Any) -> Streams:
+    def create(topology: Topology | None = None, *, extra: Any = (), **settings: Any) -> Streams:
         options = {
             name: settings.pop(name) for name in ("compute", "on_batch", "on_standby", "out")
             if name in settings
@@ -36,9 +36,9 @@ def made(tmp_path: Path, log: Log) -> Iterator[Made]:
             "default_value_serde": TEXT,
             "extra": {"session.timeout.ms": "10000", **dict(extra)}, **settings,
         })
-        all_made.append(Streams(topology or upper(), config, master="inline", **options))
-        return all_made[-1]
+        created.append(Streams(topology or upper(), config, master="inline", **options))
+        return created[-1]
 
-    yield make
-    for streams in all_made:
+    yield create
+    for streams in created:
         streams.close(PATIENCE_S)

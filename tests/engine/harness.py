@@ -18,7 +18,7 @@ from penstock.engine.worker.outcome import TaskOutcome, decode_outcomes
 from penstock.log import RecordColumns, open_log
 from penstock.partitioning import partition_of
 
-#: Topics of tests hold records of the year 1970.
+#: The topics of tests hold records of the year 1970.
 OLD_TIMES = {"retention.ms": "-1"}
 ONE_TO_ONE = {"in": 2, "out": 2}
 #: (key, value, timestamp)
@@ -32,17 +32,17 @@ def config_of(application_id: str = "app", **settings: Any) -> StreamsConfig:
     })
 
 
-def topology_of(say: Callable[[StreamsBuilder], object]) -> Topology:
+def topology_of(define: Callable[[StreamsBuilder], object]) -> Topology:
     builder = StreamsBuilder()
-    say(builder)
+    define(builder)
     return builder.build()
 
 
 class Application:
-    """A topology, its topics, and what an engine needs to run it.
+    """A topology, its topics, and the parts of an engine, run batch by batch.
 
-    `batch` limits the records of a batch. With `new_workers` every batch begins in a worker that
-    has nothing but the log. `at_rest` makes everything anew from the log, as after a crash.
+    `batch` limits the records of a batch. With `new_workers` every batch runs in a new worker that
+    has only the log. `crash` rebuilds everything from the log, as after a crash.
     """
 
     def __init__(
@@ -86,8 +86,8 @@ class Application:
         for row in rows:
             partition = 0 if row[0] is None else partition_of(row[0].encode(), partitions)
             by_partition.setdefault(partition, []).append(row)
-        for partition, those in by_partition.items():
-            self.append(topic, partition, those)
+        for partition, rows_of_partition in by_partition.items():
+            self.append(topic, partition, rows_of_partition)
 
     def append(self, topic: str, partition: int, rows: Sequence[Row]) -> None:
         keys = [None if key is None else key.encode() for key, _, _ in rows]
@@ -108,14 +108,14 @@ class Application:
             raise failure
         check_attempts(plan, outcomes)
         self.outcomes = outcomes
-        done = commit(
+        result = commit(
             self.log, self.lease, plan, outcomes, graph=self.graph, offsets=self.planner.offsets
         )
-        self.planner.advance(plan, done.offsets, done.records)
-        return done
+        self.planner.advance(plan, result.offsets, result.records)
+        return result
 
     def run(self) -> int:
-        """Run batches until there is nothing to do; answers how many there were."""
+        """Run batches until there is nothing to do, and return their number."""
         count = 0
         while self.run_batch() is not None:
             count += 1
@@ -123,7 +123,7 @@ class Application:
         return count
 
     def rows(self, topic: str, partition: int | None = None) -> list[tuple[Any, ...]]:
-        """(key, value, timestamp) of a topic's records, partition by partition."""
+        """Return the (key, value, timestamp) of a topic's records, partition by partition."""
         numbers = range(self.log.topic(topic).partitions) if partition is None else [partition]
         return [
             row for number in numbers for batch in self.log.read(topic, number, 0)

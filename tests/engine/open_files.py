@@ -1,4 +1,4 @@
-"""Which files this process has open."""
+"""The open files of this process."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from pathlib import Path
 
 
 def open_files(directory: Path) -> list[str]:
-    """Those below a directory, whether they are still there or not."""
+    """Return the open files below a directory, including deleted ones."""
     found = []
     for number in os.listdir("/proc/self/fd"):
         try:
             target = os.readlink(f"/proc/self/fd/{number}")
         except FileNotFoundError:
-            # That of the listing itself.
+            # The descriptor of the listing itself.
             continue
         if target.startswith(f"{os.path.realpath(directory)}/"):
             found.append(target)

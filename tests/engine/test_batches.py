@@ -1,4 +1,4 @@
-"""What a batch does besides pushing records: clocks, lines, limits, stores."""
+"""Batches: clocks, printed and logged lines, limits, topics, stores, global tables."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ class Ticking(Processor[str, str]):
         context.schedule(timedelta(seconds=10), PunctuationType.WALL_CLOCK_TIME, self.tick)
 
     def process(self, record: Record[str, str]) -> None:
-        """Nothing comes of records."""
+        """Ignores records."""
 
     def tick(self, now: int) -> None:
         self.context.forward(Record("tick", str(self.context.task_id), now))
 
 
-def test_the_wall_clock_fires_in_a_batch_without_input(tmp_path: Path) -> None:
+def test_wall_clock_punctuation_fires_in_a_batch_without_input(tmp_path: Path) -> None:
     topology = topology_of(lambda builder: builder.stream("in").process(Ticking).to("out"))
     with Application(topology, tmp_path, {"in": 2, "out": 1}) as app:
         app.now = 1000
@@ -68,10 +68,10 @@ def test_the_wall_clock_fires_in_a_batch_without_input(tmp_path: Path) -> None:
         assert len(app.rows("out")) == 4
 
 
-# ---- what is shown ---------------------------------------------------------------------------
+# ---- printed and logged lines ----------------------------------------------------------------
 
 
-def test_printed_lines_come_back_with_the_outcome(tmp_path: Path) -> None:
+def test_outcome_contains_printed_lines(tmp_path: Path) -> None:
     topology = topology_of(lambda builder: builder.stream("in").print(Printed("seen")))
     with Application(topology, tmp_path, {"in": 1}) as app:
         app.send("in", ("k", "v", 1))
@@ -82,14 +82,14 @@ def test_printed_lines_come_back_with_the_outcome(tmp_path: Path) -> None:
         assert outcome.read == {"in": (1, outcome.read["in"][1])}
 
 
-def test_what_user_code_logs_comes_back_with_the_outcome(
+def test_outcome_contains_log_lines_of_user_code(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def tell(key: str, value: str) -> None:
+    def log_value(key: str, value: str) -> None:
         logging.getLogger("shop.orders").info("got %s", value)
         logging.getLogger("py4j").warning("noise")
 
-    topology = topology_of(lambda builder: builder.stream("in").foreach(tell))
+    topology = topology_of(lambda builder: builder.stream("in").foreach(log_value))
     with Application(topology, tmp_path, {"in": 1}, log_level=logging.INFO) as app:
         app.send("in", ("k", "v", 1))
         plan = app.plan()
@@ -105,11 +105,11 @@ def test_what_user_code_logs_comes_back_with_the_outcome(
         assert (logging.getLogger().level, logging.getLogger().handlers) == before
 
 
-def test_too_many_log_lines_are_cut_and_counted(tmp_path: Path) -> None:
-    def tell(key: str, value: str) -> None:
+def test_excess_log_lines_are_dropped_and_counted(tmp_path: Path) -> None:
+    def log_value(key: str, value: str) -> None:
         logging.getLogger("shop").warning("x" * 10_000)
 
-    topology = topology_of(lambda builder: builder.stream("in").foreach(tell))
+    topology = topology_of(lambda builder: builder.stream("in").foreach(log_value))
     with Application(topology, tmp_path, {"in": 1}) as app:
         app.send("in", *[("k", "v", 1)] * 1007)
         plan = app.plan()
@@ -128,7 +128,7 @@ def test_too_many_log_lines_are_cut_and_counted(tmp_path: Path) -> None:
 # ---- limits ----------------------------------------------------------------------------------
 
 
-def test_large_results_are_put_aside_and_only_named(tmp_path: Path) -> None:
+def test_large_results_are_staged(tmp_path: Path) -> None:
     topology = topology_of(lambda builder: builder.table("in", store="kept").to_stream().to("out"))
     with Application(topology, tmp_path, {"in": 1, "out": 1}, staging_threshold_bytes=1000) as app:
         rows = [(f"k{n}", "v" * 100, n) for n in range(50)]
@@ -142,10 +142,10 @@ def test_large_results_are_put_aside_and_only_named(tmp_path: Path) -> None:
         assert app.texts("app-kept-changelog") == rows
 
 
-def test_a_task_ends_early_when_its_result_is_large_but_takes_what_others_sent(
+def test_task_with_a_large_result_stops_early_but_consumes_shuffled_records(
     tmp_path: Path,
 ) -> None:
-    """The second stage reads a topic of its own, too: that may wait, rows of the first may not."""
+    """The second stage also reads a topic. Only its records can wait for the next batch."""
     builder = StreamsBuilder()
     moved = builder.stream("in").select_key(lambda key, value: value).repartition(name="moved")
     moved.merge(builder.stream("own")).to("out")
@@ -170,7 +170,7 @@ def test_a_task_ends_early_when_its_result_is_large_but_takes_what_others_sent(
             assert mine == [f"{source}-{n}" for n in range(3000)]
 
 
-def test_the_end_of_a_range_is_committed_where_records_are_missing(tmp_path: Path) -> None:
+def test_end_of_a_range_is_committed_if_compaction_removed_its_records(tmp_path: Path) -> None:
     topology = topology_of(lambda builder: builder.stream("in").to("out"))
     with Application(topology, tmp_path, {"in": 1, "out": 1}, batch=2) as app:
         app.log.alter_topic("in", {"cleanup.policy": "compact"})
@@ -178,23 +178,23 @@ def test_the_end_of_a_range_is_committed_where_records_are_missing(tmp_path: Pat
         app.log.clean(["in"], force=True)
         assert [value for _, value, _ in app.texts("in")] == ["4", "5"]
         committed = []
-        while (done := app.run_batch()) is not None:
-            committed.append(done.offsets["in", 0])
+        while (result := app.run_batch()) is not None:
+            committed.append(result.offsets["in", 0])
         assert committed == [2, 4, 6]
         assert [value for _, value, _ in app.texts("out")] == ["4", "5"]
 
 
-# ---- topics that are chosen for each record ---------------------------------------------------
+# ---- dynamic topics --------------------------------------------------------------------------
 
 
-def chosen() -> Topology:
+def dynamic_topic() -> Topology:
     return topology_of(
         lambda builder: builder.stream("in").to(lambda key, value, context: value)
     )
 
 
-def test_a_topic_chosen_for_a_record_is_looked_up(tmp_path: Path) -> None:
-    with Application(chosen(), tmp_path, {"in": 1, "a": 3, "b": 1}) as app:
+def test_dynamic_topic_is_looked_up(tmp_path: Path) -> None:
+    with Application(dynamic_topic(), tmp_path, {"in": 1, "a": 3, "b": 1}) as app:
         app.send("in", ("k", "a", 1), ("k", "b", 2))
         app.run()
         app.log.create_topic("c", 1, OLD_TIMES)
@@ -203,9 +203,9 @@ def test_a_topic_chosen_for_a_record_is_looked_up(tmp_path: Path) -> None:
         assert [len(app.rows(topic)) for topic in "abc"] == [1, 1, 1]
 
 
-def test_a_topic_that_is_not_there_is_for_the_production_handler(tmp_path: Path) -> None:
+def test_missing_topic_goes_to_the_production_handler(tmp_path: Path) -> None:
     config = config_of(production_exception_handler="continue")
-    with Application(chosen(), tmp_path, {"in": 1, "a": 1}, config=config) as app:
+    with Application(dynamic_topic(), tmp_path, {"in": 1, "a": 1}, config=config) as app:
         app.send("in", ("k", "nowhere", 1), ("k", "a", 2))
         app.run()
         assert app.texts("a") == [("k", "a", 2)]
@@ -213,7 +213,7 @@ def test_a_topic_that_is_not_there_is_for_the_production_handler(tmp_path: Path)
         assert outcome.counters["dropped-records-total"] == 1
 
 
-def test_a_record_that_is_too_large_is_for_the_production_handler(tmp_path: Path) -> None:
+def test_too_large_record_goes_to_the_production_handler(tmp_path: Path) -> None:
     config = config_of(production_exception_handler="continue")
     topology = topology_of(lambda builder: builder.stream("in").to("small"))
     with Application(topology, tmp_path, {"in": 1, "small": 1}, config=config) as app:
@@ -246,7 +246,7 @@ def numbering() -> Topology:
 
 
 @pytest.mark.parametrize("new_workers", [False, True])
-def test_a_store_without_a_changelog_goes_on_on_its_host(
+def test_store_without_a_changelog_is_kept_on_its_host(
     new_workers: bool, tmp_path: Path
 ) -> None:
     with Application(
@@ -255,13 +255,13 @@ def test_a_store_without_a_changelog_goes_on_on_its_host(
         app.send("in", *[("k", "v", n) for n in range(7)])
         plan = app.plan()
         assert plan is not None
-        # What was computed and not committed does not count.
+        # Results that are not committed have no effect.
         app.compute.compute(plan)
         app.run()
         assert [value for _, value, _ in app.texts("out")] == [str(n) for n in range(1, 8)]
 
 
-def test_a_source_topic_may_serve_as_the_changelog(tmp_path: Path) -> None:
+def test_source_topic_can_serve_as_changelog(tmp_path: Path) -> None:
     config = config_of(topology_optimization="all")
     builder = StreamsBuilder(config)
     table = builder.table("table", store="table")
@@ -281,7 +281,7 @@ def test_a_source_topic_may_serve_as_the_changelog(tmp_path: Path) -> None:
         assert record.positions == {"table": 2}
 
 
-def test_a_cache_lets_out_one_update_a_key_and_batch(tmp_path: Path) -> None:
+def test_cache_forwards_one_update_per_key_and_batch(tmp_path: Path) -> None:
     config = config_of(statestore_cache_max_bytes=1_000_000)
     topology = topology_of(
         lambda builder: builder.stream("in").group_by_key().count(store="counts")
@@ -295,7 +295,7 @@ def test_a_cache_lets_out_one_update_a_key_and_batch(tmp_path: Path) -> None:
         assert [value for _, value, _ in app.texts("out")] == ["5", "10"]
 
 
-def test_the_positions_of_stores_are_those_of_the_log(tmp_path: Path) -> None:
+def test_recorded_store_positions_match_the_changelogs(tmp_path: Path) -> None:
     topology = topology_of(lambda builder: builder.table("in", store="kept").to_stream().to("out"))
     with Application(topology, tmp_path, ONE_TO_ONE, batch=5) as app:
         app.send("in", *[(f"k{n}", "v", n) for n in range(20)])
@@ -305,7 +305,7 @@ def test_the_positions_of_stores_are_those_of_the_log(tmp_path: Path) -> None:
             assert record.positions == {"kept": len(rows)}
 
 
-def test_a_replica_stands_where_the_driver_says_wherever_the_worker_runs(
+def test_state_directory_is_resolved_by_the_driver(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topology = topology_of(lambda builder: builder.table("in", store="kept").to_stream().to("out"))
@@ -319,29 +319,29 @@ def test_a_replica_stands_where_the_driver_says_wherever_the_worker_runs(
         assert Bundle.load(bundle.dump()).directory == bundle.directory
 
 
-class Noting(Processor[str, str]):
+class WriteFile(Processor[str, str]):
     def process(self, record: Record[str, str]) -> None:
         (Path(self.context.state_dir) / "generation.txt").write_text(record.value)
 
 
-def test_a_processor_may_keep_files_of_its_own(tmp_path: Path) -> None:
+def test_processor_can_keep_its_own_files(tmp_path: Path) -> None:
     builder = StreamsBuilder()
     builder.add_state_store(Stores.key_value_store_builder(
         Stores.persistent_key_value_store("kept"), Serdes.string(), Serdes.string()
     ))
-    builder.stream("in").process(Noting, "kept")
+    builder.stream("in").process(WriteFile, "kept")
     with Application(builder.build(), tmp_path, {"in": 1}) as app:
         app.send("in", ("k", "v", 1))
         app.run()
         (found,) = (tmp_path / "state").rglob("generation.txt")
-        # Not among those of the replica, which removes what it does not know.
+        # Outside of the replica, which deletes unknown files.
         assert found.relative_to(tmp_path) == Path("state/app/0_0/files/generation.txt")
 
 
 # ---- global tables ---------------------------------------------------------------------------
 
 
-def test_a_batch_sees_a_global_table_as_of_its_plan(tmp_path: Path) -> None:
+def test_batch_sees_a_global_table_as_of_its_plan(tmp_path: Path) -> None:
     builder = StreamsBuilder()
     table = builder.global_table("global")
     (builder.stream("in").left_join(table, lambda key, value: value, lambda a, b: f"{a}+{b}")
@@ -362,27 +362,27 @@ def test_a_batch_sees_a_global_table_as_of_its_plan(tmp_path: Path) -> None:
         assert append.records.column("value").to_pylist() == [b"g+2"]  # type: ignore[union-attr]
 
 
-def test_an_end_of_a_changelog_before_what_was_written_is_not_believed(
+def test_changelog_end_before_the_written_position_is_retried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A broker answers a commit before all partitions show it; no plan is made from that."""
+    """A broker may acknowledge a commit before all partitions show it."""
 
-    def say(builder: StreamsBuilder) -> None:
+    def define(builder: StreamsBuilder) -> None:
         counts: Any = builder.stream("in").group_by_key().count(store="counts")
         counts.to_stream().map_values(str).to("out")
 
-    with Application(topology_of(say), tmp_path, {"in": 1, "out": 1}) as app:
+    with Application(topology_of(define), tmp_path, {"in": 1, "out": 1}) as app:
         app.send("in", ("a", "x", 1))
         app.run()
-        really = app.log.offsets
+        read_offsets = app.log.offsets
         changelog = TopicPartition("app-counts-changelog", 0)
-        before = really([changelog])
+        before = read_offsets([changelog])
         app.send("in", ("a", "x", 2))
         app.run()
         app.send("in", ("a", "x", 3))
         with monkeypatch.context() as patch:
-            patch.setattr(app.log, "offsets", lambda wanted: {**really(wanted), **before})
-            with pytest.raises(LogBusy, match="does not show it yet"):
+            patch.setattr(app.log, "offsets", lambda wanted: {**read_offsets(wanted), **before})
+            with pytest.raises(LogBusy, match="does not show the records yet"):
                 app.run_batch()
         app.run()
         assert [value for _, value, _ in app.texts("out")] == ["1", "2", "3"]

@@ -1,4 +1,4 @@
-"""A batch becomes one transaction, if its outcomes belong together."""
+"""The commit: consistent outcomes become one transaction."""
 
 from __future__ import annotations
 
@@ -40,45 +40,45 @@ PLAN = plan_of(TaskPlan(FROM, (Range("in", 0, 0, 1, False),)), TaskPlan(TO))
 
 
 def sender(attempt: int = 5, rows: int = 3, batch: int = 1) -> TaskOutcome:
-    return TaskOutcome(FROM, TaskRecord(batch, attempt), sent=(SentBlock(TO, "direct", rows),))
+    return TaskOutcome(FROM, TaskRecord(batch, attempt), sent=(SentBlock(TO, "shuffled", rows),))
 
 
 def receiver(*consumed: ConsumedBlock) -> TaskOutcome:
     return TaskOutcome(TO, TaskRecord(1, 6), consumed=consumed)
 
 
-SAME = ConsumedBlock(FROM, 5, "direct", 3)
+CONSUMED = ConsumedBlock(FROM, 5, "shuffled", 3)
 
 
-def test_outcomes_that_belong_together_are_taken() -> None:
-    check_attempts(PLAN, [sender(), receiver(SAME)])
+def test_consistent_outcomes_are_accepted() -> None:
+    check_attempts(PLAN, [sender(), receiver(CONSUMED)])
 
 
-@pytest.mark.parametrize(("outcomes", "why"), [
-    ([sender(attempt=4), receiver(SAME)], "different attempts"),
-    ([sender(rows=2), receiver(SAME)], "different attempts"),
-    ([sender()], "Not consumed: 3 of direct from 0_0 \\(attempt 5\\) to 1_0"),
+@pytest.mark.parametrize(("outcomes", "message"), [
+    ([sender(attempt=4), receiver(CONSUMED)], "different attempts"),
+    ([sender(rows=2), receiver(CONSUMED)], "different attempts"),
+    ([sender()], "Not consumed: 3 of shuffled from 0_0 \\(attempt 5\\) to 1_0"),
     ([sender(), receiver()], "Not consumed"),
-    ([sender(), receiver(SAME, SAME)], "different attempts"),
-    ([TaskOutcome(FROM, TaskRecord(1, 5)), receiver(SAME)], "Not sent"),
+    ([sender(), receiver(CONSUMED, CONSUMED)], "different attempts"),
+    ([TaskOutcome(FROM, TaskRecord(1, 5)), receiver(CONSUMED)], "Not sent"),
     ([receiver()], "Task 0_0 has no outcome"),
-    ([sender(), sender(), receiver(SAME)], "two outcomes"),
-    ([sender(batch=2), receiver(SAME)], "batch 2"),
+    ([sender(), sender(), receiver(CONSUMED)], "two outcomes"),
+    ([sender(batch=2), receiver(CONSUMED)], "batch 2"),
 ])
 def test_outcomes_of_different_attempts_are_refused(
-    outcomes: list[TaskOutcome], why: str
+    outcomes: list[TaskOutcome], message: str
 ) -> None:
-    with pytest.raises(InconsistentAttempts, match=why):
+    with pytest.raises(InconsistentAttempts, match=message):
         check_attempts(PLAN, outcomes)
 
 
-def test_a_task_without_work_needs_no_outcome() -> None:
+def test_task_without_work_needs_no_outcome() -> None:
     check_attempts(plan_of(TaskPlan(TO)), [])
     with pytest.raises(InconsistentAttempts):
         check_attempts(plan_of(TaskPlan(TO, punctuate=True)), [])
 
 
-def test_the_failure_of_the_first_task_is_raised() -> None:
+def test_failure_of_the_first_task_is_found() -> None:
     failed = [
         TaskOutcome(task, TaskRecord(1, 1), failure=Failure.of(str(task), StreamsException(text)))
         for task, text in ((TaskId(0, 1), "one"), (TaskId(1, 0), "two"))
@@ -102,15 +102,15 @@ def app(tmp_path: Path) -> Iterator[Application]:
         yield found
 
 
-def apply_reset(app: Application, *outcomes: TaskOutcome) -> None:
+def commit_outcomes(app: Application, *outcomes: TaskOutcome) -> None:
     plan = BatchPlan(1, app.lease.epoch, 77, {})
     before = {("in", 0): 0, ("in", 1): 4}
     commit(app.log, app.lease, plan, outcomes, graph=app.graph, offsets=before)
 
 
-def test_outputs_changelogs_records_and_offsets_appear_together(app: Application) -> None:
+def test_outputs_changelogs_records_and_offsets_are_committed_together(app: Application) -> None:
     record = TaskRecord(1, 8, TaskState(5), {"counts": 1})
-    apply_reset(app, TaskOutcome(
+    commit_outcomes(app, TaskOutcome(
         FROM, record, outputs=(Append("out", 1, records(b"o")),),
         changes=(Append("app-counts-changelog", 0, records(b"c")),), offsets={("in", 0): 3},
     ))
@@ -125,10 +125,10 @@ def test_outputs_changelogs_records_and_offsets_appear_together(app: Application
     }
 
 
-def test_a_lease_that_has_moved_on_lets_nothing_happen(app: Application) -> None:
+def test_nothing_is_committed_without_the_lease(app: Application) -> None:
     app.log.take_lease("app", holder="another")
     with pytest.raises(Fenced):
-        apply_reset(app, TaskOutcome(
+        commit_outcomes(app, TaskOutcome(
             FROM, TaskRecord(1, 8), outputs=(Append("out", 1, records(b"o")),)
         ))
     assert app.rows("out") == []
@@ -136,23 +136,23 @@ def test_a_lease_that_has_moved_on_lets_nothing_happen(app: Application) -> None
     assert app.log.committed("app") == {}
 
 
-def test_an_output_that_is_refused_lets_nothing_happen(app: Application) -> None:
+def test_nothing_is_committed_if_an_output_is_refused(app: Application) -> None:
     with pytest.raises(UnknownTopic):
-        apply_reset(app, TaskOutcome(
+        commit_outcomes(app, TaskOutcome(
             FROM, TaskRecord(1, 8),
             outputs=(Append("out", 1, records(b"o")), Append("nowhere", 0, records(b"n"))),
         ))
     assert app.rows("out") == []
 
 
-def test_records_of_several_tasks_for_one_partition_keep_their_order(app: Application) -> None:
-    (blob,) = app.log.stage_records(records(b"3"))
+def test_records_of_several_tasks_keep_their_order_in_a_partition(app: Application) -> None:
+    (staged,) = app.log.stage_records(records(b"3"))
     headers = Headers((("h", b"1"),))
-    apply_reset(
+    commit_outcomes(
         app,
         TaskOutcome(FROM, TaskRecord(1, 8), outputs=(
             Append("out", 0, records(b"1")), Append("out", 0, records(b"2", headers=headers)),
-            Append("out", 0, blob),
+            Append("out", 0, staged),
         )),
         TaskOutcome(TO, TaskRecord(1, 9), outputs=(Append("out", 0, records(b"4", b"5")),)),
     )
@@ -161,9 +161,9 @@ def test_records_of_several_tasks_for_one_partition_keep_their_order(app: Applic
     assert batch.columns().headers == [NO_HEADERS, headers]
 
 
-def test_what_was_put_aside_for_nothing_is_dropped(app: Application) -> None:
-    (blob,) = app.log.stage_records(records(b"1"))
-    outcome = TaskOutcome(FROM, TaskRecord(1, 8), outputs=(Append("out", 0, blob),))
+def test_staged_records_of_discarded_outcomes_are_dropped(app: Application) -> None:
+    (staged,) = app.log.stage_records(records(b"1"))
+    outcome = TaskOutcome(FROM, TaskRecord(1, 8), outputs=(Append("out", 0, staged),))
     drop_staged(app.log, [outcome])
     with pytest.raises(StagedRecordsGone):
-        apply_reset(app, outcome)
+        commit_outcomes(app, outcome)

@@ -1,4 +1,4 @@
-"""Tasks that fail, lanes that run twice, drivers that come late: nothing of it is committed."""
+"""Failed tasks, reruns of lanes, and fenced drivers commit nothing."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def doubled(value: str) -> str:
     return str(2 * int(value))
 
 
-def test_a_failure_names_the_record_and_shows_the_users_line(tmp_path: Path) -> None:
+def test_failure_reports_the_record_and_the_line_of_user_code(tmp_path: Path) -> None:
     topology = topology_of(
         lambda builder: builder.stream("in").map_values(doubled, name="double").to("out")
     )
@@ -42,14 +42,14 @@ def test_a_failure_names_the_record_and_shows_the_users_line(tmp_path: Path) -> 
         )
         assert (error.offset, error.key) == (1, "q")
         assert isinstance(error.__cause__, ValueError)
-        shown = error.user_traceback  # type: ignore[attr-defined]
-        assert "return str(2 * int(value))" in shown
-        assert "penstock/task" not in shown
+        traceback = error.user_traceback  # type: ignore[attr-defined]
+        assert "return str(2 * int(value))" in traceback
+        assert "penstock/task" not in traceback
         assert app.rows("out") == []
         assert app.log.committed("app") == {}
 
 
-def test_a_failure_with_the_name_of_a_file_that_is_no_utf8_names_the_record(
+def test_failure_with_a_file_name_that_is_not_utf8_reports_the_record(
     tmp_path: Path
 ) -> None:
     name = b"caf\xe9".decode("utf-8", "surrogateescape")
@@ -67,7 +67,7 @@ def test_a_failure_with_the_name_of_a_file_that_is_no_utf8_names_the_record(
         assert (caught.value.offset, str(caught.value.__cause__)) == (0, f"cannot open {name}")
 
 
-class Refusing(Processor[str, str]):
+class FailingInit(Processor[str, str]):
     def init(self, context: Any) -> None:
         raise RuntimeError("no connection")
 
@@ -75,14 +75,14 @@ class Refusing(Processor[str, str]):
         """Never called."""
 
 
-def test_a_processor_that_cannot_be_set_up_fails_the_batch(tmp_path: Path) -> None:
-    topology = topology_of(lambda builder: builder.stream("in").process(Refusing).to("out"))
+def test_processor_that_fails_in_init_fails_the_batch(tmp_path: Path) -> None:
+    topology = topology_of(lambda builder: builder.stream("in").process(FailingInit).to("out"))
     with Application(topology, tmp_path, ONE_TO_ONE) as app, \
             pytest.raises(RuntimeError, match="no connection"):
         app.run()
 
 
-def test_user_code_that_exits_fails_the_batch(tmp_path: Path) -> None:
+def test_user_code_that_calls_exit_fails_the_batch(tmp_path: Path) -> None:
     topology = topology_of(
         lambda builder: builder.stream("in").foreach(lambda key, value: sys.exit(3))
     )
@@ -92,7 +92,7 @@ def test_user_code_that_exits_fails_the_batch(tmp_path: Path) -> None:
             app.run()
 
 
-def test_a_failed_task_ends_its_lane(tmp_path: Path) -> None:
+def test_failed_task_ends_its_lane(tmp_path: Path) -> None:
     topology = topology_of(
         lambda builder: builder.stream("in").map_values(doubled).to("out")
     )
@@ -107,8 +107,8 @@ def test_a_failed_task_ends_its_lane(tmp_path: Path) -> None:
         ]
 
 
-def test_a_lane_that_was_run_again_alone_does_not_fit_the_others(tmp_path: Path) -> None:
-    """As when an executor is lost whose rows have been taken already."""
+def test_rerun_of_a_single_lane_is_inconsistent_with_the_others(tmp_path: Path) -> None:
+    """This happens when an executor is lost after its records were consumed."""
     topology = topology_of(
         lambda builder: builder.stream("in").select_key(lambda key, value: value)
         .repartition(name="moved").to("out")
@@ -134,7 +134,7 @@ def test_a_lane_that_was_run_again_alone_does_not_fit_the_others(tmp_path: Path)
         check_attempts(plan, decode_outcomes(whole))
 
 
-def test_attempts_of_different_drivers_differ(tmp_path: Path) -> None:
+def test_attempt_numbers_of_different_drivers_differ(tmp_path: Path) -> None:
     topology = topology_of(lambda builder: builder.stream("in").to("out"))
 
     def attempts(app: Application) -> Mapping[TaskId, int]:
@@ -153,8 +153,8 @@ def test_attempts_of_different_drivers_differ(tmp_path: Path) -> None:
         assert set(attempts(app).values()).isdisjoint(first.values())
 
 
-def test_a_plan_that_is_older_than_the_replicas_is_refused(tmp_path: Path) -> None:
-    """Whoever comes with it is a driver that another one has taken over from."""
+def test_plan_that_is_older_than_the_replicas_is_refused(tmp_path: Path) -> None:
+    """Such a plan comes from a driver that has lost the lease."""
     topology = topology_of(lambda builder: builder.table("in", store="kept").to_stream().to("out"))
     with Application(topology, tmp_path, {"in": 1, "out": 1}, batch=1) as app:
         app.send("in", ("a", "1", 1), ("b", "2", 2), ("c", "3", 3))
@@ -166,7 +166,7 @@ def test_a_plan_that_is_older_than_the_replicas_is_refused(tmp_path: Path) -> No
         assert isinstance(outcome.failure.exception(), TaskMigratedException)
 
 
-def test_records_that_retention_removes_after_the_plan_are_planned_anew(tmp_path: Path) -> None:
+def test_batch_is_planned_again_if_retention_removes_its_records(tmp_path: Path) -> None:
     topology = topology_of(lambda builder: builder.stream("in").to("out"))
     with Application(topology, tmp_path, {"in": 1, "out": 1}) as app:
         app.run()

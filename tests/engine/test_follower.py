@@ -1,4 +1,4 @@
-"""An instance that stands by keeps rows of its own, and goes on with them when it takes over."""
+"""A standby keeps replicas up to date, and uses them when it takes over."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from engine.living import PATIENCE_S, TEXT, Made, received, send, until, word_count
+from engine.instances import PATIENCE_S, TEXT, CreateStreams, received, send, until, word_count
 from penstock import (
     Processor,
     Record,
@@ -22,7 +22,7 @@ from penstock import (
     Topology,
 )
 from penstock.engine.observe.restore import replica_positions
-from penstock.engine.standby import follower as following
+from penstock.engine.standby import follower as follower_module
 from penstock.engine.standby.update_listener import StandbyUpdateNotifier
 from penstock.log import Log, RecordColumns, TopicPartition
 from penstock.record import TaskId
@@ -30,50 +30,52 @@ from penstock.record import TaskId
 COUNTS = "app-counts-changelog"
 
 
-class LogCapture(StandbyUpdateListener):
-    """Writes down what it hears."""
+class RecordingListener(StandbyUpdateListener):
+    """Records all calls."""
 
     def __init__(self) -> None:
-        self.heard: list[tuple[Any, ...]] = []
+        self.calls: list[tuple[Any, ...]] = []
 
-    def on_update_start(self, *facts: Any) -> None:
-        self.heard.append(("start", *facts))
+    def on_update_start(self, *arguments: Any) -> None:
+        self.calls.append(("start", *arguments))
 
-    def on_batch_loaded(self, *facts: Any) -> None:
-        self.heard.append(("loaded", *facts))
+    def on_batch_loaded(self, *arguments: Any) -> None:
+        self.calls.append(("loaded", *arguments))
 
-    def on_update_suspended(self, *facts: Any) -> None:
-        self.heard.append(("suspended", *facts))
+    def on_update_suspended(self, *arguments: Any) -> None:
+        self.calls.append(("suspended", *arguments))
 
 
 @pytest.fixture(autouse=True)
-def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(following, "LOOK_EVERY_S", 0.01)
-    monkeypatch.setattr(following, "PAUSE_S", 0.01)
+def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(follower_module, "POLL_INTERVAL_S", 0.01)
+    monkeypatch.setattr(follower_module, "ERROR_PAUSE_S", 0.01)
 
 
 def position(state: Path, task: str, store: str) -> int | None:
-    """Where a store stands on a host."""
+    """Return the position of a store on a host."""
     return replica_positions(state / "app" / task).get(store)
 
 
 def counted(state: Path) -> int:
-    """How many changes of the word count have come to a host."""
+    """Return how many changes of the word count a host has."""
     return sum(position(state, task, "counts") or 0 for task in ("1_0", "1_1"))
 
 
 @pytest.fixture
-def made(made: Made) -> Made:
-    """Without a cache: every record is a change."""
-    return functools.partial(made, statestore_cache_max_bytes=0)
+def create_streams(create_streams: CreateStreams) -> CreateStreams:
+    """Create instances without a cache, so that every record is a change."""
+    return functools.partial(create_streams, statestore_cache_max_bytes=0)
 
 
-def test_who_takes_over_has_the_rows(made: Made, log: Log, tmp_path: Path) -> None:
-    first = made(word_count())
+def test_promoted_standby_has_the_rows(
+    create_streams: CreateStreams, log: Log, tmp_path: Path
+) -> None:
+    first = create_streams(word_count())
     send(log, "a b a", "b a")
     first.run_until_caught_up(PATIENCE_S)
     reports: list[Any] = []
-    second = made(
+    second = create_streams(
         word_count(), state_dir=tmp_path / "other", num_standby_replicas=1,
         on_batch=reports.append,
     )
@@ -89,11 +91,13 @@ def test_who_takes_over_has_the_rows(made: Made, log: Log, tmp_path: Path) -> No
     assert sorted(counts) == [1, 1, 1, 2, 2, 3, 4]
 
 
-def test_without_being_asked_it_keeps_nothing(made: Made, log: Log, tmp_path: Path) -> None:
-    first = made(word_count())
+def test_standby_without_replicas_keeps_nothing(
+    create_streams: CreateStreams, log: Log, tmp_path: Path
+) -> None:
+    first = create_streams(word_count())
     send(log, "a")
     first.run_until_caught_up(PATIENCE_S)
-    second = made(word_count(), state_dir=tmp_path / "other")
+    second = create_streams(word_count(), state_dir=tmp_path / "other")
     second.start()
     until(lambda: second.waits_for)
     (thread,) = second.metadata_for_local_threads()
@@ -102,12 +106,14 @@ def test_without_being_asked_it_keeps_nothing(made: Made, log: Log, tmp_path: Pa
     assert not (tmp_path / "other").exists()
 
 
-def test_a_listener_hears_how_the_rows_come(made: Made, log: Log, tmp_path: Path) -> None:
-    first = made(word_count())
+def test_listener_receives_the_updates(
+    create_streams: CreateStreams, log: Log, tmp_path: Path
+) -> None:
+    first = create_streams(word_count())
     send(log, "a a a")
     first.run_until_caught_up(PATIENCE_S)
-    second = made(word_count(), state_dir=tmp_path / "other", num_standby_replicas=1)
-    listener = LogCapture()
+    second = create_streams(word_count(), state_dir=tmp_path / "other", num_standby_replicas=1)
+    listener = RecordingListener()
     second.set_standby_update_listener(listener)
     second.start()
     at = next(
@@ -115,51 +121,53 @@ def test_a_listener_hears_how_the_rows_come(made: Made, log: Log, tmp_path: Path
         if log.offsets([TopicPartition(COUNTS, number)])[TopicPartition(COUNTS, number)].end
     )
     task = TaskId(1, at.partition)
-    until(lambda: ("loaded", at, "counts", task, 3, 3, 3) in listener.heard)
-    assert listener.heard.index(("start", at, "counts", 0)) < listener.heard.index(
+    until(lambda: ("loaded", at, "counts", task, 3, 3, 3) in listener.calls)
+    assert listener.calls.index(("start", at, "counts", 0)) < listener.calls.index(
         ("loaded", at, "counts", task, 3, 3, 3)
     )
     (thread,) = second.metadata_for_local_threads()
     assert task in {each.task_id for each in thread.standby_tasks}
     send(log, "a")
-    until(lambda: ("loaded", at, "counts", task, 4, 1, 4) in listener.heard)
-    assert ("start", at, "counts", 3) not in listener.heard
+    until(lambda: ("loaded", at, "counts", task, 4, 1, 4) in listener.calls)
+    assert ("start", at, "counts", 3) not in listener.calls
     first.close()
     second.run_until_caught_up(PATIENCE_S)
-    assert ("suspended", at, "counts", 4, 4, SuspendReason.PROMOTED) in listener.heard
+    assert ("suspended", at, "counts", 4, 4, SuspendReason.PROMOTED) in listener.calls
     (thread,) = second.metadata_for_local_threads()
     assert not thread.standby_tasks
 
 
-def test_one_that_ends_tells_that_others_have_the_rows(
-    made: Made, log: Log, tmp_path: Path
+def test_closed_standby_reports_migrated(
+    create_streams: CreateStreams, log: Log, tmp_path: Path
 ) -> None:
-    first = made(word_count())
+    first = create_streams(word_count())
     send(log, "a")
     first.run_until_caught_up(PATIENCE_S)
-    second = made(word_count(), state_dir=tmp_path / "other", num_standby_replicas=1)
-    listener = LogCapture()
+    second = create_streams(word_count(), state_dir=tmp_path / "other", num_standby_replicas=1)
+    listener = RecordingListener()
     second.set_standby_update_listener(listener)
     second.start()
-    until(lambda: any(fact[0] == "loaded" for fact in listener.heard))
+    until(lambda: any(call[0] == "loaded" for call in listener.calls))
     second.close()
-    assert listener.heard[-1][-1] is SuspendReason.MIGRATED
+    assert listener.calls[-1][-1] is SuspendReason.MIGRATED
 
 
-def test_a_listener_that_fails_stops_nothing(caplog: pytest.LogCaptureFixture) -> None:
+def test_failing_listener_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     class Broken(StandbyUpdateListener):
-        def on_update_start(self, *facts: Any) -> None:
-            raise RuntimeError("no ears")
+        def on_update_start(self, *arguments: Any) -> None:
+            raise RuntimeError("listener failed")
 
-    StandbyUpdateNotifier(Broken()).began(TopicPartition("t", 0), "rows", 0)
-    assert "no ears" in caplog.text
+    StandbyUpdateNotifier(Broken()).started(TopicPartition("t", 0), "rows", 0)
+    assert "listener failed" in caplog.text
 
 
-def test_while_it_is_paused_nothing_is_followed(made: Made, log: Log, tmp_path: Path) -> None:
-    first = made(word_count())
+def test_paused_standby_updates_nothing(
+    create_streams: CreateStreams, log: Log, tmp_path: Path
+) -> None:
+    first = create_streams(word_count())
     send(log, "a")
     first.run_until_caught_up(PATIENCE_S)
-    second = made(word_count(), state_dir=tmp_path / "other", num_standby_replicas=1)
+    second = create_streams(word_count(), state_dir=tmp_path / "other", num_standby_replicas=1)
     second.pause()
     second.start()
     until(lambda: second.waits_for)
@@ -168,9 +176,11 @@ def test_while_it_is_paused_nothing_is_followed(made: Made, log: Log, tmp_path: 
     until(lambda: counted(tmp_path / "other") == 1)
 
 
-def test_instances_may_share_a_state_folder(made: Made, log: Log, tmp_path: Path) -> None:
-    first = made(word_count(), num_standby_replicas=1)
-    second = made(word_count(), num_standby_replicas=1)
+def test_instances_can_share_a_state_directory(
+    create_streams: CreateStreams, log: Log, tmp_path: Path
+) -> None:
+    first = create_streams(word_count(), num_standby_replicas=1)
+    second = create_streams(word_count(), num_standby_replicas=1)
     first.run_until_caught_up(PATIENCE_S)
     second.start()
     until(lambda: second.waits_for)
@@ -183,17 +193,17 @@ def test_instances_may_share_a_state_folder(made: Made, log: Log, tmp_path: Path
     assert [int.from_bytes(value, "big") for value in received(log)] == [*range(1, 32)]
 
 
-def test_after_a_reset_the_rows_are_those_of_the_new_life(
-    made: Made, log: Log, tmp_path: Path, caplog: pytest.LogCaptureFixture
+def test_replicas_are_rebuilt_after_a_reset(
+    create_streams: CreateStreams, log: Log, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING, "penstock")
-    first = made(word_count())
+    first = create_streams(word_count())
     send(log, "a a a")
     first.run_until_caught_up(PATIENCE_S)
-    second = made(word_count(), state_dir=tmp_path / "other", num_standby_replicas=1)
+    second = create_streams(word_count(), state_dir=tmp_path / "other", num_standby_replicas=1)
     second.start()
     until(lambda: counted(tmp_path / "other") == 3)
-    # As a reset does it, while one stands by: the lease is held by whoever resets.
+    # What a reset does while a standby exists; the reset holds the lease.
     lease = log.take_lease("app", holder="a reset")
     first.close()
     for topic in log.topics():
@@ -206,50 +216,49 @@ def test_after_a_reset_the_rows_are_those_of_the_new_life(
     assert [int.from_bytes(value, "big") for value in received(log)] == [1, 2, 3, 1, 2, 3]
 
 
-class Keeping(Processor[str, str]):
-    """Writes to a store that a changelog tells all of, to one that it does not, and to one that
-    has none."""
+class WriteToStores(Processor[str, str]):
+    """Writes to a logged store, to an LRU map, and to a store without a changelog."""
 
     def process(self, record: Record[str, str]) -> None:
-        counts, recent, loose = (
-            self.context.get_state_store(name) for name in ("kept", "recent", "loose")
+        counts, recent, unlogged = (
+            self.context.get_state_store(name) for name in ("kept", "recent", "unlogged")
         )
         word = record.value
         counts.put(word, (counts.get(word) or 0) + 1)
-        # Reading makes a row recent, and no changelog tells.
+        # Reading a row makes it recent. The changelog does not contain that.
         was_recent = recent.get(word) is not None
         if not word.islower():
             recent.get(word.lower())
         else:
             recent.put(word, word)
-        loose.put(word, (loose.get(word) or 0) + 1)
+        unlogged.put(word, (unlogged.get(word) or 0) + 1)
         self.context.forward(record.with_value(
-            f"{word} {counts.get(word)} {was_recent} {loose.get(word)}"
+            f"{word} {counts.get(word)} {was_recent} {unlogged.get(word)}"
         ))
 
 
-def keeping() -> Topology:
+def three_stores() -> Topology:
     builder = StreamsBuilder()
     for supplier, is_logged in (
         (Stores.persistent_key_value_store("kept"), True), (Stores.lru_map("recent", 2), True),
-        (Stores.persistent_key_value_store("loose"), False),
+        (Stores.persistent_key_value_store("unlogged"), False),
     ):
         value = TEXT if supplier.name == "recent" else Serdes.long()
         store = Stores.key_value_store_builder(supplier, TEXT, value)
         builder.add_state_store(store if is_logged else store.with_logging_disabled())
-    builder.stream("in").process(Keeping, "kept", "recent", "loose").to("out")
+    builder.stream("in").process(WriteToStores, "kept", "recent", "unlogged").to("out")
     return builder.build()
 
 
 @pytest.mark.parametrize("shared", [True, False])
-def test_what_a_changelog_does_not_tell_is_left_to_who_takes_over(
-    shared: bool, made: Made, log: Log, tmp_path: Path
+def test_state_without_a_changelog_is_left_to_the_takeover(
+    shared: bool, create_streams: CreateStreams, log: Log, tmp_path: Path
 ) -> None:
-    first = made(keeping())
+    first = create_streams(three_stores())
     send(log, "x", "y", "X")
     first.run_until_caught_up(PATIENCE_S)
     other = tmp_path / ("state" if shared else "other")
-    second = made(keeping(), state_dir=other, num_standby_replicas=1)
+    second = create_streams(three_stores(), state_dir=other, num_standby_replicas=1)
     second.start()
     until(lambda: position(other, "0_0", "kept") == 3)
     if not shared:
@@ -258,19 +267,19 @@ def test_what_a_changelog_does_not_tell_is_left_to_who_takes_over(
     first.run_until_caught_up(PATIENCE_S)
     until(lambda: position(other, "0_0", "kept") == 4)
     first.close()
-    # Of x, y and z the last two used were x (by X) and z.
+    # Of x, y and z the last two used are x (by X) and z.
     send(log, "y", "x")
     second.run_until_caught_up(PATIENCE_S)
-    loose = "2" if shared else "1"
+    unlogged = "2" if shared else "1"
     assert [value.decode() for value in received(log)] == [
-        "x 1 False 1", "y 1 False 1", "X 1 False 1", "z 1 False 1", f"y 2 False {loose}",
-        # y came, and the eldest was x.
-        f"x 2 False {loose}",
+        "x 1 False 1", "y 1 False 1", "X 1 False 1", "z 1 False 1", f"y 2 False {unlogged}",
+        # y was added, and x was the oldest.
+        f"x 2 False {unlogged}",
     ]
 
 
-def test_of_a_source_topic_only_what_was_consumed_is_followed(
-    made: Made, log: Log, tmp_path: Path
+def test_source_changelog_is_followed_up_to_the_committed_offset(
+    create_streams: CreateStreams, log: Log, tmp_path: Path
 ) -> None:
     def joined() -> Topology:
         builder = StreamsBuilder(StreamsConfig(
@@ -284,9 +293,9 @@ def test_of_a_source_topic_only_what_was_consumed_is_followed(
     log.create_topic("table", 2)
     log.append("table", 0, RecordColumns([b"k"], [b"1"], timestamps=[0]))
     options: dict[str, Any] = {"topology_optimization": "all"}
-    first = made(joined(), **options)
+    first = create_streams(joined(), **options)
     first.run_until_caught_up(PATIENCE_S)
-    second = made(
+    second = create_streams(
         joined(), state_dir=tmp_path / "other", num_standby_replicas=1, **options
     )
     second.start()

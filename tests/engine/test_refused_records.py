@@ -1,19 +1,19 @@
-"""Records that a topic does not take: the production handler is asked, before the commit."""
+"""Records that a topic refuses go to the production handler before the commit."""
 
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 
-from engine.living import PATIENCE_S, TEXT
+from engine.instances import PATIENCE_S, TEXT
 from kafka.cluster import clear
 from penstock import Streams, StreamsBuilder, StreamsConfig, StreamsException
 from penstock.broker.cluster import ClusterStatus
+from penstock.clock import wall_clock_ms
 from penstock.engine.inline import start_inline
 from penstock.handlers import ErrorHandlerContext, ProducedRecord, Response, Result
 from penstock.log import Log, RecordColumns, open_log
@@ -37,8 +37,8 @@ def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Log]:
         yield log
 
 
-class Asked:
-    """A handler that leaves records out, and remembers them."""
+class SkipAndRecord:
+    """A handler that skips records and remembers them."""
 
     records: ClassVar[list[tuple[ProducedRecord, str]]] = []
 
@@ -49,14 +49,14 @@ class Asked:
         return Response(Result.RESUME)
 
     def handle_serialization_error(self, *_: Any) -> Response:
-        raise AssertionError("everything can be written")
+        raise AssertionError("all records can be serialized")
 
 
 def run(
-    log: Log, directory: Path, *, by_choice: bool = False, compute: Any = None, **settings: Any
+    log: Log, directory: Path, *, dynamic_topic: bool = False, compute: Any = None, **settings: Any
 ) -> Streams:
     builder = StreamsBuilder()
-    target: Any = (lambda key, value, context: "out") if by_choice else "out"
+    target: Any = (lambda key, value, context: "out") if dynamic_topic else "out"
     builder.stream("in", key=TEXT, value=TEXT).to(target, key=TEXT, value=TEXT)
     config = StreamsConfig(
         application_id="app", log=log.address, state_dir=directory / "state", **settings
@@ -70,11 +70,7 @@ def values(log: Log) -> list[Any]:
     return [value for batch in log.read("out", 0, 0) for value in batch.columns().values]
 
 
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
-#: What a topic is like, and a (key, timestamp) that it does not take; the time is from now.
+#: The settings of a topic, a (key, timestamp offset from now) that it refuses, and the message.
 REFUSED = [
     pytest.param({"cleanup.policy": "compact"}, (None, 0), "without a key", id="no key"),
     pytest.param({}, (b"k", 2 * HOUR_MS), r"message\.timestamp\.after\.max\.ms", id="too late"),
@@ -85,44 +81,44 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("settings", "row", "why"), REFUSED)
-@pytest.mark.parametrize("by_choice", [False, True], ids=["one topic", "a topic for each record"])
-def test_the_handler_may_leave_out_what_a_topic_does_not_take(
-    log: Log, tmp_path: Path, settings: Any, row: Any, why: str, by_choice: bool
+@pytest.mark.parametrize(("settings", "row", "message"), REFUSED)
+@pytest.mark.parametrize("dynamic_topic", [False, True], ids=["fixed topic", "dynamic topic"])
+def test_handler_can_skip_refused_records(
+    log: Log, tmp_path: Path, settings: Any, row: Any, message: str, dynamic_topic: bool
 ) -> None:
     log.create_topic("out", 1, settings)
-    now = now_ms()
+    now = wall_clock_ms()
     log.append("in", 0, RecordColumns(
         [b"a", row[0], b"b"], [b"1", b"2", b"3"], [now, now + row[1], now]
     ))
-    Asked.records.clear()
-    run(log, tmp_path, by_choice=by_choice, production_exception_handler=Asked)
+    SkipAndRecord.records.clear()
+    run(log, tmp_path, dynamic_topic=dynamic_topic, production_exception_handler=SkipAndRecord)
     assert values(log) == [b"1", b"3"]
-    [(record, told)] = Asked.records
+    [(record, error)] = SkipAndRecord.records
     assert (record.topic, record.key, record.value) == ("out", row[0], b"2")
-    assert re.search(why, told)
+    assert re.search(message, error)
 
 
-@pytest.mark.parametrize(("settings", "row", "why"), REFUSED)
-def test_without_a_handler_it_ends_the_application(
-    log: Log, tmp_path: Path, settings: Any, row: Any, why: str
+@pytest.mark.parametrize(("settings", "row", "message"), REFUSED)
+def test_refused_record_without_a_handler_ends_the_application(
+    log: Log, tmp_path: Path, settings: Any, row: Any, message: str
 ) -> None:
     log.create_topic("out", 1, settings)
-    log.append("in", 0, RecordColumns([row[0]], [b"2"], [now_ms() + row[1]]))
-    with pytest.raises(StreamsException, match=why) as caught:
+    log.append("in", 0, RecordColumns([row[0]], [b"2"], [wall_clock_ms() + row[1]]))
+    with pytest.raises(StreamsException, match=message) as caught:
         run(log, tmp_path)
     assert not isinstance(caught.value, InvalidRecord)
     assert values(log) == []
 
 
-class Changing:
-    """Computes in this process; then the topic changes, before the commit."""
+class AlteredTopic:
+    """Computes in this process, then changes the topic before the commit."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
         self.batches = 0
 
-    def start(self, *application: Any) -> Changing:
+    def start(self, *application: Any) -> AlteredTopic:
         self._inner = start_inline(*application)
         return self
 
@@ -139,29 +135,29 @@ class Changing:
         self._inner.close()
 
 
-@pytest.mark.parametrize("goes_on", [True, False])
-def test_the_handler_is_asked_about_a_topic_that_has_changed_meanwhile(
-    log: Log, tmp_path: Path, goes_on: bool
+@pytest.mark.parametrize("skips", [True, False])
+def test_handler_is_called_for_a_topic_that_changed_during_the_batch(
+    log: Log, tmp_path: Path, skips: bool
 ) -> None:
     log.create_topic("out", 1)
     log.append("in", 0, RecordColumns([b"a", None], [b"1", b"2"]))
-    changing = Changing(log)
-    if goes_on:
+    changing = AlteredTopic(log)
+    if skips:
         run(log, tmp_path, production_exception_handler="continue", compute=changing.start)
         assert values(log) == [b"1"]
     else:
         with pytest.raises(StreamsException, match="without a key") as caught:
             run(log, tmp_path, compute=changing.start)
-        # The task has said so: the first batch was refused by the log, the second never got there.
+        # The log refused the first attempt. In the second one the task failed.
         assert not isinstance(caught.value, InvalidRecord)
         assert values(log) == []
     assert changing.batches == 2
 
 
-def test_the_times_of_a_topic_with_a_clock_of_its_own_are_not_looked_at(
+def test_timestamps_are_not_checked_with_log_append_time(
     log: Log, tmp_path: Path
 ) -> None:
     log.create_topic("out", 1, {"message.timestamp.type": "LogAppendTime"})
-    log.append("in", 0, RecordColumns([b"a"], [b"1"], [now_ms() + 2 * HOUR_MS]))
+    log.append("in", 0, RecordColumns([b"a"], [b"1"], [wall_clock_ms() + 2 * HOUR_MS]))
     run(log, tmp_path)
     assert values(log) == [b"1"]

@@ -1,4 +1,4 @@
-"""Two instances of one application: one runs, the other stands by and takes over."""
+"""Two instances of one application: one runs, the other is a standby and takes over."""
 
 from __future__ import annotations
 
@@ -9,29 +9,37 @@ from typing import Any
 
 import pytest
 
-from engine.living import PATIENCE_S, HeldBack, Made, received, send, until, watch_of
+from engine.instances import (
+    PATIENCE_S,
+    BlockedCompute,
+    CreateStreams,
+    received,
+    record_states,
+    send,
+    until,
+)
 from penstock import State
 from penstock.engine.inline import start_inline
-from penstock.engine.lease import take_lease
+from penstock.engine.lease import wait_for_lease
 from penstock.log import Lease, Log
 from penstock.log.errors import Fenced, LogBusy
 
 
-def test_a_second_instance_says_for_whom_it_waits_and_takes_over(
-    made: Made, log: Log, caplog: pytest.LogCaptureFixture
+def test_second_instance_reports_the_lease_holder_and_takes_over(
+    create_streams: CreateStreams, log: Log, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "penstock")
     holders: list[str] = []
-    first = made(client_id="one")
+    first = create_streams(client_id="one")
     first.run_until_caught_up(PATIENCE_S)
-    second = made(client_id="two", on_standby=holders.append)
+    second = create_streams(client_id="two", on_standby=holders.append)
     second.start()
     until(lambda: holders)
     assert holders[0].startswith("one (")
-    assert f"is run by {holders[0]}. This instance stands by" in caplog.text
+    assert f"is run by {holders[0]}. This instance is a standby" in caplog.text
     assert second.state is State.REBALANCING
-    assert f"stands by for {holders[0]}" in str(second)
-    with pytest.raises(TimeoutError, match=r"has not caught up in time. one \("):
+    assert f"standby for {holders[0]}" in str(second)
+    with pytest.raises(TimeoutError, match=r"did not catch up in time. It is run by one \("):
         second.run_until_caught_up(0.01)
     send(log, "a")
     until(lambda: received(log) == [b"A"])
@@ -43,28 +51,30 @@ def test_a_second_instance_says_for_whom_it_waits_and_takes_over(
     assert len(holders) == 1
 
 
-def test_who_loses_the_lease_stands_by_and_comes_back(made: Made, log: Log) -> None:
-    streams = made()
-    heard = watch_of(streams)
+def test_instance_that_loses_the_lease_becomes_a_standby_and_returns(
+    create_streams: CreateStreams, log: Log
+) -> None:
+    streams = create_streams()
+    states = record_states(streams)
     streams.run_until_caught_up(PATIENCE_S)
-    thief = log.take_lease("app", holder="a thief")
+    other_lease = log.take_lease("app", holder="a thief")
     until(lambda: streams.state is State.REBALANCING)
     until(lambda: streams.waits_for == "a thief")
     send(log, "a")
-    thief.release()
+    other_lease.release()
     until(lambda: received(log) == [b"A"])
-    assert [new for new, _ in heard] == [
+    assert [new for new, _ in states] == [
         State.REBALANCING, State.RUNNING, State.REBALANCING, State.RUNNING,
     ]
     with pytest.raises(Fenced):
-        thief.renew()
+        other_lease.renew()
 
 
-def test_the_lease_is_renewed_through_a_long_batch(made: Made, log: Log) -> None:
-    held = HeldBack()
+def test_lease_is_renewed_during_a_long_batch(create_streams: CreateStreams, log: Log) -> None:
+    held = BlockedCompute()
     send(log, "a")
     # The heartbeat interval is much shorter than the candidate's timeout: the machine may be busy.
-    streams = made(compute=held.start, extra={"session.timeout.ms": "400"})
+    streams = create_streams(compute=held.start, extra={"session.timeout.ms": "400"})
     streams.start()
     assert held.entered.wait(PATIENCE_S)
     candidate = log.candidate("app", holder="other", timeout_ms=2_000)
@@ -72,38 +82,42 @@ def test_the_lease_is_renewed_through_a_long_batch(made: Made, log: Log) -> None
     while time.monotonic() < deadline:
         assert candidate.try_acquire() is None
         time.sleep(0.01)
-    held.go_on.set()
+    held.proceed.set()
     until(lambda: received(log) == [b"A"])
 
 
-def test_who_remains_in_the_group_is_missed_only_after_the_timeout(made: Made, log: Log) -> None:
-    streams = made()
+def test_instance_that_stays_in_the_group_keeps_the_lease_until_the_timeout(
+    create_streams: CreateStreams, log: Log
+) -> None:
+    streams = create_streams()
     streams.run_until_caught_up(PATIENCE_S)
     assert streams.close(leave_group=False)
     candidate = log.candidate("app", timeout_ms=200)
     assert candidate.try_acquire() is None
     until(lambda: candidate.try_acquire() is not None)
-    other = made()
+    other = create_streams()
     other.start()
     assert other.close()
 
 
-def test_a_batch_that_fails_without_the_lease_is_no_failure(made: Made, log: Log) -> None:
-    class Stolen:
-        """The lease is taken while a batch runs, and the batch fails for it."""
+def test_batch_that_fails_after_the_lease_is_lost_is_not_a_failure(
+    create_streams: CreateStreams, log: Log
+) -> None:
+    class StolenLease:
+        """Another instance takes the lease while a batch runs, and the batch fails."""
 
         def __init__(self) -> None:
             self.batches = 0
-            self.thief: Lease | None = None
+            self.other_lease: Lease | None = None
 
-        def start(self, *application: Any) -> Stolen:
+        def start(self, *application: Any) -> StolenLease:
             self._inner = start_inline(*application)
             return self
 
         def compute(self, plan: Any) -> list[bytes]:
             self.batches += 1
             if self.batches == 1:
-                self.thief = log.take_lease("app", holder="a thief")
+                self.other_lease = log.take_lease("app", holder="a thief")
                 raise RuntimeError("the replica is ahead of the plan")
             return self._inner.compute(plan)
 
@@ -113,36 +127,37 @@ def test_a_batch_that_fails_without_the_lease_is_no_failure(made: Made, log: Log
         def close(self) -> None:
             self._inner.close()
 
-    stolen = Stolen()
-    asked: list[BaseException] = []
-    # The renewing thread must not be the one that notices.
-    streams = made(compute=stolen.start, extra={"session.timeout.ms": "600000"})
-    streams.set_uncaught_exception_handler(asked.append)  # type: ignore[arg-type]
+    stolen = StolenLease()
+    handled: list[BaseException] = []
+    # With this timeout the renewal does not notice the loss first.
+    streams = create_streams(compute=stolen.start, extra={"session.timeout.ms": "600000"})
+    streams.set_uncaught_exception_handler(handled.append)  # type: ignore[arg-type]
     send(log, "a")
     streams.start()
     until(lambda: streams.waits_for == "a thief")
-    assert stolen.thief is not None
-    stolen.thief.release()
+    assert stolen.other_lease is not None
+    stolen.other_lease.release()
     until(lambda: received(log) == [b"A"])
-    assert asked == []
+    assert handled == []
 
 
 class BusyAtFirst:
-    """A candidate whose log is held by another process, twice."""
+    """A candidate whose log is busy twice."""
 
     holder = "another"
 
     def __init__(self, lease: Lease) -> None:
-        self._answers: list[Any] = [LogBusy("held"), LogBusy("held"), None, lease]
+        self._results: list[Any] = [LogBusy("held"), LogBusy("held"), None, lease]
 
     def try_acquire(self) -> Lease | None:
-        answer = self._answers.pop(0)
-        if isinstance(answer, LogBusy):
-            raise answer
-        return answer
+        result = self._results.pop(0)
+        if isinstance(result, LogBusy):
+            raise result
+        return result
 
 
-def test_one_that_stands_by_outlasts_a_log_that_is_kept_busy(log: Log) -> None:
+def test_standby_survives_a_busy_log(log: Log) -> None:
     lease = log.take_lease("app")
-    ended = threading.Event()
-    assert take_lease(BusyAtFirst(lease), 30, ended=ended) is lease  # type: ignore[arg-type]
+    stopped = threading.Event()
+    candidate: Any = BusyAtFirst(lease)
+    assert wait_for_lease(candidate, 30, stopped=stopped) is lease

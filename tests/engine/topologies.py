@@ -1,4 +1,4 @@
-"""Topologies with all that makes batches hard, and input for them."""
+"""Topologies with joins, windows, repartitions and punctuations, and input for them."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ Event = tuple[str, str | None, str | None, int]
 
 @dataclass(frozen=True)
 class Case:
-    """A topology, its topics, and what happens to them in the order of time."""
+    """A topology, its topics, and the input events in time order."""
 
     topology: Topology
     topics: dict[str, int]
     events: list[Event]
     outputs: tuple[str, ...] = ("out",)
     changelogs: tuple[str, ...] = ()
-    #: A hop through the log, or senders whose batches are cut differently, change what comes
-    #: between the first and the last word on a key, but not the last one.
+    #: A repartition through the log, and batches of different sizes, change the intermediate
+    #: results of a key. Then only the last result of each key is compared.
     last_only: bool = False
     tables: tuple[str, ...] = field(default=())
 
@@ -42,9 +42,9 @@ class Case:
 def _events(
     topics: tuple[str, ...], count: int, keys: int, values: tuple[str | None, ...], seed: int
 ) -> list[Event]:
-    draw = random.Random(seed)
+    rng = random.Random(seed)
     return [
-        (draw.choice(topics), f"k{draw.randrange(keys)}", draw.choice(values), 10 * number)
+        (rng.choice(topics), f"k{rng.randrange(keys)}", rng.choice(values), 10 * number)
         for number in range(count)
     ]
 
@@ -131,19 +131,19 @@ def global_join() -> Case:
 
 
 class Remember(Processor[str, str]):
-    """Keeps the last value of a key and lets all go when the time of the stream says so."""
+    """Keeps the last value of each key, and forwards all of them by stream time."""
 
     def init(self, context: object) -> None:
         super().init(context)  # type: ignore[arg-type]
         self.store = self.context.get_state_store("seen")
         self.context.schedule(
-            timedelta(milliseconds=100), PunctuationType.STREAM_TIME, self.let_go
+            timedelta(milliseconds=100), PunctuationType.STREAM_TIME, self.flush
         )
 
     def process(self, record: Record[str, str]) -> None:
         self.store.put(record.key, record.value)
 
-    def let_go(self, now: int) -> None:
+    def flush(self, now: int) -> None:
         for key, value in list(self.store.all()):
             self.context.forward(Record(key, f"{value}@{now}", now))
             self.store.delete(key)
@@ -162,7 +162,7 @@ def punctuated() -> Case:
 
 
 def three_stages() -> Case:
-    """Two hops, and a row that goes from the first stage to the third."""
+    """Two repartitions, and records that go from the first stage to the third."""
     builder = StreamsBuilder()
     stream = builder.stream("in")
     by_value = stream.select_key(lambda key, value: value).repartition(name="by-value")

@@ -38,7 +38,7 @@ TARGETS: tuple[Target, ...] = get_args(Target)
 JOINED = frozenset(("customers", "orders"))
 #: The session timeout of the group, six seconds, is between the two.
 OUTAGE_S, LONG_OUTAGE_S = 2.0, 7.5
-STANDS_BY = "This instance stands by."
+STANDS_BY = "becomes a standby"
 
 
 class Fault(NamedTuple):

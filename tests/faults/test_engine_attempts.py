@@ -179,7 +179,7 @@ def test_batch_of_mixed_attempts_is_run_again(tmp_path: Path) -> None:
 
 def _was_run_again(trial: Trial) -> bool:
     output = trial.start().output.read_text()
-    return "is run again: Rows of batch" in output and "consumed in different attempts" in output
+    return "is rerun: Rows of batch" in output and "consumed in different attempts" in output
 
 
 def _delete_shuffle_files(directory: Path) -> int:

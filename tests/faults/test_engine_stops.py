@@ -62,7 +62,7 @@ def _take_turns(trial: Trial, first: Instance, second: Instance) -> None:
     assert [process.pid for process in first.stopped()] == [first.pid]
     first.resume()
     wait_until(
-        "the first one had noticed", lambda: "This instance stands by" in first.output_tail()
+        "the first one had noticed", lambda: "becomes a standby" in first.output_tail()
     )
     assert everything(trial.log) == before, "an instance has published without the lease"
     trial.run_wave()

@@ -1,16 +1,25 @@
-"""The loop that carries records to tasks: plan, compute, commit, advance.
+"""The engine: runs a topology on a log in batches: plan, compute, commit, advance.
 
-    shape.py            the stages, tasks and topics of an application on a log
-    plan.py             what one batch is to do; plain data that travels to the workers
-    planner.py          makes plans from what is committed
-    task_records.py     what each task was left with, kept in the log
-    bundle.py           the application as every worker gets it, and its lanes
-    worker.py           runs the tasks of one lane of one stage, wherever it is called
-    task_run.py         one task in one batch: its rows, its records, its outcome
-    own_changes.py      what a run wrote to its changelogs, kept on its host for the next one
-    blocks.py           records on their way from one stage to the next
-    outcome.py          what a task answers, as bytes
-    commit.py           all outcomes of a batch become one transaction
-    loop.py             a batch from beginning to end, on one screen
-    spark/              the only place that knows Spark: a batch is one job
+    instance.py           the parts of a running instance; `Streams` is its public face
+    lifecycle.py          states and transitions
+    stream_thread.py      acquires the lease and runs batches
+    lease.py              one instance runs, the others are standbys
+    catch_up.py           waits until the current input is processed
+    exception_handler.py  responses to a failed batch
+    loop.py               `Engine`: one batch from plan to advance
+    commit.py             all outcomes of a batch become one transaction
+    batch_report.py       the result of a batch
+    compute.py            `Compute`: runs the tasks of a batch
+    compute_provider.py   starts a `Compute`: Spark, inline, or the caller's
+    inline.py             a `Compute` in this process
+    housekeeping.py       purges and cleans the log between batches
+    reset.py              resets an application
+    failpoints.py         the places at which crash tests kill a process
+    layout/               execution graph, internal topics, upgrade check
+    plan/                 planning a batch
+    worker/               runs the tasks of a lane
+    packaging/            the application and its failures as bytes
+    spark/                a batch as a Spark job; the only package that imports pyspark
+    standby/              warm-up and replicas of standbys
+    observe/              metrics, task metadata, restore progress, printed lines
 """

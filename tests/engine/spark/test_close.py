@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from engine.harness import config_of, topology_of
-from engine.living import PATIENCE_S, received, send, until
+from engine.instances import PATIENCE_S, received, send, until
 from penstock import State, Streams
 from penstock.engine.spark.backend import SparkBackend
 from penstock.log import open_log

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from engine.harness import config_of
-from engine.living import PATIENCE_S, received, send, until, upper, word_count
+from engine.instances import PATIENCE_S, received, send, until, upper, word_count
 from penstock import ConfigException, State, Streams, Topology
 from penstock.engine.batch_report import BatchReport
 from penstock.engine.observe.restore import replica_positions

@@ -1,4 +1,4 @@
-"""A log that was put back from a backup: what hosts have kept of its future is restored anew."""
+"""A log that is restored from a backup: replicas that are ahead of it are rebuilt."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PATIENCE_S = 60.0
 
 
 def run(folder: Path, *words: str) -> list[int]:
-    """Send some words, count them, and answer all counts there are."""
+    """Send words, count them, and return all counts in the output."""
     builder = StreamsBuilder()
     words_in = builder.stream("in", key=Serdes.string(), value=Serdes.string())
     words_in.group_by_key().count(store="counts").to_stream().to("out", value=Serdes.long())
@@ -31,7 +31,7 @@ def run(folder: Path, *words: str) -> list[int]:
         ]
 
 
-def test_an_application_goes_on_from_the_backup(tmp_path: Path) -> None:
+def test_application_resumes_from_the_backup(tmp_path: Path) -> None:
     with open_log(tmp_path / "log.db") as log:
         log.create_topic("in", 1)
         log.create_topic("out", 1)

@@ -1,4 +1,4 @@
-"""What the tests of `Streams` share: topologies, and a way to wait for what must come."""
+"""Helpers of the tests of `Streams`: topologies, records, and waiting."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from penstock.log import Log, RecordColumns
 
 PATIENCE_S = 60.0
 TEXT = Serdes.string()
-Made = Callable[..., Streams]
+CreateStreams = Callable[..., Streams]
 
 
 def until(done: Callable[[], object]) -> None:
-    """Wait for what must come; only what never comes makes this fail."""
+    """Wait until `done` returns true. Fail only if it never does."""
     deadline = time.monotonic() + PATIENCE_S
     while not done():
-        assert time.monotonic() < deadline, "it never happened"
+        assert time.monotonic() < deadline, "the condition never became true"
         time.sleep(0.005)
 
 
@@ -49,27 +49,27 @@ def received(log: Log) -> list[Any]:
     return [value for batch in log.read("out", 0, 0) for value in batch.columns().values]
 
 
-def watch_of(streams: Streams) -> list[tuple[State, State]]:
-    heard: list[tuple[State, State]] = []
-    streams.set_state_listener(lambda new, old: heard.append((new, old)))
-    return heard
+def record_states(streams: Streams) -> list[tuple[State, State]]:
+    states: list[tuple[State, State]] = []
+    streams.set_state_listener(lambda new, old: states.append((new, old)))
+    return states
 
 
-class HeldBack:
-    """Computes in this process, but only when it is told to go on."""
+class BlockedCompute:
+    """Computes in this process, after `proceed` is set."""
 
     def __init__(self) -> None:
         self.entered = threading.Event()
-        self.go_on = threading.Event()
+        self.proceed = threading.Event()
         self._inner: Any = None
 
-    def start(self, *application: Any) -> HeldBack:
+    def start(self, *application: Any) -> BlockedCompute:
         self._inner = start_inline(*application)
         return self
 
     def compute(self, plan: Any) -> list[bytes]:
         self.entered.set()
-        assert self.go_on.wait(PATIENCE_S)
+        assert self.proceed.wait(PATIENCE_S)
         found: list[bytes] = self._inner.compute(plan)
         return found
 
@@ -82,7 +82,7 @@ class HeldBack:
 
 def failing(value: str) -> str:
     if value == "bad":
-        raise ValueError("this one is bad")
+        raise ValueError("bad value")
     return value.upper()
 
 

@@ -1,4 +1,4 @@
-"""What an instance waits for, what ends the waiting, and how much it takes at a time."""
+"""The stream thread: waiting for input, the commit interval, outages, and the lease."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from engine.living import PATIENCE_S, TEXT, HeldBack, Made, received, send, until
+from engine.instances import PATIENCE_S, TEXT, BlockedCompute, CreateStreams, received, send, until
 from penstock import (
     Processor,
     PunctuationType,
@@ -29,7 +29,7 @@ from penstock.log.errors import LogBusy, LogUnavailable
 AN_HOUR_MS = 3_600_000
 
 
-# ---- until all is processed ------------------------------------------------------------------
+# ---- catching up -----------------------------------------------------------------------------
 
 
 def joined() -> Topology:
@@ -41,62 +41,64 @@ def joined() -> Topology:
     return builder.build()
 
 
-def test_input_that_waits_for_other_input_is_waited_for(made: Made, log: Log) -> None:
+def test_catching_up_includes_delayed_input(create_streams: CreateStreams, log: Log) -> None:
     log.create_topic("table", 2)
     log.append("in", 0, RecordColumns([b"k"], [b"a"]))
-    streams = made(joined(), max_task_idle_ms=300)
+    streams = create_streams(joined(), max_task_idle_ms=300)
     streams.run_until_caught_up(PATIENCE_S)
     assert received(log) == [b"a+None"]
 
 
-def test_input_that_comes_later_is_not_waited_for(made: Made, log: Log) -> None:
+def test_catching_up_does_not_include_later_input(create_streams: CreateStreams, log: Log) -> None:
     send(log, "first")
-    # There is always more.
-    streams = made(on_batch=lambda report: send(log, "more"))
+    # There is always more input.
+    streams = create_streams(on_batch=lambda report: send(log, "more"))
     streams.run_until_caught_up(PATIENCE_S)
     send(log, "second")
     streams.run_until_caught_up(PATIENCE_S)
     assert {b"FIRST", b"SECOND"} <= {*received(log)}
 
 
-def told_when_closed(made: Made, log: Log) -> list[BaseException]:
-    """What one hears who waits while the application is closed."""
-    held = HeldBack()
-    streams = made(compute=held.start)
+def errors_when_closed(create_streams: CreateStreams, log: Log) -> list[BaseException]:
+    """Return the errors of a caller that waits while the application is closed."""
+    held = BlockedCompute()
+    streams = create_streams(compute=held.start)
     streams.start()
     send(log, "a")
     assert held.entered.wait(PATIENCE_S)
-    heard: list[BaseException] = []
+    errors: list[BaseException] = []
 
     def wait() -> None:
         try:
             streams.run_until_caught_up()
         except BaseException as error:
-            heard.append(error)
+            errors.append(error)
 
     waiting = threading.Thread(target=wait)
     waiting.start()
     thread: Any = streams._thread
-    until(lambda: thread._goals)
+    until(lambda: thread.catch_up.is_awaited)
     threading.Thread(target=streams.close).start()
     until(lambda: streams.state is State.PENDING_SHUTDOWN)
-    held.go_on.set()
+    held.proceed.set()
     waiting.join(PATIENCE_S)
-    return heard
+    return errors
 
 
-def test_who_waits_hears_that_the_application_was_closed(made: Made, log: Log) -> None:
+def test_waiting_caller_learns_that_the_application_was_closed(
+    create_streams: CreateStreams, log: Log
+) -> None:
     for _ in range(5):
-        (error,) = told_when_closed(made, log)
+        (error,) = errors_when_closed(create_streams, log)
         assert isinstance(error, IllegalTransition)
         assert "was closed before" in str(error)
 
 
-# ---- the rest between two batches ------------------------------------------------------------
+# ---- the commit interval ---------------------------------------------------------------------
 
 
 class Ticking(Processor[str, str]):
-    """Forwards something now and then."""
+    """Forwards a record every 10 ms."""
 
     def init(self, context: Any) -> None:
         super().init(context)
@@ -109,25 +111,29 @@ class Ticking(Processor[str, str]):
         pass
 
 
-def test_a_punctuation_does_not_wait_for_the_commit_interval(made: Made, log: Log) -> None:
+def test_punctuation_interrupts_the_commit_interval(
+    create_streams: CreateStreams, log: Log
+) -> None:
     builder = StreamsBuilder()
     builder.stream("in").process(Ticking).to("out")
-    streams = made(builder.build(), commit_interval_ms=AN_HOUR_MS)
+    streams = create_streams(builder.build(), commit_interval_ms=AN_HOUR_MS)
     streams.start()
     send(log, "a")
     until(lambda: len(received(log)) > 3)
 
 
-def test_who_waits_does_not_wait_for_the_commit_interval(made: Made, log: Log) -> None:
-    streams = made(commit_interval_ms=AN_HOUR_MS)
+def test_catching_up_interrupts_the_commit_interval(
+    create_streams: CreateStreams, log: Log
+) -> None:
+    streams = create_streams(commit_interval_ms=AN_HOUR_MS)
     for value in ("a", "b", "c"):
         send(log, value)
         streams.run_until_caught_up(PATIENCE_S)
     assert received(log) == [b"A", b"B", b"C"]
 
 
-def test_a_lost_lease_is_noticed_in_the_commit_interval(made: Made, log: Log) -> None:
-    streams = made(commit_interval_ms=AN_HOUR_MS)
+def test_lost_lease_interrupts_the_commit_interval(create_streams: CreateStreams, log: Log) -> None:
+    streams = create_streams(commit_interval_ms=AN_HOUR_MS)
     send(log, "a")
     streams.run_until_caught_up(PATIENCE_S)
     thief = log.take_lease("app", holder="a thief")
@@ -138,41 +144,43 @@ def test_a_lost_lease_is_noticed_in_the_commit_interval(made: Made, log: Log) ->
 # ---- listeners -------------------------------------------------------------------------------
 
 
-def test_a_listener_may_close_an_application_that_starts(made: Made) -> None:
-    streams = made()
+def test_state_listener_can_close_a_starting_application(create_streams: CreateStreams) -> None:
+    streams = create_streams()
     streams.set_state_listener(lambda new, old: streams.close() and None)
     streams.start()
     assert streams.wait(PATIENCE_S)
     assert streams.state is State.NOT_RUNNING
 
 
-def test_a_listener_may_close_one_that_was_never_started(made: Made) -> None:
-    streams = made()
+def test_state_listener_can_close_an_application_that_was_never_started(
+    create_streams: CreateStreams
+) -> None:
+    streams = create_streams()
     streams.set_state_listener(lambda new, old: streams.close() and None)
     assert streams.close()
     assert streams.state is State.NOT_RUNNING
 
 
-def test_a_hook_that_fails_does_not_end_who_stands_by(
-    made: Made, log: Log, caplog: pytest.LogCaptureFixture
+def test_failing_on_standby_does_not_end_the_standby(
+    create_streams: CreateStreams, log: Log, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(holder: str) -> None:
-        raise RuntimeError("no ears")
+        raise RuntimeError("callback failed")
 
     lease = log.take_lease("app", holder="another")
-    streams = made(on_standby=fail)
+    streams = create_streams(on_standby=fail)
     streams.start()
-    until(lambda: "no ears" in caplog.text)
+    until(lambda: "callback failed" in caplog.text)
     send(log, "a")
     lease.release()
     streams.run_until_caught_up(PATIENCE_S)
 
 
-# ---- a log that is away ----------------------------------------------------------------------
+# ---- outages of the log ----------------------------------------------------------------------
 
 
-class Away(LogUnavailable):
-    """For a moment."""
+class Outage(LogUnavailable):
+    """A temporary outage."""
 
     may_pass = True
 
@@ -188,41 +196,41 @@ def failing_once(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, error: 
     monkeypatch.setattr(owner, name, call)
 
 
-@pytest.mark.parametrize("name", ["__init__", "asked"])
-def test_a_log_that_is_away_for_a_moment_does_not_end_who_wants_the_lease(
-    name: str, made: Made, log: Log, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("name", ["__init__", "poll"])
+def test_outage_before_the_lease_is_acquired_is_survived(
+    name: str, create_streams: CreateStreams, log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    failing_once(monkeypatch, ShutdownMonitor, name, Away("away"))
+    failing_once(monkeypatch, ShutdownMonitor, name, Outage("unavailable"))
     send(log, "a")
-    made().run_until_caught_up(PATIENCE_S)
+    create_streams().run_until_caught_up(PATIENCE_S)
     assert received(log) == [b"A"]
 
 
-def test_nor_right_after_the_lease_was_taken(
-    made: Made, log: Log, monkeypatch: pytest.MonkeyPatch
+def test_outage_right_after_the_lease_was_acquired_is_survived(
+    create_streams: CreateStreams, log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked, calls = ShutdownMonitor.asked, [0]
+    poll, calls = ShutdownMonitor.poll, [0]
 
     def second_fails(self: Any) -> Any:
         calls[0] += 1
         if calls[0] == 2:
-            raise Away("away")
-        return asked(self)
+            raise Outage("unavailable")
+        return poll(self)
 
-    monkeypatch.setattr(ShutdownMonitor, "asked", second_fails)
+    monkeypatch.setattr(ShutdownMonitor, "poll", second_fails)
     send(log, "a")
-    made().run_until_caught_up(PATIENCE_S)
+    create_streams().run_until_caught_up(PATIENCE_S)
     assert received(log) == [b"A"]
 
 
-@pytest.mark.parametrize("error", [Away("away"), LogBusy("busy")])
-def test_patience_begins_with_the_trouble(
-    error: Exception, made: Made, log: Log, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("error", [Outage("unavailable"), LogBusy("busy")])
+def test_task_timeout_starts_with_the_outage(
+    error: Exception, create_streams: CreateStreams, log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However long everything had been well, or a batch had taken."""
+    """The time before the outage and the duration of batches do not count."""
     clock = [0.0]
     monkeypatch.setattr(stream_thread.time, "monotonic", lambda: clock[0])
-    streams = made(task_timeout_ms=1000, on_batch=lambda report: None)
+    streams = create_streams(task_timeout_ms=1000, on_batch=lambda report: None)
     send(log, "a")
     streams.start()
     until(lambda: received(log) == [b"A"])
@@ -238,36 +246,36 @@ def test_patience_begins_with_the_trouble(
 # ---- the lease -------------------------------------------------------------------------------
 
 
-def test_a_holder_is_seen_to_live_however_patient_the_others_are(
+def test_lease_is_renewed_often_enough_for_the_default_timeout(
     monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Counting:
+    class CountingLease:
         name, renewed = "app", 0
 
         def renew(self) -> None:
             self.renewed += 1
 
     monkeypatch.setattr(leases, "DEFAULT_TIMEOUT_MS", 30)
-    lease: Any = Counting()
+    lease: Any = CountingLease()
     held = HeldLease(lease, AN_HOUR_MS)
     until(lambda: lease.renewed > 2)
-    held.forget()
+    held.abandon()
 
 
+# ---- the size of a batch ---------------------------------------------------------------------
 
 
-# ---- how much a batch takes ------------------------------------------------------------------
-
-
-def test_records_that_are_larger_than_expected_make_no_larger_batch(made: Made, log: Log) -> None:
+def test_large_records_do_not_exceed_the_batch_size(
+    create_streams: CreateStreams, log: Log
+) -> None:
     values = [f"{number:03}" + "x" * 3_500 for number in range(40)]
     send(log, *values)
-    taken: list[int] = []
-    streams = made(
+    batches: list[int] = []
+    streams = create_streams(
         extra={"penstock.batch.max.bytes": "4000"},
-        on_batch=lambda report: taken.append(report.records),
+        on_batch=lambda report: batches.append(report.records),
     )
     streams.run_until_caught_up(PATIENCE_S)
-    # Four records of the expected size would be read, and twice their bytes.
-    assert max(taken) == 2
+    # Four records of the expected size fit, and ranges are cut at twice their bytes.
+    assert max(batches) == 2
     assert received(log) == [value.upper().encode() for value in values]

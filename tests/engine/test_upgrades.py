@@ -1,4 +1,4 @@
-"""Applications that are changed, or reset, between two runs; whole batches without Spark."""
+"""Applications that are changed or reset between two runs, without Spark."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from penstock.errors import TopologyException
 from penstock.log import Log, RecordColumns, open_log
 
 TEXT = Serdes.string()
-Say = Callable[[StreamsBuilder], Any]
+Define = Callable[[StreamsBuilder], Any]
 
 
 @pytest.fixture
@@ -30,15 +30,17 @@ def log(tmp_path: Path) -> Iterator[Log]:
 
 @pytest.fixture
 def run(log: Log, tmp_path: Path) -> Callable[..., list[tuple[str, int]]]:
-    """Runs an application on words until nothing is left; answers the counts it has written."""
+    """A function that runs an application until it has caught up and returns the new counts."""
 
-    def started(*said: Say, words: str = "", **settings: Any) -> list[tuple[str, int]]:
+    def run_application(
+        *definitions: Define, words: str = "", **settings: Any
+    ) -> list[tuple[str, int]]:
         for word in words:
             log.append("in", ord(word) % 2, RecordColumns([word.encode()], [b"v"], [1_000]))
         ends = [log.offsets([("out", n)])["out", n].end for n in range(2)]  # type: ignore[list-item]
         builder = StreamsBuilder()
-        for say in said:
-            say(builder)
+        for define in definitions:
+            define(builder)
         config = StreamsConfig(
             application_id="app", state_dir=tmp_path / "state", statestore_cache_max_bytes=0,
             **settings,
@@ -59,7 +61,7 @@ def run(log: Log, tmp_path: Path) -> Callable[..., list[tuple[str, int]]]:
             if key is not None and value is not None
         )
 
-    return started
+    return run_application
 
 
 def counts(b: StreamsBuilder) -> None:
@@ -78,14 +80,14 @@ def copies(b: StreamsBuilder) -> None:
 Run = Callable[..., list[tuple[str, int]]]
 
 
-def test_a_changed_application_goes_on_with_its_rows(run: Run) -> None:
+def test_changed_application_keeps_its_rows(run: Run) -> None:
     assert run(counts, words="ab") == [("a", 1), ("b", 1)]
-    # A sub-topology before it gives its tasks other numbers.
+    # A new sub-topology before it changes the numbers of its tasks.
     assert run(copies, counts, words="ab") == [("a", 2), ("b", 2)]
     assert run(counts, words="a") == [("a", 3)]
 
 
-def test_an_application_that_cannot_go_on_is_refused_and_the_old_one_still_runs(run: Run) -> None:
+def test_incompatible_change_is_refused_and_the_old_version_still_runs(run: Run) -> None:
     def versions(b: StreamsBuilder) -> None:
         supplier = Stores.persistent_versioned_key_value_store("counts", 1_000)
         b.stream("in", key=TEXT, value=TEXT).group_by_key().count(
@@ -99,11 +101,11 @@ def test_an_application_that_cannot_go_on_is_refused_and_the_old_one_still_runs(
 
 
 @pytest.mark.parametrize("rekeyed", [False, True])
-def test_a_store_without_a_name_does_not_get_one_by_losing_its_rows(
+def test_naming_an_unnamed_store_is_refused_because_it_would_lose_rows(
     run: Run, rekeyed: bool
 ) -> None:
-    def counted(store: str | None = None, **options: Any) -> Say:
-        def say(b: StreamsBuilder) -> None:
+    def counted(store: str | None = None, **options: Any) -> Define:
+        def define(b: StreamsBuilder) -> None:
             words = b.stream("in", key=TEXT, value=TEXT)
             group_records = (
                 words.group_by(lambda key, _: key, key=TEXT, value=TEXT) if rekeyed
@@ -112,30 +114,30 @@ def test_a_store_without_a_name_does_not_get_one_by_losing_its_rows(
             table = group_records.count(store=store, **options)
             table.to_stream().to("out", key=TEXT, value=Serdes.long())
 
-        return say
+        return define
 
     assert run(counted(), words="a") == [("a", 1)]
     generated = f"KSTREAM-AGGREGATE-STATE-STORE-000000000{2 if rekeyed else 1}"
     for options in ({}, {"name": "counting"}):
-        with pytest.raises(TopologyException, match=f"{generated}' is gone.*'c': rows do not go"):
+        with pytest.raises(TopologyException, match=f"{generated}' was removed.*'c' was added. Rows do not move"):
             run(counted("c", **options))
     assert run(counted(generated), words="a") == [("a", 2)]
 
 
-def test_rows_are_restored_when_they_are_to_look_different(run: Run) -> None:
-    # A replica gets the rows of a batch with the next one. So every form has two, and the row of
-    # "c" is one that the next form finds as it was left.
-    forms: list[dict[str, Any]] = [
+def test_rows_are_restored_when_the_store_format_changes(run: Run) -> None:
+    # A replica receives the rows of a batch with the next batch. So every format has two batches,
+    # and the next format finds the row of "c" unchanged.
+    formats: list[dict[str, Any]] = [
         {}, {"dsl_store_format": "HEADERS"}, {"dsl_store_suppliers": "in_memory"}, {},
     ]
-    for number, form in enumerate(forms):
+    for number, settings in enumerate(formats):
         first = 2 * number + 1
-        assert run(counts, words="ac", **form) == [("a", first), ("c", number + 1)]
-        assert run(counts, words="a", **form) == [("a", first + 1)]
+        assert run(counts, words="ac", **settings) == [("a", first), ("c", number + 1)]
+        assert run(counts, words="a", **settings) == [("a", first + 1)]
 
 
 @pytest.mark.parametrize("state", ["kept", "deleted"])
-def test_a_reset_application_counts_again_from_nothing(
+def test_reset_application_starts_from_zero(
     run: Run, log: Log, tmp_path: Path, state: str
 ) -> None:
     run(counts, words="aab")
@@ -143,12 +145,12 @@ def test_a_reset_application_counts_again_from_nothing(
     apply_reset(log, plan_reset(log, "app", ResetTarget()))
     if state == "deleted":
         shutil.rmtree(tmp_path / "state")
-    # Rows of its former life are still on this host, at offsets that mean something else.
+    # Replicas of the previous incarnation may exist on this host, with invalid positions.
     assert run(counts) == [("a", 1), ("a", 2), ("b", 1), ("b", 2)]
     assert run(counts, words="ab") == [("a", 3), ("b", 3)]
 
 
-def test_a_topic_that_grows_while_the_application_runs_is_taken_where_that_is_possible(
+def test_added_partitions_are_read_by_a_stateless_application(
     run: Run, log: Log
 ) -> None:
     def passing(b: StreamsBuilder) -> None:
@@ -162,21 +164,21 @@ def test_a_topic_that_grows_while_the_application_runs_is_taken_where_that_is_po
     assert run(passing) == [("z", 7)]
 
 
-def test_a_global_topic_that_was_made_again_is_read_again(run: Run, log: Log) -> None:
+def test_recreated_global_topic_is_read_again(run: Run, log: Log) -> None:
     def looked_up(b: StreamsBuilder) -> None:
         table = b.global_table("numbers", key=TEXT, value=Serdes.long(), store="numbers")
         b.stream("in", key=TEXT, value=TEXT).join(table, lambda key, _: key, lambda _, n: n).to(
             "out", key=TEXT, value=Serdes.long()
         )
 
-    def filled(*numbers: int) -> None:
+    def create_numbers(*numbers: int) -> None:
         log.create_topic("numbers", 1, {"retention.ms": -1})
         values = [number.to_bytes(8, "big") for number in numbers]
         log.append("numbers", 0, RecordColumns([b"a"] * len(values), values, [1_000] * len(values)))
 
-    filled(1, 2, 3)
+    create_numbers(1, 2, 3)
     assert run(looked_up, words="a") == [("a", 3)]
     log.delete_topic("numbers")
-    filled(8, 9)
+    create_numbers(8, 9)
     assert run(looked_up, words="a") == [("a", 9)]
     assert run(looked_up, words="a", dsl_store_format="HEADERS") == [("a", 9)]
