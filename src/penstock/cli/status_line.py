@@ -19,7 +19,7 @@ from penstock.cli.terminal import Terminal, escape_control_characters
 if TYPE_CHECKING:
     from rich.live import Live
 
-    from penstock.engine.loop import BatchReport
+    from penstock.engine.batch_report import BatchReport
 
 PLAIN_INTERVAL_S = 5.0
 REFRESH_INTERVAL_S = 0.1
