@@ -10,7 +10,7 @@ import pytest
 
 from penstock.cli.status_line import StatusLine, log_to_status_line
 from penstock.cli.terminal import Terminal
-from penstock.engine.loop import BatchReport
+from penstock.engine.batch_report import BatchReport
 
 #: The control sequences of the live display: cursor visibility, and erasing the line.
 CONTROL = re.compile(r"\x1b\[\?25[lh]|\x1b\[1A|\x1b\[2K|\r")
