@@ -131,6 +131,15 @@ def test_messages_go_above_the_live_line(clock: Clock, monkeypatch: pytest.Monke
     assert err.getvalue() == closed
 
 
+def test_dumb_terminal_gets_plain_lines(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    err = Tty()
+    status = create(err, clock)
+    status.set_state("RUNNING")
+    status.close()
+    assert err.getvalue() == "app: RUNNING\n"
+
+
 def test_refresh_rate_is_limited(clock: Clock) -> None:
     err = Tty()
     status = create(err, clock)

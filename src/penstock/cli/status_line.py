@@ -45,7 +45,7 @@ class StatusLine:
         self._terminal = terminal
         self._application = application
         self._every_batch = every_batch and not quiet
-        self.mode = "quiet" if quiet else "live" if terminal.err_is_terminal else "plain"
+        self.mode = "quiet" if quiet else "live" if terminal.shows_live_displays else "plain"
         self._lag = lag
         self._clock = clock
         self._lock = threading.RLock()

@@ -7,6 +7,7 @@ without one start quickly. Tables are plain text: docs/decisions/2026-11-17-rich
 from __future__ import annotations
 
 import io
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -43,6 +44,10 @@ class Terminal:
         self.out_is_terminal = _is_terminal(out)
         self.err_is_terminal = _is_terminal(err)
         self.stdin_is_terminal = _is_terminal(stdin)
+        #: Whether standard error is a terminal that can erase a line.
+        self.shows_live_displays = self.err_is_terminal and os.environ.get("TERM") not in {
+            "dumb", "unknown",
+        }
         #: The console of the live display, while there is one.
         self._console: Console | None = None
 
@@ -130,7 +135,7 @@ class Terminal:
     @contextmanager
     def progress(self, label: str, total: int, *, enabled: bool = True) -> Iterator[Advance]:
         """Show a progress bar during the block if standard error is a terminal."""
-        if not (enabled and self.err_is_terminal):
+        if not (enabled and self.shows_live_displays):
             yield lambda _: None
             return
         from rich.progress import (  # noqa: PLC0415
