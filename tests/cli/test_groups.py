@@ -103,8 +103,8 @@ def test_reset_offsets_creates_a_group(penstock, log: Log) -> None:
 
 
 @pytest.mark.parametrize(("options", "message"), [
-    (("g", "--topic", "nothing", "--to-end"), "No topic 'nothing'"),
-    (("g", "--topic", "words:7", "--to-end"), "No partition 7"),
+    (("g", "--topic", "nothing", "--to-end"), "Topic 'nothing' does not exist"),
+    (("g", "--topic", "words:7", "--to-end"), "has no partition 7"),
     (("new", "--all-topics", "--to-end"), "Group 'new' has no committed offsets"),
     (("new", "--topic", "words", "--shift-by", "1"),
      "--shift-by needs a committed offset, and 'words' [0] has none"),

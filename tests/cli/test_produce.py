@@ -110,7 +110,7 @@ def test_json_lines(penstock, topics: Log) -> None:
     ('{"timestamp": "noon"}', "Expected `int | null`, got `str` - at `$.timestamp`"),
     ('{"value": 1, "value_base64": ""}', "value and value_base64 cannot be combined"),
     ('{"value_base64": "?"}', "is not base64"),
-    ('{"partition": 9}', "No partition 9 in topic 'out'. It has 3, from 0."),
+    ('{"partition": 9}', "Topic 'out' has no partition 9. It has 3, numbered from 0."),
     ('{"timestamp": -1}', "-1"),
 ])
 def test_invalid_json_line_fails(penstock, topics: Log, line: str, message: str) -> None:

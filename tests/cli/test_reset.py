@@ -199,7 +199,7 @@ def test_input_topics_limits_the_offsets(penstock: Penstock, log: Log) -> None:
     ]
     assert [each["deleted"] for each in found if each["kind"] == "topic"] == INTERNAL
     ran = penstock("reset", "app", "--input-topics", "nothing")
-    assert (ran.code, ran.err.startswith("penstock: error: No topic 'nothing'.")) == (1, True)
+    assert (ran.code, ran.err.startswith("penstock: error: Topic 'nothing' does")) == (1, True)
 
 
 def test_unknown_application_fails_and_lists_the_applications(penstock: Penstock, log: Log) -> None:

@@ -36,7 +36,7 @@ def test_create_creates_the_log_and_the_topics(penstock, path: Path) -> None:
 
 def test_existing_topic_fails_without_if_not_exists(penstock, log: Log) -> None:
     ran = penstock("topics", "create", "words")
-    assert (ran.code, ran.err) == (1, "penstock: error: Topic 'words' exists already.\n")
+    assert (ran.code, ran.err) == (1, "penstock: error: Topic 'words' already exists.\n")
     assert penstock("topics", "create", "words", "--if-not-exists").code == 0
     assert log.topic("words").partitions == 2
 
@@ -44,7 +44,7 @@ def test_existing_topic_fails_without_if_not_exists(penstock, log: Log) -> None:
 def test_invalid_setting_or_name_fails_and_lists_the_settings(penstock, log: Log) -> None:
     ran = penstock("topics", "create", "new", "--config", "retention=1")
     assert ran.code == 1
-    assert "no setting 'retention'. Settings: cleanup.policy" in ran.err
+    assert "Unknown topic setting 'retention'. Settings: cleanup.policy" in ran.err
     assert penstock("topics", "create", "a/b").code == 1
     assert penstock("topics", "create", "new", "--config", "retention.ms").code == 2
     assert penstock("topics", "create", "new", "--partitions", 0).code == 2
@@ -77,7 +77,7 @@ def test_describe_shows_settings_and_offsets(penstock, log: Log) -> None:
 def test_describe_of_an_unknown_topic_lists_the_topics(penstock, log: Log) -> None:
     ran = penstock("topics", "describe", "wrods")
     assert (ran.code, ran.out) == (1, "")
-    assert ran.err == "penstock: error: No topic 'wrods'. Topics: 'words'.\n"
+    assert ran.err == "penstock: error: Topic 'wrods' does not exist. Topics: 'words'.\n"
 
 
 def test_alter_changes_settings_and_adds_partitions(penstock, log: Log) -> None:

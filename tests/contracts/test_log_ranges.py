@@ -86,7 +86,7 @@ def test_records_can_be_deleted_up_to_any_offset(orders: Log) -> None:
     assert orders.delete_records("orders", 0, 12_345) == 12_345
     assert orders.delete_records("orders", 0, 5) == 12_345
     assert orders.offsets([TopicPartition("orders", 0)])["orders", 0][:2] == (12_345, 30_000)
-    with pytest.raises(OffsetOutOfRange, match="Retention has removed"):
+    with pytest.raises(OffsetOutOfRange, match="Retention has deleted"):
         next(reading)
     with pytest.raises(OffsetOutOfRange):
         orders.read("orders", 0, 12_344)

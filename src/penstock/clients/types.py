@@ -267,7 +267,7 @@ def cluster_metadata(log: Log, topic: str | None = None) -> ClusterMetadata:
         if topic is None or known.name == topic
     }
     if topic is not None and topic not in topics:
-        error = KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART, f"No topic '{topic}'.")
+        error = KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART, f"Topic '{topic}' does not exist.")
         topics[topic] = TopicMetadata(topic, error=error)
     return ClusterMetadata(
         log.id, topics, {0: BrokerMetadata(0, log.address)}, orig_broker_name=log.address

@@ -1,27 +1,27 @@
-"""What a log refuses, and why.
+"""The errors of a log.
 
     LogError
     ├── UnknownTopic
     │   └── UnknownPartition
     ├── TopicExists
-    ├── InvalidTopic          a name, a number of partitions or a setting that cannot be
+    ├── InvalidTopic          an illegal name, number of partitions or setting
     ├── InvalidRecord
     │   └── RecordTooLarge
     ├── OffsetOutOfRange      also: retention has overtaken a committed offset
-    ├── Fenced                somebody else holds the lease, or the partition, now
+    ├── Fenced                another process has the lease or the partition now
     ├── GroupNotEmpty
-    ├── StagedRecordsGone              what was put aside has been swept
+    ├── StagedRecordsGone
     └── LogUnavailable
-        ├── LogBusy           others held the log for longer than the limit
+        ├── LogBusy           other writers held the log for too long
         ├── LogReadOnly
         ├── LogFull
         ├── LogDamaged
         ├── NotALog
         ├── NewerFormat
-        └── OutcomeUnknown    the connection was lost at the wrong moment
+        └── OutcomeUnknown    the connection was lost during a commit
 
-Whatever is raised by an append, a transaction or a commit of offsets: nothing of it has happened.
-The one exception is `OutcomeUnknown`.
+An append, a transaction or an offset commit that raises has written nothing. The only exception is
+`OutcomeUnknown`.
 """
 
 from __future__ import annotations
@@ -31,50 +31,56 @@ from typing import Any
 
 from penstock.errors import StreamsException
 
+#: The number of topics that an error lists.
+_LISTED_TOPICS = 20
+
 
 class LogError(StreamsException):
-    """The root of what a log raises."""
+    """The base class of the errors of a log."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # They come from workers, and most are not made of their message alone.
-        return _made_again, (type(self), self.args, self.__dict__)
+        # Workers send errors to the driver. Most constructors take more than the message.
+        return _unpickle, (type(self), self.args, self.__dict__)
 
 
 class UnknownTopic(LogError):
-    """No topic of that name."""
+    """The topic does not exist."""
 
     def __init__(self, topic: str, known: Iterable[str] = ()) -> None:
         names = sorted(known)
-        listed = ", ".join(f"'{name}'" for name in names[:20]) + (", ..." if names[20:] else "")
-        super().__init__(f"No topic '{topic}'. Topics: {listed or 'none'}.")
+        listed = ", ".join(f"'{name}'" for name in names[:_LISTED_TOPICS])
+        more = ", ..." if names[_LISTED_TOPICS:] else ""
+        hint = f" Topics: {listed}{more}." if names else ""
+        super().__init__(f"Topic '{topic}' does not exist.{hint}")
         self.topic = topic
 
 
 class UnknownPartition(UnknownTopic):
-    """The topic is there, but has no such partition."""
+    """The topic exists, but not the partition."""
 
     def __init__(self, topic: str, partition: int, partitions: int) -> None:
         LogError.__init__(
-            self, f"No partition {partition} in topic '{topic}'. It has {partitions}, from 0."
+            self,
+            f"Topic '{topic}' has no partition {partition}. It has {partitions}, numbered from 0.",
         )
         self.topic = topic
         self.partition = partition
 
 
 class TopicExists(LogError):
-    """A topic of that name is there already."""
+    """A topic of this name already exists."""
 
     def __init__(self, topic: str) -> None:
-        super().__init__(f"Topic '{topic}' exists already.")
+        super().__init__(f"Topic '{topic}' already exists.")
         self.topic = topic
 
 
 class InvalidTopic(LogError):
-    """A name, a number of partitions or a setting that a topic cannot have."""
+    """A topic cannot have this name, number of partitions or setting."""
 
 
 class InvalidRecord(LogError):
-    """A record that the topic does not take. None of those it came with was appended."""
+    """The topic rejects a record. Nothing of its append was written."""
 
 
 class RecordTooLarge(InvalidRecord):
@@ -93,7 +99,7 @@ class RecordTooLarge(InvalidRecord):
 class OffsetOutOfRange(LogError):
     """The offset is not between the start and the end of the partition.
 
-    Below the start: retention was faster than the reader, and records are lost to it.
+    Below the start, retention has deleted records before they were read.
     """
 
     def __init__(self, topic: str, partition: int, offset: int, bounds: tuple[int, int]) -> None:
@@ -101,15 +107,15 @@ class OffsetOutOfRange(LogError):
         self.partition = partition
         self.offset = offset
         self.start, self.end = bounds
-        why = " Retention has removed what was there." if offset < self.start else ""
+        reason = " Retention has deleted that offset." if offset < self.start else ""
         super().__init__(
-            f"No offset {offset} in '{topic}' [{partition}]: it goes from {self.start} "
-            f"to {self.end}.{why}"
+            f"Offset {offset} of '{topic}' [{partition}] is out of range. The partition goes from "
+            f"{self.start} to {self.end}.{reason}"
         )
 
 
 class Fenced(LogError):
-    """Another holder has taken over; what this one wanted did not happen, and never may."""
+    """Another process has taken over. The operation did not and never will take effect."""
 
 
 class GroupNotEmpty(LogError):
@@ -122,13 +128,13 @@ class GroupNotEmpty(LogError):
 
 
 class StagedRecordsGone(LogError):
-    """A blob that was put aside was swept, or was used already."""
+    """Staged records were already appended, dropped, or deleted after a while."""
 
 
 class LogUnavailable(LogError):
-    """The log cannot be used at all, or not now."""
+    """The log cannot be used, now or at all."""
 
-    #: Whether waiting may help.
+    #: Whether a later attempt may succeed.
     may_pass = True
 
 
@@ -137,46 +143,46 @@ class LogBusy(LogUnavailable):
 
 
 class LogReadOnly(LogUnavailable):
-    """The log may be read but not written."""
+    """The log can be read but not written."""
 
     may_pass = False
 
 
 class LogFull(LogUnavailable):
-    """No room for what was to be written, on the disk or in the log's own limit."""
+    """The disk is full, or the log has reached its maximum size."""
 
     may_pass = False
 
 
 class LogDamaged(LogUnavailable):
-    """The file is not what was written to it."""
+    """The file is corrupt."""
 
     may_pass = False
 
 
 class NotALog(LogUnavailable):
-    """Something is there, but it is no penstock log."""
+    """The file is not a penstock log."""
 
     may_pass = False
 
 
 class NewerFormat(LogUnavailable):
-    """The log was written by a newer penstock."""
+    """A newer version of penstock has written the log."""
 
     may_pass = False
 
 
 class OutcomeUnknown(LogUnavailable):
-    """It may have happened or not: the log could neither be asked nor be told any more.
+    """The operation may or may not have taken effect: the connection to the log was lost.
 
-    Whoever gets it must look at the log before it goes on: at the offsets that are committed, or
-    at the records.
+    Read the committed offsets or the records before you continue.
     """
 
 
-def _made_again(kind: type[LogError], args: tuple[Any, ...], facts: dict[str, Any]) -> LogError:
-    """An error that was pickled."""
+def _unpickle(
+    kind: type[LogError], args: tuple[Any, ...], attributes: dict[str, Any]
+) -> LogError:
     error = kind.__new__(kind, *args)
     error.args = args
-    error.__dict__.update(facts)
+    error.__dict__.update(attributes)
     return error

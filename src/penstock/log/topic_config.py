@@ -1,4 +1,4 @@
-"""The settings of a topic: Kafka's names, Kafka's defaults, kept as Kafka's texts."""
+"""The settings of a topic, with Kafka's names, defaults and string values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ DAY_MS = 86_400_000
 _LEGAL_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _NEVER = 2**63 - 1
 
-#: Numbers: default and least value.
+#: Numbers: the default and the minimum.
 _NUMBERS: Mapping[str, tuple[int, int]] = {
     "retention.ms": (7 * DAY_MS, -1),
     "retention.bytes": (-1, -1),
@@ -27,7 +27,7 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
     "message.timestamp.type": ("CreateTime", "LogAppendTime"),
 }
 _RATIO = "min.cleanable.dirty.ratio"
-#: Kept and shown, because scripts give them; the embedded log has no use for them.
+#: Accepted and shown, because scripts set them. They have no effect in the embedded log.
 _WITHOUT_EFFECT = frozenset((
     "compression.type", "compression.gzip.level", "compression.lz4.level",
     "compression.zstd.level", "file.delete.delay.ms", "flush.messages", "flush.ms",
@@ -46,30 +46,30 @@ DEFAULTS: Mapping[str, str] = {
 
 
 def check_topic_name(name: str) -> None:
-    """Raise `InvalidTopic` for a name that Kafka would not take either."""
+    """Raise `InvalidTopic` for a name that Kafka would reject, too."""
     if not _LEGAL_NAME.fullmatch(name) or name in {".", ".."}:
         raise InvalidTopic(
-            f"A topic cannot be named '{name}'. "
-            "1 to 249 letters, digits, '.', '_' and '-', but not '.' or '..'."
+            f"'{name}' is not a legal topic name. A name has 1 to 249 letters, digits, '.', '_' "
+            "and '-', and is not '.' or '..'."
         )
 
 
 def check_partitions(partitions: int) -> None:
     """Raise `InvalidTopic` for a number of partitions below one."""
     if partitions < 1:
-        raise InvalidTopic(f"A topic has 1 partition or more, not {partitions}.")
+        raise InvalidTopic(f"A topic must have at least 1 partition, not {partitions}.")
 
 
 def checked_config(config: Mapping[str, object]) -> dict[str, str]:
-    """The settings as texts, every one known and possible."""
-    return {name: _checked(name, str(value).strip()) for name, value in config.items()}
+    """Return settings as strings; `InvalidTopic` for an unknown name or an illegal value."""
+    return {name: _check(name, str(value).strip()) for name, value in config.items()}
 
 
-def _checked(name: str, text: str) -> str:
+def _check(name: str, text: str) -> str:
     if name in _NUMBERS:
-        least = _NUMBERS[name][1]
-        if not re.fullmatch(r"-?\d+", text) or int(text) < least:
-            raise InvalidTopic(f"{name} must be a number of {least} or more, not '{text}'.")
+        minimum = _NUMBERS[name][1]
+        if not re.fullmatch(r"-?\d+", text) or int(text) < minimum:
+            raise InvalidTopic(f"{name} must be a number of {minimum} or more, not '{text}'.")
     elif name == "cleanup.policy":
         policies = sorted({part.strip() for part in text.split(",") if part.strip()})
         text = ",".join(policies)
@@ -85,10 +85,10 @@ def _checked(name: str, text: str) -> str:
 
 
 def check_setting_name(name: str) -> None:
-    """Raise `InvalidTopic` for a setting that no topic has."""
+    """Raise `InvalidTopic` for an unknown setting."""
     if name not in DEFAULTS and name not in _WITHOUT_EFFECT:
         known = ", ".join(sorted({*DEFAULTS, *_WITHOUT_EFFECT}))
-        raise InvalidTopic(f"Topics have no setting '{name}'. Settings: {known}.")
+        raise InvalidTopic(f"Unknown topic setting '{name}'. Settings: {known}.")
 
 
 def _check_choice(name: str, text: str) -> None:
@@ -99,7 +99,7 @@ def _check_choice(name: str, text: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class TopicSettings:
-    """The settings that a log acts on, read from the texts once. -1 is Kafka's 'no limit'."""
+    """The parsed settings that a log uses. -1 means no limit, as in Kafka."""
 
     compact: bool
     delete: bool
@@ -115,19 +115,19 @@ class TopicSettings:
 
     @classmethod
     def of(cls, config: Mapping[str, str]) -> TopicSettings:
-        """What checked texts, and the defaults for those not given, mean."""
-        texts = {**DEFAULTS, **config}
-        policies = texts["cleanup.policy"].split(",")
+        """Parse checked settings, with defaults for the others."""
+        settings = {**DEFAULTS, **config}
+        policies = settings["cleanup.policy"].split(",")
         return cls(
             compact="compact" in policies,
             delete="delete" in policies,
-            retention_ms=int(texts["retention.ms"]),
-            retention_bytes=int(texts["retention.bytes"]),
-            max_message_bytes=int(texts["max.message.bytes"]),
-            delete_retention_ms=int(texts["delete.retention.ms"]),
-            min_compaction_lag_ms=int(texts["min.compaction.lag.ms"]),
-            dirty_ratio=float(texts[_RATIO]),
-            append_time=texts["message.timestamp.type"] == "LogAppendTime",
-            timestamp_before_max_ms=int(texts["message.timestamp.before.max.ms"]),
-            timestamp_after_max_ms=int(texts["message.timestamp.after.max.ms"]),
+            retention_ms=int(settings["retention.ms"]),
+            retention_bytes=int(settings["retention.bytes"]),
+            max_message_bytes=int(settings["max.message.bytes"]),
+            delete_retention_ms=int(settings["delete.retention.ms"]),
+            min_compaction_lag_ms=int(settings["min.compaction.lag.ms"]),
+            dirty_ratio=float(settings[_RATIO]),
+            append_time=settings["message.timestamp.type"] == "LogAppendTime",
+            timestamp_before_max_ms=int(settings["message.timestamp.before.max.ms"]),
+            timestamp_after_max_ms=int(settings["message.timestamp.after.max.ms"]),
         )

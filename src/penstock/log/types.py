@@ -1,4 +1,4 @@
-"""The words of a log: plain data that goes in and comes out."""
+"""The data types of a log's arguments and results."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ COLUMNS = ("offset", "timestamp", "key", "value", "headers")
 
 
 class TopicPartition(NamedTuple):
-    """One partition of one topic."""
+    """A partition of a topic."""
 
     topic: str
     partition: int
 
 
 class StagedRecords(NamedTuple):
-    """Records that lie in the log already, but in no partition; plain data that may travel.
+    """A reference to records that are stored in the log, but in no partition yet.
 
-    `token` tells it from any other that ever had the same `id`.
+    It can be sent to other processes. `token` is unique; an `id` may be used again.
     """
 
     id: int
@@ -35,13 +35,13 @@ class StagedRecords(NamedTuple):
     records: int
 
 
-#: What can be appended. Arrow data needs the columns key and value and may have timestamp and
-#: headers; an offset column is ignored, so what was read can be appended elsewhere.
+#: The records of an append. Arrow data needs the columns key and value, and may have timestamp and
+#: headers. An offset column is ignored, so a batch that was read can be appended elsewhere.
 Records: TypeAlias = "RecordColumns | pa.RecordBatch | pa.Table | StagedRecords"
 
 
 class Append(NamedTuple):
-    """Records for one partition."""
+    """Records to append to one partition."""
 
     topic: str
     partition: int
@@ -49,9 +49,9 @@ class Append(NamedTuple):
 
 
 class AppendResult(NamedTuple):
-    """Where an append went: offsets from `base_offset` up to, without, `next_offset`.
+    """The offsets of an append: from `base_offset` up to, but not including, `next_offset`.
 
-    `timestamp` is the log's clock where the records got it from there, else -1.
+    `timestamp` is the time that the log has assigned to the records, or -1.
     """
 
     topic: str
@@ -62,7 +62,7 @@ class AppendResult(NamedTuple):
 
 
 class PartitionOffsets(NamedTuple):
-    """A partition as it stands. `tombstones_removed_to`: see the contract."""
+    """The offsets of a partition. For `tombstones_removed_to` see `penstock.log.base`."""
 
     start: int
     end: int
@@ -70,14 +70,14 @@ class PartitionOffsets(NamedTuple):
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """A record's offset and time."""
+    """The offset and the timestamp of a record."""
 
     offset: int
     timestamp: int
 
 
 class CommittedOffset(NamedTuple):
-    """Where a group goes on, with a text of its own."""
+    """An offset that a group has committed, with a metadata string."""
 
     offset: int
     metadata: str = ""
@@ -85,25 +85,25 @@ class CommittedOffset(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
-    """A topic as it stands. `id` differs between a topic and a later one of the same name."""
+    """A topic. A later topic of the same name has another `id`."""
 
     name: str
     id: str
     partitions: int
     #: The settings that were given.
     config: Mapping[str, str] = field(default_factory=dict)
-    #: What the log takes for those that were not given; Kafka's brokers may have their own.
+    #: The values of other settings. Kafka's brokers may have their own defaults.
     defaults: Mapping[str, str] = field(
         default_factory=lambda: DEFAULTS, repr=False, compare=False
     )
 
     def setting(self, name: str) -> str:
-        """A setting, or its default."""
+        """Return a setting or its default."""
         return self.config.get(name, self.defaults.get(name, ""))
 
 
 class MemberDescription(NamedTuple):
-    """A member of a group as others see it."""
+    """A member of a group."""
 
     member_id: str
     client_id: str
@@ -112,7 +112,7 @@ class MemberDescription(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """A group: who is in it, and what it has committed."""
+    """A group with its members and committed offsets."""
 
     name: str
     generation: int
@@ -121,7 +121,7 @@ class GroupDescription:
 
 
 class Assignment(NamedTuple):
-    """What a member may work on now."""
+    """The partitions that a member may process."""
 
     generation: int
     partitions: frozenset[TopicPartition]
@@ -129,26 +129,27 @@ class Assignment(NamedTuple):
 
 @dataclass(slots=True)
 class CleanReport:
-    """What keeping house has done."""
+    """The result of cleaning."""
 
     #: By retention.
     records_expired: int = 0
     #: By compaction: superseded records and expired tombstones.
     records_compacted: int = 0
     batches_merged: int = 0
+    #: Unused staged records, and the data of deleted topics and batches.
     blobs_swept: int = 0
     bytes_freed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class LogBatch:
-    """Consecutive records of one partition, as one Arrow record batch."""
+    """Consecutive records of one partition, as an Arrow record batch."""
 
     topic: str
     partition: int
     #: With the columns of `COLUMNS`.
     records: pa.RecordBatch
-    #: Where to read on after this batch.
+    #: The offset to continue at.
     next_offset: int
     tombstones_removed_to: int
 
@@ -156,7 +157,7 @@ class LogBatch:
         return int(self.records.num_rows)
 
     def columns(self) -> PartitionColumns:
-        """The records as Python sequences, in the form that a task reads."""
+        """Return the records as Python sequences, as a task reads them."""
         records = self.records
         headers: list[Headers] | None = None
         column = records.column("headers")
@@ -174,7 +175,7 @@ class LogBatch:
 
 
 def as_header_pairs(pairs: list[dict[str, object]] | None) -> Headers:
-    """One entry of the column of headers."""
+    """Convert an entry of the column of headers."""
     if not pairs:
         return NO_HEADERS
     return Headers((pair["name"], pair["value"]) for pair in pairs)  # type: ignore[misc]
@@ -183,7 +184,7 @@ def as_header_pairs(pairs: list[dict[str, object]] | None) -> Headers:
 def record_size(
     key: bytes | None, value: bytes | None, headers: Iterable[tuple[str, bytes | None]] = ()
 ) -> int:
-    """The size of a record as `max.message.bytes` counts it."""
+    """Return the size of a record that `max.message.bytes` limits."""
     size = len(key or b"") + len(value or b"")
     for name, content in headers:
         size += len(name.encode()) + len(content or b"")

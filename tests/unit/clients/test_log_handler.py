@@ -161,7 +161,7 @@ def test_an_unknown_topic_drops_and_counts(
     logger.addHandler(handler)
     logger.info("lost")
     until(lambda: handler.dropped == 1)
-    assert "No topic 'nowhere'" in str(handler.last_error)
+    assert "Topic 'nowhere' does not exist" in str(handler.last_error)
 
 
 def test_an_event_that_cannot_be_made_drops_and_counts(

@@ -483,5 +483,5 @@ def test_deleted_topic_is_an_error(log: Log) -> None:
     fill(log, "a", 1)
     run = Run(log, copying("a"), config())
     log.delete_topic("a")
-    with pytest.raises(MissingSourceTopicException, match=r"topic was deleted .* No topic 'a'"):
+    with pytest.raises(MissingSourceTopicException, match=r"topic was deleted .* Topic 'a'"):
         run.plan()

@@ -185,7 +185,8 @@ class Producer:
         elif not 0 <= partition < known.partitions:
             raise failure(
                 KafkaError._UNKNOWN_PARTITION,
-                f"No partition {partition} in topic '{topic}'. It has {known.partitions}, from 0.",
+                f"Topic '{topic}' has no partition {partition}. It has {known.partitions}, "
+                "numbered from 0.",
             )
         if timestamp < 0:
             raise ValueError(f"A record's timestamp must not be negative: {timestamp}.")
