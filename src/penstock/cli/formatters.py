@@ -12,7 +12,7 @@ import msgspec
 
 from penstock.cli.codecs import CODECS, Codec, decode_text, put_json
 from penstock.cli.errors import CommandError, UsageError
-from penstock.cli.record_sources import ConsumedRecord
+from penstock.cli.record_sources import ReadRecord
 from penstock.cli.terminal import escape_control_characters
 from penstock.errors import SerializationException
 
@@ -27,7 +27,7 @@ NAMED_TEMPLATES = {
 }
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-RecordFormatter = Callable[[ConsumedRecord], bytes]
+RecordFormatter = Callable[[ReadRecord], bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class TextFormatter:
     #: Escape control characters, so that a record cannot control the terminal.
     for_terminal: bool
 
-    def __call__(self, record: ConsumedRecord) -> bytes:
+    def __call__(self, record: ReadRecord) -> bytes:
         fields = {
             "topic": record.at.topic,
             "partition": record.at.partition,
@@ -60,7 +60,7 @@ class TextFormatter:
             text = escape_control_characters(text)
         return text.encode("utf-8", "surrogateescape") + b"\n"
 
-    def _text(self, record: ConsumedRecord, field: str, data: bytes | None, codec: Codec) -> str:
+    def _text(self, record: ReadRecord, field: str, data: bytes | None, codec: Codec) -> str:
         if data is None:
             return self.null
         try:
@@ -76,7 +76,7 @@ class JsonFormatter:
     key: Codec
     value: Codec
 
-    def __call__(self, record: ConsumedRecord) -> bytes:
+    def __call__(self, record: ReadRecord) -> bytes:
         row: dict[str, Any] = {
             "topic": record.at.topic,
             "partition": record.at.partition,
@@ -90,7 +90,7 @@ class JsonFormatter:
         return msgspec.json.encode(row) + b"\n"
 
     def _put(
-        self, record: ConsumedRecord, row: dict[str, Any], field: str, data: bytes | None,
+        self, record: ReadRecord, row: dict[str, Any], field: str, data: bytes | None,
         codec: Codec,
     ) -> None:
         try:
@@ -99,7 +99,7 @@ class JsonFormatter:
             raise _type_error(record, field, codec, error) from error
 
 
-def format_raw_value(record: ConsumedRecord) -> bytes:
+def format_raw_value(record: ReadRecord) -> bytes:
     """Return the value unchanged: the fast path for text that goes to a file or a program."""
     return b"null\n" if record.value is None else record.value + b"\n"
 
@@ -144,7 +144,7 @@ def _iso_time(timestamp: int) -> str:
 
 
 def _type_error(
-    record: ConsumedRecord, field: str, codec: Codec, error: SerializationException
+    record: ReadRecord, field: str, codec: Codec, error: SerializationException
 ) -> CommandError:
     return CommandError(
         f"The {field} at offset {record.offset} of '{record.at.topic}' [{record.at.partition}] "

@@ -22,7 +22,7 @@ MAX_LINE_BYTES = 64 << 20
 HeaderPair = tuple[str, bytes | None]
 
 
-class InputRecord(NamedTuple):
+class ParsedRecord(NamedTuple):
     """A record before it has a partition and a timestamp. None leaves the choice to `produce`."""
 
     key: bytes | None
@@ -42,16 +42,16 @@ class TextLineParser:
     #: The text of null; None if no text stands for null.
     null: bytes | None
 
-    def parse(self, line: bytes) -> InputRecord:
+    def parse(self, line: bytes) -> ParsedRecord:
         """Parse one line."""
         if self.separator is None:
-            return InputRecord(None, self._field(line, self.value))
+            return ParsedRecord(None, self._field(line, self.value))
         key, found, value = line.partition(self.separator)
         if not found:
             raise SerializationException(
                 f"The line has no separator '{decode_text(self.separator)}'."
             )
-        return InputRecord(self._field(key, self.key), self._field(value, self.value))
+        return ParsedRecord(self._field(key, self.key), self._field(value, self.value))
 
     def _field(self, data: bytes, codec: Codec) -> bytes | None:
         if data == self.null:
@@ -90,13 +90,13 @@ class JsonLineParser:
     key: Codec
     value: Codec
 
-    def parse(self, line: bytes) -> InputRecord:
+    def parse(self, line: bytes) -> ParsedRecord:
         """Parse one line."""
         try:
             parsed = _decode_object(line)
         except (msgspec.DecodeError, RecursionError) as error:
             raise SerializationException(f"The line is not a JSON record: {error}.") from error
-        return InputRecord(
+        return ParsedRecord(
             take_json(parsed.key, parsed.key_base64, "key", self.key),
             take_json(parsed.value, parsed.value_base64, "value", self.value),
             parsed.timestamp,
@@ -117,8 +117,8 @@ def _header_pairs(
 
 
 def parse_lines(
-    lines: list[bytes], first: int, parse: Callable[[bytes], InputRecord]
-) -> list[InputRecord]:
+    lines: list[bytes], first: int, parse: Callable[[bytes], ParsedRecord]
+) -> list[ParsedRecord]:
     """Parse lines. Errors name the number of the line; `first` is that of the first line."""
     records = []
     number = first

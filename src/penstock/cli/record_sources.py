@@ -29,7 +29,7 @@ HEARTBEAT_CHECK_RECORDS = 200
 StartOffset = Callable[[Log, TopicPartition], int]
 
 
-class ConsumedRecord(NamedTuple):
+class ReadRecord(NamedTuple):
     """A record and the position after it."""
 
     at: TopicPartition
@@ -52,14 +52,14 @@ class RecordSource(ABC):
         self.positions: dict[TopicPartition, int] = {}
 
     @abstractmethod
-    def read_round(self, limit: int | None) -> Iterator[ConsumedRecord]:
+    def read_round(self, limit: int | None) -> Iterator[ReadRecord]:
         """Yield records up to the current ends, at most `limit`, possibly fewer."""
 
     @abstractmethod
     def is_done(self) -> bool:
         """Return whether all records that existed at the start were read."""
 
-    def mark_written(self, record: ConsumedRecord) -> None:
+    def mark_written(self, record: ReadRecord) -> None:
         """Advance the position after the record was written."""
         self.positions[record.at] = record.next_position
 
@@ -75,7 +75,7 @@ class RecordSource(ABC):
 
     def _read_merged(
         self, ends: Mapping[TopicPartition, int], limit: int | None
-    ) -> Iterator[ConsumedRecord]:
+    ) -> Iterator[ReadRecord]:
         """Yield the records between the positions and the ends, by timestamp."""
         readings = [
             self._read_partition(at, end, limit)
@@ -87,7 +87,7 @@ class RecordSource(ABC):
 
     def _read_partition(
         self, at: TopicPartition, end: int, limit: int | None
-    ) -> Iterator[ConsumedRecord]:
+    ) -> Iterator[ReadRecord]:
         while True:
             try:
                 yield from self._read_batches(at, end, limit)
@@ -102,14 +102,14 @@ class RecordSource(ABC):
 
     def _read_batches(
         self, at: TopicPartition, end: int, limit: int | None
-    ) -> Iterator[ConsumedRecord]:
+    ) -> Iterator[ReadRecord]:
         reading = self._log.read(*at, self.positions[at], end, max_records=limit)
         for batch in reading:
             rows = batch.columns()
             headers = rows.headers
             last = len(rows.offsets) - 1
             for n, offset in enumerate(rows.offsets):
-                yield ConsumedRecord(
+                yield ReadRecord(
                     at, offset, rows.timestamps[n], rows.keys[n], rows.values[n],
                     NO_HEADERS if headers is None else headers[n],
                     batch.next_offset if n == last else offset + 1,
@@ -135,7 +135,7 @@ class AssignedSource(RecordSource):
         self.targets = self._ends(chosen)
         self.positions = {at: start(log, at) for at in chosen}
 
-    def read_round(self, limit: int | None) -> Iterator[ConsumedRecord]:
+    def read_round(self, limit: int | None) -> Iterator[ReadRecord]:
         """Read all partitions, including new ones."""
         current = self._log.topic(self._description.name)
         if current.id != self._description.id:
@@ -170,7 +170,7 @@ class GroupSource(RecordSource):
         #: The end of each partition when it was assigned.
         self.targets: dict[TopicPartition, int] = {}
 
-    def read_round(self, limit: int | None) -> Iterator[ConsumedRecord]:
+    def read_round(self, limit: int | None) -> Iterator[ReadRecord]:
         """Read the assigned partitions; returns early when a heartbeat is due."""
         if self._needs_heartbeat():
             self._heartbeat()

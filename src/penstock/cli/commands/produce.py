@@ -11,8 +11,8 @@ from typing import BinaryIO
 from penstock.cli.codecs import CODECS, KEY_TYPES, Codec, encode_text, key_codec
 from penstock.cli.errors import UsageError
 from penstock.cli.line_reader import (
-    InputRecord,
     JsonLineParser,
+    ParsedRecord,
     TextLineParser,
     parse_lines,
     read_chunks,
@@ -123,7 +123,7 @@ def produce(args: argparse.Namespace, terminal: Terminal) -> None:
                 terminal.note(f"Appended {records} to '{args.topic}'.")
 
 
-def _line_parser(args: argparse.Namespace) -> Callable[[bytes], InputRecord]:
+def _line_parser(args: argparse.Namespace) -> Callable[[bytes], ParsedRecord]:
     key: Codec = args.key_type
     value = CODECS[args.value_type]
     if args.json:
@@ -170,7 +170,7 @@ class RecordAppender:
             self._check_partition(self._default_partition)
 
     def append_all(
-        self, chunks: Iterable[list[bytes]], parse: Callable[[bytes], InputRecord],
+        self, chunks: Iterable[list[bytes]], parse: Callable[[bytes], ParsedRecord],
         advance: Advance,
     ) -> None:
         """Append all lines, with --atomic in one transaction. `advance` gets the bytes read."""
@@ -191,9 +191,9 @@ class RecordAppender:
                 advance(sum(map(len, lines)) + len(lines))
         self.appended = count
 
-    def _appends(self, records: list[InputRecord]) -> list[Append]:
+    def _appends(self, records: list[ParsedRecord]) -> list[Append]:
         """Group the records by partition, in order."""
-        by_partition: dict[int, list[InputRecord]] = {}
+        by_partition: dict[int, list[ParsedRecord]] = {}
         for record in records:
             by_partition.setdefault(self._partition(record), []).append(record)
         return [
@@ -201,7 +201,7 @@ class RecordAppender:
             for number, part in by_partition.items()
         ]
 
-    def _partition(self, record: InputRecord) -> int:
+    def _partition(self, record: ParsedRecord) -> int:
         if record.partition is not None:
             return self._check_partition(record.partition)
         if self._default_partition is not None:
@@ -218,7 +218,7 @@ class RecordAppender:
             raise UnknownPartition(self._topic, partition, self._partitions)
         return partition
 
-    def _columns(self, records: list[InputRecord]) -> RecordColumns:
+    def _columns(self, records: list[ParsedRecord]) -> RecordColumns:
         timestamps = None
         if self._timestamp is not None or any(one.timestamp is not None for one in records):
             # A column has a timestamp for every record or for none.

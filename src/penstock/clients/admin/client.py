@@ -27,7 +27,7 @@ from penstock.clients.admin.types import (
     ConsumerGroupTopicPartitions,
     DeletedRecords,
     DescribedTopic,
-    GroupSource,
+    GroupMember,
     ListConsumerGroupsResult,
     ListOffsetsResultInfo,
     MemberAssignment,
@@ -244,7 +244,7 @@ class AdminClient:
     def _describe_group(self, name: str) -> ConsumerGroupDescription:
         group = self._log.group(name)
         members = [
-            GroupSource(
+            GroupMember(
                 member.member_id, member.client_id,
                 MemberAssignment([TopicPartition(*where) for where in member.partitions]),
             )

@@ -144,7 +144,7 @@ class MemberAssignment:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupSource:
+class GroupMember:
     """A member of a group."""
 
     member_id: str
@@ -160,7 +160,7 @@ class ConsumerGroupDescription:
 
     group_id: str
     is_simple_consumer_group: bool
-    members: list[GroupSource]
+    members: list[GroupMember]
     state: ConsumerGroupState
     partition_assignor: str = ""
     coordinator: BrokerMetadata | None = None

@@ -64,7 +64,7 @@ class RestoreRange(NamedTuple):
 
 
 @dataclass
-class _Progress:
+class _RestoreProgress:
     """A store that is being restored."""
 
     position: int
@@ -84,12 +84,12 @@ class RestoreNotifier:
     def __init__(self, listener: StateRestoreListener) -> None:
         self._listener = listener
         self._lock = threading.Lock()
-        self._running: dict[tuple[TopicPartition, str], _Progress] = {}
+        self._running: dict[tuple[TopicPartition, str], _RestoreProgress] = {}
 
     def started(self, partition: TopicPartition, store: str, start: int, end: int) -> None:
         """The restore of a store has started."""
         with self._lock:
-            self._running[partition, store] = _Progress(start, end)
+            self._running[partition, store] = _RestoreProgress(start, end)
             self._notify("on_restore_start", partition, store, start, end)
 
     def progressed(self, partition: TopicPartition, store: str, position: int) -> None:

@@ -47,7 +47,7 @@ class StandbyUpdateListener:
 
 
 @dataclass
-class _Progress:
+class _StandbyProgress:
     position: int
     end: int
 
@@ -57,12 +57,12 @@ class StandbyUpdateNotifier:
 
     def __init__(self, listener: StandbyUpdateListener) -> None:
         self._listener = listener
-        self._running: dict[tuple[TopicPartition, str], _Progress] = {}
+        self._running: dict[tuple[TopicPartition, str], _StandbyProgress] = {}
 
     def started(self, partition: TopicPartition, store: str, position: int) -> None:
         """The updates of a store start, unless they have started before."""
         if (partition, store) not in self._running:
-            self._running[partition, store] = _Progress(position, position)
+            self._running[partition, store] = _StandbyProgress(position, position)
             self._notify("on_update_start", partition, store, position)
 
     def loaded(
@@ -70,7 +70,7 @@ class StandbyUpdateNotifier:
         end: int,
     ) -> None:
         """A number of records was applied, up to a position."""
-        self._running[partition, store] = _Progress(position, end)
+        self._running[partition, store] = _StandbyProgress(position, end)
         self._notify("on_batch_loaded", partition, store, task_id, position, records, end)
 
     def suspended(self, reason: SuspendReason) -> None:

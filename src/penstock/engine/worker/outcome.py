@@ -101,7 +101,7 @@ def count_records(appends: Iterable[Append]) -> int:
     return total
 
 
-class _EncodedAppend(NamedTuple):
+class _AppendHeader(NamedTuple):
     """An append inside an encoded outcome; its records take `size` bytes of the payload."""
 
     topic: str
@@ -118,8 +118,8 @@ class _EncodedAppend(NamedTuple):
 
 
 class _EncodedOutcome(_OutcomeFields, frozen=True, kw_only=True):
-    outputs: tuple[_EncodedAppend, ...]
-    changes: tuple[_EncodedAppend, ...]
+    outputs: tuple[_AppendHeader, ...]
+    changes: tuple[_AppendHeader, ...]
 
 
 def encode_outcome(outcome: TaskOutcome) -> bytes:
@@ -166,10 +166,10 @@ def _fields(outcome: _OutcomeFields) -> dict[str, Any]:
     return {name: getattr(outcome, name) for name in _OutcomeFields.__struct_fields__}
 
 
-def _encode_append(append: Append, payload: list[pa.Buffer]) -> _EncodedAppend:
+def _encode_append(append: Append, payload: list[pa.Buffer]) -> _AppendHeader:
     topic, partition, records = append
     if isinstance(records, StagedRecords):
-        return _EncodedAppend(topic, partition, 0, 0, records)
+        return _AppendHeader(topic, partition, 0, 0, records)
     assert isinstance(records, pa.RecordBatch)
     payload.append(records.serialize())
-    return _EncodedAppend(topic, partition, layout_of(records), payload[-1].size, None)
+    return _AppendHeader(topic, partition, layout_of(records), payload[-1].size, None)
