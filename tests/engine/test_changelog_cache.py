@@ -1,4 +1,4 @@
-"""On a remote log the changes of the last run come from this host, if it was the one committed."""
+"""With a remote log, a replica reads the changes of the committed run from this host."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ CHANGELOG = "app-counts-changelog"
 
 
 @pytest.fixture(autouse=True)
-def far_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The log is taken for one at the other end of a network."""
+def remote_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the embedded log pass for a remote one."""
     monkeypatch.setattr(EmbeddedLog, "capabilities", KAFKA.capabilities)
 
 
@@ -30,27 +30,27 @@ def far_away(monkeypatch: pytest.MonkeyPatch) -> None:
 def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The topics that were read."""
     topics: list[str] = []
-    really = EmbeddedLog.read
+    original = EmbeddedLog.read
 
-    def noted(log: Any, topic: str, *where: Any, **limits: Any) -> Any:
+    def record(log: Any, topic: str, *where: Any, **limits: Any) -> Any:
         topics.append(topic)
-        return really(log, topic, *where, **limits)
+        return original(log, topic, *where, **limits)
 
-    monkeypatch.setattr(EmbeddedLog, "read", noted)
+    monkeypatch.setattr(EmbeddedLog, "read", record)
     return topics
 
 
 @pytest.fixture
 def app(tmp_path: Path) -> Iterator[Application]:
-    def say(builder: Any) -> None:
+    def build(builder: Any) -> None:
         counts = builder.stream("in").group_by_key().count(store="counts")
         counts.to_stream().map_values(str).to("out")
 
-    with Application(topology_of(say), tmp_path, {"in": 1, "out": 1}) as app:
+    with Application(topology_of(build), tmp_path, {"in": 1, "out": 1}) as app:
         yield app
 
 
-def kept(app: Application) -> list[Path]:
+def cached_files(app: Application) -> list[Path]:
     return sorted((app.bundle.directory / "0_0").glob("changes-*"))
 
 
@@ -58,41 +58,41 @@ def outputs(app: Application) -> list[tuple[str, str]]:
     return [(key, value) for key, value, _ in app.texts("out")]
 
 
-def test_what_was_changed_here_is_not_read_back(app: Application, read: list[str]) -> None:
+def test_changes_of_this_host_are_not_read_from_the_log(app: Application, read: list[str]) -> None:
     app.run()
     for n in range(4):
         app.send("in", ("a", "x", n), ("b", "x", n))
         app.run()
-        # One file at a time: that of the last run.
-        assert len(kept(app)) == 1
+        # Only the file of the last run exists.
+        assert len(cached_files(app)) == 1
     assert outputs(app) == [(key, str(n)) for n in range(1, 5) for key in "ab"]
     assert read == ["in"] * 4 + ["out"]
-    # A host that has nothing reads the changelog, and finds the same.
+    # A host without files reads the changelog.
     app.crash()
-    (app.bundle.directory / "0_0").rename(app.bundle.directory / "elsewhere")
+    (app.bundle.directory / "0_0").rename(app.bundle.directory / "moved")
     app.send("in", ("a", "x", 9))
     app.run()
     assert outputs(app)[-1] == ("a", "5")
     assert CHANGELOG in read
 
 
-def test_what_an_earlier_life_has_left_is_removed(app: Application) -> None:
-    """After a reset batches are counted from one again."""
+def test_files_of_an_earlier_incarnation_are_deleted(app: Application) -> None:
+    """After a reset, batch numbers start at one again."""
     app.send("in", ("a", "x", 1))
     app.run()
-    (path,) = kept(app)
+    (path,) = cached_files(app)
     path.rename(path.with_name("changes-99-1"))
     app.send("in", ("a", "x", 2))
     app.run()
-    assert [path.name for path in kept(app)] != ["changes-99-1"]
-    assert len(kept(app)) == 1
+    assert [path.name for path in cached_files(app)] != ["changes-99-1"]
+    assert len(cached_files(app)) == 1
 
 
-def test_what_was_changed_in_vain_is_not_taken(app: Application) -> None:
+def test_changes_of_an_uncommitted_run_are_ignored(app: Application) -> None:
     app.send("in", ("a", "x", 1))
     plan = app.plan()
     assert plan is not None
-    # It is never committed; then the batch is run again, and others.
+    # This run is not committed. `run` computes the batch again.
     assert decode_outcomes(app.compute.compute(plan))
     app.run()
     app.send("in", ("a", "x", 2), ("b", "x", 2))
@@ -101,12 +101,12 @@ def test_what_was_changed_in_vain_is_not_taken(app: Application) -> None:
 
 
 @pytest.mark.parametrize("damage", [b"", b"\0" * 500, None])
-def test_a_file_that_cannot_be_used_is_no_harm(
+def test_damaged_file_is_ignored(
     app: Application, read: list[str], damage: bytes | None
 ) -> None:
     app.send("in", ("a", "x", 1))
     app.run()
-    (path,) = kept(app)
+    (path,) = cached_files(app)
     if damage is None:
         path.unlink()
     else:
@@ -117,7 +117,7 @@ def test_a_file_that_cannot_be_used_is_no_harm(
     assert CHANGELOG in read
 
 
-def test_a_folder_without_room_is_no_harm(
+def test_full_disk_is_tolerated(
     app: Application, read: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(path: Path, data: bytes) -> int:
@@ -131,7 +131,7 @@ def test_a_folder_without_room_is_no_harm(
     assert CHANGELOG in read
 
 
-def test_a_file_from_before_the_host_was_started_anew_is_not_taken(
+def test_file_from_before_a_reboot_is_ignored(
     app: Application, read: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app.send("in", ("a", "x", 1))
@@ -143,34 +143,34 @@ def test_a_file_from_before_the_host_was_started_anew_is_not_taken(
     assert CHANGELOG in read
 
 
-def test_a_run_without_changes_leaves_nothing(app: Application) -> None:
+def test_run_without_changes_leaves_no_file(app: Application) -> None:
     app.send("in", ("a", "x", 1))
     app.run()
     app.send("in", (None, "x", 2))
     app.run()
-    assert kept(app) == []
+    assert cached_files(app) == []
     app.send("in", ("a", "x", 3))
     app.run()
     assert outputs(app) == [("a", "1"), ("a", "2")]
 
 
-def test_a_late_worker_of_another_driver_takes_nothing_back(tmp_path: Path) -> None:
-    """At least once: what it publishes comes twice, but what others have counted stays counted."""
+def test_late_worker_of_another_driver_does_not_overwrite_state(tmp_path: Path) -> None:
+    """With at-least-once its outputs appear twice, but the counts stay correct."""
 
-    def say(builder: Any) -> None:
+    def build(builder: Any) -> None:
         counts = builder.stream("in").group_by_key().count(store="counts")
         counts.to_stream().map_values(str).to("out")
 
     config = config_of(processing_guarantee="at_least_once")
-    with Application(topology_of(say), tmp_path, {"in": 1, "out": 1}, config=config) as app:
+    with Application(topology_of(build), tmp_path, {"in": 1, "out": 1}, config=config) as app:
         app.send("in", ("a", "x", 1))
         plan = app.plan()
         assert plan is not None
         for n in range(2, 6):
             app.run()
             app.send("in", ("a", "x", n))
-        elsewhere = app.config.with_(state_dir=str(tmp_path / "elsewhere"))
-        bundle = Bundle(app.topology, elsewhere, app.graph, app.log.address, parallelism=1)
+        other = app.config.with_(state_dir=str(tmp_path / "other"))
+        bundle = Bundle(app.topology, other, app.graph, app.log.address, parallelism=1)
         late = InlineCompute(bundle.dump())
         late.compute(plan)
         late.close()
@@ -178,8 +178,8 @@ def test_a_late_worker_of_another_driver_takes_nothing_back(tmp_path: Path) -> N
         assert [value for _, value in outputs(app)] == ["1", "2", "3", "4", "1", "5"]
 
 
-def test_an_idle_application_commits_its_offsets_once_an_hour(app: Application) -> None:
-    """A broker forgets the offsets of an application that commits nothing for a week."""
+def test_idle_application_commits_its_offsets_once_an_hour(app: Application) -> None:
+    """A broker deletes offsets that were not committed for a week."""
     app.send("in", ("a", "x", 1))
     app.now = 1_000
     app.run()

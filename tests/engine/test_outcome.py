@@ -1,4 +1,4 @@
-"""Outcomes survive the way to the driver, failures too."""
+"""Outcomes and failures are unchanged after encoding and decoding."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from penstock.record import NO_HEADERS, Headers, TaskId
 from penstock.task.punctuation import ScheduleState
 from penstock.task.result import TaskState
 
-#: The name of a file that is no UTF-8, as Python gives it, and how it is written.
+#: A file name that is not UTF-8, as Python represents it, and its escaped form.
 NAME = b"caf\xe9".decode("utf-8", "surrogateescape")
 ESCAPED = "caf\\udce9"
 
@@ -39,7 +39,7 @@ def records(*values: bytes, headers: Headers = NO_HEADERS) -> pa.RecordBatch:
     return group_records(rows).records
 
 
-def test_an_outcome_comes_back_as_it_was() -> None:
+def test_decoded_outcome_equals_the_original() -> None:
     state = TaskState(
         9, {("in", 1): 9}, {"clock": 3}, {"store": {"observed": 4}},
         (ScheduleState("node", 1, 10, False),), (ScheduleState("node", 2, 11, True),), 5,
@@ -75,8 +75,8 @@ def test_outcomes_are_in_the_order_of_their_tasks() -> None:
     assert [each.task_id for each in decode_outcomes(blocks)] == sorted(tasks)
 
 
-class Odd(Exception):
-    """One that cannot be made again from its arguments."""
+class NotPicklable(Exception):
+    """Cannot be created from its arguments."""
 
     def __init__(self, first: int, second: int) -> None:
         super().__init__(f"{first} and {second}")
@@ -89,7 +89,7 @@ def raised(error: Exception, cause: Exception | None = None) -> Exception:
         return caught
 
 
-def travelled(failure: Failure) -> Exception:
+def transfer(failure: Failure) -> Exception:
     outcome = TaskOutcome(TaskId(0, 1), TaskRecord(1, 1), failure=failure)
     found = decode_outcome(encode_outcome(outcome)).failure
     assert found is not None
@@ -113,8 +113,8 @@ def failed_in_user_code(key: object = "k") -> ProcessingFailedException:
     return found
 
 
-def test_a_failure_says_where_and_shows_the_users_own_lines() -> None:
-    error = travelled(Failure.of("0_1", failed_in_user_code()))
+def test_failure_names_the_record_and_shows_user_code() -> None:
+    error = transfer(Failure.of("0_1", failed_in_user_code()))
     assert isinstance(error, ProcessingFailedException)
     assert (error.processor, error.topic, error.partition, error.offset, error.key) == (
         "node", "in", 1, 7, "k"
@@ -126,7 +126,7 @@ def test_a_failure_says_where_and_shows_the_users_own_lines() -> None:
     assert error.__notes__ == [f"In task 0_1:\n{shown.rstrip()}"]
 
 
-def test_a_failure_without_frames_of_the_user_keeps_all_frames() -> None:
+def test_failure_outside_user_code_keeps_all_frames() -> None:
     with pytest.raises(msgspec.DecodeError) as caught:
         decode_task(b"")
     error = caught.value
@@ -135,20 +135,20 @@ def test_a_failure_without_frames_of_the_user_keeps_all_frames() -> None:
     assert "in decode_task" in Failure.of("0_1", error).traceback
 
 
-def test_a_cause_that_cannot_travel_is_left_behind() -> None:
-    error = travelled(Failure.of("0_1", raised(StreamsException("it failed"), Odd(1, 2))))
+def test_cause_that_cannot_be_pickled_is_dropped() -> None:
+    error = transfer(Failure.of("0_1", raised(StreamsException("it failed"), NotPicklable(1, 2))))
     assert str(error) == "it failed"
     assert error.__cause__ is None
-    assert "Odd: 1 and 2" in error.user_traceback  # type: ignore[attr-defined]
+    assert "NotPicklable: 1 and 2" in error.user_traceback  # type: ignore[attr-defined]
 
 
-def test_an_error_that_cannot_travel_is_told() -> None:
-    error = travelled(Failure.of("0_1", raised(Odd(1, 2))))
+def test_exception_that_cannot_be_pickled_is_described() -> None:
+    error = transfer(Failure.of("0_1", raised(NotPicklable(1, 2))))
     assert type(error) is StreamsException
-    assert str(error) == "Task 0_1 failed: Odd: 1 and 2"
+    assert str(error) == "Task 0_1 failed: NotPicklable: 1 and 2"
 
 
-class Unspeakable:
+class BrokenKey:
     def __repr__(self) -> str:
         raise RuntimeError
 
@@ -156,10 +156,10 @@ class Unspeakable:
         raise RuntimeError
 
 
-def test_a_key_that_cannot_travel_is_shown() -> None:
-    error = travelled(Failure.of("0_1", failed_in_user_code(key=Unspeakable())))
+def test_key_without_a_representation_is_described() -> None:
+    error = transfer(Failure.of("0_1", failed_in_user_code(key=BrokenKey())))
     assert isinstance(error, ProcessingFailedException)
-    assert error.key == "<a Unspeakable that cannot be shown>"
+    assert error.key == "<BrokenKey without a representation>"
     assert error.processor == "node"
 
 
@@ -169,27 +169,27 @@ def test_levels_of_log_lines_are_kept(level: int) -> None:
     assert decode_outcome(encode_outcome(outcome)).logged == ((level, "a.b", "x"),)
 
 
-def test_what_is_printed_or_logged_may_hold_what_utf8_cannot_write() -> None:
-    with LogCapture(logging.WARNING) as listening:
+def test_surrogates_in_printed_and_logged_text_are_escaped() -> None:
+    with LogCapture(logging.WARNING) as capture:
         logging.getLogger("mine").warning("no file %s", NAME)
     outcome = TaskOutcome(
         TaskId(0, 0), TaskRecord(1, 1), printed=((None, NAME), (NAME, "\u00e9")),
-        logged=listening.lines(),
+        logged=capture.lines(),
     )
     found = decode_outcome(encode_outcome(outcome))
     assert found.printed == ((None, ESCAPED), (ESCAPED, "\u00e9"))
     assert found.logged == ((logging.WARNING, "mine", f"no file {ESCAPED}"),)
 
 
-def test_an_error_may_hold_what_utf8_cannot_write() -> None:
-    error = travelled(Failure.of("0_1", raised(ValueError(NAME))))
+def test_surrogates_in_a_pickled_exception_are_kept() -> None:
+    error = transfer(Failure.of("0_1", raised(ValueError(NAME))))
     assert isinstance(error, ValueError)
     assert str(error) == NAME
     assert error.user_traceback.endswith(f"ValueError: {ESCAPED}\n")  # type: ignore[attr-defined]
 
 
-class Named:
-    """A key whose text is a name, and which does not travel."""
+class SurrogateKey:
+    """A key with surrogates in its representation, which cannot be pickled."""
 
     def __repr__(self) -> str:
         return NAME
@@ -198,16 +198,16 @@ class Named:
         raise RuntimeError
 
 
-def test_an_error_that_is_told_may_hold_it_as_well() -> None:
-    class Own(Odd):
+def test_surrogates_in_a_described_exception_are_escaped() -> None:
+    class Own(NotPicklable):
         def __init__(self, name: str, key: object) -> None:
             Exception.__init__(self, name, key)
 
         def __str__(self) -> str:
             return str(self.args[0])
 
-    error = travelled(Failure.of("0_1", raised(Own(NAME, Named()))))
+    error = transfer(Failure.of("0_1", raised(Own(NAME, SurrogateKey()))))
     assert str(error) == f"Task 0_1 failed: {Own.__qualname__}: {ESCAPED}"
-    error = travelled(Failure.of("0_1", failed_in_user_code(key=Named())))
+    error = transfer(Failure.of("0_1", failed_in_user_code(key=SurrogateKey())))
     assert isinstance(error, ProcessingFailedException)
     assert error.key == ESCAPED

@@ -1,4 +1,4 @@
-"""Topologies on the engine, batch by batch, without Spark: the same as under the test driver."""
+"""Topologies on the engine, without Spark, have the results of the test driver."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from penstock.testing import TopologyTestDriver
 Written = dict[tuple[str, int], list[tuple[Any, ...]]]
 
 
-def under_the_driver(case: Case) -> Written:
+def run_on_driver(case: Case) -> Written:
     found: Written = {}
     with TopologyTestDriver(case.topology, config_of(), partitions=case.topics) as driver:
         for topic, key, value, time in case.events:
@@ -36,7 +36,7 @@ def _raw(text: str | None) -> bytes | None:
     return None if text is None else text.encode()
 
 
-def on_the_engine(case: Case, app: Application) -> Written:
+def written_by_engine(case: Case, app: Application) -> Written:
     return {
         (topic, partition): rows
         for topic in (*case.outputs, *case.changelogs)
@@ -50,51 +50,56 @@ def feed(case: Case, app: Application) -> None:
         app.send(topic, (key, value, time))
 
 
-def told(case: Case, written: Written) -> Any:
-    """What must be the same: everything, or the last word on every key."""
+def comparable(case: Case, written: Written) -> Any:
+    """Reduce records to the part that must be equal: all, or the last value of each key."""
     if not case.last_only:
         return written
     return {where: {key: value for key, value, _ in rows} for where, rows in written.items()}
 
 
+def assert_equals_driver(case: Case, app: Application) -> None:
+    found, expected = written_by_engine(case, app), run_on_driver(case)
+    assert comparable(case, found) == comparable(case, expected)
+
+
 @pytest.mark.parametrize("parallelism", [1, 2, 5])
 @pytest.mark.parametrize("name", CASES)
-def test_one_batch_gives_what_the_driver_gives(
+def test_one_batch_equals_the_test_driver(
     name: str, parallelism: int, tmp_path: Path
 ) -> None:
     case = CASES[name]()
     with Application(case.topology, tmp_path, case.topics, parallelism=parallelism) as app:
         feed(case, app)
         app.run()
-        assert told(case, on_the_engine(case, app)) == told(case, under_the_driver(case))
+        assert_equals_driver(case, app)
 
 
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("batch", [3, 17])
-def test_it_does_not_matter_where_batches_are_cut(
+def test_results_do_not_depend_on_the_batch_size(
     name: str, batch: int, tmp_path: Path
 ) -> None:
     case = CASES[name]()
     with Application(case.topology, tmp_path, case.topics, batch=batch) as app:
         feed(case, app)
         assert app.run() > 2
-        assert told(case, on_the_engine(case, app)) == told(case, under_the_driver(case))
+        assert_equals_driver(case, app)
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_every_batch_may_run_in_a_new_worker(name: str, tmp_path: Path) -> None:
+def test_each_batch_may_run_in_a_new_worker(name: str, tmp_path: Path) -> None:
     case = CASES[name]()
     with Application(
         case.topology, tmp_path, case.topics, batch=11, new_workers=True
     ) as app:
         feed(case, app)
         app.run()
-        assert told(case, on_the_engine(case, app)) == told(case, under_the_driver(case))
+        assert_equals_driver(case, app)
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_nothing_is_lost_when_all_but_the_log_is(name: str, tmp_path: Path) -> None:
-    """A batch is computed and forgotten, the state is deleted, and everything begins anew."""
+def test_state_is_restored_from_the_log_alone(name: str, tmp_path: Path) -> None:
+    """After each batch, an uncommitted run, a crash, and the deletion of all local state."""
     case = CASES[name]()
     with Application(case.topology, tmp_path, case.topics, batch=11) as app:
         feed(case, app)
@@ -104,14 +109,14 @@ def test_nothing_is_lost_when_all_but_the_log_is(name: str, tmp_path: Path) -> N
                 app.compute.compute(plan)
             app.crash()
             shutil.rmtree(app.config.state_dir, ignore_errors=True)
-            # The first plan after a start lets every task run, so there is always one.
+            # The first plan after a start contains every task, so it is never None.
             if not any(task.ranges for task in app.plan().tasks.values()):  # type: ignore[union-attr]
                 break
-        assert told(case, on_the_engine(case, app)) == told(case, under_the_driver(case))
+        assert_equals_driver(case, app)
 
 
 @pytest.mark.parametrize(("logged", "counts"), [(True, [1, 2, 3]), (False, [1, 2, 1])])
-def test_the_state_may_be_deleted_while_a_batch_runs(
+def test_state_directory_may_be_deleted_during_a_batch(
     logged: bool, counts: list[int], tmp_path: Path
 ) -> None:
     def delete(value: str) -> str:
@@ -131,16 +136,16 @@ def test_the_state_may_be_deleted_while_a_batch_runs(
         assert [int.from_bytes(value, "big") for _, value, _ in app.rows("out")] == counts
 
 
-def test_a_worker_that_has_seen_much_lets_go_of_all_files(
+def test_worker_closes_all_files_above_the_memory_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def say(builder: Any) -> None:
+    def build(builder: Any) -> None:
         names = builder.global_table("names", store="names")
         joined = builder.stream("in").join(names, lambda key, value: value, lambda _, name: name)
         joined.group_by_key().count(store="n")
         joined.to("out")
 
-    with Application(topology_of(say), tmp_path, {"names": 1, **ONE_TO_ONE}) as app:
+    with Application(topology_of(build), tmp_path, {"names": 1, **ONE_TO_ONE}) as app:
         for time, name in enumerate(["first", "second"]):
             app.send("names", ("k", name, time))
             app.send("in", ("k", "k", time))

@@ -12,7 +12,7 @@ from penstock.config import StreamsConfig
 from penstock.engine.compute import BatchCancelled
 from penstock.engine.layout.execution_graph import ExecutionGraph
 from penstock.engine.packaging.bundle import Bundle
-from penstock.engine.packaging.pack import pack
+from penstock.engine.packaging.pack import pack_bundle
 from penstock.engine.plan.batch_plan import BatchPlan
 from penstock.engine.worker.worker import Worker
 from penstock.log.base import Log
@@ -65,4 +65,4 @@ def start_inline(
 ) -> InlineCompute:
     """Start a `Compute` in this process: a `ComputeFactory`."""
     bundle = Bundle(topology, config, graph, log.address, config.num_stream_threads)
-    return InlineCompute(pack(bundle, whose="a worker"))
+    return InlineCompute(pack_bundle(bundle, destination="a worker"))

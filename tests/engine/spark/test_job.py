@@ -13,7 +13,7 @@ import pytest
 from pyspark import InheritableThread
 
 from engine.harness import config_of
-from engine.test_worker import feed, on_the_engine, told, under_the_driver
+from engine.test_worker import assert_equals_driver, feed
 from engine.topologies import CASES
 from penstock import StreamsBuilder, StreamsException, Topology
 from penstock.engine.plan.batch_plan import BatchPlan, TaskPlan
@@ -52,7 +52,7 @@ def test_batches_on_spark_equal_the_test_driver(name: str, start: Any) -> None:
     app = start(case.topology, case.topics, batch=40)
     feed(case, app)
     app.run()
-    assert told(case, on_the_engine(case, app)) == told(case, under_the_driver(case))
+    assert_equals_driver(case, app)
 
 
 def test_job_restores_the_properties_of_its_thread(

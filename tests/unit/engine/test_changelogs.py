@@ -1,4 +1,4 @@
-"""Changelogs of a log that does not tell which tombstones it has removed."""
+"""Changelogs of a log that does not report removed tombstones."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HOUR_MS = 3_600_000
         ({"delete.retention.ms": HOUR_MS}, 2, True),
     ],
 )
-def test_rows_that_were_away_for_longer_than_tombstones_are_kept_are_read_anew(
+def test_rows_older_than_the_tombstone_retention_are_restored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, int],
     hours: int | None, is_too_old: bool,
 ) -> None:
@@ -34,10 +34,10 @@ def test_rows_that_were_away_for_longer_than_tombstones_are_kept_are_read_anew(
         log.create_topic("changes", 1, {"cleanup.policy": "compact", **settings})
         log.append("changes", 0, RecordColumns([b"a", b"a"], [b"1", None]))
         changelogs = LogChangelogs(log, {"s": TopicPartition("changes", 0)})
-        reading = changelogs.read("s", 1, 2, None if hours is None else now - hours * HOUR_MS)
+        batches = changelogs.read("s", 1, 2, None if hours is None else now - hours * HOUR_MS)
         if is_too_old:
             with pytest.raises(ChangelogTruncated):
-                list(reading)
+                list(batches)
         else:
-            (batch,) = reading
+            (batch,) = batches
             assert batch.columns().values == [None]

@@ -1,4 +1,4 @@
-"""Classes of a file that nobody can import arrive whole, in another process."""
+"""Classes that a process cannot import arrive complete in that process."""
 
 from __future__ import annotations
 
@@ -87,14 +87,14 @@ class Loose(TypedDict, total=False):
     x: int
 '''
 USER = b'{"type":"User","firstName":"A","address":{"city":"B","zip":0}}'
-TEXTS = {
+JSON = {
     "Colour": b'"red"', "Address": b'{"city":"Bern","zip":0}', "User": USER,
     "Admin": b'{"type":"Admin","level":2,"firstName":"A","address":{"city":"B","zip":0}}',
     "Box": b'{"item":3}', "Coded": b'[1,"y"]',
     "Item": b'{"name":"a","parts":[{"name":"b","parts":[],"owner":null}],"owner":' + USER + b"}",
     "Pair": b'[1,{"name":"a","parts":[],"owner":null}]', "Loose": b'{"x":1}',
 }
-READER = '''
+READER_PROGRAM = '''
 import pickle, sys
 import msgspec
 kind, use = pickle.load(sys.stdin.buffer)
@@ -103,9 +103,9 @@ sys.stdout.buffer.write(msgspec.json.encode(use(kind)))
 '''
 
 
-@pytest.fixture(params=["", "from __future__ import annotations"], ids=["objects", "texts"])
+@pytest.fixture(params=["", "from __future__ import annotations"], ids=["objects", "strings"])
 def classes(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ModuleType]:
-    """A module that travels by value, with annotations of either kind."""
+    """A module that is pickled by value, with annotations as objects or as strings."""
     path = tmp_path / "classes.py"
     path.write_text(request.param + CLASSES)
     spec = importlib.util.spec_from_file_location("classes", path)
@@ -114,42 +114,45 @@ def classes(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ModuleTy
     module = sys.modules["classes"] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     cloudpickle.register_pickle_by_value(module)
-    # What msgspec has seen it keeps in the class.
+    # Makes msgspec add its cache to the class.
     msgspec.json.Decoder(module.Item)
     yield module
     cloudpickle.unregister_pickle_by_value(module)
     del sys.modules["classes"]
 
 
-def elsewhere(kind: Any, use: Callable[[Any], Any]) -> Any:
-    """What another process makes of a class."""
-    # A function of this module would be looked for by its name.
+def in_another_process(kind: Any, use: Callable[[Any], Any]) -> Any:
+    """Call a function with a class in another process."""
+    # A function of this module would be pickled by reference.
     use.__module__ = "classes"
-    ran = subprocess.run(
-        [sys.executable, "-c", READER], input=dumps((kind, use)), capture_output=True, check=False
+    finished = subprocess.run(
+        [sys.executable, "-c", READER_PROGRAM], input=dumps((kind, use)), capture_output=True,
+        check=False,
     )
-    assert ran.returncode == 0, ran.stderr.decode()
-    return msgspec.json.decode(ran.stdout)
+    assert finished.returncode == 0, finished.stderr.decode()
+    return msgspec.json.decode(finished.stdout)
 
 
-@pytest.mark.parametrize("name", TEXTS)
-def test_a_class_reads_and_writes_the_same_elsewhere(name: str, classes: ModuleType) -> None:
-    text = TEXTS[name]
+@pytest.mark.parametrize("name", JSON)
+def test_class_decodes_and_encodes_the_same_in_another_process(
+    name: str, classes: ModuleType
+) -> None:
+    json = JSON[name]
 
     def use(kind: Any) -> Any:
         import msgspec
 
         return [
-            msgspec.json.encode(msgspec.json.decode(text, type=kind)).decode(),
-            str(msgspec.json.decode(text, type=kind)),
+            msgspec.json.encode(msgspec.json.decode(json, type=kind)).decode(),
+            str(msgspec.json.decode(json, type=kind)),
         ]
 
-    there = elsewhere(getattr(classes, name), use)
-    here = msgspec.json.decode(text, type=getattr(classes, name))
-    assert there == [text.decode(), str(here)] == use(getattr(classes, name))
+    there = in_another_process(getattr(classes, name), use)
+    here = msgspec.json.decode(json, type=getattr(classes, name))
+    assert there == [json.decode(), str(here)] == use(getattr(classes, name))
 
 
-def test_what_a_struct_can_do_goes_with_it(classes: ModuleType) -> None:
+def test_methods_of_a_struct_are_pickled_with_it(classes: ModuleType) -> None:
     def use(kind: Any) -> Any:
         made = kind.named("ann")
         try:
@@ -158,10 +161,10 @@ def test_what_a_struct_can_do_goes_with_it(classes: ModuleType) -> None:
             return [made.loud, kind.limit, str(error), made == kind.named("ann"), kind.__name__]
         return None
 
-    assert elsewhere(classes.User, use) == ["ANN", 3, "no name", True, "User"]
+    assert in_another_process(classes.User, use) == ["ANN", 3, "no name", True, "User"]
 
 
-def test_a_struct_stays_frozen(classes: ModuleType) -> None:
+def test_frozen_struct_stays_frozen(classes: ModuleType) -> None:
     def use(kind: Any) -> Any:
         try:
             kind("Bern").city = "Basel"
@@ -169,10 +172,10 @@ def test_a_struct_stays_frozen(classes: ModuleType) -> None:
             return str(error)
         return None
 
-    assert "immutable" in elsewhere(classes.Address, use)
+    assert "immutable" in in_another_process(classes.Address, use)
 
 
-def test_what_is_checked_is_checked_elsewhere(classes: ModuleType) -> None:
+def test_constraints_apply_in_another_process(classes: ModuleType) -> None:
     def use(kind: Any) -> Any:
         import msgspec
 
@@ -183,10 +186,10 @@ def test_what_is_checked_is_checked_elsewhere(classes: ModuleType) -> None:
             return str(error)
         return None
 
-    assert ">= 1" in elsewhere(classes.Admin, use)
+    assert ">= 1" in in_another_process(classes.Admin, use)
 
 
-def test_a_class_itself_is_not_touched(classes: ModuleType) -> None:
-    before = {name: dict(vars(getattr(classes, name))) for name in TEXTS}
-    dumps([getattr(classes, name) for name in TEXTS])
-    assert {name: dict(vars(getattr(classes, name))) for name in TEXTS} == before
+def test_pickling_does_not_change_the_class(classes: ModuleType) -> None:
+    before = {name: dict(vars(getattr(classes, name))) for name in JSON}
+    dumps([getattr(classes, name) for name in JSON])
+    assert {name: dict(vars(getattr(classes, name))) for name in JSON} == before

@@ -1,4 +1,4 @@
-"""What every worker must have to run any task of an application; made once by the driver."""
+"""Everything a worker needs to run any task of an application. Built once by the driver."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from penstock.topology.topology import Topology
 
 @dataclass(frozen=True)
 class Bundle:
-    """The application, and how its tasks are spread over lanes.
+    """The application, and the distribution of its tasks over lanes.
 
-    A lane is a part of a stage that runs in one place, its tasks one after the other. Task number
-    n of a stage runs in lane n modulo the stage's lanes.
+    A lane is a slot of a stage, one Spark task, which runs its tasks one after the other. Task
+    number n of a stage belongs to lane n modulo the number of lanes.
     """
 
     topology: Topology
     config: StreamsConfig
     graph: ExecutionGraph
-    #: What `open_log` takes in a worker.
+    #: The address for `open_log` in a worker.
     log_address: str
-    #: How many lanes a stage may have.
+    #: The maximum number of lanes of a stage.
     parallelism: int
-    #: Appends of a task that are larger than this are put aside in the log by the worker; None:
-    #: never, because the driver could not reach what a worker of another host puts aside.
+    #: A worker stages appends of a task that are larger than this in the log. None: never, because
+    #: the driver cannot reach what a worker on another host has staged.
     staging_threshold_bytes: int | None = 256 * 1024
-    #: A task ends its batch early when what it wants to write is about this large.
+    #: A task ends its batch early when its result has about this size.
     max_result_bytes: int = 64 * 1024 * 1024
-    #: What user code logs below this level stays unheard; by default the driver's own level.
+    #: The level from which log lines of user code are captured. The default is the driver's level.
     log_level: int = field(default_factory=lambda: logging.getLogger().getEffectiveLevel())
-    #: Where the application keeps its replicas, on every host; a relative `state_dir` means the
-    #: driver's working directory, which a worker need not share.
+    #: The directory of the replicas on every host. Absolute, because a relative `state_dir` refers
+    #: to the working directory of the driver.
     directory: Path = field(init=False)
 
     def __post_init__(self) -> None:
@@ -55,23 +55,23 @@ class Bundle:
 
     @functools.cached_property
     def lanes(self) -> tuple[int, ...]:
-        """How many lanes each stage has; one without tasks has one, for what passes through."""
+        """The number of lanes of each stage. A stage without tasks has one, to forward blocks."""
         return tuple(max(1, min(len(tasks), self.parallelism)) for tasks in self.stages)
 
     def tasks(self, stage: int, lane: int) -> tuple[TaskId, ...]:
-        """The tasks of a lane, in the order in which they run."""
+        """Return the tasks of a lane, in the order in which they run."""
         return self.stages[stage][lane::self.lanes[stage]]
 
     def stage_of(self, task_id: TaskId) -> int:
-        """The stage of a task."""
+        """Return the stage of a task."""
         return self.graph.subtopologies[task_id.subtopology].stage
 
     def lane_of(self, task_id: TaskId) -> int:
-        """The lane of a task within its stage."""
-        return self._lane_of[task_id]
+        """Return the lane of a task within its stage."""
+        return self._lanes_by_task[task_id]
 
     @functools.cached_property
-    def _lane_of(self) -> dict[TaskId, int]:
+    def _lanes_by_task(self) -> dict[TaskId, int]:
         return {
             task_id: number % lanes
             for tasks, lanes in zip(self.stages, self.lanes, strict=True)
@@ -79,11 +79,11 @@ class Bundle:
         }
 
     def dump(self) -> bytes:
-        """The bundle as bytes, functions of the user included."""
+        """Pickle the bundle, user functions included."""
         return dumps(self)
 
     @staticmethod
     def load(data: bytes) -> Bundle:
-        """The bundle that `dump` was called on."""
+        """Load a bundle that `dump` has pickled."""
         bundle: Bundle = cloudpickle.loads(data)
         return bundle

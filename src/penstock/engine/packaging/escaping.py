@@ -1,11 +1,13 @@
-"""Texts of users on their way out of a process. They may hold what no encoding takes: the name of a
-file that is no UTF-8 has lone surrogates in it (Python's `surrogateescape`)."""
+"""Escapes text of user code that UTF-8 cannot represent.
+
+A file name that is not UTF-8 contains lone surrogates in Python (`surrogateescape`).
+"""
 
 from __future__ import annotations
 
 
 def escape_surrogates(text: str) -> str:
-    """The text, with an escape for everything that UTF-8 cannot write."""
+    """Return the text with a backslash escape for each character that UTF-8 cannot encode."""
     if text.isascii():
         return text
     return text.encode("utf-8", "backslashreplace").decode("utf-8")

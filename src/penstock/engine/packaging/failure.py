@@ -1,4 +1,4 @@
-"""A failure on its way from a worker to the driver, where it is raised again."""
+"""An exception that travels from a worker to the driver, where it is raised again."""
 
 from __future__ import annotations
 
@@ -14,73 +14,76 @@ import penstock
 from penstock.engine.packaging.escaping import escape_surrogates
 from penstock.errors import ProcessingFailedException, StreamsException
 
-#: Frames of these packages say nothing to the user.
-_NOT_THE_USERS = (f"{Path(penstock.__file__).parent}/", "/pyspark/", "/py4j/", "<frozen ")
+#: Frames of these packages are not part of the user's traceback.
+_INTERNAL_PATHS = (f"{Path(penstock.__file__).parent}/", "/pyspark/", "/py4j/", "<frozen ")
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """What ended a task's batch, as plain data."""
+    """The exception that ended a task's batch, as plain data."""
 
     task: str
-    #: The class of the error, and its message.
+    #: The class of the exception, and its message.
     kind: str
     message: str
-    #: Where a record failed, if one did.
+    #: The processor and record that failed, if known.
     processor: str | None = None
     topic: str | None = None
     partition: int = -1
     offset: int = -1
-    #: The record's key, as text.
+    #: The representation of the record's key.
     key: str | None = None
-    #: The user's part of it, down to the line that raised.
+    #: The user's frames only.
     traceback: str = ""
-    #: The error and its cause, if they can travel.
+    #: The exception and its cause, empty if they cannot be pickled.
     pickled: bytes = b""
 
     @classmethod
     def of(cls, task: str, error: BaseException) -> Failure:
-        """Describe an error while its traceback is still there."""
-        facts: dict[str, Any] = {}
+        """Describe an exception that was raised in this process."""
+        details: dict[str, Any] = {}
         if isinstance(error, ProcessingFailedException):
-            facts = {
+            details = {
                 "processor": error.processor, "topic": error.topic, "partition": error.partition,
-                "offset": error.offset, "key": None if error.key is None else _shown(error.key),
+                "offset": error.offset, "key": None if error.key is None else _repr(error.key),
             }
         return cls(
             task, type(error).__qualname__, str(error), traceback=user_traceback(error),
-            pickled=_pickled(error), **facts,
+            pickled=_pickle(error), **details,
         )
 
     def escape_surrogates(self) -> Failure:
-        """The same with texts that can be written; what is pickled stays as it was raised."""
-        texts = {
+        """Return a copy whose text UTF-8 can represent. The pickled exception stays as it is."""
+        escaped = {
             name: escape_surrogates(value) for name, value in msgspec.structs.asdict(self).items()
             if isinstance(value, str)
         }
-        return msgspec.structs.replace(self, **texts)
+        return msgspec.structs.replace(self, **escaped)
 
     def exception(self) -> Exception:
-        """The error to be raised; it has the user's traceback as `user_traceback` and as a note."""
-        error = self._unpickled() or self._told()
+        """Return the exception to raise.
+
+        The user's traceback is its attribute `user_traceback`, and a note.
+        """
+        error = self._unpickle() or self._rebuild()
         error.user_traceback = self.traceback  # type: ignore[attr-defined]
         if self.traceback:
             error.add_note(f"In task {self.task}:\n{self.traceback.rstrip()}")
         return error
 
-    def _unpickled(self) -> Exception | None:
+    def _unpickle(self) -> Exception | None:
         if not self.pickled:
             return None
         try:
             error, cause = pickle.loads(self.pickled)
         except Exception:
-            # Its class may be known to the worker only; the description is there anyway.
+            # The driver may not know the class of the exception.
             return None
         if not isinstance(error, Exception):
             return None
         error.__cause__ = cause
         return error
 
-    def _told(self) -> StreamsException:
+    def _rebuild(self) -> StreamsException:
         if self.processor is not None:
             return ProcessingFailedException(
                 self.message, task_id=self.task, processor=self.processor, topic=self.topic,
@@ -90,39 +93,42 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 def user_traceback(error: BaseException) -> str:
-    """The traceback of what really happened, without frames that are not the user's."""
-    told = traceback.TracebackException.from_exception(error.__cause__ or error)
-    each: traceback.TracebackException | None = told
+    """Format the traceback of the original exception, with frames of user code only.
+
+    If no frame belongs to user code, all frames are kept.
+    """
+    formatted = traceback.TracebackException.from_exception(error.__cause__ or error)
+    each: traceback.TracebackException | None = formatted
     chain = []
     while each is not None:
         chain.append(each)
         each = each.__cause__ or (None if each.__suppress_context__ else each.__context__)
-    stacks = [[frame for frame in each.stack if _is_the_users(frame)] for each in chain]
+    stacks = [[frame for frame in each.stack if _is_user_code(frame)] for each in chain]
     if any(stacks):
         for each, frames in zip(chain, stacks, strict=True):
             each.stack = traceback.StackSummary.from_list(frames)
-    return "".join(told.format())
+    return "".join(formatted.format())
 
 
-def _is_the_users(frame: traceback.FrameSummary) -> bool:
-    return not any(part in frame.filename for part in _NOT_THE_USERS)
+def _is_user_code(frame: traceback.FrameSummary) -> bool:
+    return not any(part in frame.filename for part in _INTERNAL_PATHS)
 
 
-def _pickled(error: BaseException) -> bytes:
-    """The error with its cause, or without, or nothing: what comes back the same."""
+def _pickle(error: BaseException) -> bytes:
+    """Pickle an exception with its cause, or without it, or return nothing."""
     for cause in (error.__cause__, None):
         try:
             data: bytes = cloudpickle.dumps((error, cause))
+            # Some exceptions can be pickled but not unpickled.
             pickle.loads(data)
         except Exception:
-            # Errors of users may refuse either way; the next attempt asks for less.
             continue
         return data
     return b""
 
 
-def _shown(key: object) -> str:
+def _repr(key: object) -> str:
     try:
         return repr(key)
     except Exception:
-        return f"<a {type(key).__name__} that cannot be shown>"
+        return f"<{type(key).__name__} without a representation>"

@@ -1,4 +1,4 @@
-"""Packs an application for the workers; if that cannot be done, says what stands in the way."""
+"""Encodes an application for its workers. If that fails, finds the object that is the reason."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from penstock.engine.packaging.bundle import Bundle
 from penstock.engine.packaging.pickling import dumps
 from penstock.errors import TopologyException
 
-#: How far a search goes into what functions hold.
-_DEEPEST = 12
+#: The maximum depth of the search.
+_MAX_DEPTH = 12
 
 
-def pack(bundle: Bundle, *, whose: str = "Spark's workers") -> bytes:
-    """The bundle as bytes; `whose` they will be is said when that fails."""
+def pack_bundle(bundle: Bundle, *, destination: str = "Spark's workers") -> bytes:
+    """Encode a bundle. `destination` is named in the error."""
     try:
         return bundle.dump()
     except Exception as error:
-        raise TopologyException(_told(bundle, error, whose)) from error
+        raise TopologyException(_explain(bundle, error, destination)) from error
 
 
-def _told(bundle: Bundle, error: Exception, whose: str) -> str:
-    for what, part in _parts(bundle):
-        if not _travels(part):
+def _explain(bundle: Bundle, error: Exception, destination: str) -> str:
+    for name, part in _parts(bundle):
+        if not _can_pickle(part):
             return (
-                f"{what} cannot be sent to {whose}. {_Search().told(part)} "
-                "Make it where it is used: context.resource(name, factory) keeps one for a "
-                "worker; or in the function itself, when it is first called."
+                f"{name} cannot be sent to {destination}. {_Search().explain(part)} "
+                "Create the object where it is used: context.resource(name, factory) keeps one "
+                "per worker. Or create it in the function, on its first call."
             )
-    return f"The application cannot be sent to {whose}: {error}"
+    return f"The application cannot be sent to {destination}: {error}"
 
 
 def _parts(bundle: Bundle) -> Iterator[tuple[str, Any]]:
@@ -42,13 +42,13 @@ def _parts(bundle: Bundle) -> Iterator[tuple[str, Any]]:
         yield f"The step '{node.name}'", node
     for name, store in bundle.topology.stores.items():
         yield f"The store '{name}'", store
-    for name, kept in bundle.topology.global_stores.items():
-        yield f"The global store '{name}'", kept
+    for name, global_store in bundle.topology.global_stores.items():
+        yield f"The global store '{name}'", global_store
     for field in dataclasses.fields(bundle.config):
         yield f"The setting {field.name}", getattr(bundle.config, field.name)
 
 
-def _travels(part: Any) -> bool:
+def _can_pickle(part: Any) -> bool:
     try:
         dumps(part)
     except Exception:
@@ -57,35 +57,38 @@ def _travels(part: Any) -> bool:
 
 
 class _Search:
-    """Goes from what does not travel to the part of it that is the reason."""
+    """Descends from an object that cannot be pickled to the innermost one."""
 
     def __init__(self) -> None:
-        #: The innermost function on the way, and the name under which it holds what is next.
+        #: The innermost function on the path, and the name of the next object in it.
         self._function: FunctionType | None = None
         self._name = ""
         self._seen: set[int] = set()
 
-    def told(self, part: Any) -> str:
-        """What is in the way, in a sentence."""
+    def explain(self, part: Any) -> str:
+        """Name the innermost object in a sentence."""
         culprit = self._descend(part, 0)
         try:
             dumps(culprit)
-            why = "it refers to itself too deeply"
+            reason = "it refers to itself too deeply"
         except Exception as error:
-            why = str(error)
+            reason = str(error)
         kind = f"a {type(culprit).__module__}.{type(culprit).__qualname__}".replace("builtins.", "")
         if self._function is None:
-            return f"It holds {kind}, which cannot be pickled ({why})."
-        place = where(self._function)
+            return f"It holds {kind}, which cannot be pickled ({reason})."
+        location = _location(self._function)
         if culprit is self._function:
-            return f"Its function {place} cannot be pickled ({why})."
-        return f"Its function {place} uses '{self._name}', {kind}, which cannot be pickled ({why})."
+            return f"Its function {location} cannot be pickled ({reason})."
+        return (
+            f"Its function {location} uses '{self._name}', {kind}, which cannot be pickled "
+            f"({reason})."
+        )
 
     def _descend(self, part: Any, depth: int) -> Any:
-        if depth < _DEEPEST and id(part) not in self._seen:
+        if depth < _MAX_DEPTH and id(part) not in self._seen:
             self._seen.add(id(part))
             for name, child in _children(part):
-                if not _travels(child):
+                if not _can_pickle(child):
                     if isinstance(part, FunctionType):
                         self._function, self._name = part, name
                     return self._descend(child, depth + 1)
@@ -94,18 +97,17 @@ class _Search:
         return part
 
 
-def where(function: FunctionType) -> str:
-    """A function by its name, and where it is written."""
+def _location(function: FunctionType) -> str:
     code = function.__code__
     return f"{function.__qualname__} ({Path(code.co_filename).name}:{code.co_firstlineno})"
 
 
 def _children(part: Any) -> Iterator[tuple[str, Any]]:
-    """What a thing holds that would be pickled with it."""
+    """Yield the objects that would be pickled with an object, and their names."""
     if isinstance(part, FunctionType):
-        held = inspect.getclosurevars(part)
-        yield from held.nonlocals.items()
-        yield from held.globals.items()
+        used = inspect.getclosurevars(part)
+        yield from used.nonlocals.items()
+        yield from used.globals.items()
         yield from ((part.__name__, each) for each in part.__defaults__ or ())
         yield from (part.__kwdefaults__ or {}).items()
     elif isinstance(part, MethodType):

@@ -1,10 +1,12 @@
-"""Functions and classes of the user as bytes, for workers that could not import them.
+"""Pickles functions and classes of the user for workers that cannot import them.
 
-`cloudpickle` does it, but for classes that msgspec knows. A `Struct` would come back without its
-fields: they are made with the class, and cannot be given to it later. What msgspec keeps in a class
-that it has made a decoder for (`__msgspec_cache__`) cannot be pickled at all. And msgspec looks up
-annotations that are texts in the module of their class, which is not there where the class arrives.
-A dataclass knows its fields by objects that must not be copied.
+`cloudpickle` does that, except for classes that msgspec knows:
+
+- A `Struct` would arrive without its fields, which cannot be added to an existing class.
+- The cache of msgspec in a class (`__msgspec_cache__`) cannot be pickled.
+- msgspec resolves string annotations in the module of their class, which does not exist where the
+  class arrives.
+- A dataclass compares its sentinels by identity, so they must not be copied.
 """
 
 from __future__ import annotations
@@ -21,28 +23,30 @@ import msgspec
 
 _CACHE = "__msgspec_cache__"
 _POST_INIT = "__post_init__"
-#: What dataclasses compare by identity.
+#: The objects that dataclasses compare by identity.
 _SENTINELS = {
     id(getattr(dataclasses, name)): name
     for name in ("MISSING", "KW_ONLY", "_FIELD", "_FIELD_CLASSVAR", "_FIELD_INITVAR")
 }
-#: What a class gets when it is made; the rest is set afterwards.
-_MADE_ANEW = frozenset((
+#: Members that a new class gets by itself. The others are set afterwards.
+_CREATED_MEMBERS = frozenset((
     _CACHE, "__dict__", "__weakref__", "__module__", "__qualname__", "__annotations__",
     "__match_args__", "__rich_repr__",
 ))
 
 
 def pickle_by_value(module: ModuleType) -> None:
-    """The functions and classes of a module are sent to workers whole, as if they stood in
-    `__main__`: for a file that was run by its path, which no worker could import by a name."""
+    """Pickle the functions and classes of a module by value, like those of `__main__`.
+
+    For a file that was started by its path, which no worker can import by name.
+    """
     cloudpickle.register_pickle_by_value(module)
 
 
-def dumps(thing: Any) -> bytes:
-    """The thing as bytes, for `pickle.loads`."""
+def dumps(obj: Any) -> bytes:
+    """Pickle an object for `pickle.loads`."""
     file = io.BytesIO()
-    _Pickler(file, protocol=pickle.HIGHEST_PROTOCOL).dump(thing)
+    _Pickler(file, protocol=pickle.HIGHEST_PROTOCOL).dump(obj)
     return file.getvalue()
 
 
@@ -51,17 +55,17 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         if type(obj).__module__ == "dataclasses" and id(obj) in _SENTINELS:
             return getattr, (dataclasses, _SENTINELS[id(obj)])
         if isinstance(obj, msgspec.Meta):
-            return _make_meta, (_public(obj),)
+            return _make_meta, (_public_attributes(obj),)
         reduced = super().reducer_override(obj)
         if not isinstance(obj, type) or not isinstance(reduced, tuple) or len(reduced) < 3:
             return reduced
         if isinstance(obj, type(msgspec.Struct)):
-            return _struct_reduced(obj)
+            return _reduce_struct(obj)
         make, arguments, state, *rest = reduced
         if isinstance(state, tuple) and isinstance(state[0], dict):
             attributes = {name: each for name, each in state[0].items() if name != _CACHE}
             if "__annotations__" in attributes:
-                attributes["__annotations__"] = _hints(obj)
+                attributes["__annotations__"] = _resolved_annotations(obj)
             state = (attributes, *state[1:])
         return (make, arguments, state, *rest)
 
@@ -70,21 +74,21 @@ def _make_meta(settings: dict[str, Any]) -> msgspec.Meta:
     return msgspec.Meta(**settings)
 
 
-def _public(thing: Any) -> dict[str, Any]:
-    return {name: getattr(thing, name) for name in dir(thing) if not name.startswith("_")}
+def _public_attributes(obj: Any) -> dict[str, Any]:
+    return {name: getattr(obj, name) for name in dir(obj) if not name.startswith("_")}
 
 
-def _hints(kind: type) -> dict[str, Any]:
-    """The annotations of a class itself; what is a text in them is looked up, if it can be."""
-    names = dict(vars(sys.modules.get(kind.__module__, object)))
-    own = {**vars(kind), kind.__name__: kind}
+def _resolved_annotations(kind: type) -> dict[str, Any]:
+    """Return the annotations of a class itself, with strings resolved where possible."""
+    module_names = dict(vars(sys.modules.get(kind.__module__, object)))
+    class_names = {**vars(kind), kind.__name__: kind}
     hints: dict[str, Any] = {}
     for name, hint in vars(kind).get("__annotations__", {}).items():
         alone = type(kind.__name__, (), {"__annotations__": {name: hint}})
         try:
-            hints |= get_type_hints(alone, names, own, include_extras=True)
+            hints |= get_type_hints(alone, module_names, class_names, include_extras=True)
         except Exception:
-            # It stands in a function, say; whoever needs it will tell.
+            # For example a name that is local to a function. An error occurs only if it is used.
             hints[name] = hint
     return hints
 
@@ -92,13 +96,13 @@ def _hints(kind: type) -> dict[str, Any]:
 # ---- structs ---------------------------------------------------------------------------------
 
 
-def _struct_reduced(kind: Any) -> tuple[Any, ...]:
+def _reduce_struct(kind: Any) -> tuple[Any, ...]:
     fields = {
         each.name: each for each in msgspec.structs.fields(kind)
         if each.name in vars(kind).get("__annotations__", {})
     }
-    options = _public(kind.__struct_config__)
-    # Fields that cannot be given by their places are those of a class that says so.
+    options = _public_attributes(kind.__struct_config__)
+    # The configuration does not contain kw_only, but such fields are not in __match_args__.
     options["kw_only"] = bool(fields) and not any(name in kind.__match_args__ for name in fields)
     names = {
         "__module__": kind.__module__, "__qualname__": kind.__qualname__,
@@ -108,27 +112,28 @@ def _struct_reduced(kind: Any) -> tuple[Any, ...]:
         names[_POST_INIT] = None
     arguments = (
         type(kind), kind.__name__, kind.__bases__, names,
-        {name: _declared(each) for name, each in fields.items()}, options,
+        {name: _field_arguments(each) for name, each in fields.items()}, options,
     )
-    members = {*fields, *_MADE_ANEW}
+    members = {*fields, *_CREATED_MEMBERS}
     state = {
         name: each for name, each in vars(kind).items()
         if name not in members and not name.startswith("__struct_")
         and type(each).__name__ not in {"builtin_function_or_method", "wrapper_descriptor"}
     }
-    return _make_struct, arguments, {**state, "__annotations__": _hints(kind)}, None, None, _set
+    state["__annotations__"] = _resolved_annotations(kind)
+    return _make_struct, arguments, state, None, None, _set_members
 
 
-def _declared(field: Any) -> dict[str, Any]:
-    """What `msgspec.field` takes."""
-    given = {}
+def _field_arguments(field: Any) -> dict[str, Any]:
+    """Return the arguments of `msgspec.field`."""
+    arguments = {}
     if field.default is not msgspec.NODEFAULT:
-        given["default"] = field.default
+        arguments["default"] = field.default
     if field.default_factory is not msgspec.NODEFAULT:
-        given["default_factory"] = field.default_factory
+        arguments["default_factory"] = field.default_factory
     if field.encode_name != field.name:
-        given["name"] = field.encode_name
-    return given
+        arguments["name"] = field.encode_name
+    return arguments
 
 
 def _make_struct(
@@ -138,13 +143,16 @@ def _make_struct(
     namespace = {**names, "__annotations__": dict.fromkeys(fields, Any)}
     namespace |= {each: msgspec.field(**given) for each, given in fields.items() if given}
     if _POST_INIT in names:
-        namespace[_POST_INIT] = _later()
+        namespace[_POST_INIT] = _post_init_placeholder()
     return meta(name, bases, namespace, **options)
 
 
-def _later() -> Any:
-    """A function that calls another one, which is told later. A Struct keeps the one that it is
-    made with, and that of the user may refer to the Struct."""
+def _post_init_placeholder() -> Any:
+    """Return a function that calls another one, which is set later.
+
+    A Struct keeps the `__post_init__` with which it is created, and the user's function may refer
+    to the Struct.
+    """
 
     def post_init(self: Any) -> None:
         post_init.real(self)  # type: ignore[attr-defined]
@@ -152,7 +160,7 @@ def _later() -> Any:
     return post_init
 
 
-def _set(kind: Any, state: dict[str, Any]) -> None:
+def _set_members(kind: Any, state: dict[str, Any]) -> None:
     if _POST_INIT in state:
         vars(kind)[_POST_INIT].real = state[_POST_INIT]
     for name, each in state.items():

@@ -20,7 +20,7 @@ from dataclasses import replace
 from penstock.config import StreamsConfig
 from penstock.engine.layout.execution_graph import ExecutionGraph
 from penstock.engine.packaging.bundle import Bundle
-from penstock.engine.packaging.pack import pack
+from penstock.engine.packaging.pack import pack_bundle
 from penstock.extras import explain_missing_extra
 from penstock.log.base import Log
 from penstock.topology.topology import Topology
@@ -39,7 +39,7 @@ def compute_on(
         bundle = Bundle(topology, config, graph, source.address, backend.parallelism(config))
         if not backend.is_local:
             bundle = replace(bundle, staging_threshold_bytes=None)
-        return SparkCompute(backend, bundle, pack(bundle))
+        return SparkCompute(backend, bundle, pack_bundle(bundle))
 
 
 __all__ = ["SparkBackend", "SparkCompute", "compute_on", "open_backend"]
