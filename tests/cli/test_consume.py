@@ -8,7 +8,7 @@ import pytest
 from penstock import Serdes, Window, Windowed, WindowedSerdes
 from penstock.cli.codecs import CODECS
 from penstock.cli.formatters import TextFormatter
-from penstock.cli.record_sources import ConsumedRecord
+from penstock.cli.record_sources import ReadRecord
 from penstock.log import Log, RecordColumns, TopicPartition
 from penstock.partitioning import partition_of
 from penstock.record import NO_HEADERS
@@ -238,7 +238,7 @@ def test_group_commits_past_compacted_records(penstock, log: Log) -> None:
 
 def test_control_characters_are_escaped_on_a_terminal() -> None:
     text = CODECS["string"]
-    record = ConsumedRecord(
+    record = ReadRecord(
         TopicPartition("t", 0), 0, 0, None, b"\x1b[2Jred\xff\ttab", NO_HEADERS, 1
     )
     format_record = TextFormatter("{value}", text, text, "null", True)

@@ -58,7 +58,7 @@ from faults.engine_processes import (
     wait_until,
 )
 from faults.spark_cluster import SparkCluster
-from penstock.engine.failpoints import Step
+from penstock.engine.failpoints import FailpointName
 from penstock.log import open_log
 from penstock.log.errors import LogBusy
 
@@ -74,7 +74,7 @@ class Kill(NamedTuple):
     """The victim and the failpoint of a kill."""
 
     victim: Victim
-    step: Step
+    step: FailpointName
 
 
 @dataclass

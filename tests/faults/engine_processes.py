@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Literal, get_args
 
-from penstock.engine.failpoints import Step
+from penstock.engine.failpoints import FailpointName
 
-STEPS: tuple[Step, ...] = get_args(Step)
+STEPS: tuple[FailpointName, ...] = get_args(FailpointName)
 #: The number of stages of the application.
 STAGES = 3
 #: The failpoints of workers; the others are in the driver.

@@ -26,7 +26,7 @@ from faults.engine_kills import Kill, Trial
 from faults.engine_processes import STEPS, FailpointFiles, Instance, Victim, wait_until
 from faults.kafka_brokers import Brokers
 from faults.kafka_proxy import APIS, LOSSES, Api, Loss, Proxy, Rule
-from penstock.engine.failpoints import Step
+from penstock.engine.failpoints import FailpointName
 
 Pieces = Iterator[Callable[[], None]]
 Target = Literal[
@@ -125,7 +125,8 @@ class KafkaTrial(Trial):
             elif fault.target == "late driver":
                 self._stop_past_the_lease(fault.when, pieces)
             elif fault.target in {"driver", "worker"}:
-                self.kill(Kill(cast("Victim", fault.target), cast("Step", fault.when)), pieces)
+                kill = Kill(cast("Victim", fault.target), cast("FailpointName", fault.when))
+                self.kill(kill, pieces)
             else:
                 self._kill_node(fault, pieces)
             self.injected[fault] += 1

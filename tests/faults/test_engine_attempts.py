@@ -21,7 +21,7 @@ from faults.engine_processes import STAGES, send, wait_until
 from faults.spark_cluster import SparkCluster
 from kafka.cluster import clear
 from penstock.broker.cluster import ClusterStatus
-from penstock.engine.failpoints import Step
+from penstock.engine.failpoints import FailpointName
 from penstock.engine.layout.internal_topics import tasks_topic
 from penstock.engine.plan.task_records import BATCH_KEY, decode_task
 from penstock.engine.worker.worker import ATTEMPT_BITS
@@ -90,7 +90,7 @@ def test_second_attempts_win_in_every_stage_on_a_cluster_with_kafka(
         trial.verify()
 
 
-def _overtake(trial: Trial, cluster: SparkCluster, step: Step, stage: int) -> None:
+def _overtake(trial: Trial, cluster: SparkCluster, step: FailpointName, stage: int) -> None:
     """Make a second attempt win against a worker that is stopped at a failpoint of the stage."""
     for _ in range(4):
         # On a slow machine Spark may have speculated before. Then the second attempt is stopped and

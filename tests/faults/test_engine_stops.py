@@ -10,7 +10,7 @@ import pytest
 from faults.engine_app import everything, is_drained
 from faults.engine_kills import LOCAL, Trial
 from faults.engine_processes import FailpointFiles, Instance, wait_until
-from penstock.engine.failpoints import Step
+from penstock.engine.failpoints import FailpointName
 from penstock.log import open_log
 from penstock.log.errors import LogBusy
 from penstock.log.types import TopicPartition
@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
 @pytest.mark.parametrize(("master", "step"), [(LOCAL, "before-commit"), ("inline", "in-commit")])
 def test_driver_that_was_stopped_past_its_lease_publishes_nothing(
-    tmp_path: Path, master: str, step: Step
+    tmp_path: Path, master: str, step: FailpointName
 ) -> None:
     with Trial(tmp_path, seed=4, master=master) as trial:
         pieces = trial.new_wave()
@@ -43,7 +43,7 @@ def test_driver_that_was_stopped_past_its_lease_publishes_nothing(
         trial.verify()
 
 
-def _stop_without_the_lock(trial: Trial, step: Step, pieces: Pieces) -> None:
+def _stop_without_the_lock(trial: Trial, step: FailpointName, pieces: Pieces) -> None:
     """Stop the driver at the failpoint while none of its threads holds SQLite's lock: otherwise no
     other instance could take over."""
     while True:
