@@ -17,6 +17,7 @@ from typing import Any
 from pyspark import SparkContext
 
 from penstock.config import StreamsConfig
+from penstock.engine.compute_provider import PARALLELISM
 from penstock.engine.spark.errors import jvm_ended, spark_stopped
 from penstock.engine.spark.gateway import forget_jvm, is_jvm_gone
 from penstock.engine.spark.pyspark_internals import (
@@ -33,8 +34,6 @@ from penstock.errors import ConfigException, StreamsException
 log = logging.getLogger(__name__)
 
 OLDEST_SPARK = (4, 1)
-#: The setting for the number of lanes of a stage. The default is the number of Spark's cores.
-PARALLELISM = "penstock.parallelism"
 
 _shared = SharedContext()
 
