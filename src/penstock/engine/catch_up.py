@@ -11,7 +11,7 @@ from penstock.log.types import TopicPartition
 
 
 class InputProgress(Protocol):
-    """The part of an `Engine` that says how much of its input is processed."""
+    """The part of an `Engine` that reports how much of its input is processed."""
 
     @property
     def has_delayed_input(self) -> bool:

@@ -22,7 +22,10 @@ _counts: dict[str, int] = {}
 
 
 def failpoint(name: FailpointName, stage: int | None = None) -> None:
-    """Kill or stop this process if the environment says so. `stage`: of the running tasks."""
+    """Kill or stop this process if an environment variable names this failpoint.
+
+    `stage`: the stage of the running tasks, in a worker.
+    """
     for variable, number in _SIGNALS.items():
         entries = os.environ.get(variable)
         if entries:

@@ -62,13 +62,13 @@ def test_size_stays_within_its_limits(
 
 
 @given(st.dictionaries(st.integers(0, 9), st.integers(0, 1000), max_size=6), st.integers(0, 2000))
-def test_shares_are_fair(wanted: dict[int, int], budget: int) -> None:
-    shares = fair_shares(wanted, budget)
-    assert sum(shares.values()) == min(sum(wanted.values()), budget) or (
-        sum(shares.values()) > budget - len(wanted)
+def test_shares_are_fair(requested: dict[int, int], budget: int) -> None:
+    shares = fair_shares(requested, budget)
+    assert sum(shares.values()) == min(sum(requested.values()), budget) or (
+        sum(shares.values()) > budget - len(requested)
     )
     for at, share in shares.items():
-        assert share <= wanted[at]
+        assert share <= requested[at]
         # A share that was reduced is not smaller than any other, except for rounding.
-        if share < wanted[at]:
+        if share < requested[at]:
             assert share >= max(shares.values()) - 1

@@ -1,6 +1,6 @@
 """What an instance reports about itself.
 
-    status.py           answers `Streams.metrics`, `lag`, `metadata_for_local_threads` and `str`
+    status.py           implements `Streams.metrics`, `lag`, `metadata_for_local_threads` and `str`
     metrics.py          counters, rates and latencies under Kafka Streams' names
     metadata.py         tasks: what they read, and their positions
     batch_observers.py  passes on the report of each committed batch

@@ -104,7 +104,7 @@ class BatchSize:
         """Learn from a batch with so many records and this duration."""
         target = self._limits.target_ms / 1000
         is_full = records >= self.records / 2
-        # A batch that was not full says little about a full one, unless it took long.
+        # A batch that was not full does not predict a full one, unless it took long.
         if not records or (not is_full and seconds <= target):
             return
         was_warm, self._is_warm = self._is_warm, True
@@ -140,23 +140,23 @@ class BatchSize:
         The batch is divided evenly among the partitions. Each gives at least one record, so that
         none is starved.
         """
-        wanted = {at: count for at, (_, count) in available.items()}
-        shares = fair_shares(wanted, self.records)
+        requested = {at: count for at, (_, count) in available.items()}
+        shares = fair_shares(requested, self.records)
         size = sum(
             count * self.record_bytes(available[at][0])
             for at, count in shares.items()
         )
         if size > self._limits.max_bytes:
             fewer = int(sum(shares.values()) * self._limits.max_bytes / size)
-            shares = fair_shares(wanted, fewer)
+            shares = fair_shares(requested, fewer)
         return {at: max(count, 1) for at, count in shares.items()}
 
 
-def fair_shares(wanted: Mapping[K, int], budget: int) -> dict[K, int]:
-    """Divide a budget evenly. No share exceeds the amount that is wanted."""
+def fair_shares(requested: Mapping[K, int], budget: int) -> dict[K, int]:
+    """Divide a budget evenly. No share exceeds the amount that is requested."""
     shares = {}
     remaining = budget
-    for number, (at, count) in enumerate(sorted(wanted.items(), key=lambda each: each[1])):
-        shares[at] = min(count, remaining // (len(wanted) - number))
+    for number, (at, count) in enumerate(sorted(requested.items(), key=lambda each: each[1])):
+        shares[at] = min(count, remaining // (len(requested) - number))
         remaining -= shares[at]
     return shares
