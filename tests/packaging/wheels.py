@@ -62,7 +62,7 @@ def main() -> None:
                 )
             else:
                 print(f"---- Python {version}: {python}", flush=True)
-                wheel = test_wheel(folder / version, python, sdist)
+                wheel = build_and_test(folder / version, python, sdist)
                 lines.append(f"passed  Python {version}: {wheel}, {time.monotonic() - began:.0f} s")
     print("\n".join(lines))
     if not any(line.startswith("passed") for line in lines):
@@ -104,7 +104,7 @@ def build_sdist(folder: Path) -> Path:
     return sdist
 
 
-def test_wheel(folder: Path, python: Path, sdist: Path) -> str:
+def build_and_test(folder: Path, python: Path, sdist: Path) -> str:
     """Build a wheel from the source distribution, install it, and run tests with it."""
     environment = folder / "venv"
     run([python, "-m", "venv", environment])
