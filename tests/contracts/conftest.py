@@ -1,4 +1,4 @@
-"""The logs that have to keep the contract."""
+"""The implementations that must fulfill the contract of a log."""
 
 from __future__ import annotations
 
@@ -14,33 +14,28 @@ from penstock.log import Log, open_log
 
 
 class LogUnderTest:
-    """One log, and as many handles to it as a test wants; each stands for a process."""
+    """One log, and any number of handles to it; each handle stands for a process."""
 
-    def __init__(self, where: str | Path, elsewhere: Path, stack: ExitStack) -> None:
-        self._where = where
-        self._elsewhere = elsewhere
+    def __init__(self, address: str, directory: Path, stack: ExitStack) -> None:
+        self._address = address
+        self._directory = directory
         self._stack = stack
 
-    @property
-    def is_kafka(self) -> bool:
-        return isinstance(self._where, str)
-
     def open(self) -> Log:
-        return self._stack.enter_context(open_log(self._where))
+        return self._stack.enter_context(open_log(self._address))
 
     def elsewhere(self) -> Log:
-        """A handle to another log."""
-        return self._stack.enter_context(open_log(self._elsewhere / f"{uuid.uuid4().hex}.db"))
+        """Return a handle to another log."""
+        return self._stack.enter_context(open_log(self._directory / f"{uuid.uuid4().hex}.db"))
 
 
 @pytest.fixture(params=["embedded", pytest.param("kafka", marks=pytest.mark.kafka)])
 def logs(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[LogUnderTest]:
     with ExitStack() as stack:
-        where: str | Path = tmp_path / "log.db"
+        address = str(tmp_path / "log.db")
         if request.param == "kafka":
-            where = request.getfixturevalue("penstock_broker").address
-            clear(str(where))
-        yield LogUnderTest(where, tmp_path, stack)
+            address = clear(request.getfixturevalue("penstock_broker").address)
+        yield LogUnderTest(address, tmp_path, stack)
 
 
 @pytest.fixture

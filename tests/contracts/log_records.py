@@ -1,4 +1,4 @@
-"""Records for the tests of logs, and back."""
+"""Helpers that make and read records."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ def numbered(numbers: Iterable[int], size: int = 0, at: int = NOW) -> RecordColu
     return records(*((b"k%d" % n, (b"%d" % n).ljust(size, b".")) for n in numbers), at=at)
 
 
-def values(reading: RangeReader) -> list[bytes | None]:
-    return [value for batch in reading for value in batch.columns().values]
+def values(reader: RangeReader) -> list[bytes | None]:
+    return [value for batch in reader for value in batch.columns().values]
 
 
-def offsets(reading: RangeReader) -> list[int]:
-    return [offset for batch in reading for offset in batch.columns().offsets]
+def offsets(reader: RangeReader) -> list[int]:
+    return [offset for batch in reader for offset in batch.columns().offsets]
 
 
 def pairs(log: Log, topic: str, partition: int = 0) -> list[Pair]:
-    """All that can be read of a partition."""
+    """Return the keys and values of a partition."""
     start = log.offsets([(topic, partition)])[topic, partition].start
     return [
         pair
         for batch in log.read(topic, partition, start)
-        for rows in [batch.columns()]
-        for pair in zip(rows.keys, rows.values, strict=True)
+        for columns in [batch.columns()]
+        for pair in zip(columns.keys, columns.values, strict=True)
     ]

@@ -1,4 +1,4 @@
-"""What every log must do: topics, appends, reading."""
+"""The contract of every log: topics, appends, staged records, waiting."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from penstock.log.types import COLUMNS, Append, record_size
 # Topics
 
 
-def test_a_new_topic_is_empty_and_seen_by_all(logs: LogUnderTest) -> None:
-    one, other = logs.open(), logs.open()
-    made = one.create_topic("orders", 3, {"retention.ms": 1000})
-    assert other.topic("orders") == made
-    assert (made.partitions, made.config) == (3, {"retention.ms": "1000"})
-    assert made.setting("max.message.bytes") == "1048588"
+def test_new_topic_is_empty_and_visible_to_all_handles(logs: LogUnderTest) -> None:
+    creator, other = logs.open(), logs.open()
+    created = creator.create_topic("orders", 3, {"retention.ms": 1000})
+    assert other.topic("orders") == created
+    assert (created.partitions, created.config) == (3, {"retention.ms": "1000"})
+    assert created.setting("max.message.bytes") == "1048588"
     assert [topic.name for topic in other.topics()] == ["orders"]
     for partition in range(3):
         found = other.offsets([TopicPartition("orders", partition)])
@@ -39,20 +39,20 @@ def test_a_new_topic_is_empty_and_seen_by_all(logs: LogUnderTest) -> None:
         assert list(other.read("orders", partition, 0)) == []
 
 
-def test_topics_are_listed_by_name(log: Log) -> None:
+def test_topics_are_ordered_by_name(log: Log) -> None:
     for name in ("b", "c", "a"):
         log.create_topic(name)
     assert [topic.name for topic in log.topics()] == ["a", "b", "c"]
 
 
-def test_a_topic_exists_once(log: Log) -> None:
+def test_existing_topic_cannot_be_created(log: Log) -> None:
     log.create_topic("orders")
     with pytest.raises(TopicExists, match="'orders' already exists"):
         log.create_topic("orders")
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a b", "a/b", "ä", "x" * 250])
-def test_names_that_kafka_refuses_are_refused(log: Log, name: str) -> None:
+def test_illegal_topic_names_are_rejected(log: Log, name: str) -> None:
     with pytest.raises(InvalidTopic):
         log.create_topic(name)
 
@@ -63,18 +63,18 @@ def test_names_that_kafka_refuses_are_refused(log: Log, name: str) -> None:
      {"cleanup.policy": "shrink"}, {"message.timestamp.type": "Never"},
      {"min.cleanable.dirty.ratio": "2"}],
 )
-def test_settings_that_cannot_be_are_refused(log: Log, config: dict[str, object]) -> None:
+def test_invalid_settings_are_rejected(log: Log, config: dict[str, object]) -> None:
     with pytest.raises(InvalidTopic):
         log.create_topic("orders", 1, config)
     assert log.topics() == []
 
 
-def test_no_partitions_are_refused(log: Log) -> None:
+def test_topic_without_partitions_is_rejected(log: Log) -> None:
     with pytest.raises(InvalidTopic, match="at least 1 partition"):
         log.create_topic("orders", 0)
 
 
-def test_what_is_not_there_is_named_with_what_is(log: Log) -> None:
+def test_unknown_topic_is_reported_with_the_existing_ones(log: Log) -> None:
     log.create_topic("orders", 2)
     with pytest.raises(UnknownTopic, match=r"Topic 'order' does not exist\. Topics: 'orders'\."):
         log.topic("order")
@@ -86,7 +86,7 @@ def test_what_is_not_there_is_named_with_what_is(log: Log) -> None:
         log.commit_offsets("group", {TopicPartition("order", 0): 1})
 
 
-def test_settings_are_changed_and_put_back(log: Log) -> None:
+def test_settings_are_changed_and_reset(log: Log) -> None:
     log.create_topic("orders", 1, {"retention.ms": 1, "retention.bytes": 2})
     log.alter_topic("orders", {"retention.ms": None, "cleanup.policy": "delete, compact"})
     topic = log.topic("orders")
@@ -96,7 +96,7 @@ def test_settings_are_changed_and_put_back(log: Log) -> None:
         log.alter_topic("orders", {"retention": None})
 
 
-def test_partitions_are_only_ever_added(log: Log) -> None:
+def test_partitions_can_only_be_added(log: Log) -> None:
     log.create_topic("orders", 2)
     log.append("orders", 1, numbered([1]))
     assert log.add_partitions("orders", 4).partitions == 4
@@ -106,7 +106,7 @@ def test_partitions_are_only_ever_added(log: Log) -> None:
         log.add_partitions("orders", 3)
 
 
-def test_a_deleted_topic_takes_records_and_offsets_with_it(log: Log) -> None:
+def test_deleting_a_topic_deletes_its_records_and_offsets(log: Log) -> None:
     before = log.create_topic("orders")
     log.append("orders", 0, numbered(range(5)))
     log.commit_offsets("group", {TopicPartition("orders", 0): 5})
@@ -118,21 +118,21 @@ def test_a_deleted_topic_takes_records_and_offsets_with_it(log: Log) -> None:
     assert pairs(log, "orders") == [(b"k7", b"7")]
 
 
-def test_a_reading_ends_with_an_error_when_its_topic_is_deleted(log: Log) -> None:
+def test_reader_fails_when_its_topic_is_deleted(log: Log) -> None:
     log.create_topic("orders")
     for _ in range(3):
         log.append("orders", 0, numbered(range(5000)))
-    reading = log.read("orders", 0, 0)
-    next(reading)
+    reader = log.read("orders", 0, 0)
+    next(reader)
     log.delete_topic("orders")
     with pytest.raises(UnknownTopic):
-        list(reading)
+        list(reader)
 
 
 # Appends
 
 
-def test_records_come_back_as_they_were(logs: LogUnderTest) -> None:
+def test_records_are_read_as_they_were_appended(logs: LogUnderTest) -> None:
     log = logs.open()
     log.create_topic("orders")
     log.append("orders", 0, RecordColumns(
@@ -144,16 +144,16 @@ def test_records_come_back_as_they_were(logs: LogUnderTest) -> None:
     (batch,) = logs.open().read("orders", 0, 0)
     assert tuple(batch.records.schema.names) == COLUMNS
     assert batch.records.schema.types[:4] == [pa.int64(), pa.int64(), pa.binary(), pa.binary()]
-    rows = batch.columns()
-    assert (rows.topic, rows.partition, list(rows.offsets)) == ("orders", 0, [0, 1, 2, 3])
-    assert rows.timestamps == [0, 1, 2, NOW]
-    assert rows.keys == [b"a", None, b"", b"\x00\xff"]
-    assert rows.values == [b"1", b"", None, b"x" * 100_000]
-    assert rows.headers == [(), (("h", b"1"), ("h", None)), (("ä", b""),), ()]
+    columns = batch.columns()
+    assert (columns.topic, columns.partition, list(columns.offsets)) == ("orders", 0, [0, 1, 2, 3])
+    assert columns.timestamps == [0, 1, 2, NOW]
+    assert columns.keys == [b"a", None, b"", b"\x00\xff"]
+    assert columns.values == [b"1", b"", None, b"x" * 100_000]
+    assert columns.headers == [(), (("h", b"1"), ("h", None)), (("ä", b""),), ()]
     assert batch.next_offset == 4
 
 
-def test_arrow_data_is_taken_as_it_is(log: Log) -> None:
+def test_arrow_data_can_be_appended(log: Log) -> None:
     log.create_topic("orders")
     log.create_topic("copy")
     batch = pa.record_batch({
@@ -164,7 +164,7 @@ def test_arrow_data_is_taken_as_it_is(log: Log) -> None:
     assert log.append("orders", 0, batch)[2:] == (0, 2, -1)
     log.append("orders", 0, pa.Table.from_batches([batch.slice(1), batch.slice(0, 1)]))
     assert pairs(log, "orders") == [(b"a", b"1"), (b"b", None), (b"b", None), (b"a", b"1")]
-    # What was read may be appended elsewhere.
+    # A batch that was read can be appended elsewhere.
     for read in log.read("orders", 0, 1):
         log.append("copy", 0, read.records)
     (copied,) = log.read("copy", 0, 0)
@@ -172,7 +172,7 @@ def test_arrow_data_is_taken_as_it_is(log: Log) -> None:
     assert list(copied.columns().offsets) == [0, 1, 2]
 
 
-def test_offsets_go_on_from_append_to_append(log: Log) -> None:
+def test_offsets_continue_across_appends(log: Log) -> None:
     log.create_topic("orders", 2)
     assert log.append("orders", 0, numbered(range(3)))[2:4] == (0, 3)
     assert log.append("orders", 1, numbered(range(1)))[2:4] == (0, 1)
@@ -181,7 +181,7 @@ def test_offsets_go_on_from_append_to_append(log: Log) -> None:
     assert offsets(log.read("orders", 0, 0)) == [0, 1, 2, 3, 4]
 
 
-def test_without_a_timestamp_the_log_gives_one(log: Log) -> None:
+def test_log_assigns_missing_timestamps(log: Log) -> None:
     log.create_topic("orders")
     appended = log.append("orders", 0, RecordColumns([b"a", b"b"], [b"1", b"2"]))
     (batch,) = log.read("orders", 0, 0)
@@ -189,7 +189,7 @@ def test_without_a_timestamp_the_log_gives_one(log: Log) -> None:
     assert NOW <= appended.timestamp < NOW + 3_600_000
 
 
-def test_with_log_append_time_the_log_always_does(log: Log) -> None:
+def test_log_append_time_replaces_timestamps(log: Log) -> None:
     log.create_topic("orders", 1, {"message.timestamp.type": "LogAppendTime"})
     appended = log.append("orders", 0, records((b"a", b"1"), at=7))
     (batch,) = log.read("orders", 0, 0)
@@ -209,14 +209,14 @@ def test_with_log_append_time_the_log_always_does(log: Log) -> None:
     ],
     ids=["lengths", "negative time", "no bytes", "no time", "future", "no value column"],
 )
-def test_bad_records_are_refused_and_nothing_is_appended(log: Log, bad: RecordColumns) -> None:
+def test_invalid_record_rejects_the_whole_append(log: Log, bad: RecordColumns) -> None:
     log.create_topic("orders", 2)
     with pytest.raises(InvalidRecord):
         log.append_many([Append("orders", 1, numbered([1])), Append("orders", 0, bad)])
     assert pairs(log, "orders", 1) == []
 
 
-def test_a_record_that_is_too_large_is_refused_with_all_that_came_with_it(log: Log) -> None:
+def test_too_large_record_rejects_the_whole_append(log: Log) -> None:
     log.create_topic("orders", 2, {"max.message.bytes": 1000})
     large = RecordColumns([b"k"], [b"v" * 500], [1], [[("name", b"h" * 600)]])
     assert record_size(b"k", b"v" * 500, [("name", b"h" * 600)]) == 1105
@@ -229,7 +229,7 @@ def test_a_record_that_is_too_large_is_refused_with_all_that_came_with_it(log: L
     assert pairs(log, "orders", 0) == pairs(log, "orders", 1) == []
 
 
-def test_a_compacted_topic_takes_no_record_without_a_key(log: Log) -> None:
+def test_compacted_topic_rejects_records_without_a_key(log: Log) -> None:
     log.create_topic("table", 1, {"cleanup.policy": "compact"})
     with pytest.raises(InvalidRecord, match="is compacted"):
         log.append("table", 0, records((None, b"1")))
@@ -237,41 +237,41 @@ def test_a_compacted_topic_takes_no_record_without_a_key(log: Log) -> None:
     assert pairs(log, "table") == [(b"", b"1"), (b"a", None)]
 
 
-def test_an_append_to_many_partitions_answers_for_each(log: Log) -> None:
+def test_append_to_several_partitions_returns_a_result_for_each(log: Log) -> None:
     log.create_topic("a", 2)
     log.create_topic("b")
     log.append("b", 0, numbered([0]))
-    answers = log.append_many([
+    results = log.append_many([
         Append("a", 1, numbered([1, 2])), Append("b", 0, numbered([3])),
         Append("a", 1, numbered([4])),
     ])
-    assert [answer[:4] for answer in answers] == [("a", 1, 0, 2), ("b", 0, 1, 2), ("a", 1, 2, 3)]
+    assert [result[:4] for result in results] == [("a", 1, 0, 2), ("b", 0, 1, 2), ("a", 1, 2, 3)]
     with pytest.raises(UnknownTopic):
         log.append_many([Append("a", 1, numbered([5])), Append("c", 0, numbered([6]))])
     assert values(log.read("a", 1, 0)) == [b"1", b"2", b"4"]
 
 
-# Blobs
+# Staged records
 
 
-def test_a_blob_is_seen_only_once_it_is_appended(logs: LogUnderTest) -> None:
+def test_staged_records_are_invisible_until_they_are_appended(logs: LogUnderTest) -> None:
     worker, driver = logs.open(), logs.open()
     driver.create_topic("orders")
-    blobs = worker.stage_records(numbered(range(40_000)))
-    assert sum(blob.records for blob in blobs) == 40_000
+    staged = worker.stage_records(numbered(range(40_000)))
+    assert sum(part.records for part in staged) == 40_000
     assert pairs(driver, "orders") == []
     with driver.transaction() as transaction:
-        for blob in blobs:
-            transaction.append("orders", 0, blob)
+        for part in staged:
+            transaction.append("orders", 0, part)
     assert values(driver.read("orders", 0, 0)) == [b"%d" % n for n in range(40_000)]
 
 
-def test_a_blob_is_used_once(log: Log) -> None:
+def test_staged_records_can_be_appended_once(log: Log) -> None:
     log.create_topic("orders", 2, {"max.message.bytes": 100})
-    (blob,) = log.stage_records(numbered([1]))
-    log.append("orders", 0, blob)
+    (staged,) = log.stage_records(numbered([1]))
+    log.append("orders", 0, staged)
     with pytest.raises(StagedRecordsGone):
-        log.append_many([Append("orders", 1, numbered([2])), Append("orders", 1, blob)])
+        log.append_many([Append("orders", 1, numbered([2])), Append("orders", 1, staged)])
     assert pairs(log, "orders", 1) == []
     (large,) = log.stage_records(numbered([1], size=200))
     with pytest.raises(RecordTooLarge):
@@ -285,7 +285,7 @@ def test_a_blob_is_used_once(log: Log) -> None:
 # Waiting
 
 
-def test_waiting_ends_with_a_commit_of_another(logs: LogUnderTest) -> None:
+def test_commit_of_another_handle_ends_the_wait(logs: LogUnderTest) -> None:
     waiting, writing = logs.open(), logs.open()
     writing.create_topic("orders")
     while waiting.wait_for_change(0):
@@ -298,7 +298,7 @@ def test_waiting_ends_with_a_commit_of_another(logs: LogUnderTest) -> None:
     assert pairs(waiting, "orders") == [(b"k1", b"1")]
 
 
-def test_own_commits_and_wake_end_the_waiting_too(log: Log) -> None:
+def test_own_commit_and_wake_end_the_wait(log: Log) -> None:
     log.create_topic("orders")
     assert log.wait_for_change(60)
     while log.wait_for_change(0):
@@ -307,11 +307,11 @@ def test_own_commits_and_wake_end_the_waiting_too(log: Log) -> None:
     assert log.wait_for_change(60)
 
 
-def test_two_logs_have_two_ids(logs: LogUnderTest) -> None:
+def test_id_identifies_a_log(logs: LogUnderTest) -> None:
     assert logs.open().id == logs.open().id != logs.elsewhere().id
 
 
-def test_a_closed_log_says_so(log: Log) -> None:
+def test_closed_log_raises(log: Log) -> None:
     log.create_topic("orders")
     log.close()
     log.close()
@@ -321,7 +321,7 @@ def test_a_closed_log_says_so(log: Log) -> None:
         log.append("orders", 0, numbered([1]))
 
 
-def test_an_offset_beyond_the_range_is_an_error_that_tells_the_range(log: Log) -> None:
+def test_offset_out_of_range_is_reported_with_the_range(log: Log) -> None:
     log.create_topic("orders")
     log.append("orders", 0, numbered(range(10)))
     assert list(log.read("orders", 0, 10)) == []

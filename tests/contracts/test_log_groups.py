@@ -1,4 +1,4 @@
-"""What every log must do: transactions, committed offsets, members of groups, leases."""
+"""The contract of every log: transactions, committed offsets, group members, leases."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from penstock.log import Candidate, CommittedOffset, Lease, Log, Member, TopicPa
 from penstock.log.errors import Fenced, GroupNotEmpty, RecordTooLarge, UnknownTopic
 
 P0, P1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 
 
-def until(done: Callable[[], bool]) -> None:
-    """Wait for what must come; only a log that never does it makes this fail."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not done():
-        assert time.monotonic() < deadline, "it never happened"
+def wait_until(is_done: Callable[[], bool]) -> None:
+    """Wait for a condition that every correct log fulfills in time."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while not is_done():
+        assert time.monotonic() < deadline, "the condition was never met"
         time.sleep(0.005)
 
 
 # Transactions
 
 
-def test_a_transaction_appears_whole_at_its_end(logs: LogUnderTest) -> None:
+def test_transaction_becomes_visible_as_a_whole(logs: LogUnderTest) -> None:
     log, other = logs.open(), logs.open()
     log.create_topic("orders", 2)
     with log.transaction() as transaction:
@@ -37,9 +37,9 @@ def test_a_transaction_appears_whole_at_its_end(logs: LogUnderTest) -> None:
         transaction.commit_offsets("group", {P0: CommittedOffset(7, "note"), P1: 8})
         assert pairs(other, "orders", 0) == []
         assert other.committed("group") == {}
-        # Others can write meanwhile.
+        # Other handles can write in the meantime.
         other.append("orders", 1, numbered([9]))
-    assert [answer[:4] for answer in transaction.appended] == [
+    assert [result[:4] for result in transaction.appended] == [
         ("orders", 0, 0, 1), ("orders", 1, 1, 3), ("orders", 0, 1, 2),
     ]
     assert values(other.read("orders", 0, 0)) == [b"1", b"4"]
@@ -47,7 +47,7 @@ def test_a_transaction_appears_whole_at_its_end(logs: LogUnderTest) -> None:
     assert other.committed("group") == {P0: (7, "note"), P1: (8, "")}
 
 
-def test_a_transaction_that_raises_has_not_happened(log: Log) -> None:
+def test_transaction_that_raises_writes_nothing(log: Log) -> None:
     log.create_topic("orders", 2)
 
     def fail() -> None:
@@ -62,7 +62,7 @@ def test_a_transaction_that_raises_has_not_happened(log: Log) -> None:
     assert log.committed("group") == {}
 
 
-def test_a_refused_record_refuses_the_whole_transaction(log: Log) -> None:
+def test_rejected_record_rejects_the_whole_transaction(log: Log) -> None:
     log.create_topic("orders", 2, {"max.message.bytes": 100})
 
     def commit(size: int, offset_of: TopicPartition) -> None:
@@ -81,7 +81,7 @@ def test_a_refused_record_refuses_the_whole_transaction(log: Log) -> None:
     assert pairs(log, "orders", 0) == [(b"k1", b"1")]
 
 
-def test_an_ended_transaction_takes_nothing_more(log: Log) -> None:
+def test_finished_transaction_rejects_appends(log: Log) -> None:
     log.create_topic("orders")
     transaction = log.transaction()
     transaction.append("orders", 0, numbered([1]))
@@ -92,7 +92,7 @@ def test_an_ended_transaction_takes_nothing_more(log: Log) -> None:
         transaction.append("orders", 0, numbered([1]))
 
 
-def test_a_large_transaction_is_as_atomic_as_a_small_one(logs: LogUnderTest) -> None:
+def test_large_transaction_is_atomic(logs: LogUnderTest) -> None:
     log, other = logs.open(), logs.open()
     log.create_topic("orders", 2)
     noise = [bytes([n % 251]) + (n * 2654435761 % 2**64).to_bytes(8, "big") * 64
@@ -118,7 +118,7 @@ def test_a_large_transaction_is_as_atomic_as_a_small_one(logs: LogUnderTest) -> 
 # Committed offsets
 
 
-def test_offsets_are_kept_by_group_and_partition(logs: LogUnderTest) -> None:
+def test_offsets_are_stored_per_group_and_partition(logs: LogUnderTest) -> None:
     log = logs.open()
     log.create_topic("orders", 2)
     log.commit_offsets("a", {P0: 1, P1: CommittedOffset(2, "x")})
@@ -134,7 +134,7 @@ def test_offsets_are_kept_by_group_and_partition(logs: LogUnderTest) -> None:
     assert other.committed("a") == {}
 
 
-def test_retention_may_overtake_a_committed_offset(log: Log) -> None:
+def test_committed_offset_survives_deleted_records(log: Log) -> None:
     log.create_topic("orders", 2)
     log.append("orders", 0, numbered(range(10)))
     log.commit_offsets("group", {P0: 3})
@@ -146,31 +146,33 @@ def test_retention_may_overtake_a_committed_offset(log: Log) -> None:
 # Members
 
 
-def beat(member: Member, owned: set[TopicPartition]) -> set[TopicPartition]:
-    """What the member owns after a heartbeat; what it is to give up, it has given up."""
-    wanted = set(member.heartbeat(owned).partitions)
-    return wanted if wanted >= owned else set(member.heartbeat(wanted).partitions)
+def send_heartbeat(member: Member, owned: set[TopicPartition]) -> set[TopicPartition]:
+    """Return what the member owns after a heartbeat. It gives up revoked partitions at once."""
+    assigned = set(member.heartbeat(owned).partitions)
+    if assigned >= owned:
+        return assigned
+    return set(member.heartbeat(assigned).partitions)
 
 
 def settle(
     members: dict[str, Member], owned: dict[str, set[TopicPartition]], shares: list[int]
 ) -> None:
-    """Heartbeats until the members own so many partitions each; no two ever own the same."""
+    """Send heartbeats until each member owns its share. No two members ever own the same."""
 
     def has_settled() -> bool:
         for name, member in members.items():
-            owned[name] = beat(member, owned[name])
+            owned[name] = send_heartbeat(member, owned[name])
             taken = [partition for other in members for partition in owned[other]]
             assert len(taken) == len(set(taken)), "two members own the same partition"
         return sorted(map(len, owned.values())) == shares and not any(
             member.needs_heartbeat() for member in members.values()
         )
 
-    until(has_settled)
+    wait_until(has_settled)
 
 
 @pytest.mark.parametrize("strategy", ["sticky", "range", "roundrobin"])
-def test_partitions_are_divided_and_a_spare_takes_over(
+def test_idle_member_takes_over_from_one_that_leaves(
     logs: LogUnderTest, strategy: str
 ) -> None:
     logs.open().create_topic("orders", 2)
@@ -187,29 +189,29 @@ def test_partitions_are_divided_and_a_spare_takes_over(
     assert sorted(owned.values(), key=sorted) == [{P0}, {P1}]
 
 
-def test_a_partition_moves_only_when_its_owner_has_let_go(logs: LogUnderTest) -> None:
+def test_partition_moves_only_after_its_owner_gave_it_up(logs: LogUnderTest) -> None:
     log = logs.open()
     log.create_topic("orders", 2)
     one = log.join_group("group", ["orders"], client_id="one")
     assert one.heartbeat([]).partitions == {P0, P1}
     two = logs.open().join_group("group", ["orders"], client_id="two")
     assert two.heartbeat([]).partitions == frozenset()
-    until(lambda: len(one.heartbeat([P0, P1]).partitions) == 1)
-    wanted = one.heartbeat([P0, P1]).partitions
-    (lost,) = {P0, P1} - wanted
+    wait_until(lambda: len(one.heartbeat([P0, P1]).partitions) == 1)
+    assigned = one.heartbeat([P0, P1]).partitions
+    (lost,) = {P0, P1} - assigned
     assert two.heartbeat([]).partitions == frozenset()
-    # What is to be given up may still be committed; what was given up may not.
+    # A revoked partition can be committed until it is given up.
     log.commit_offsets("group", {lost: 5}, one)
-    assert one.heartbeat(wanted).partitions == wanted
+    assert one.heartbeat(assigned).partitions == assigned
     with pytest.raises(Fenced):
         log.commit_offsets("group", {lost: 6}, one)
-    until(lambda: two.heartbeat([]).partitions == {lost})
+    wait_until(lambda: two.heartbeat([]).partitions == {lost})
     with log.transaction() as transaction:
         transaction.commit_offsets("group", {lost: 7}, two)
     assert log.committed("group", [lost]) == {lost: (7, "")}
 
 
-def test_a_silent_member_is_thrown_out_and_fenced(logs: LogUnderTest) -> None:
+def test_silent_member_is_removed_and_fenced(logs: LogUnderTest) -> None:
     log = logs.open()
     log.create_topic("orders", 2)
     silent = log.join_group("group", ["orders"], session_timeout_ms=50)
@@ -217,12 +219,12 @@ def test_a_silent_member_is_thrown_out_and_fenced(logs: LogUnderTest) -> None:
     alive = logs.open().join_group("group", ["orders"])
     owned: set[TopicPartition] = set()
 
-    def takes_all() -> bool:
+    def owns_all() -> bool:
         nonlocal owned
-        owned = beat(alive, owned)
+        owned = send_heartbeat(alive, owned)
         return owned == {P0, P1}
 
-    until(takes_all)
+    wait_until(owns_all)
     with pytest.raises(Fenced, match="Join again"):
         silent.heartbeat([P0, P1])
     with pytest.raises(Fenced):
@@ -231,19 +233,19 @@ def test_a_silent_member_is_thrown_out_and_fenced(logs: LogUnderTest) -> None:
     assert not alive.needs_heartbeat()
 
 
-def test_a_member_takes_the_place_of_one_with_the_same_id(logs: LogUnderTest) -> None:
+def test_member_replaces_one_with_the_same_id(logs: LogUnderTest) -> None:
     log = logs.open()
     log.create_topic("orders", 2)
     old = log.join_group("group", ["orders"], member_id="me", session_timeout_ms=6_000)
     old.heartbeat([])
     new = logs.open().join_group("group", ["orders"], member_id="me", session_timeout_ms=6_000)
     assert new.heartbeat([]).partitions == {P0, P1}
-    until(old.needs_heartbeat)
+    wait_until(old.needs_heartbeat)
     with pytest.raises(Fenced):
         old.heartbeat([P0, P1])
 
 
-def test_new_partitions_and_topics_of_a_pattern_are_divided_too(log: Log) -> None:
+def test_new_partitions_and_matching_topics_are_assigned(log: Log) -> None:
     log.create_topic("orders")
     member = log.join_group("group", ["^ord.*", "stores"])
     assert member.heartbeat([]).partitions == {P0}
@@ -251,14 +253,14 @@ def test_new_partitions_and_topics_of_a_pattern_are_divided_too(log: Log) -> Non
     log.create_topic("stores")
     log.create_topic("words")
     stores = TopicPartition("stores", 0)
-    until(lambda: member.heartbeat([P0]).partitions == {P0, P1, stores})
+    wait_until(lambda: member.heartbeat([P0]).partitions == {P0, P1, stores})
     before = member.heartbeat([P0, P1, stores]).generation
     log.delete_topic("orders")
-    until(lambda: member.heartbeat([stores]).partitions == {stores})
+    wait_until(lambda: member.heartbeat([stores]).partitions == {stores})
     assert member.heartbeat([stores]).generation > before
 
 
-def test_a_group_with_members_is_described_and_not_deleted(log: Log) -> None:
+def test_group_with_members_is_described_and_cannot_be_deleted(log: Log) -> None:
     log.create_topic("orders", 2)
     member = log.join_group("group", ["orders"], client_id="shop")
     member.heartbeat([])
@@ -277,19 +279,19 @@ def test_a_group_with_members_is_described_and_not_deleted(log: Log) -> None:
 # Leases
 
 
-def acquired(candidate: Candidate) -> Lease:
-    """The lease, as soon as its holder is known to be gone."""
+def acquire(candidate: Candidate) -> Lease:
+    """Wait for the lease."""
     found: list[Lease] = []
 
     def try_acquire() -> bool:
         found.extend(filter(None, [candidate.try_acquire()]))
         return bool(found)
 
-    until(try_acquire)
+    wait_until(try_acquire)
     return found[0]
 
 
-def test_a_lease_has_one_holder(logs: LogUnderTest) -> None:
+def test_lease_has_one_holder(logs: LogUnderTest) -> None:
     one = logs.open().candidate("app", holder="one")
     two = logs.open().candidate("app", holder="two")
     lease = one.try_acquire()
@@ -298,25 +300,25 @@ def test_a_lease_has_one_holder(logs: LogUnderTest) -> None:
     lease.renew()
     assert two.try_acquire() is None
     lease.release()
-    taken = acquired(two)
+    taken = acquire(two)
     assert taken.epoch > lease.epoch
     lease.release()
     taken.renew()
 
 
-def test_the_lease_of_a_silent_holder_is_taken_and_its_transactions_are_fenced(
+def test_silent_holder_loses_the_lease_and_is_fenced(
     logs: LogUnderTest,
 ) -> None:
     log = logs.open()
     log.create_topic("orders", 2)
-    # On Kafka it is the holder's timeout that counts, in the embedded log that of who waits.
+    # On Kafka the holder's timeout counts, in the embedded log the candidate's.
     old = log.candidate("app", timeout_ms=500).try_acquire()
     assert old is not None
     standby = logs.open().candidate("app", timeout_ms=500)
     transaction = log.transaction(old)
     transaction.append("orders", 0, numbered([1]))
     transaction.commit_offsets("group", {P0: 1})
-    taken = acquired(standby)
+    taken = acquire(standby)
     taken.renew()
     with pytest.raises(Fenced, match="lease 'app'"):
         transaction.commit()
@@ -329,7 +331,7 @@ def test_the_lease_of_a_silent_holder_is_taken_and_its_transactions_are_fenced(
     assert pairs(log, "orders") == [(b"k2", b"2")]
 
 
-def test_a_lease_can_be_taken_at_once(log: Log) -> None:
+def test_lease_can_be_taken_directly(log: Log) -> None:
     log.create_topic("orders")
     first = log.take_lease("producer")
     second = log.take_lease("producer")

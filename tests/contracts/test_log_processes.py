@@ -1,4 +1,4 @@
-"""What every log must do when several processes use it, and what a reader may take of memory."""
+"""The contract of every log: several processes, and the memory of a reader."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def start(code: str, *arguments: object) -> subprocess.Popen[str]:
     )
 
 
-def test_one_record_appends_of_four_processes_are_all_there_once(log: Log) -> None:
+def test_appends_of_four_processes_are_all_stored_once(log: Log) -> None:
     log.create_topic("orders")
     processes = [start(APPEND, log.address, name, APPENDS) for name in "abcd"]
     for process in processes:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
-    told: dict[int, str] = {}
+    reported: dict[int, str] = {}
     for process in processes:
         assert process.stdin is not None
         process.stdin.write("go\n")
@@ -58,24 +58,24 @@ def test_one_record_appends_of_four_processes_are_all_there_once(log: Log) -> No
     for process in processes:
         output, _ = process.communicate()
         assert process.returncode == 0
-        told.update((int(line.split()[0]), line.split()[1]) for line in output.splitlines())
+        reported.update((int(line.split()[0]), line.split()[1]) for line in output.splitlines())
     found = {
         offset: value.decode()
         for batch in log.read("orders", 0, 0)
         for offset, value in zip(batch.columns().offsets, batch.columns().values, strict=True)
         if value is not None
     }
-    assert found == told
+    assert found == reported
     assert len(found) == 4 * APPENDS
     assert set(Counter(found.values()).values()) == {1}
     for name in "abcd":
-        mine = [value for _, value in sorted(found.items()) if value.startswith(name)]
-        assert mine == [f"{name}/{number}" for number in range(APPENDS)]
+        own = [value for _, value in sorted(found.items()) if value.startswith(name)]
+        assert own == [f"{name}/{number}" for number in range(APPENDS)]
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux")
-def test_the_memory_of_a_reader_does_not_grow_with_the_topic(logs: LogUnderTest) -> None:
+def test_memory_of_a_reader_does_not_grow_with_the_topic(logs: LogUnderTest) -> None:
     log = logs.open()
     batch = numbered(range(10_000), size=120)
     peaks = {}
@@ -87,5 +87,5 @@ def test_the_memory_of_a_reader_does_not_grow_with_the_topic(logs: LogUnderTest)
         count, peak_kb = map(int, output.split())
         assert count == batches * 10_000
         peaks[topic] = peak_kb
-    # The large topic has 500 MB more; the reader may differ by what allocators do.
+    # The large topic has 500 MB more. Allow for differences between allocations.
     assert peaks["large"] - peaks["small"] < 20_000

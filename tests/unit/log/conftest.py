@@ -12,7 +12,7 @@ from penstock.log import Log, open_log
 
 
 class Clock:
-    """A time of day that goes when the test says so."""
+    """A wall clock that the test controls."""
 
     def __init__(self) -> None:
         self.now = NOW
@@ -32,8 +32,8 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def opened(path: Path, clock: Clock) -> Iterator[Callable[..., Log]]:
-    """Opens the log of the test, as often as it likes."""
+def open_handle(path: Path, clock: Clock) -> Iterator[Callable[..., Log]]:
+    """Open handles to the log of the test."""
     with ExitStack() as stack:
 
         def open_it(**options: Any) -> Log:
@@ -43,5 +43,5 @@ def opened(path: Path, clock: Clock) -> Iterator[Callable[..., Log]]:
 
 
 @pytest.fixture
-def log(opened: Callable[..., Log]) -> Log:
-    return opened()
+def log(open_handle: Callable[..., Log]) -> Log:
+    return open_handle()

@@ -1,4 +1,4 @@
-"""Retention, merging, sweeping: what goes, what stays, and who may be reading meanwhile."""
+"""Retention, merging of batches, and deletion of unused data, also while others read."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def count(path: Path, table: str) -> int:
         db.close()
 
 
-def test_batches_older_than_the_retention_go(log: Log, clock: Clock) -> None:
+def test_batches_older_than_retention_ms_expire(log: Log, clock: Clock) -> None:
     log.create_topic("orders", 1, {"retention.ms": 10 * HOUR})
     for hour in range(15):
         log.append("orders", 0, numbered([2 * hour, 2 * hour + 1], at=clock.now))
@@ -38,7 +38,7 @@ def test_batches_older_than_the_retention_go(log: Log, clock: Clock) -> None:
         log.read("orders", 0, 9)
 
 
-def test_an_old_batch_behind_a_young_one_waits(log: Log, clock: Clock) -> None:
+def test_old_batch_after_a_young_one_does_not_expire(log: Log, clock: Clock) -> None:
     log.create_topic("orders", 1, {"retention.ms": HOUR})
     for at in (clock.now - 5 * HOUR, clock.now, clock.now - 5 * HOUR):
         log.append("orders", 0, numbered([1], at=at))
@@ -46,7 +46,7 @@ def test_an_old_batch_behind_a_young_one_waits(log: Log, clock: Clock) -> None:
     assert offsets(log.read("orders", 0, 1)) == [1, 2]
 
 
-def test_when_all_is_old_the_end_stays(log: Log, clock: Clock) -> None:
+def test_end_stays_when_all_batches_expire(log: Log, clock: Clock) -> None:
     log.create_topic("orders", 1, {"retention.ms": HOUR})
     log.append("orders", 0, numbered(range(7), at=clock.now))
     clock.now += 2 * HOUR
@@ -55,7 +55,7 @@ def test_when_all_is_old_the_end_stays(log: Log, clock: Clock) -> None:
     assert log.append("orders", 0, numbered([1], at=clock.now)).base_offset == 7
 
 
-def test_without_a_limit_nothing_goes(log: Log, clock: Clock) -> None:
+def test_nothing_expires_without_a_limit(log: Log, clock: Clock) -> None:
     log.create_topic("orders", 1, {"retention.ms": -1})
     log.append("orders", 0, numbered([1], at=0))
     clock.now += 10**12
@@ -63,7 +63,7 @@ def test_without_a_limit_nothing_goes(log: Log, clock: Clock) -> None:
     assert pairs(log, "orders") == [(b"k1", b"1")]
 
 
-def test_the_oldest_go_when_a_partition_is_too_large(log: Log, clock: Clock) -> None:
+def test_oldest_batches_expire_beyond_retention_bytes(log: Log, clock: Clock) -> None:
     log.create_topic("orders", 2, {"retention.bytes": 5_000})
     for number in range(20):
         log.append("orders", 0, numbered([number], size=1_000, at=clock.now))
@@ -75,20 +75,20 @@ def test_the_oldest_go_when_a_partition_is_too_large(log: Log, clock: Clock) -> 
     assert len(pairs(log, "orders", 1)) == 1
 
 
-def test_a_reader_that_is_overtaken_hears_of_it(log: Log, clock: Clock) -> None:
+def test_reader_overtaken_by_retention_fails(log: Log, clock: Clock) -> None:
     log.create_topic("orders", 1, {"retention.ms": HOUR})
     for _ in range(3):
         log.append("orders", 0, numbered(range(5000), at=clock.now))
-    reading = log.read("orders", 0, 0)
-    next(reading)
+    reader = log.read("orders", 0, 0)
+    next(reader)
     clock.now += 2 * HOUR
     log.clean()
     with pytest.raises(OffsetOutOfRange) as caught:
-        next(reading)
+        next(reader)
     assert (caught.value.start, caught.value.end) == (15_000, 15_000)
 
 
-def test_small_batches_are_merged_and_read_the_same(
+def test_merged_batches_have_the_same_records(
     log: Log, clock: Clock, path: Path
 ) -> None:
     log.create_topic("orders", 1, {"retention.ms": -1})
@@ -103,37 +103,37 @@ def test_small_batches_are_merged_and_read_the_same(
         return [
             row
             for batch in log.read("orders", 0, start)
-            for rows in [batch.columns()]
-            for row in zip(rows.offsets, rows.timestamps, rows.values,
-                           rows.headers or [()] * len(rows), strict=True)
+            for columns in [batch.columns()]
+            for row in zip(columns.offsets, columns.timestamps, columns.values,
+                           columns.headers or [()] * len(columns), strict=True)
         ]
 
     before, middle = read(0), read(123)
-    reading = log.read("orders", 0, 0, max_records=9_000)
+    reader = log.read("orders", 0, 0, max_records=9_000)
     batches = count(path, "batches")
     assert log.clean().batches_merged == 300
     assert count(path, "batches") == batches - 299
     assert count(path, "blobs") == count(path, "batches")
     assert read(0) == before
     assert read(123) == middle
-    assert offsets(reading) == list(range(9_000))
+    assert offsets(reader) == list(range(9_000))
     assert log.clean().batches_merged == 0
 
 
-def test_a_merge_overtakes_a_reader_without_harm(log: Log, clock: Clock) -> None:
+def test_merge_does_not_disturb_a_reader(log: Log, clock: Clock) -> None:
     log.create_topic("orders", 1, {"retention.ms": -1})
     for begin in range(0, 16_000, 100):
         log.append("orders", 0, numbered(range(begin, begin + 100), at=clock.now))
-    reading = log.read("orders", 0, 50)
-    first = next(reading).columns().values
+    reader = log.read("orders", 0, 50)
+    first = next(reader).columns().values
     assert log.clean().batches_merged > 0
-    assert [*first, *values(reading)] == [b"%d" % n for n in range(50, 16_000)]
+    assert [*first, *values(reader)] == [b"%d" % n for n in range(50, 16_000)]
 
 
-def test_unused_blobs_are_swept_in_time(
-    opened: Callable[..., Log], clock: Clock, path: Path
+def test_unused_staged_records_expire(
+    open_handle: Callable[..., Log], clock: Clock, path: Path
 ) -> None:
-    log = opened(unused_blob_ms=HOUR)
+    log = open_handle(unused_blob_ms=HOUR)
     log.create_topic("orders")
     (old,) = log.stage_records(numbered([1], at=clock.now))
     clock.now += HOUR // 2
@@ -147,7 +147,7 @@ def test_unused_blobs_are_swept_in_time(
     assert values(log.read("orders", 0, 0)) == [b"2"]
 
 
-def test_space_of_deleted_topics_goes_back_to_the_file_system(log: Log, path: Path) -> None:
+def test_space_of_deleted_topics_is_freed(log: Log, path: Path) -> None:
     log.create_topic("orders")
     for begin in range(0, 200_000, 10_000):
         log.append("orders", 0, numbered(range(begin, begin + 10_000), size=40))
@@ -160,7 +160,7 @@ def test_space_of_deleted_topics_goes_back_to_the_file_system(log: Log, path: Pa
     assert path.stat().st_size < 6_000_000
 
 
-def test_only_the_topics_that_were_named_are_cleaned(log: Log, clock: Clock) -> None:
+def test_only_given_topics_are_cleaned(log: Log, clock: Clock) -> None:
     for name in ("orders", "stores"):
         log.create_topic(name, 1, {"retention.ms": HOUR})
         log.append(name, 0, numbered([1], at=clock.now))

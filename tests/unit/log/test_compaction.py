@@ -1,4 +1,4 @@
-"""Compaction: the newest record of each key, tombstones for a while, offsets as they were."""
+"""Compaction keeps the newest record of each key, recent tombstones, and all offsets."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def contents(log: Log) -> dict[int, Pair]:
     return {
         offset: (key, value)
         for batch in log.read("table", 0, start)
-        for rows in [batch.columns()]
-        for offset, key, value in zip(rows.offsets, rows.keys, rows.values, strict=True)
+        for columns in [batch.columns()]
+        for offset, key, value in zip(columns.offsets, columns.keys, columns.values, strict=True)
     }
 
 
-def test_only_the_newest_of_each_key_stays_where_it_was(log: Log, clock: Clock) -> None:
+def test_newest_record_of_each_key_keeps_its_offset(log: Log, clock: Clock) -> None:
     create(log)
     log.append("table", 0, records((b"a", b"1"), (b"b", b"1"), (b"a", b"2"), at=clock.now))
     log.append("table", 0, records((b"c", b"1"), (b"b", b"2"), at=clock.now))
@@ -41,15 +41,15 @@ def test_only_the_newest_of_each_key_stays_where_it_was(log: Log, clock: Clock) 
     assert report.records_compacted == 2
     assert contents(log) == {2: (b"a", b"2"), 3: (b"c", b"1"), 4: (b"b", b"2")}
     assert log.offsets([P0])[P0] == (0, 5, 0)
-    reading = log.read("table", 0, 0, 2)
-    assert list(reading) == []
-    assert reading.position == 2
+    reader = log.read("table", 0, 0, 2)
+    assert list(reader) == []
+    assert reader.position == 2
     log.append("table", 0, records((b"a", b"3"), at=clock.now))
     log.clean(force=True)
     assert contents(log) == {3: (b"c", b"1"), 4: (b"b", b"2"), 5: (b"a", b"3")}
 
 
-def test_timestamps_and_headers_stay(log: Log, clock: Clock) -> None:
+def test_timestamps_and_headers_are_kept(log: Log, clock: Clock) -> None:
     create(log)
     columns = records((b"a", b"1"), (b"b", b"1"), (b"a", b"2"), at=clock.now)
     log.append("table", 0, replace(
@@ -62,13 +62,13 @@ def test_timestamps_and_headers_stay(log: Log, clock: Clock) -> None:
     assert batch.columns().headers == [(("h", b"x"),), ()]
 
 
-def test_a_tombstone_stays_for_its_time_and_then_tells_readers(log: Log, clock: Clock) -> None:
+def test_removed_tombstones_are_reported_to_readers(log: Log, clock: Clock) -> None:
     create(log, delete_retention_ms=DAY)
     log.append("table", 0, records((b"a", b"1"), (b"b", b"1"), at=clock.now))
     log.append("table", 0, records((b"a", None), at=clock.now))
     clock.now += 10 * DAY
     log.clean()
-    # Its time begins when it is compacted, not when it was written.
+    # Its retention begins when it is compacted, not when it is written.
     assert contents(log) == {1: (b"b", b"1"), 2: (b"a", None)}
     clock.now += DAY - 1
     log.clean(force=True)
@@ -82,7 +82,7 @@ def test_a_tombstone_stays_for_its_time_and_then_tells_readers(log: Log, clock: 
     assert (batch.next_offset, batch.tombstones_removed_to) == (2, 3)
 
 
-def test_tombstones_go_even_when_the_topic_is_cleaned_all_the_time(
+def test_tombstones_are_removed_when_the_topic_is_cleaned_often(
     log: Log, clock: Clock
 ) -> None:
     create(log, delete_retention_ms=DAY)
@@ -94,7 +94,7 @@ def test_tombstones_go_even_when_the_topic_is_cleaned_all_the_time(
     assert log.offsets([P0])[P0].tombstones_removed_to >= 48
 
 
-def test_a_tombstone_that_was_overwritten_is_no_loss(log: Log, clock: Clock) -> None:
+def test_overwritten_tombstone_is_not_reported(log: Log, clock: Clock) -> None:
     create(log, delete_retention_ms=0)
     log.append("table", 0, records((b"a", b"1"), (b"a", None), (b"a", b"2"), at=clock.now))
     log.clean()
@@ -103,20 +103,20 @@ def test_a_tombstone_that_was_overwritten_is_no_loss(log: Log, clock: Clock) -> 
     assert log.offsets([P0])[P0].tombstones_removed_to == 0
 
 
-def test_when_everything_goes_start_and_end_stay(log: Log, clock: Clock) -> None:
+def test_start_and_end_stay_when_no_records_are_left(log: Log, clock: Clock) -> None:
     create(log, delete_retention_ms=0)
     log.append("table", 0, records((b"a", b"1"), (b"a", None), at=clock.now))
     log.clean()
     log.clean()
     assert contents(log) == {}
     assert log.offsets([P0])[P0] == (0, 2, 2)
-    reading = log.read("table", 0, 0)
-    assert list(reading) == []
-    assert reading.position == 2
+    reader = log.read("table", 0, 0)
+    assert list(reader) == []
+    assert reader.position == 2
     assert log.append("table", 0, records((b"b", b"1"), at=clock.now)).base_offset == 2
 
 
-def test_little_dirt_is_left_for_later(log: Log, clock: Clock) -> None:
+def test_partition_below_the_dirty_ratio_is_not_compacted(log: Log, clock: Clock) -> None:
     create(log, min_cleanable_dirty_ratio=0.5)
     many = [(b"%d" % n, b"1") for n in range(100)]
     log.append("table", 0, records(*many, at=clock.now))
@@ -126,7 +126,7 @@ def test_little_dirt_is_left_for_later(log: Log, clock: Clock) -> None:
     assert log.clean(force=True).records_compacted == 1
 
 
-def test_young_records_are_left_alone(log: Log, clock: Clock) -> None:
+def test_records_within_the_compaction_lag_are_kept(log: Log, clock: Clock) -> None:
     create(log, min_compaction_lag_ms=DAY)
     log.append("table", 0, records((b"a", b"1"), (b"a", b"2"), at=clock.now - 2 * DAY))
     log.append("table", 0, records((b"a", b"3"), (b"a", b"4"), at=clock.now))
@@ -134,7 +134,7 @@ def test_young_records_are_left_alone(log: Log, clock: Clock) -> None:
     assert contents(log) == {1: (b"a", b"2"), 2: (b"a", b"3"), 3: (b"a", b"4")}
 
 
-def test_records_without_a_key_from_before_go(log: Log, clock: Clock) -> None:
+def test_old_records_without_a_key_are_dropped(log: Log, clock: Clock) -> None:
     log.create_topic("table")
     log.append("table", 0, records((None, b"1"), (b"a", b"1"), at=clock.now))
     log.alter_topic("table", {"cleanup.policy": "compact"})
@@ -142,7 +142,7 @@ def test_records_without_a_key_from_before_go(log: Log, clock: Clock) -> None:
     assert contents(log) == {1: (b"a", b"1")}
 
 
-def test_compact_and_delete_work_together(log: Log, clock: Clock) -> None:
+def test_compact_and_delete_can_be_combined(log: Log, clock: Clock) -> None:
     create(log, retention_ms=DAY)
     log.alter_topic("table", {"cleanup.policy": "compact,delete"})
     log.append("table", 0, records((b"a", b"1"), (b"b", b"1"), at=clock.now))
@@ -154,11 +154,11 @@ def test_compact_and_delete_work_together(log: Log, clock: Clock) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_any_history_keeps_the_newest_of_every_key(
-    opened: Callable[..., Log], clock: Clock, path: Path, seed: int
+def test_random_history_keeps_the_newest_record_of_every_key(
+    open_handle: Callable[..., Log], clock: Clock, path: Path, seed: int
 ) -> None:
-    """Random appends and cleanings against a dictionary; little memory, so many passes."""
-    log = opened(compaction_buffer_bytes=5_000)
+    """Compare random appends and cleanings with a dictionary. Little memory needs many passes."""
+    log = open_handle(compaction_buffer_bytes=5_000)
     rng = random.Random(seed)
     create(log, delete_retention_ms=DAY, min_cleanable_dirty_ratio=0)
     newest: dict[bytes, tuple[int, bytes | None]] = {}
@@ -189,7 +189,7 @@ def test_any_history_keeps_the_newest_of_every_key(
             else:
                 assert value is None, "the newest value of a key is lost"
                 assert offset < removed_to
-                assert all(other != key for other, _ in found.values()), "an old value is back"
+                assert all(other != key for other, _ in found.values()), "an old value has returned"
     for _ in range(2):
         log.clean(force=True)
         clock.now += 2 * DAY

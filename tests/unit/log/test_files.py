@@ -1,4 +1,4 @@
-"""Files that are no log, not ours, not writable, full, or damaged: a clear error each."""
+"""Files of the embedded log: invalid, foreign, read-only, full and damaged ones."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from penstock.log.errors import (
     NotALog,
 )
 
-Opened = Callable[..., Log]
+OpenHandle = Callable[..., Log]
 
 
-def test_a_new_file_says_what_it_is(path: Path, log: Log) -> None:
+def test_new_file_has_the_application_id_and_version(path: Path, log: Log) -> None:
     log.create_topic("orders")
     with sqlite3.connect(path) as db:
         assert db.execute("PRAGMA application_id").fetchone() == (APPLICATION_ID,)
@@ -41,7 +41,7 @@ def test_a_new_file_says_what_it_is(path: Path, log: Log) -> None:
     db.close()
 
 
-def test_an_empty_file_becomes_a_log(path: Path) -> None:
+def test_empty_file_becomes_a_log(path: Path) -> None:
     path.touch()
     with pytest.raises(NotALog, match="empty"):
         open_log(path, create=False)
@@ -50,14 +50,14 @@ def test_an_empty_file_becomes_a_log(path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"hello, this is a text\n" * 100, b"x"])
-def test_a_file_of_something_else_is_left_alone(path: Path, content: bytes) -> None:
+def test_other_file_is_not_changed(path: Path, content: bytes) -> None:
     path.write_bytes(content)
     with pytest.raises(NotALog, match="not a penstock log"):
         open_log(path)
     assert path.read_bytes() == content
 
 
-def test_another_sqlite_file_is_left_alone(path: Path) -> None:
+def test_other_sqlite_file_is_not_changed(path: Path) -> None:
     with sqlite3.connect(path) as db:
         db.execute("CREATE TABLE mine (a)")
     db.close()
@@ -67,7 +67,7 @@ def test_another_sqlite_file_is_left_alone(path: Path) -> None:
     assert path.read_bytes() == before
 
 
-def test_a_newer_format_is_refused(path: Path) -> None:
+def test_newer_format_is_rejected(path: Path) -> None:
     open_log(path).close()
     with sqlite3.connect(path) as db:
         db.execute(f"PRAGMA user_version = {FORMAT_VERSION + 1}")
@@ -76,7 +76,7 @@ def test_a_newer_format_is_refused(path: Path) -> None:
         open_log(path)
 
 
-def test_missing_places_are_named(tmp_path: Path) -> None:
+def test_missing_paths_are_reported(tmp_path: Path) -> None:
     with pytest.raises(LogUnavailable, match="The directory"):
         open_log(tmp_path / "nowhere" / "log.db")
     with pytest.raises(LogUnavailable, match="does not exist"):
@@ -88,7 +88,7 @@ def test_missing_places_are_named(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_wrong_options_are_refused(path: Path) -> None:
+def test_invalid_options_are_rejected(path: Path) -> None:
     with pytest.raises(ConfigException, match="synchronous"):
         open_log(path, synchronous="SOMETIMES")
     with pytest.raises(ConfigException, match="busy_timeout_ms"):
@@ -98,17 +98,19 @@ def test_wrong_options_are_refused(path: Path) -> None:
 
 
 @pytest.mark.parametrize("synchronous", ["off", "NORMAL", "full"])
-def test_every_fsync_policy_works(path: Path, synchronous: str) -> None:
+def test_every_synchronous_mode_works(path: Path, synchronous: str) -> None:
     with open_log(path, synchronous=synchronous) as log:
         log.create_topic("orders")
         log.append("orders", 0, numbered([1]))
         assert pairs(log, "orders") == [(b"k1", b"1")]
 
 
-def test_a_log_opened_for_reading_is_not_written(path: Path, log: Log, opened: Opened) -> None:
+def test_read_only_log_rejects_writes(
+    path: Path, log: Log, open_handle: OpenHandle
+) -> None:
     log.create_topic("orders")
     log.append("orders", 0, numbered([1]))
-    reader = opened(read_only=True)
+    reader = open_handle(read_only=True)
     assert pairs(reader, "orders") == [(b"k1", b"1")]
     log.append("orders", 0, numbered([2]))
     assert reader.wait_for_change(60)
@@ -120,7 +122,7 @@ def test_a_log_opened_for_reading_is_not_written(path: Path, log: Log, opened: O
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write every file")
-def test_a_file_without_the_right_to_write_is_read_only(path: Path) -> None:
+def test_file_without_write_permission_is_read_only(path: Path) -> None:
     with open_log(path) as log:
         log.create_topic("orders")
         log.append("orders", 0, numbered([1]))
@@ -131,8 +133,10 @@ def test_a_file_without_the_right_to_write_is_read_only(path: Path) -> None:
             log.append("orders", 0, numbered([2]))
 
 
-def test_a_full_log_refuses_whole_appends_and_recovers(path: Path, opened: Opened) -> None:
-    log = opened(max_file_bytes=2_000_000)
+def test_full_log_rejects_whole_appends_and_recovers(
+    path: Path, open_handle: OpenHandle
+) -> None:
+    log = open_handle(max_file_bytes=2_000_000)
     log.create_topic("orders", 1, {"retention.bytes": 500_000})
     rng = random.Random(1)
     count = 0
@@ -153,10 +157,10 @@ def test_a_full_log_refuses_whole_appends_and_recovers(path: Path, opened: Opene
     assert path.stat().st_size <= 2_000_000
 
 
-def test_a_writer_that_holds_the_file_too_long_is_not_waited_for(
-    path: Path, opened: Opened
+def test_wait_for_another_writer_is_limited(
+    path: Path, open_handle: OpenHandle
 ) -> None:
-    log = opened(busy_timeout_ms=30)
+    log = open_handle(busy_timeout_ms=30)
     log.create_topic("orders")
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
@@ -169,7 +173,7 @@ def test_a_writer_that_holds_the_file_too_long_is_not_waited_for(
     other.close()
 
 
-def test_a_damaged_blob_is_named(path: Path, log: Log) -> None:
+def test_damaged_batch_is_reported(path: Path, log: Log) -> None:
     log.create_topic("orders")
     log.append("orders", 0, numbered(range(1000)))
     with sqlite3.connect(path) as db:
@@ -179,7 +183,7 @@ def test_a_damaged_blob_is_named(path: Path, log: Log) -> None:
         list(log.read("orders", 0, 0))
 
 
-def test_processes_that_open_a_new_log_at_once_get_the_same(path: Path) -> None:
+def test_processes_that_create_a_log_at_once_share_it(path: Path) -> None:
     code = f"from penstock.log import open_log; print(open_log({str(path)!r}).id)"
     starting = [
         subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
@@ -210,7 +214,7 @@ def test_threads_share_a_log(log: Log) -> None:
     assert failures == []
 
 
-def test_a_forked_child_and_its_parent_write_while_threads_do(log: Log) -> None:
+def test_forked_children_and_threads_write_concurrently(log: Log) -> None:
     code = (
         "import os, threading\n"
         "from penstock.log import RecordColumns, open_log\n"
@@ -237,9 +241,9 @@ def test_a_forked_child_and_its_parent_write_while_threads_do(log: Log) -> None:
         assert [value for key, value in found if key == name] == [b"%d" % n for n in range(40)]
 
 
-def test_the_wal_is_used_again(path: Path, log: Log, opened: Opened) -> None:
+def test_wal_is_reused(path: Path, log: Log, open_handle: OpenHandle) -> None:
     log.create_topic("orders")
-    other = opened()
+    other = open_handle()
     rng = random.Random(2)
     noise = [rng.randbytes(1000) for _ in range(2000)]
     for number in range(60):
@@ -250,7 +254,7 @@ def test_the_wal_is_used_again(path: Path, log: Log, opened: Opened) -> None:
     assert path.with_name("log.db-wal").stat().st_size < 40_000_000
 
 
-def test_a_forked_child_goes_on_with_its_copy(log: Log) -> None:
+def test_forked_child_continues_with_its_copy(log: Log) -> None:
     code = (
         "import os, sys\n"
         "from penstock.log import RecordColumns, open_log\n"
