@@ -274,7 +274,7 @@ def main() -> None:
     backend = open_backend(runtime.config().with_(log="bench.db"), master="local[2]")
     figures: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
-        class_path = java_programs.compiled(Path(folder) / "classes")
+        class_path = java_programs.compile_programs(Path(folder) / "classes")
         cluster = Cluster(Path(folder) / "kafka")
         with cluster.for_this_process(BrokerOptions(port=0, heap_mb=1024)) as status:
             site = KafkaSite(Path(folder), backend.context, status, class_path)

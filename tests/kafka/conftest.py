@@ -1,4 +1,4 @@
-"""Compiles the Java programs, and makes the folder of the examples importable."""
+"""Compiles the Java programs, and makes the examples importable."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if str(EXAMPLES) not in sys.path:
 
 @pytest.fixture(scope="session")
 def java_class_path(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """What `java_programs.command` takes; the programs are compiled once in a session."""
+    """The class path for `java_programs.command`. The programs are compiled once per session."""
     if java_programs.javac() is None:
-        pytest.skip("needs a JDK: there is no javac")
-    return java_programs.compiled(tmp_path_factory.mktemp("java"))
+        pytest.skip("needs a JDK: javac was not found")
+    return java_programs.compile_programs(tmp_path_factory.mktemp("java"))

@@ -1,7 +1,7 @@
-"""The Java programs of tests/kafka/java: compiled once, run beside penstock on the same broker.
+"""Compiles and runs the Java programs of tests/kafka/java.
 
-Used by the tests and by the benchmarks; they need a JDK and the jars of Kafka Streams, which are
-fetched if they are not there yet.
+The tests and the benchmarks run them beside penstock, on the same broker. They need a JDK and the
+jars of Kafka Streams, which are downloaded if they are missing.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ def javac() -> str | None:
     return shutil.which("javac")
 
 
-def compiled(classes: Path) -> str:
-    """Compile the programs into the folder; answers the class path to run them with."""
+def compile_programs(classes: Path) -> str:
+    """Compile the programs into a directory. Returns the class path to run them with."""
     program = javac()
     if program is None:
-        raise FileNotFoundError("There is no javac. Install a JDK, and put it on the PATH.")
+        raise FileNotFoundError("javac was not found. Install a JDK and add it to the PATH.")
     class_path = jars.streams_class_path()
     classes.mkdir(parents=True, exist_ok=True)
     ran = subprocess.run(
@@ -46,7 +46,7 @@ def compiled(classes: Path) -> str:
 def command(
     class_path: str, main: str, *arguments: str, flags: Sequence[str] = ()
 ) -> list[str]:
-    """The command line that runs a program; `flags` are for java itself."""
+    """Return the command line that runs a program. `flags` are options of java itself."""
     return [
         jars.java(), *flags, "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
         "-cp", class_path, main, *arguments,

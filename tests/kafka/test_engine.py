@@ -1,4 +1,4 @@
-"""The engine on a real broker: the application of the crash tests gives what it gives elsewhere."""
+"""The engine on a real broker: the crash tests' application has the same results as elsewhere."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from penstock.record import TaskId
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
-PATIENCE_S = 240.0
+TIMEOUT_S = 240.0
 
 
 @pytest.fixture
@@ -54,8 +54,8 @@ def waves(count: int) -> list[list[list[Row]]]:
 
 
 def compare(log: Log, given: list[list[list[Row]]], directory: Path) -> None:
-    with open_log(run_reference(directory / "undisturbed", given)) as right:
-        verify(log, right, given)
+    with open_log(run_reference(directory / "undisturbed", given)) as expected:
+        verify(log, expected, given)
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def compare(log: Log, given: list[list[list[Row]]], directory: Path) -> None:
         ),
     ],
 )
-def test_on_kafka_the_application_answers_as_on_the_embedded_log(
+def test_results_on_kafka_equal_those_on_the_embedded_log(
     log: Log, address: str, tmp_path: Path, master: str, guarantee: str
 ) -> None:
     given = waves(1)
@@ -87,14 +87,14 @@ def feed(log: Log, wave: list[list[Row]], streams: Streams) -> None:
     """Append a wave, and wait until it is processed."""
     for rows in wave:
         append(log, rows)
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while not is_drained(log):
         assert time.monotonic() < deadline
-        streams.run_until_caught_up(timeout=PATIENCE_S)
+        streams.run_until_caught_up(timeout=TIMEOUT_S)
 
 
 class Positions(StandbyUpdateListener):
-    """Knows where the stores stand that are followed."""
+    """Records the positions of standby stores."""
 
     def __init__(self) -> None:
         self.known: dict[TopicPartition, int] = {}
@@ -105,7 +105,7 @@ class Positions(StandbyUpdateListener):
     ) -> None:
         self.known[partition] = batch_end_offset
 
-    def are_those_of(self, log: Log) -> bool:
+    def are_at_the_end_of(self, log: Log) -> bool:
         changelogs = log.offsets(
             TopicPartition(topic.name, number) for topic in log.topics()
             if topic.name.endswith("-changelog") for number in range(topic.partitions)
@@ -113,7 +113,7 @@ class Positions(StandbyUpdateListener):
         return all(self.known.get(at, 0) == bounds.end for at, bounds in changelogs.items())
 
 
-def test_on_kafka_who_takes_over_has_the_rows(log: Log, address: str, tmp_path: Path) -> None:
+def test_standby_takes_over_without_restoring(log: Log, address: str, tmp_path: Path) -> None:
     given = waves(2)
     reports: list[BatchReport] = []
     first = Streams(topology(), config(address, str(tmp_path / "first")), compute=start_inline)
@@ -127,8 +127,8 @@ def test_on_kafka_who_takes_over_has_the_rows(log: Log, address: str, tmp_path: 
         feed(log, given[0], first)
         second.start()
         feed(log, given[1], first)
-        deadline = time.monotonic() + PATIENCE_S
-        while not positions.are_those_of(log):
+        deadline = time.monotonic() + TIMEOUT_S
+        while not positions.are_at_the_end_of(log):
             assert time.monotonic() < deadline
             time.sleep(0.05)
     with contextlib.closing(second):

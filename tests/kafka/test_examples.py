@@ -1,4 +1,4 @@
-"""Every example runs on Kafka as it is, by one option."""
+"""Every example runs on Kafka with one option."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DEMO = EXAMPLES / "orders" / "demo.py"
 
 
 def run(*words: object, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    """A program in a process of its own, as a user starts it in the folder of the examples."""
+    """Run a program in its own process, in the directory of the examples."""
     return subprocess.run(
         [sys.executable, *map(str, words)], input=stdin, capture_output=True, text=True,
         timeout=300, check=False, cwd=EXAMPLES, env=dict(os.environ),
@@ -27,16 +27,16 @@ def run(*words: object, stdin: str = "") -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.spark
-def test_the_demo_runs_on_kafka_and_once_more(penstock_broker: ClusterStatus) -> None:
+def test_demo_runs_on_kafka_and_can_be_repeated(penstock_broker: ClusterStatus) -> None:
     demo = (DEMO, "--seconds", 1, "--rate", 100, "--log", clear(penstock_broker.address))
     ran = run(*demo)
     assert (ran.returncode, ran.stderr) == (0, "")
     assert "  100 orders, " in ran.stdout
     assert "  The tables agree with a plain sum over the orders.\n" in ran.stdout
-    # What it has written stays, so another one would count on.
-    refused = run(*demo)
-    assert refused.returncode == 1
-    assert refused.stderr == (
+    # The topics of the first run exist, and a second run would add to them.
+    rejected = run(*demo)
+    assert rejected.returncode == 1
+    assert rejected.stderr == (
         "Topic 'orders' already exists. The demo creates its own topics.\n"
         "Use another log, or delete the topics of an earlier demo with --again.\n"
     )
@@ -45,24 +45,24 @@ def test_the_demo_runs_on_kafka_and_once_more(penstock_broker: ClusterStatus) ->
     assert "  The tables agree with a plain sum over the orders.\n" in again.stdout
 
 
-def test_its_topology_runs_on_kafka_from_the_command_line(
+def test_topology_of_the_demo_runs_from_the_command_line(
     penstock_broker: ClusterStatus, tmp_path: Path
 ) -> None:
-    of_log = ("--log", clear(penstock_broker.address))
+    log_option = ("--log", clear(penstock_broker.address))
     command = ("-m", "penstock.cli")
     application = (
         *command, "run", "orders/topology.py", "--application-id", "orders", "--once", "--master",
-        "inline", "--state-dir", tmp_path, *of_log,
+        "inline", "--state-dir", tmp_path, *log_option,
     )
     first = run(*application, "--create-topics", 2)
     assert first.returncode == 0, first.stderr
-    sent = run(*command, "produce", "orders", *of_log, stdin=ORDER * 3)
+    sent = run(*command, "produce", "orders", *log_option, stdin=ORDER * 3)
     assert sent.returncode == 0, sent.stderr
     second = run(*application, "--quiet")
     assert (second.returncode, second.stderr) == (0, "")
     count = run(
         *command, "consume", "orders-general_orders_count-changelog", "--value-type", "long",
-        "--format", "key-value", "--key-separator", "=", *of_log,
+        "--format", "key-value", "--key-separator", "=", *log_option,
     )
     assert count.stdout == "store_1234=3\n"
 
@@ -73,7 +73,7 @@ ORDER = (
 )
 
 
-def test_without_a_broker_the_demo_says_so() -> None:
+def test_demo_reports_an_address_without_a_broker() -> None:
     ran = run(DEMO, "--log", "kafka://")
     assert ran.returncode == 1
     assert ran.stderr == "No broker in 'kafka://'. Write kafka://host:9092,host:9092.\n"

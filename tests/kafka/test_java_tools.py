@@ -1,4 +1,4 @@
-"""Kafka's own tools, from the same jars, and penstock work on the same topics and groups."""
+"""Kafka's own tools and penstock use the same topics and groups."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CONSUMER_GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 
 
 def run(broker: ClusterStatus, main: str, *arguments: str, stdin: str = "") -> str:
-    """What a tool of Kafka writes to its standard output."""
+    """Run one of Kafka's tools, and return its standard output."""
     ran = subprocess.run(
         kafka_tool_command(main, "--bootstrap-server", broker.bootstrap_servers, *arguments),
         input=stdin, capture_output=True, text=True, timeout=120, check=False,
@@ -32,7 +32,7 @@ def run(broker: ClusterStatus, main: str, *arguments: str, stdin: str = "") -> s
     return ran.stdout
 
 
-def test_what_java_produces_penstock_reads_where_it_expects_it(
+def test_penstock_reads_records_of_java_in_the_expected_partitions(
     penstock_broker: ClusterStatus,
 ) -> None:
     keys = [f"store-{n}" for n in range(40)] + ["", "ä", "longer than four bytes"]
@@ -54,7 +54,7 @@ def test_what_java_produces_penstock_reads_where_it_expects_it(
     }
 
 
-def test_what_penstock_commits_in_a_transaction_java_consumes(
+def test_java_consumes_committed_transactions_of_penstock(
     penstock_broker: ClusterStatus,
 ) -> None:
     with open_log(clear(penstock_broker.address)) as log:
@@ -65,17 +65,17 @@ def test_what_penstock_commits_in_a_transaction_java_consumes(
         with log.transaction() as transaction:
             transaction.append("orders", 0, RecordColumns([b"a", None], [b"one", b"two"]))
             transaction.append("orders", 1, RecordColumns([b"b"], [None], [7], [[("h", b"x")]]))
-    told = run(
+    output = run(
         penstock_broker, CONSOLE_CONSUMER, "--topic", "orders", "--from-beginning",
         "--max-messages", "3", "--timeout-ms", "60000", "--isolation-level", "read_committed",
         "--formatter-property", "print.key=true", "--formatter-property", "print.headers=true",
     )
-    assert sorted(told.splitlines()) == [
+    assert sorted(output.splitlines()) == [
         "NO_HEADERS\ta\tone", "NO_HEADERS\tnull\ttwo", "h:x\tb\tnull",
     ]
 
 
-def test_the_groups_tool_sees_what_penstock_has_committed(penstock_broker: ClusterStatus) -> None:
+def test_groups_tool_shows_offsets_committed_by_penstock(penstock_broker: ClusterStatus) -> None:
     with open_log(clear(penstock_broker.address)) as log:
         log.create_topic("orders", 2)
         with Producer({"bootstrap.servers": penstock_broker.bootstrap_servers}) as producer:
@@ -87,70 +87,70 @@ def test_the_groups_tool_sees_what_penstock_has_committed(penstock_broker: Clust
             )
         log.commit_offsets("billing", {TopicPartition("orders", 1): 0})
         assert log.committed("billing")[TopicPartition("orders", 0)] == (4, "note")
-    told = run(penstock_broker, CONSUMER_GROUPS, "--describe", "--group", "billing")
-    rows = [line.split()[:6] for line in told.splitlines() if line.startswith("billing")]
+    output = run(penstock_broker, CONSUMER_GROUPS, "--describe", "--group", "billing")
+    rows = [line.split()[:6] for line in output.splitlines() if line.startswith("billing")]
     assert sorted(rows) == [
         ["billing", "orders", "0", "4", "10", "6"], ["billing", "orders", "1", "0", "0", "0"],
     ]
 
 
-def words() -> StreamsBuilder:
+def count_words() -> StreamsBuilder:
     builder = StreamsBuilder()
     lines = builder.stream("words", key=Serdes.string(), value=Serdes.string())
     lines.group_by_key().count(store="counts").to_stream().to("counted", value=Serdes.long())
     return builder
 
 
-def typed(broker: ClusterStatus, topic: str, keys: list[str]) -> None:
-    """Records as somebody types them into the console producer."""
+def produce(broker: ClusterStatus, topic: str, keys: list[str]) -> None:
+    """Produce records with the console producer."""
     run(
         broker, CONSOLE_PRODUCER, "--topic", topic, "--reader-property", "parse.key=true",
         "--reader-property", "key.separator=:", stdin="".join(f"{key}:x\n" for key in keys),
     )
 
 
-def read_as_numbers(broker: ClusterStatus, topic: str, count: int) -> list[tuple[str, int]]:
-    """Records as the console consumer prints them."""
-    told = run(
+def consume_numbers(broker: ClusterStatus, topic: str, count: int) -> list[tuple[str, int]]:
+    """Read records with the console consumer."""
+    output = run(
         broker, CONSOLE_CONSUMER, "--topic", topic, "--from-beginning", "--max-messages",
         str(count), "--timeout-ms", "60000", "--isolation-level", "read_committed",
         "--formatter-property", "print.key=true", "--formatter-property",
         "value.deserializer=org.apache.kafka.common.serialization.LongDeserializer",
     )
-    return [(key, int(value)) for key, value in map(str.split, told.splitlines())]
+    return [(key, int(value)) for key, value in map(str.split, output.splitlines())]
 
 
-def test_an_application_works_between_kafkas_own_tools(
+def test_application_works_with_the_console_tools(
     penstock_broker: ClusterStatus, tmp_path: Path
 ) -> None:
     keys = ["tea", "milk", "tea", "bread", "tea", "milk"]
     with open_log(clear(penstock_broker.address)) as log:
         log.create_topic("words", 3)
         log.create_topic("counted", 3)
-    typed(penstock_broker, "words", keys)
+    produce(penstock_broker, "words", keys)
     config = StreamsConfig(
         application_id="counter", log=penstock_broker.address, state_dir=str(tmp_path),
         statestore_cache_max_bytes=0,
     )
 
     def lag() -> Counter[str]:
-        told = run(penstock_broker, CONSUMER_GROUPS, "--describe", "--group", "counter")
-        rows = [line.split() for line in told.splitlines() if line.startswith("counter ")]
-        # Group, topic, partition, committed, end, lag; those without an offset have a dash.
+        output = run(penstock_broker, CONSUMER_GROUPS, "--describe", "--group", "counter")
+        rows = [line.split() for line in output.splitlines() if line.startswith("counter ")]
+        # Columns: group, topic, partition, committed, end, lag. A missing offset is a dash.
         assert {row[2] for row in rows if row[1] == "words"} == {"0", "1", "2"}
         found: Counter[str] = Counter()
         for row in rows:
             found[row[1]] += int(row[5]) if row[5].isdigit() else 0
         return found
 
-    with Streams(words().build(), config, master="inline") as streams:
+    with Streams(count_words().build(), config, master="inline") as streams:
         streams.run_until_caught_up()
         assert lag()["words"] == 0
         state = run(penstock_broker, CONSUMER_GROUPS, "--describe", "--state", "--group", "counter")
         assert state.split()[-2:] == ["Stable", "1"]
-    found = read_as_numbers(penstock_broker, "counted", len(keys))
+    found = consume_numbers(penstock_broker, "counted", len(keys))
     assert dict(found) == {"tea": 3, "milk": 2, "bread": 1}
-    changelog = read_as_numbers(penstock_broker, "counter-counts-changelog", len(keys))
+    changelog = consume_numbers(penstock_broker, "counter-counts-changelog", len(keys))
     assert sorted(changelog) == sorted(found)
-    typed(penstock_broker, "words", ["tea", "bread"])
+    produce(penstock_broker, "words", ["tea", "bread"])
     assert lag()["words"] == 2

@@ -1,4 +1,4 @@
-"""Three brokers with three copies of everything: one may die at any time."""
+"""Three brokers with three replicas of everything: one may fail at any time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 P0 = TopicPartition("orders", 0)
 
 
-def test_transactions_go_on_when_a_broker_is_killed_and_when_it_is_back(tmp_path: Path) -> None:
+def test_transactions_survive_the_loss_and_return_of_a_broker(tmp_path: Path) -> None:
     cluster = LocalCluster(tmp_path)
     options = BrokerOptions(port=0, brokers=3, heap_mb=256, for_tests=True)
     with cluster.for_this_process(options) as status, open_log(status.address) as log:
@@ -38,10 +38,10 @@ def test_transactions_go_on_when_a_broker_is_killed_and_when_it_is_back(tmp_path
         killed = cluster.stop(node=2, kill=True)
         assert [node.running for node in killed.nodes] == [True, False, True]
         write(10)
-        # It comes back where it was, under the same addresses.
-        back = cluster.start(options)
-        assert back.running
-        assert back.bootstrap_servers == status.bootstrap_servers
+        # The broker restarts with its data and the same address.
+        restarted = cluster.start(options)
+        assert restarted.running
+        assert restarted.bootstrap_servers == status.bootstrap_servers
         cluster.stop(node=1, kill=True)
         write(10)
         for partition in range(3):

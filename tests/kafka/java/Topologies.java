@@ -8,7 +8,7 @@ import org.apache.kafka.streams.StreamsBuilder;
  * Every topology by its name: those that are compared with penstock, and the benchmarks'.
  *
  * A topology gets a builder and the name of its output topic. Those that are compared have a twin
- * of the same name in tests/kafka/oracle_topologies.py, those of the benchmarks in bench/runtime.py.
+ * of the same name in tests/kafka/comparison_topologies.py, those of the benchmarks in bench/runtime.py.
  */
 final class Topologies {
     private static final Map<String, BiConsumer<StreamsBuilder, String>> COMPARED =

@@ -1,18 +1,18 @@
-"""Kafka Streams 4.3.0 for Java and penstock, on one broker, over the same topics, are compared.
+"""Compares penstock with Kafka Streams 4.3.0 for Java, on one broker and the same input.
 
-Every topology exists twice: in tests/kafka/java and in oracle_topologies.py; the last one is the
-application of examples/orders. They run beside each other, under different application ids, into
-different output topics. For each output topic the records of every key must be the same, in the
-same order: partition, key, value and timestamp, byte by byte. Then the stores: both have changelog
-topics of the same names, and these hold the same rows.
+Every topology exists twice: in tests/kafka/java and in comparison_topologies.py. The last one is
+the application of examples/orders. Both run side by side, with different application ids and output
+topics. For each output topic, the records of every key must be equal and in the same order:
+partition, key, value and timestamp, byte by byte. The changelog topics must have the same names and
+hold the same rows.
 
-penstock runs in this process, two of the topologies on Spark as well.
+penstock runs in this process; two of the topologies run on Spark as well.
 
-Nothing is cached, so every change of every record is there to be compared. oracle_input.py says how
-the input was made such that there is one answer. Kafka Streams looks for what a closed window or an
-outer join has to send at most once a second of the wall clock; these two waits are set to 0, or its
-answer would depend on how fast it runs. There is no punctuation by stream time: on a broker Kafka
-Streams looks for those that are due after as many records as it happened to take at once.
+Caches are off, so every change of every record is compared. comparison_input.py explains why there
+is only one correct result. Kafka Streams emits results of closed windows and outer joins at most
+once per second of the wall clock. These two intervals are set to 0, because its results would
+otherwise depend on its speed. No topology uses stream-time punctuation: on a broker, Kafka Streams
+checks for due punctuations after as many records as it happened to poll at once.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartiti
 
 from kafka import java_programs
 from kafka.cluster import clear
-from kafka.oracle_input import PARTITIONS, TOPICS, feed, phases
-from kafka.oracle_topologies import TOPOLOGIES
+from kafka.comparison_input import PARTITIONS, TOPICS, feed, phases
+from kafka.comparison_topologies import TOPOLOGIES
 from penstock import Serdes, Streams, StreamsBuilder, StreamsConfig, Topology
 from penstock.broker.cluster import ClusterStatus
 from penstock.log import open_log
@@ -47,21 +47,21 @@ ORDERS_OUTPUTS = tuple(
     f"{kind}-{what}" for kind in ("general", "restaurant") for what in ("orders", "orders-revenue")
 )
 ON_SPARK = ("count_words", "suppressed_by_region")
-PATIENCE_S = 120.0
+TIMEOUT_S = 120.0
 JAVA_SETTINGS = (
     "statestore.cache.max.bytes=0", "commit.interval.ms=50",
     "__emit.interval.ms.kstreams.outer.join.spurious.results.fix__=0",
     "__emit.interval.ms.kstreams.windowed.aggregation__=0",
 )
 
-#: The changelogs of buffers, and the topic whose records they hold, both without application id.
+#: Changelogs of buffers, and the topic of their records, both without the application id.
 BUFFERS = {"closed-store-changelog": "closing-repartition"}
 
-#: (value, timestamp) of each record of a key, in order, by partition and key.
+#: (partition, key) -> (value, timestamp) of each record, in order.
 Sequences = dict[tuple[int, bytes], list[tuple[bytes | None, int]]]
 
 
-#: The rows that a store holds, by partition and key.
+#: (partition, key) -> the row of a store.
 Rows = dict[tuple[int, bytes], tuple[bytes, int]]
 
 
@@ -74,15 +74,15 @@ class Read(NamedTuple):
     time: int
 
 
-#: All records of each topic, in the order of each partition.
+#: The records of each topic, in the order of each partition.
 Topics = dict[str, list[Read]]
 
 
-# ---- running both ----------------------------------------------------------------------------
+# ---- run both --------------------------------------------------------------------------------
 
 
 class Java:
-    """The process in which Kafka Streams runs all topologies."""
+    """The process that runs all topologies with Kafka Streams."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
@@ -92,13 +92,13 @@ class Java:
         assert self._process.stdout is not None
         self._process.stdin.write("wait\n")
         self._process.stdin.flush()
-        answer = self._process.stdout.readline()
-        assert answer == "caught up\n", f"Kafka Streams has ended: {answer}"
+        line = self._process.stdout.readline()
+        assert line == "caught up\n", f"Kafka Streams has stopped: {line}"
 
 
 @contextmanager
 def java(class_path: str, broker: ClusterStatus, directory: Path) -> Iterator[Java]:
-    # Its own deadlines are shorter; this one is for a process that does not answer at all.
+    # The process has shorter deadlines of its own. This one is for a process that hangs.
     command = java_programs.command(
         class_path, "RunCompared", broker.bootstrap_servers, "java", *JAVA_SETTINGS,
         f"state.dir={directory / 'java-state'}",
@@ -107,16 +107,16 @@ def java(class_path: str, broker: ClusterStatus, directory: Path) -> Iterator[Ja
     with open(directory / "java.log", "w", encoding="utf-8") as errors, subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
     ) as process:
-        watch = threading.Timer(3 * PATIENCE_S, process.kill)
+        watch = threading.Timer(3 * TIMEOUT_S, process.kill)
         watch.start()
         try:
             yield Java(process)
             assert process.stdin is not None
             process.stdin.close()
-            assert process.wait(PATIENCE_S) == 0
+            assert process.wait(TIMEOUT_S) == 0
         except AssertionError as error:
-            said = (directory / "java.log").read_text(encoding="utf-8")[-4000:]
-            raise AssertionError(f"{error}\n{said}") from error
+            logged = (directory / "java.log").read_text(encoding="utf-8")[-4000:]
+            raise AssertionError(f"{error}\n{logged}") from error
         finally:
             watch.cancel()
             process.kill()
@@ -144,7 +144,7 @@ def streams(
 
 
 def outputs(name: str) -> dict[str, str]:
-    """The output topics of penstock, and beside each that of Kafka Streams."""
+    """Return each output topic of penstock with that of Kafka Streams."""
     if name == ORDERS:
         return {topic: f"java-orders-{topic}" for topic in ORDERS_OUTPUTS}
     return {f"penstock-{name}": f"java-{name}"}
@@ -154,11 +154,11 @@ def outputs(name: str) -> dict[str, str]:
 def topics(
     penstock_broker: ClusterStatus, java_class_path: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Topics:
-    """All that is in the log after both have processed all phases of the input."""
-    directory = tmp_path_factory.mktemp("oracle")
+    """Return all records after both have processed all phases of the input."""
+    directory = tmp_path_factory.mktemp("comparison")
     with open_log(clear(penstock_broker.address)) as log:
-        made = [topic for name in NAMES for pair in outputs(name).items() for topic in pair]
-        for topic in (*TOPICS, *made):
+        created = [topic for name in NAMES for pair in outputs(name).items() for topic in pair]
+        for topic in (*TOPICS, *created):
             log.create_topic(topic, PARTITIONS, {"retention.ms": "-1"})
         first, *rest = phases()
         feed(log, first)
@@ -170,20 +170,20 @@ def topics(
                 if rows:
                     feed(log, rows)
                 for application in applications:
-                    application.run_until_caught_up(timeout=PATIENCE_S)
+                    application.run_until_caught_up(timeout=TIMEOUT_S)
                 running.wait_until_caught_up()
             for application in applications:
-                # All of them at once; the end of the block waits for each.
+                # Close all at once. The end of the block waits for each.
                 application.close(0)
         wanted = [
             topic.name for topic in log.topics()
-            if topic.name in made or topic.name.endswith("-changelog")
+            if topic.name in created or topic.name.endswith("-changelog")
         ]
         return read(penstock_broker, wanted)
 
 
 def read(broker: ClusterStatus, wanted: list[str]) -> Topics:
-    """Read whole topics with one consumer, which asks for all their partitions at once."""
+    """Read whole topics with one consumer of all their partitions."""
     consumer = Consumer({
         "bootstrap.servers": broker.bootstrap_servers, "group.id": "reader",
         "enable.auto.commit": False, "isolation.level": "read_committed",
@@ -194,7 +194,7 @@ def read(broker: ClusterStatus, wanted: list[str]) -> Topics:
         known = consumer.list_topics().topics
         left = {(topic, number) for topic in wanted for number in known[topic].partitions}
         consumer.assign([TopicPartition(*each, OFFSET_BEGINNING) for each in left])
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while left:
             assert time.monotonic() < deadline, f"not read to the end: {left}"
             for message in consumer.consume(10_000, 0.2):
@@ -211,7 +211,7 @@ def read(broker: ClusterStatus, wanted: list[str]) -> Topics:
     return found
 
 
-# ---- comparing -------------------------------------------------------------------------------
+# ---- compare ---------------------------------------------------------------------------------
 
 
 def sequences(topics: Topics, topic: str) -> Sequences:
@@ -222,7 +222,7 @@ def sequences(topics: Topics, topic: str) -> Sequences:
 
 
 def stores(topics: Topics, application: str) -> dict[str, Rows]:
-    """The rows of an application's stores, by what is left of their changelogs' names."""
+    """Return the rows of an application's stores. The names have no application id."""
     found: dict[str, Rows] = {}
     for topic, records in topics.items():
         if not (topic.startswith(f"{application}-") and topic.endswith("-changelog")):
@@ -236,35 +236,37 @@ def stores(topics: Topics, application: str) -> dict[str, Rows]:
     return found
 
 
-def buffered(rows: Rows, source: str) -> Rows:
-    """The rows of a buffer, without what is each application's own.
+def without_source(rows: Rows, source: str) -> Rows:
+    """Return the rows of a buffer without the parts that depend on the application.
 
-    A row holds the context of its record, and so the name of the topic that it came from, which
-    begins with the application's id. Kafka Streams gives these rows the time of the clock.
+    A row holds the context of its record, with the name of its source topic, which begins with
+    the application id. Kafka Streams writes these rows with the time of the wall clock.
     """
     name = struct.pack(">i", len(source)) + source.encode()
     assert all(name in value for value, _ in rows.values())
     return {key: (value.replace(name, b""), 0) for key, (value, _) in rows.items()}
 
 
-def decoded(value: bytes | None) -> Any:
-    """JSON as what it says: nobody promises the order of fields."""
+def decode_json(value: bytes | None) -> Any:
+    """Decode a JSON object. The order of its fields is not defined."""
     return None if value is None or not value.startswith(b"{") else json.loads(value)
 
 
-def alike(mine: tuple[bytes | None, int], right: tuple[bytes | None, int]) -> bool:
-    if mine == right:
+def are_equal(actual: tuple[bytes | None, int], expected: tuple[bytes | None, int]) -> bool:
+    if actual == expected:
         return True
-    told = decoded(mine[0])
-    return mine[1] == right[1] and told is not None and told == decoded(right[0])
+    decoded = decode_json(actual[0])
+    return (
+        actual[1] == expected[1] and decoded is not None and decoded == decode_json(expected[0])
+    )
 
 
-def assert_same(found: Sequences, wanted: Sequences, topic: str) -> None:
-    assert wanted, f"Kafka Streams has written nothing that {topic} could be compared with"
-    assert found.keys() == wanted.keys()
-    for key, records in wanted.items():
+def assert_same(found: Sequences, expected: Sequences, topic: str) -> None:
+    assert expected, f"Kafka Streams has written no records to compare {topic} with"
+    assert found.keys() == expected.keys()
+    for key, records in expected.items():
         pairs = list(zip(found[key], records, strict=False))
-        at = next((n for n, pair in enumerate(pairs) if not alike(*pair)), len(pairs))
+        at = next((n for n, pair in enumerate(pairs) if not are_equal(*pair)), len(pairs))
         assert at == len(records) == len(found[key]), (
             f"{topic}, key {key}: record {at} of {len(found[key])} and the next are "
             f"{found[key][at : at + 2]} instead of {records[at : at + 2]} of {len(records)}"
@@ -272,27 +274,27 @@ def assert_same(found: Sequences, wanted: Sequences, topic: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_key_gets_the_same_records_in_the_same_order(topics: Topics, name: str) -> None:
-    for mine, right in outputs(name).items():
-        assert_same(sequences(topics, mine), sequences(topics, right), mine)
+def test_records_of_every_key_are_equal_and_in_order(topics: Topics, name: str) -> None:
+    for actual, expected in outputs(name).items():
+        assert_same(sequences(topics, actual), sequences(topics, expected), actual)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_changelogs_hold_the_same_rows(topics: Topics, name: str) -> None:
-    mine, right = (
+def test_changelogs_hold_the_same_rows(topics: Topics, name: str) -> None:
+    actual, expected = (
         {
-            changelog: buffered(rows, f"{application}-{BUFFERS[changelog]}")
+            changelog: without_source(rows, f"{application}-{BUFFERS[changelog]}")
             if changelog in BUFFERS else rows
             for changelog, rows in stores(topics, application).items()
         }
         for application in (f"penstock-{name}", f"java-{name}")
     )
-    assert mine.keys() == right.keys()
-    for changelog, rows in right.items():
-        found = mine[changelog]
+    assert actual.keys() == expected.keys()
+    for changelog, rows in expected.items():
+        found = actual[changelog]
         different = [
             key for key in rows.keys() | found.keys()
-            if key not in rows or key not in found or not alike(found[key], rows[key])
+            if key not in rows or key not in found or not are_equal(found[key], rows[key])
         ]
         assert not different, f"{changelog}, of {len(rows)} rows: " + "; ".join(
             f"{key}: {found.get(key)} instead of {rows.get(key)}" for key in different[:3]
@@ -302,14 +304,14 @@ def test_the_changelogs_hold_the_same_rows(topics: Topics, name: str) -> None:
 @pytest.mark.soak
 @pytest.mark.spark
 @pytest.mark.parametrize("name", ON_SPARK)
-def test_on_spark_it_is_the_same(
+def test_results_on_spark_are_equal(
     topics: Topics, penstock_broker: ClusterStatus, tmp_path: Path, name: str
 ) -> None:
-    """Of one topic, so that all phases at once are as good as one after the other."""
+    """These topologies read one topic, so all phases can be processed at once."""
     output = f"spark-{name}"
     with open_log(penstock_broker.address) as log:
         log.create_topic(output, PARTITIONS, {"retention.ms": "-1"})
     with streams(name, penstock_broker, tmp_path, "spark", "local[2]") as application:
-        application.run_until_caught_up(timeout=PATIENCE_S)
+        application.run_until_caught_up(timeout=TIMEOUT_S)
     found = read(penstock_broker, [output])
     assert_same(sequences(found, output), sequences(topics, f"java-{name}"), output)

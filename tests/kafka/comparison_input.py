@@ -1,19 +1,20 @@
-"""What the compared topologies read: some hundred records over a dozen keys, from a fixed seed.
+"""The input of the comparison: a few hundred records with a dozen keys, from a fixed seed.
 
-The input is such that Kafka Streams has one possible answer, whatever its threads do first:
+With this input Kafka Streams has only one possible result, in whatever order its threads run:
 
-- It comes in phases, and a phase is processed to its end before the next one is fed. Where the
-  records of two topics meet behind a repartition, a phase has records of one of them only. The
-  first phase is there before any application starts: then a task that reads two topics takes their
-  records in the order of time, and no record of one has the time of a record of the other.
-- All records of a region, and all of a word, come from one partition of `events`, and the regions
-  of one partition are in one partition, so that a task behind a repartition has a single sender:
-  its order is that of the sender, its stream time, too, and so is what comes too late.
-- In a phase a row of `links` changes at most once: a foreign-key join drops an answer that was
+- The input has phases, and a phase is processed completely before the next one is appended. Where
+  records of two topics meet behind a repartition, a phase has records of only one of them. The
+  first phase is appended before any application starts: a task that reads two topics then takes
+  their records in the order of time, and no record of one has the time of a record of the other.
+- All records of a region, and of a word, come from one partition of `events`, and the regions of
+  one partition belong to one partition. So a task behind a repartition has a single sender, which
+  determines the order of its records, its stream time, and which records are late.
+- A row of `links` changes at most once in a phase: a foreign-key join drops a response that was
   overtaken by another change of its row.
 
-Times go up in small steps through all partitions; some events are late, a few of them too late for
-their windows. They lie within the last hours, or the broker would expire the changelogs of windows.
+Times ascend in small steps across all partitions. Some events are late, a few of them too late for
+their windows. All times are within the last hours; otherwise the broker would expire the changelogs
+of windows.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import count
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 from orders.generate import OPENING, generated_orders
@@ -44,7 +45,7 @@ FLUSH_MS = 60_000
 
 
 class Row(NamedTuple):
-    """A record to be fed; `partition` None: where its key belongs."""
+    """A record of the input. Without a `partition`, the key determines it."""
 
     topic: str
     key: str
@@ -54,7 +55,7 @@ class Row(NamedTuple):
 
 
 def names(prefix: str, partition: int, wanted: int) -> list[str]:
-    """The first so many names with the prefix whose records belong into the partition."""
+    """Return the first names with the prefix whose keys belong to the partition."""
     found = (
         name for name in (f"{prefix}{number}" for number in count())
         if partition_of(name.encode(), PARTITIONS) == partition
@@ -63,7 +64,7 @@ def names(prefix: str, partition: int, wanted: int) -> list[str]:
 
 
 KEYS = sorted(key for partition in range(PARTITIONS) for key in names("key", partition, 3))
-#: Regions and words by the partition of the key that they go with.
+#: Regions and words, by the partition of the keys that they appear with.
 REGIONS = [names("region", (partition + 1) % PARTITIONS, 3) for partition in range(PARTITIONS)]
 WORDS = [names("word", (partition + 2) % PARTITIONS, 3) for partition in range(PARTITIONS)]
 ALL_REGIONS = sorted(region for regions in REGIONS for region in regions)
@@ -71,7 +72,7 @@ LINKS = [f"link{number}" for number in range(12)]
 
 
 class Source:
-    """Makes rows; the same ones for the same seed, counted from `start`."""
+    """Generates rows with times from `start`. The same seed gives the same rows."""
 
     def __init__(self, seed: int, start: int) -> None:
         self.start = start
@@ -79,7 +80,7 @@ class Source:
         self._numbers = count()
 
     def stream(self, topic: str, begin: int, records: int, late: float = 0.0) -> Iterator[Row]:
-        """Records of random keys, a few milliseconds apart, some of them late."""
+        """Yield records of random keys, a few milliseconds apart, some of them late."""
         chance, now = self._chance, self.start + begin
         for _ in range(records):
             now += chance.randrange(2, 60, 2)
@@ -89,7 +90,7 @@ class Source:
     def table(
         self, topic: str, keys: list[str], begin: int, deleted: float = 0.0
     ) -> Iterator[Row]:
-        """Each key once, in some order; some of them are deleted."""
+        """Yield a row for each key in random order, some of them tombstones."""
         now = self.start + begin
         for key in self._chance.sample(keys, len(keys)):
             now += self._chance.randrange(2, 60, 2)
@@ -97,11 +98,11 @@ class Source:
             yield row._replace(value=None) if self._chance.random() < deleted else row
 
     def row(self, topic: str, key: str, time: int) -> Row:
-        """One record, with a region and words that go with the key's partition."""
+        """Return a record with a region and words that fit the key's partition."""
         chance, partition = self._chance, partition_of(key.encode(), PARTITIONS)
         regions = ALL_REGIONS if topic == "links" else REGIONS[partition]
         words = " ".join(chance.choices(WORDS[partition], k=chance.randrange(1, 4)))
-        # Tables and right sides have odd times, so no two topics that meet share a time.
+        # Tables and right sides have odd times, so joined topics never share a time.
         odd = topic in {"right", "accounts", "places", "rates", "others"}
         return Row(
             topic, key,
@@ -110,17 +111,17 @@ class Source:
         )
 
     def flush(self, topic: str, after: int) -> Iterator[Row]:
-        """A record of every key, so late that all windows before it have closed."""
+        """Yield a record of every key, late enough that all earlier windows have closed."""
         return self.table(topic, KEYS, after + FLUSH_MS)
 
 
 def recent_hour() -> int:
-    """The beginning of the last full hour: all windows begin there."""
+    """Return the start of the last full hour, which is also the start of a window."""
     return (int(time.time() * 1000) // HOUR_MS - 1) * HOUR_MS
 
 
 def phases(seed: int = 43) -> list[list[Row]]:
-    """What is fed, phase by phase."""
+    """Return the rows of each phase."""
     start = recent_hour()
     source = Source(seed, start)
     before = [
@@ -152,7 +153,7 @@ def store_rows(start: int) -> Iterator[Row]:
 
 
 def order_rows(start: int) -> Iterator[Row]:
-    """Orders of a recent hour. Those of a store are in one partition, whatever their ids are."""
+    """Yield orders of a recent hour. All orders of a store are in one partition."""
     shift = datetime.fromtimestamp(start / 1000, UTC).replace(tzinfo=None) - OPENING
     for number, order in enumerate(generated_orders(300, seed=7)):
         moved = msgspec.structs.replace(
@@ -165,16 +166,16 @@ def order_rows(start: int) -> Iterator[Row]:
 
 
 def feed(log: Log, rows: list[Row]) -> None:
-    """Append the rows, in their order."""
-    columns: dict[tuple[str, int], RecordColumns] = {}
+    """Append the rows in order."""
+    columns: dict[tuple[str, int], tuple[list[Any], list[Any], list[int]]] = {}
     for row in rows:
         key = row.key.encode()
         partition = partition_of(key, PARTITIONS) if row.partition is None else row.partition
         value = row.value.encode() if isinstance(row.value, str) else row.value
-        keys, values, times, _ = columns.setdefault(
-            (row.topic, partition), RecordColumns([], [], [])
-        )
-        for column, part in ((keys, key), (values, value), (times, row.time)):
-            assert isinstance(column, list)
-            column.append(part)
-    log.append_many([Append(*where, records) for where, records in columns.items()])
+        keys, values, times = columns.setdefault((row.topic, partition), ([], [], []))
+        keys.append(key)
+        values.append(value)
+        times.append(row.time)
+    log.append_many(
+        [Append(*where, RecordColumns(*parts)) for where, parts in columns.items()]
+    )

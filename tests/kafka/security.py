@@ -1,4 +1,4 @@
-"""Brokers that do not let everybody in: how they are set up, and how one gets in."""
+"""Brokers that require credentials: their settings, and those of clients."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from penstock.broker import jars
 
-#: In no message, whatever goes wrong.
+#: Must not appear in any message.
 PASSWORD = "not-to-be-shown"
 
 _LOGIN = (
@@ -19,20 +19,20 @@ _LOGIN = (
 
 
 @dataclass(frozen=True, slots=True)
-class Guard:
-    """A broker's settings, and those of clients."""
+class Security:
+    """The security settings of a broker and its clients."""
 
     broker: Mapping[str, str]
-    way_in: Mapping[str, str]
-    #: What has to be changed of the way in so that it leads nowhere.
-    mistake: Mapping[str, str]
-    #: What one is told then: what happened, and what to do.
-    told: tuple[str, ...]
+    client: Mapping[str, str]
+    #: Client settings that the broker rejects.
+    wrong: Mapping[str, str]
+    #: Parts of the error message: the cause, and the advice.
+    error: tuple[str, ...]
 
 
-def by_password() -> Guard:
-    """SASL: whoever knows the password gets in."""
-    way_in = {
+def sasl() -> Security:
+    """Authentication by password."""
+    client = {
         "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN",
         "sasl.username": "penstock", "sasl.password": PASSWORD,
     }
@@ -43,23 +43,23 @@ def by_password() -> Guard:
         "listener.name.plaintext.sasl.enabled.mechanisms": "PLAIN",
         "listener.name.plaintext.plain.sasl.jaas.config": _LOGIN,
     }
-    told = ("SASL authentication error", "Check sasl.mechanism, sasl.username and")
-    return Guard(broker, way_in, {"sasl.password": f"guessed, {PASSWORD}"}, told)
+    error = ("SASL authentication error", "Check sasl.mechanism, sasl.username and")
+    return Security(broker, client, {"sasl.password": f"guessed, {PASSWORD}"}, error)
 
 
-def by_certificate(folder: Path) -> Guard:
-    """TLS: both sides show a certificate, and each knows the other's."""
-    stores = {name: folder / f"{name}.p12" for name in ("broker", "client", "trusted")}
+def tls(directory: Path) -> Security:
+    """Authentication by certificates of both sides."""
+    stores = {name: directory / f"{name}.p12" for name in ("broker", "client", "trusted")}
     for name, address in (("broker", "127.0.0.1"), ("client", "client")):
         _keytool(
             stores[name], "-genkeypair", "-alias", name, "-keyalg", "EC", "-dname",
             f"CN={address}", "-ext", "san=ip:127.0.0.1", "-validity", "2",
         )
-        pem = str(folder / f"{name}.pem")
+        pem = str(directory / f"{name}.pem")
         _keytool(stores[name], "-exportcert", "-alias", name, "-rfc", "-file", pem)
         _keytool(stores["trusted"], "-importcert", "-alias", name, "-noprompt", "-file", pem)
-    way_in = {
-        "security.protocol": "SSL", "ssl.ca.location": str(folder / "broker.pem"),
+    client = {
+        "security.protocol": "SSL", "ssl.ca.location": str(directory / "broker.pem"),
         "ssl.keystore.location": str(stores["client"]), "ssl.keystore.password": PASSWORD,
     }
     broker = {
@@ -69,15 +69,14 @@ def by_certificate(folder: Path) -> Guard:
         "ssl.truststore.location": str(stores["trusted"]), "ssl.truststore.password": PASSWORD,
         "ssl.client.auth": "required",
     }
-    told = ("certificate verify failed", "Check security.protocol, and ssl.ca.location")
-    return Guard(broker, way_in, {"ssl.ca.location": str(folder / "client.pem")}, told)
+    error = ("certificate verify failed", "Check security.protocol, and ssl.ca.location")
+    return Security(broker, client, {"ssl.ca.location": str(directory / "client.pem")}, error)
 
 
-def _keytool(store: Path, *words: str) -> None:
-    """Java's own tool, on one store of keys."""
+def _keytool(store: Path, *arguments: str) -> None:
     program = Path(jars.java()).with_name("keytool")
     ran = subprocess.run(
-        [program, *words, "-keystore", str(store), "-storetype", "PKCS12", "-storepass",
+        [program, *arguments, "-keystore", str(store), "-storetype", "PKCS12", "-storepass",
          PASSWORD],
         capture_output=True, text=True, timeout=60, check=False,
     )

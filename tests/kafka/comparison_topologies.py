@@ -1,7 +1,7 @@
-"""The topologies that are compared with Kafka Streams: the twins of tests/kafka/java.
+"""The topologies that are compared with Kafka Streams. tests/kafka/java has the same in Java.
 
-A topology gets a builder and the name of its output topic. Values are texts of four parts: number,
-amount, region, words. Functions have the names they have in Java's `Text`.
+A topology takes a builder and the name of its output topic. Values are strings of four parts:
+number, amount, region, words. Functions have the same names as in `Text.java`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ TOPOLOGIES: dict[str, Build] = {}
 
 
 def compared(build: Build) -> Build:
-    """Take the function into the list, under its name."""
+    """Register a topology under the name of its function."""
     TOPOLOGIES[build.__name__] = build
     return build
 
@@ -153,7 +153,7 @@ def table_by_region(builder: StreamsBuilder, output: str) -> None:
 
 @compared
 def cogroup_by_region(builder: StreamsBuilder, output: str) -> None:
-    # Without names both would have a repartition topic of the same name, which Kafka refuses, too.
+    # Without names, both repartition topics would have the same name, which is an error.
     events = by_region(builder, "events", "events-by-region")
     others = by_region(builder, "others", "others-by-region")
     (events.cogroup(append)
@@ -170,7 +170,7 @@ def last_seen(builder: StreamsBuilder, output: str) -> None:
 
 
 class LastSeen(Processor[str, str]):
-    """Tells what was seen before under the same key; every tenth amount is forgotten again."""
+    """Forwards each value with the previous one of its key. Deletes every tenth amount."""
 
     def init(self, context: ProcessorContext) -> None:
         super().init(context)
