@@ -3,7 +3,7 @@
     lanes of stage 0 ──(lane, block)──► shuffle ──► lanes of stage 1 ── ... ──► outcomes, collected
 
 The job is built from JVM objects. Functions are pickled once. Each batch creates only new shuffles,
-because Spark would answer from the files of an old one. Blocks travel from worker to worker as
+because Spark would reuse the files of an old one. Blocks travel from worker to worker as
 bytes that neither Python's pickle nor the JVM decodes.
 """
 
