@@ -1,4 +1,4 @@
-"""The hot path in C, where it could be built.
+"""The hot path in C, if the extension is built.
 
 `core` is the extension, or None. Without it penstock runs in pure Python, more slowly and with the
 same results. Each native function has a Python twin; callers choose between them once, when a
@@ -39,5 +39,5 @@ core, _why_not = _extension()
 
 
 def in_use() -> str:
-    """Which implementation runs, and why it is not the extension."""
+    """The implementation in use, and the reason if it is not the extension."""
     return "native" if core is not None else f"pure Python ({_why_not})"

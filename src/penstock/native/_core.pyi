@@ -69,7 +69,7 @@ class Core(Protocol):
         self, store: str, rows: list[bytes], values: list[bytes], cut: int, headers: Headers, /
     ) -> list[_Change]: ...
     def tell_changes(
-        self, entries: list[twins.CacheEntry], current: CurrentRecord, hear: _RowListener, /
+        self, entries: list[twins.CacheEntry], current: CurrentRecord, listener: _RowListener, /
     ) -> None: ...
     def row_listener(
         self, listener: _ChangeListener, read_key: _Read, careful_key: _Read,

@@ -1,9 +1,9 @@
-/* The record cache: entries, and the two orders they stand in. The twin, with the rules in words,
- * is stores/cache/entries.py; the names are the same.
+/* The record cache: entries in the order of writes and in the order of use. The Python twin,
+ * stores/cache/entries.py, has the same names and documents the rules.
  *
- * Every dirty entry is in `written`, every entry in `used`, each as often as it says itself; both
- * hold a reference for each time. Nothing here keeps a borrowed entry over a call that may run
- * other code: a listener may write to the cache that is being flushed.
+ * Every dirty entry is in `written`, every entry in `used`, as often as its counters state; both
+ * lists hold a reference for each occurrence. No function keeps a borrowed entry across a call that
+ * may run other code: a listener may write to the cache during a flush.
  */
 #include "core.h"
 
@@ -53,7 +53,7 @@ entry_stored(CacheEntries *self, Entry *entry)
     return stored;
 }
 
-/* ---- what goes ------------------------------------------------------------------------------- */
+/* ---- flush and evict ------------------------------------------------------------------------- */
 
 static inline int
 is_ordered(CacheEntries *self)
@@ -72,9 +72,9 @@ entries_remove(CacheEntries *self, Entry *entry)
     if (is_ordered(self)) {
         int waiting = PySet_Discard(self->unsorted, name);
         if (waiting == 0) {
-            PyObject *answer = PyObject_CallMethod(self->ordered, "remove", "O", name);
-            done = answer == NULL ? -1 : 0;
-            Py_XDECREF(answer);
+            PyObject *result = PyObject_CallMethod(self->ordered, "remove", "O", name);
+            done = result == NULL ? -1 : 0;
+            Py_XDECREF(result);
         } else if (waiting < 0) {
             done = -1;
         }
@@ -100,7 +100,7 @@ remove_deleted(CacheEntries *self, PyObject *deleted)
     return 0;
 }
 
-/* Fills `changes` and `deleted` from what was written; none of it is dirty any more. */
+/* Moves the written entries to `changes` and `deleted`; they are not dirty afterwards. */
 static int
 collect_dirty(Notes *written, Entry *evicted, PyObject *changes, PyObject *deleted)
 {
@@ -123,16 +123,16 @@ flush_dirty(CacheEntries *self, Entry *evicted)
 {
     Notes written = self->written;
     memset(&self->written, 0, sizeof(self->written));
-    PyObject *changes = PyList_New(0), *deleted = PyList_New(0), *answer = NULL;
+    PyObject *changes = PyList_New(0), *deleted = PyList_New(0), *result = NULL;
     int done = changes == NULL || deleted == NULL ? -1 : 0;
     if (done == 0)
         done = collect_dirty(&written, evicted, changes, deleted);
     notes_clear(&written);
     if (done == 0) {
-        answer = PyObject_CallOneArg(self->flush, changes);
-        done = answer == NULL ? -1 : remove_deleted(self, deleted);
+        result = PyObject_CallOneArg(self->flush, changes);
+        done = result == NULL ? -1 : remove_deleted(self, deleted);
     }
-    Py_XDECREF(answer);
+    Py_XDECREF(result);
     Py_XDECREF(changes);
     Py_XDECREF(deleted);
     return done;
@@ -162,7 +162,7 @@ make_room(CacheEntries *self)
 {
     CacheBudget *budget = self->budget;
     while (budget->size > budget->max_bytes) {
-        /* What was written may have made other stores grow; only this one is made smaller. */
+        /* Flushed changes may have enlarged other caches; only this one evicts entries. */
         if (!self->entries.count)
             return 0;
         Py_ssize_t before = self->size;
@@ -174,7 +174,7 @@ make_room(CacheEntries *self)
     return 0;
 }
 
-/* Leaves every entry in the order of use once, where it stands last. */
+/* Keeps only the last occurrence of every entry in the order of use. */
 static int
 shorten_used(CacheEntries *self)
 {
@@ -182,7 +182,7 @@ shorten_used(CacheEntries *self)
     size_t kept = 0;
     for (size_t at = used->count; at-- > 0;) {
         Entry *entry = notes_at(used, at);
-        /* 0 marks an entry that was met: it stands further back. */
+        /* 0 marks an entry that was already found nearer to the end. */
         if (entry->uses && entry->size) {
             entry->uses = 0;
             kept++;
@@ -210,7 +210,7 @@ entries_grow(CacheEntries *self, Py_ssize_t growth)
     return (Py_ssize_t)self->used.count > self->used_limit ? shorten_used(self) : 0;
 }
 
-/* ---- what comes ------------------------------------------------------------------------------ */
+/* ---- reads and writes------------------------------------------------------------------------ */
 
 int
 entries_use(CacheEntries *self, Entry *entry)
@@ -221,7 +221,7 @@ entries_use(CacheEntries *self, Entry *entry)
     return 0;
 }
 
-/* A new entry in the place of that of its key, if there is one; borrowed. */
+/* A new entry that replaces an existing one with its key; borrowed. */
 static Entry *
 entries_add(CacheEntries *self, PyObject *key)
 {
@@ -276,7 +276,7 @@ observe_time(CacheEntries *self, PyObject *key)
     return 0;
 }
 
-/* An entry takes the context of the current record. */
+/* Copies the context of the current record to an entry. */
 static int
 take_context(Entry *entry, PyObject *current)
 {
@@ -312,7 +312,7 @@ entries_put(CacheEntries *self, PyObject *key, PyObject *value, Py_ssize_t value
     Entry *entry = table_find(&self->entries, key);
     if (entry == NULL || !entry->writes) {
         if (entry != NULL) {
-            /* It may be on its way through a flush: it stays as it is. */
+            /* A flush may be using the old entry, which must not change. */
             growth -= entry->size;
             entry->size = 0;
         } else if (is_ordered(self) && PySet_Add(self->unsorted, key) < 0) {

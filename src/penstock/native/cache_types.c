@@ -1,10 +1,10 @@
-/* The record cache as Python sees it: the types, their fields and methods. */
+/* The record cache in Python: the types, their fields and methods. */
 #include "core.h"
 
 PyObject *PENDING, *UNKNOWN;
 
-/* What every entry costs besides key, value, context: three references and a flag; and the
- * timestamp, offset and partition of the context. */
+/* The bytes of an entry without key, value and context: three references and a flag; and those of
+ * the timestamp, offset and partition of the context. */
 #define FIXED_BYTES (8 + 8 + 8 + 1 + 8 + 8 + 4)
 
 static PyObject *
@@ -120,7 +120,7 @@ cache_new(PyTypeObject *type, PyObject *args, PyObject *names)
     return (PyObject *)self;
 }
 
-/* Entries hold nothing that could hold the cache, so only its own fields are looked through. */
+/* Entries cannot refer to the cache, so only its own fields are traversed. */
 static int
 cache_traverse(PyObject *self, visitproc visit, void *arg)
 {
@@ -135,7 +135,7 @@ cache_traverse(PyObject *self, visitproc visit, void *arg)
 static int
 cache_drop(PyObject *self)
 {
-    /* Everything else stays in place for whoever still asks. */
+    /* All other fields stay valid for callers that still use the object. */
     Py_XSETREF(((CacheEntries *)self)->flush, Py_NewRef(Py_None));
     return 0;
 }

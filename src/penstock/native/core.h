@@ -1,8 +1,8 @@
-/* What the files of the native core share.
+/* Declarations shared by the files of the native core.
  *
- * Every piece has a twin in Python which says what it does; tests/unit/native runs both.
- * References: a function that answers a PyObject pointer gives a new reference unless its comment
- * says "borrowed"; one that answers an int says 0, or -1 with an exception set.
+ * Every function has a Python twin that documents it; tests/unit/native compares both.
+ * References: a function that returns a PyObject pointer returns a new reference unless its comment
+ * states "borrowed"; one that returns an int returns 0, or -1 with an exception set.
  */
 #ifndef PENSTOCK_CORE_H
 #define PENSTOCK_CORE_H
@@ -17,8 +17,7 @@
 
 #define STEP_NUMBERS 5
 
-/* A closure: a C function with the objects and numbers it was made with. All steps have one
- * type. */
+/* A closure: a C function with bound objects and numbers. All steps have one type. */
 typedef struct {
     PyObject_VAR_HEAD
     vectorcallfunc call;
@@ -32,7 +31,7 @@ extern PyTypeObject StepType;
 /* A step that holds new references to `count` objects. */
 Step *step_new(const char *name, vectorcallfunc call, PyObject *const *objects, Py_ssize_t count);
 
-/* Refuses a call with another number of arguments, or with names. */
+/* Raises for a wrong number of arguments, or for keyword arguments. */
 int step_check(PyObject *self, size_t nargsf, PyObject *names, Py_ssize_t wanted);
 
 #define STEP_ARGUMENTS(wanted)                                                                     \
@@ -63,7 +62,7 @@ call_two(PyObject *function, PyObject *a, PyObject *b)
     return PyObject_Vectorcall(function, stack + 1, 2 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
 }
 
-/* Forgets an `Exception`; -1 if there is another kind of error, which stays. */
+/* Clears an `Exception`; -1 for another kind of error, which stays set. */
 static inline int
 forget_error(void)
 {
@@ -76,9 +75,9 @@ forget_error(void)
 /* As `except Exception as error: judge(error, key, value, timestamp, headers)` (flow.c). */
 PyObject *ask_about_error(PyObject *judge, PyObject *const *args);
 
-/* ---- slots.c: the fields of a few classes of Python, without looking them up by name --------- */
+/* ---- slots.c: fields of some Python classes, without lookup by name -------------------------- */
 
-/* Where the fields of `CurrentRecord` are. */
+/* The offsets of the fields of `CurrentRecord`. */
 typedef struct {
     PyTypeObject *type;
     Py_ssize_t rows, at, sent, timestamp, headers;
@@ -86,10 +85,10 @@ typedef struct {
 
 extern CurrentSlots current_slots;
 
-/* The place of a slot in the instances of a class, -1 with an exception if it has no such slot. */
+/* The offset of a slot in the instances of a class; -1 with an exception if it does not exist. */
 Py_ssize_t slot_place(PyTypeObject *type, const char *name);
 int learn_current(PyObject *current);
-/* What the cache counts for the topic's name of some `PartitionColumns`. */
+/* The bytes that the cache counts for the topic name of `PartitionColumns`. */
 Py_ssize_t topic_bytes(PyObject *rows);
 
 static inline int
@@ -100,7 +99,7 @@ know_current(PyObject *current)
 
 #define SLOT(object, place) (*(PyObject **)((char *)(object) + (place)))
 
-/* Gives a slot a new value. */
+/* Sets a slot. */
 static inline void
 slot_set(PyObject *object, Py_ssize_t place, PyObject *value)
 {
@@ -109,8 +108,8 @@ slot_set(PyObject *object, Py_ssize_t place, PyObject *value)
     Py_XDECREF(before);
 }
 
-/* An int of 64 bits; -1 with an exception if it is none. Times have more bits than the short way of
- * PyLong_AsLongLong takes. */
+/* A 64-bit integer; -1 with an exception for other objects. Timestamps have too many bits for the
+ * fast path of PyLong_AsLongLong. */
 static inline int64_t
 as_number(PyObject *object)
 {
@@ -132,7 +131,7 @@ slot_number(PyObject *object, Py_ssize_t place)
 
 extern PyObject *bytes_decode, *str_encode;
 
-/* What a fast function of a serde makes of bytes, or of a value; the usual ones without a call. */
+/* Calls the fast function of a serde; the common ones are inlined. */
 static inline PyObject *
 read_fast(PyObject *reader, PyObject *data)
 {
@@ -149,8 +148,8 @@ write_fast(PyObject *writer, PyObject *value)
     return PyObject_CallOneArg(writer, value);
 }
 
-/* The same, and whatever is refused is given to the careful function. That bytes come back is made
- * sure of for values; a function that takes a row key checks it itself. */
+/* The same; on failure it calls the careful function. For values it checks that the result is
+ * bytes; functions that take a row key check the key themselves. */
 PyObject *read_value(PyObject *reader, PyObject *careful, PyObject *data);
 PyObject *write_row(PyObject *writer, PyObject *careful, PyObject *key);
 PyObject *write_value(PyObject *writer, PyObject *careful, PyObject *value);
@@ -180,7 +179,7 @@ put_double(char *to, double number)
     put_long(to, bits);
 }
 
-/* Gives a slot a number. */
+/* Sets a slot to a number. */
 static inline int
 slot_set_number(PyObject *object, Py_ssize_t place, int64_t number)
 {
@@ -192,7 +191,7 @@ slot_set_number(PyObject *object, Py_ssize_t place, int64_t number)
     return 0;
 }
 
-/* Whether an object is an int of 64 bits; its value. */
+/* Whether an object is a 64-bit integer, and its value. */
 static inline int
 is_long(PyObject *object, int64_t *number)
 {
@@ -212,23 +211,23 @@ uint32_t murmur2(const unsigned char *data, Py_ssize_t size);
 extern PyObject *PENDING, *UNKNOWN;
 extern PyTypeObject EntryType, CacheBudgetType, CacheEntriesType;
 
-/* One cached row, see the class of that name. It holds nothing that could hold it. */
+/* One cached row, see the class of that name. It cannot be part of a reference cycle. */
 typedef struct {
     PyObject_HEAD
-    /* What is looked at most stands together. */
+    /* The most frequently used fields are adjacent. */
     PyObject *value, *typed;
     uint32_t uses, writes;
     PyObject *name;
-    /* What `value` would be read as, if nobody else can change it; NULL if it has to be read. */
+    /* The decoded `value` if no other code can change it; NULL if it must be decoded. */
     PyObject *owned;
     PyObject *rows, *headers;
-    /* Numbers, not objects: the old ones of an entry would have to be looked for in memory. */
+    /* Numbers, not objects: releasing old objects would cost memory accesses. */
     int64_t time, at, timestamp;
     Py_ssize_t size;
     char sent;
 } Entry;
 
-/* A new entry without anything but its name. */
+/* A new entry with a name only. */
 Entry *entry_new(PyObject *name);
 
 typedef struct {
@@ -236,7 +235,7 @@ typedef struct {
     Py_ssize_t max_bytes, size, evictions;
 } CacheBudget;
 
-/* Entries by name. A place is free if it has no entry; its name belongs to the entry. */
+/* A hash table of entries by name. A slot without an entry is free; the entry owns the name. */
 typedef struct {
     Py_hash_t hash;
     PyObject *name;
@@ -248,15 +247,15 @@ typedef struct {
     size_t room, count;
 } Table;
 
-/* Names are bytes. Found entries are borrowed, NULL is no error; setting takes a reference and
- * the place of an entry of the same name. */
+/* Names are bytes. Returned entries are borrowed; NULL is not an error. Setting takes a reference
+ * and replaces an entry with the same name. */
 Entry *table_find(const Table *table, PyObject *name);
 int table_set(Table *table, Entry *entry);
 void table_remove(Table *table, PyObject *name);
 void table_clear(Table *table);
 PyObject *table_names(const Table *table);
 
-/* Entries in the order in which they were noted, as often as they were; a ring of references. */
+/* A ring buffer of references to entries, possibly with repetitions. */
 typedef struct {
     Entry **items;
     size_t head, count, room;
@@ -272,7 +271,7 @@ notes_at(Notes *notes, size_t at)
     return notes->items[(notes->head + at) & (notes->room - 1)];
 }
 
-/* The first one, taken out; the caller has the reference. There must be one. */
+/* Removes the first entry and returns its reference. The ring must not be empty. */
 static inline Entry *
 notes_take(Notes *notes)
 {
@@ -283,7 +282,7 @@ notes_take(Notes *notes)
 }
 
 #define NO_TIME PY_SSIZE_T_MIN
-/* The list of uses is made shorter when it is longer than this, and four times what it must be. */
+/* The list of uses is compacted when it is longer than this and four times the necessary length. */
 #define MANY_USES 4096
 
 typedef struct {
@@ -294,7 +293,7 @@ typedef struct {
     PyObject *ordered, *unsorted;
     Py_ssize_t fixed_bytes, size, used_limit, time_at;
     int64_t oldest, newest;
-    /* What is pending: 0, or the code of `number_code`. */
+    /* The kind of pending values: 0, or the code of `number_code`. */
     int number;
     Notes written, used;
 } CacheEntries;
@@ -303,10 +302,10 @@ enum { NO_NUMBER, A_LONG, A_DOUBLE };
 
 /* `int`, `float` or None. */
 int number_code(PyObject *type);
-/* Whether a value can be left pending: a number of the cache's kind that fits into 8 bytes. */
+/* Whether a value can stay pending: a number of the kind of the cache that fits into 8 bytes. */
 int can_pend(int number, PyObject *value);
 
-/* Refuses what is no row key. */
+/* Raises if an object is not a row key. */
 int check_row(PyObject *row);
 int entries_use(CacheEntries *self, Entry *entry);
 int entries_keep(CacheEntries *self, PyObject *key, PyObject *value);
@@ -318,7 +317,7 @@ int entries_clear(CacheEntries *self);
 /* The stored value, borrowed from the entry. */
 PyObject *entry_stored(CacheEntries *self, Entry *entry);
 
-/* ---- rows.c, flush.c, restore.c, flow.c, stateless.c, operators.c: what module.c offers ------ */
+/* ---- rows.c, flush.c, restore.c, flow.c, stateless.c, operators.c: the functions of module.c - */
 
 PyObject *make_timestamped_rows(PyObject *module, PyObject *args);
 PyObject *make_folding(PyObject *module, PyObject *args);

@@ -1,5 +1,4 @@
-/* The entries of the record cache, the table that finds them by name, and the lists that note
- * them. */
+/* The entries of the record cache, the hash table by name, and the ring buffers. */
 #include "core.h"
 
 Entry *
@@ -50,9 +49,9 @@ PyTypeObject EntryType = {
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-/* Open addressing, a third of the places free at least, and no marks for what was removed: what
- * stands behind it moves up. An entry is found with one look into the table, which fits better
- * into the caches of the processor than the two of a dictionary. */
+/* Open addressing with at least a third of the slots free. Removal moves later entries up and
+ * leaves no tombstones. A lookup needs one memory access, which uses the caches of the processor
+ * better than the two of a dictionary. */
 
 static inline int
 is_same_name(PyObject *one, PyObject *other)
@@ -63,7 +62,7 @@ is_same_name(PyObject *one, PyObject *other)
             && memcmp(PyBytes_AS_STRING(one), PyBytes_AS_STRING(other), size) == 0);
 }
 
-/* The place of a name, or the free one where it would be. There must be a table. */
+/* The slot of a name, or the free slot to insert it. The table must be allocated. */
 static Place *
 table_place(const Table *table, PyObject *name, Py_hash_t hash)
 {
@@ -132,7 +131,7 @@ table_remove(Table *table, PyObject *name)
     table->count--;
     for (size_t at = (free + 1) & last; table->places[at].entry != NULL; at = (at + 1) & last) {
         size_t wanted = (size_t)table->places[at].hash & last;
-        /* It may move up to the free place unless that lies before the place it wants. */
+        /* An entry may move to the free slot unless that is before its preferred slot. */
         if (((at - wanted) & last) >= ((at - free) & last)) {
             table->places[free] = table->places[at];
             free = at;
@@ -163,7 +162,7 @@ table_names(const Table *table)
     return names;
 }
 
-/* ---- notes ----------------------------------------------------------------------------------- */
+/* ---- ring buffers ---------------------------------------------------------------------------- */
 
 int
 notes_add(Notes *notes, Entry *entry)

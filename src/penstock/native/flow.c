@@ -1,10 +1,10 @@
-/* The way of a record: from the queue into the nodes (task/queue.py), from node to node
- * (task/assembly.py), and out (task/collector.py). */
+/* The path of a record: from the queue to the nodes (task/queue.py), from node to node
+ * (task/assembly.py), and to the sinks (task/collector.py). */
 #include "core.h"
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 
-/* The error that is being raised, with its traceback; it is not raised any more. */
+/* Fetches and clears the current exception, with its traceback. */
 static PyObject *
 take_error(void)
 {
@@ -30,21 +30,21 @@ ask_about_error(PyObject *judge, PyObject *const *args)
     PyObject *error = take_error(), *before = PyErr_GetHandledException();
     PyErr_SetHandledException(error);
     PyObject *stack[6] = {NULL, error, args[0], args[1], args[2], args[3]};
-    PyObject *answer =
+    PyObject *result =
         PyObject_Vectorcall(judge, stack + 1, 5 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
     PyErr_SetHandledException(before);
     Py_XDECREF(before);
     Py_DECREF(error);
-    return answer;
+    return result;
 }
 
-/* guarded(process, judge): asks about errors of a node. */
+/* guarded(process, judge): passes errors of a node to the handler. */
 static PyObject *
 guarded(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names)
 {
     STEP_ARGUMENTS(4)
-    PyObject *answer = call_four(step->held[0], args[0], args[1], args[2], args[3]);
-    return answer != NULL ? answer : ask_about_error(step->held[1], args);
+    PyObject *result = call_four(step->held[0], args[0], args[1], args[2], args[3]);
+    return result != NULL ? result : ask_about_error(step->held[1], args);
 }
 
 PyObject *
@@ -56,7 +56,7 @@ make_guarded(PyObject *module, PyObject *args)
     return (PyObject *)step_new("guarded", guarded, objects, 2);
 }
 
-/* switching(to_all, current): the record that is forwarded is the current one meanwhile. */
+/* switching(to_all, current): makes the forwarded record the current one during the call. */
 static PyObject *
 switching(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names)
 {
@@ -78,7 +78,7 @@ switching(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names)
     Py_INCREF(sent);
     slot_set(current, current_slots.timestamp, args[2]);
     slot_set(current, current_slots.headers, args[3]);
-    PyObject *answer = call_four(to_all, args[0], args[1], args[2], args[3]);
+    PyObject *result = call_four(to_all, args[0], args[1], args[2], args[3]);
     if (know_current(current) == 0) {
         slot_set(current, current_slots.timestamp, timestamp);
         slot_set(current, current_slots.headers, headers);
@@ -87,7 +87,7 @@ switching(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names)
     Py_DECREF(timestamp);
     Py_DECREF(headers);
     Py_DECREF(sent);
-    return answer;
+    return result;
 }
 
 PyObject *
@@ -99,7 +99,7 @@ make_switching(PyObject *module, PyObject *args)
     return (PyObject *)step_new("switching", switching, objects, 2);
 }
 
-/* ---- out ------------------------------------------------------------------------------------- */
+/* ---- sinks ----------------------------------------------------------------------------------- */
 
 enum {
     TOPIC, WRITE_KEY, WRITE_VALUE, ENCODE, CHECKED, SINK_CURRENT, OUTPUTS, SINK_OBJECTS,
@@ -112,7 +112,7 @@ serialized(PyObject *writer, PyObject *half)
     return half == Py_None ? Py_NewRef(half) : write_fast(writer, half);
 }
 
-/* Both halves, with care if that is needed. 0: the handler gave the record up. */
+/* Encodes key and value, with the careful functions if necessary. 0: the handler skipped it. */
 static int
 encode_halves(Step *step, PyObject *const *args, PyObject **raw_key, PyObject **raw_value)
 {
@@ -141,7 +141,7 @@ encode_halves(Step *step, PyObject *const *args, PyObject **raw_key, PyObject **
     return done;
 }
 
-/* The partition of a record that needs no second look; -1: it does. */
+/* The partition of a record, or -1 if the record needs the slow path. */
 static Py_ssize_t
 plain_partition(Step *step, PyObject *raw_key, PyObject *raw_value, PyObject *time,
                 PyObject *headers)
@@ -188,13 +188,13 @@ append_output(Step *step, Py_ssize_t partition, PyObject *raw_key, PyObject *raw
     return done;
 }
 
-/* The function of a sink with a fixed topic, partitioned by the bytes of the key, those of its
- * window left out. */
+/* The function of a sink with a fixed topic, partitioned by the bytes of the key without those of
+ * its window. */
 static PyObject *
 sink(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names)
 {
     STEP_ARGUMENTS(4)
-    PyObject *raw_key, *raw_value, *current = step->held[SINK_CURRENT], *answer = NULL;
+    PyObject *raw_key, *raw_value, *current = step->held[SINK_CURRENT], *result = NULL;
     int encoded = encode_halves(step, args, &raw_key, &raw_value);
     if (encoded <= 0)
         return encoded < 0 ? NULL : Py_NewRef(Py_None);
@@ -203,23 +203,23 @@ sink(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names)
         Py_ssize_t partition = plain_partition(step, raw_key, raw_value, args[2], args[3]);
         if (partition >= 0) {
             if (append_output(step, partition, raw_key, raw_value, args) == 0)
-                answer = Py_NewRef(Py_None);
+                result = Py_NewRef(Py_None);
         } else {
             PyObject *stack[7] = {NULL,    step->held[TOPIC], Py_None, raw_key,
                                   raw_value, args[2],         args[3]};
-            answer = PyObject_Vectorcall(step->held[CHECKED], stack + 1,
+            result = PyObject_Vectorcall(step->held[CHECKED], stack + 1,
                                          6 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
         }
     }
     Py_DECREF(raw_key);
     Py_DECREF(raw_value);
-    return answer;
+    return result;
 }
 
 /* sink(topic, (write_key, write_value), encode, checked append, current, outputs, partitions,
- * limit, tail, earliest, latest): partitions 0 and limit -1 stand for unknown and for a topic that
- * takes everything; so many bytes at the end of a key do not tell its partition; the topic takes
- * times from the earliest to the latest. */
+ * limit, tail, earliest, latest): 0 partitions mean unknown, a limit of -1 means no size limit;
+ * `tail` bytes at the end of a key do not influence its partition; the topic accepts timestamps
+ * from `earliest` to `latest`. */
 PyObject *
 make_sink(PyObject *module, PyObject *args)
 {
@@ -242,7 +242,7 @@ make_sink(PyObject *module, PyObject *args)
     return (PyObject *)step;
 }
 
-/* ---- in -------------------------------------------------------------------------------------- */
+/* ---- sources --------------------------------------------------------------------------------- */
 
 static PyObject *name_partition_time, *name_key, *name_value, *name_time;
 
@@ -288,17 +288,17 @@ set_number(PyObject *object, PyObject *name, int64_t value)
     return done;
 }
 
-/* With care: what cannot be read is asked about, what has no time gets one. 0: skipped. */
+/* The careful path: calls handlers for errors and extracts timestamps. 0: skipped. */
 static int
 careful_head(Run *run, Py_ssize_t at, Head *head)
 {
     if (set_number(run->queue, name_partition_time, run->partition_time) < 0)
         return -1;
     PyObject *number = PyLong_FromSsize_t(at);
-    PyObject *answer = number == NULL ? NULL : call_two(run->set_head, run->rows, number);
+    PyObject *result = number == NULL ? NULL : call_two(run->set_head, run->rows, number);
     Py_XDECREF(number);
-    int there = answer == NULL ? -1 : PyObject_IsTrue(answer);
-    Py_XDECREF(answer);
+    int there = result == NULL ? -1 : PyObject_IsTrue(result);
+    Py_XDECREF(result);
     if (there <= 0)
         return there;
     head->key = PyObject_GetAttr(run->queue, name_key);
@@ -336,11 +336,11 @@ fire_due(Run *run)
     if (due == run->never || !is_long(due, &time) || time > run->stream_time)
         return 0;
     PyObject *punctuate = PyObject_GetAttrString(run->runtime, "punctuate");
-    PyObject *answer = punctuate == NULL ? NULL : PyObject_CallMethod(
+    PyObject *result = punctuate == NULL ? NULL : PyObject_CallMethod(
         run->schedules, "fire", "LO", (long long)run->stream_time, punctuate);
     Py_XDECREF(punctuate);
-    Py_XDECREF(answer);
-    if (answer == NULL || know_current(run->current) < 0)
+    Py_XDECREF(result);
+    if (result == NULL || know_current(run->current) < 0)
         return -1;
     slot_set(run->current, current_slots.rows, run->rows);
     return 0;
@@ -365,10 +365,10 @@ process_head(Run *run, Py_ssize_t at, Head *head)
         slot_set(run->current, current_slots.sent, Py_False);
         slot_set(run->current, current_slots.timestamp, head->timestamp);
         slot_set(run->current, current_slots.headers, headers);
-        PyObject *answer =
+        PyObject *result =
             call_four(run->forward, head->key, head->value, head->timestamp, headers);
-        done = answer == NULL ? -1 : 0;
-        Py_XDECREF(answer);
+        done = result == NULL ? -1 : 0;
+        Py_XDECREF(result);
     }
     Py_XDECREF(number);
     Py_XDECREF(headers);
@@ -391,8 +391,7 @@ column(PyObject *rows, const char *name, Py_ssize_t first, Py_ssize_t last)
     return fast;
 }
 
-/* Forgets a decoded value as soon as its record has been processed: what is kept is kept
- * elsewhere. */
+/* Releases a decoded value when its record has been processed. Stores hold their own references. */
 static int
 run_rows(Run *run, Py_ssize_t first, Py_ssize_t last, PyObject *const columns[3])
 {
@@ -420,7 +419,7 @@ number_of(PyObject *object, PyObject *name, int64_t *number)
     return *number == -1 && PyErr_Occurred() ? -1 : 0;
 }
 
-/* Looks up what does not change while rows are processed; the caller lets go of it. */
+/* Looks up the constants of a run; the caller releases them. */
 static int
 open_run(Run *run)
 {
@@ -439,7 +438,7 @@ open_run(Run *run)
 }
 
 /* process_rows(queue, runtime, rows, (first, last), (read_key, read_value), (plain time, never,
- * no headers), set_head): the twin of RecordQueue._process_rows. Answers the partition time. */
+ * no headers), set_head): the twin of RecordQueue._process_rows. Returns the partition time. */
 PyObject *
 process_rows(PyObject *module, PyObject *args)
 {

@@ -1,8 +1,8 @@
-/* What leaves the cache: rows written below in one go, their changelog records, and who hears of
- * them (cache_layer.py, overlay.py, changelog_layer.py, key_value.py, window.py). */
+/* Flushing the cache: bulk writes to the store below, changelog records and listeners
+ * (cache_layer.py, overlay.py, changelog_layer.py, key_value.py, window.py). */
 #include "core.h"
 
-/* stored_rows(cache, entries): the names and the stored values; None if one is a deletion. */
+/* stored_rows(cache, entries): names and stored values; None if one is a deletion. */
 PyObject *
 stored_rows(PyObject *module, PyObject *args)
 {
@@ -36,7 +36,7 @@ done:
     return both;
 }
 
-/* Of a list, and a list or a tuple. */
+/* The items of a list, and of a list or tuple. */
 static int
 same_length(PyObject *rows, PyObject *values)
 {
@@ -46,8 +46,7 @@ same_length(PyObject *rows, PyObject *values)
     return -1;
 }
 
-/* write_rows(writes, unsorted, rows, values): new keys are also put into the list of the
- * unsorted. */
+/* write_rows(writes, unsorted, rows, values): also appends new keys to `unsorted`. */
 PyObject *
 write_rows(PyObject *module, PyObject *args)
 {
@@ -143,13 +142,13 @@ timestamped_changes(PyObject *module, PyObject *args)
     return changes;
 }
 
-/* tell_changes(entries, current, hear): calls hear(name, value, None, entry) for each entry,
- * under the record that wrote it. */
+/* tell_changes(entries, current, listen): calls listen(name, value, None, entry) for each entry,
+ * with the record that wrote it as the current one. */
 PyObject *
 tell_changes(PyObject *module, PyObject *args)
 {
-    PyObject *changes, *current, *hear;
-    if (!PyArg_ParseTuple(args, "O!OO", &PyList_Type, &changes, &current, &hear))
+    PyObject *changes, *current, *listener;
+    if (!PyArg_ParseTuple(args, "O!OO", &PyList_Type, &changes, &current, &listener))
         return NULL;
     for (Py_ssize_t at = 0; at < PyList_GET_SIZE(changes); at++) {
         Entry *entry = (Entry *)PyList_GET_ITEM(changes, at);
@@ -163,14 +162,14 @@ tell_changes(PyObject *module, PyObject *args)
         slot_set(current, current_slots.rows, entry->rows);
         slot_set(current, current_slots.sent, entry->sent ? Py_True : Py_False);
         slot_set(current, current_slots.headers, entry->headers);
-        PyObject *answer = NULL;
+        PyObject *result = NULL;
         if (slot_set_number(current, current_slots.at, entry->at) == 0
             && slot_set_number(current, current_slots.timestamp, entry->timestamp) == 0)
-            answer = call_four(hear, entry->name, entry->value, Py_None, (PyObject *)entry);
+            result = call_four(listener, entry->name, entry->value, Py_None, (PyObject *)entry);
         Py_DECREF(entry);
-        if (answer == NULL)
+        if (result == NULL)
             return NULL;
-        Py_DECREF(answer);
+        Py_DECREF(result);
     }
     Py_RETURN_NONE;
 }
@@ -182,7 +181,7 @@ enum { SIZE_MS };
 
 #define MANY_WINDOWS 1024
 
-/* The window that begins at a time, made once; borrowed from the step's dictionary. */
+/* The window that starts at a time, created once; borrowed from the dictionary of the step. */
 static PyObject *
 window_at(Step *step, int64_t start)
 {
@@ -205,7 +204,7 @@ window_at(Step *step, int64_t start)
     return window;
 }
 
-/* A tuple of two of a subclass that adds no fields. */
+/* An instance of a subclass of tuple with two items and no other fields. */
 static PyObject *
 pair_of(PyTypeObject *type, PyObject *first, PyObject *second)
 {
@@ -239,7 +238,7 @@ typed_key(Step *step, PyObject *row)
     return windowed;
 }
 
-/* The plain value and the time of an entry: what is kept typed, or what its bytes say. */
+/* The plain value and timestamp of an entry: the decoded value if it is kept, else its bytes. */
 static int
 value_and_time(Step *step, Entry *entry, PyObject *stored, PyObject **value, PyObject **time)
 {
@@ -265,15 +264,15 @@ value_and_time(Step *step, Entry *entry, PyObject *stored, PyObject **value, PyO
     return 0;
 }
 
-/* hear(row, new, old, entry): tells the listener of typed key, new and old value, time, headers. */
+/* listener(row, new, old, entry): passes typed key, new and old value, time and headers on. */
 static PyObject *
 row_listener(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names)
 {
     STEP_ARGUMENTS(4)
     Entry *entry = (Entry *)args[3];
-    PyObject *value, *time, *answer = NULL, *old = Py_NewRef(Py_None);
+    PyObject *value, *time, *result = NULL, *old = Py_NewRef(Py_None);
     if (!Py_IS_TYPE(entry, &EntryType)) {
-        PyErr_SetString(PyExc_TypeError, "A listener hears of an entry.");
+        PyErr_SetString(PyExc_TypeError, "A listener takes an entry.");
         Py_DECREF(old);
         return NULL;
     }
@@ -291,7 +290,7 @@ row_listener(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *nam
         PyObject *key = typed_key(step, args[0]);
         if (key != NULL) {
             PyObject *stack[6] = {NULL, key, value, old, time, entry->headers};
-            answer = PyObject_Vectorcall(step->held[LISTENER], stack + 1,
+            result = PyObject_Vectorcall(step->held[LISTENER], stack + 1,
                                          5 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
             Py_DECREF(key);
         }
@@ -299,7 +298,7 @@ row_listener(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *nam
         Py_DECREF(time);
     }
     Py_DECREF(old);
-    return answer;
+    return result;
 }
 
 static int
@@ -333,7 +332,7 @@ make_row_listener(PyObject *module, PyObject *args)
     return (PyObject *)step;
 }
 
-/* change_listener(forward, Change): forwards what a cache lets go as a change. */
+/* change_listener(forward, Change): forwards flushed entries as changes. */
 static PyObject *
 change_listener(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names)
 {
@@ -345,9 +344,9 @@ change_listener(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *
     PyTuple_SET_ITEM(change, 0, Py_NewRef(args[1]));
     PyTuple_SET_ITEM(change, 1, Py_NewRef(args[2]));
     PyTuple_SET_ITEM(change, 2, Py_NewRef(Py_True));
-    PyObject *answer = call_four(step->held[0], args[0], change, args[3], args[4]);
+    PyObject *result = call_four(step->held[0], args[0], change, args[3], args[4]);
     Py_DECREF(change);
-    return answer;
+    return result;
 }
 
 PyObject *

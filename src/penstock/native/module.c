@@ -1,13 +1,13 @@
-/* penstock.native._core: the parts of the task and its stores that every record passes, in C. */
+/* penstock.native._core: the per-record parts of tasks and stores in C. */
 #include "core.h"
 
-/* setup.py defines PENSTOCK_SOURCES, the checksum of the C files; __init__.py compares it with the files
- * that lie beside it. */
+/* setup.py defines PENSTOCK_SOURCES, the checksum of the C files; __init__.py compares it with the
+ * files in its folder. */
 #ifndef PENSTOCK_SOURCES
 #error "Build the extension with setup.py."
 #endif
 
-/* `parameters` is what inspect.signature shows; a test compares it with _core.pyi. */
+/* `parameters` are shown by inspect.signature; a test compares them with _core.pyi. */
 #define DOC(name, parameters) #name "($module, " parameters "/)\n--\n\n"
 #define MAKES(name, parameters) {#name, make_##name, METH_VARARGS, DOC(name, parameters ", ")}
 #define DOES(name, parameters) {#name, name, METH_VARARGS, DOC(name, parameters ", ")}
@@ -25,7 +25,7 @@ static PyMethodDef functions[] = {
     DOES(write_rows, "writes, unsorted, rows, values"),
     DOES(times_of_rows, "rows, time_at"),
     DOES(timestamped_changes, "store, rows, values, cut, headers"),
-    DOES(tell_changes, "entries, current, hear"),
+    DOES(tell_changes, "entries, current, listener"),
     MAKES(row_listener, "listener, read_key, careful_key, split, windowed, window, size_ms"),
     MAKES(change_listener, "forward, change"),
     /* restore.c */

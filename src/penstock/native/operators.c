@@ -1,5 +1,4 @@
-/* What some operators do for every record (processors/): those whose work is the core's own. The
- * rules in words are beside their twins. */
+/* The per-record work of some operators (processors/). Their Python twins document the rules. */
 #include "core.h"
 
 /* new_value(forward): the new value of a change, as a stream (ToStream). */
@@ -12,9 +11,9 @@ new_value(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names)
     PyObject *value = PySequence_GetItem(args[1], 0);
     if (value == NULL)
         return NULL;
-    PyObject *answer = call_four(step->held[0], args[0], value, args[2], args[3]);
+    PyObject *result = call_four(step->held[0], args[0], value, args[2], args[3]);
     Py_DECREF(value);
-    return answer;
+    return result;
 }
 
 PyObject *
@@ -26,7 +25,7 @@ make_new_value(PyObject *module, PyObject *args)
     return (PyObject *)step_new("new_value", new_value, &forward, 1);
 }
 
-/* Count as an initializer and an aggregator. */
+/* Count, as an initializer and an aggregator. */
 PyObject *
 zero(PyObject *module, PyObject *ignored)
 {
@@ -48,9 +47,9 @@ static PyObject *
 drop_because(PyObject *drop, const char *reason)
 {
     PyObject *words = PyUnicode_FromString(reason);
-    PyObject *answer = words == NULL ? NULL : PyObject_CallOneArg(drop, words);
+    PyObject *result = words == NULL ? NULL : PyObject_CallOneArg(drop, words);
     Py_XDECREF(words);
-    return answer;
+    return result;
 }
 
 /* keyed_fold(drop, write_key, row_of, fold_row): StreamAggregate over a cache. */
@@ -63,9 +62,9 @@ keyed_fold(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names
     PyObject *row = write_row(step->held[1], step->held[2], args[0]);
     if (row == NULL)
         return NULL;
-    PyObject *answer = call_four(step->held[3], row, args[0], args[1], args[2]);
+    PyObject *result = call_four(step->held[3], row, args[0], args[1], args[2]);
     Py_DECREF(row);
-    return answer;
+    return result;
 }
 
 PyObject *
@@ -82,7 +81,7 @@ make_keyed_fold(PyObject *module, PyObject *args)
 enum { DROP, OBSERVED, WRITE_KEY, ROW_OF, FOLD_ROW, WINDOW_OBJECTS };
 enum { SIZE, ADVANCE, GRACE, INTERVAL, CLOCK_TIME };
 
-/* The row key of a window, as `KeyFirstSchema` has it; with care if the key needs it. */
+/* The row key of a window in the layout of `KeyFirstSchema`; careful if the key needs it. */
 static PyObject *
 window_row(Step *step, PyObject *raw, PyObject *key, int64_t start)
 {
@@ -110,12 +109,12 @@ fold_window(Step *step, PyObject *raw, int64_t start, PyObject *const *args)
     PyObject *row = window_row(step, raw, args[0], start);
     if (row == NULL)
         return NULL;
-    PyObject *answer = call_four(step->held[FOLD_ROW], row, args[0], args[1], args[2]);
+    PyObject *result = call_four(step->held[FOLD_ROW], row, args[0], args[1], args[2]);
     Py_DECREF(row);
-    return answer;
+    return result;
 }
 
-/* Moves the node's own stream time on. */
+/* Advances the stream time of the node. */
 static int
 observe(Step *step, PyObject *timestamp, int64_t time, int64_t *stream_time)
 {
@@ -132,7 +131,7 @@ observe(Step *step, PyObject *timestamp, int64_t time, int64_t *stream_time)
 }
 
 /* window_fold(drop, clock, (write_key, row_of, fold_row), (size, advance, grace, interval)):
- * WindowAggregate of `TimeWindows` over a cache, where windows are as `KeyFirstSchema` has them. */
+ * WindowAggregate of `TimeWindows` over a cache, with the layout of `KeyFirstSchema`. */
 static PyObject *
 window_fold(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names)
 {
@@ -154,10 +153,10 @@ window_fold(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *name
     int done = 0;
     for (; done == 0 && start <= time; start += advance) {
         int closed = start + size <= stream_time - step->numbers[GRACE];
-        PyObject *answer = closed ? drop_because(step->held[DROP], "expired window")
+        PyObject *result = closed ? drop_because(step->held[DROP], "expired window")
                                   : fold_window(step, raw, start, args);
-        done = answer == NULL ? -1 : 0;
-        Py_XDECREF(answer);
+        done = result == NULL ? -1 : 0;
+        Py_XDECREF(result);
     }
     Py_XDECREF(raw);
     return done < 0 ? NULL : Py_NewRef(Py_None);
@@ -217,20 +216,20 @@ table_join(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names
     Py_DECREF(row);
     if (other == NULL)
         return NULL;
-    PyObject *answer = NULL;
+    PyObject *result = NULL;
     PyObject *tally = step->held[other == Py_None ? UNMATCHED : MATCHED];
     if (count_one(tally, step->numbers[AMOUNT]) == 0) {
         if (other == Py_None && !step->numbers[LEFT]) {
-            answer = Py_NewRef(Py_None);
+            result = Py_NewRef(Py_None);
         } else {
             PyObject *joined = call_two(step->held[JOINER], args[1], other);
             if (joined != NULL)
-                answer = call_four(step->held[FORWARD], args[0], joined, args[2], args[3]);
+                result = call_four(step->held[FORWARD], args[0], joined, args[2], args[3]);
             Py_XDECREF(joined);
         }
     }
     Py_DECREF(other);
-    return answer;
+    return result;
 }
 
 PyObject *

@@ -1,7 +1,7 @@
-/* Many changelog records at once, on their way into rows (key_schema.py, value_formats.py). */
+/* Converts batches of changelog records to rows (key_schema.py, value_formats.py). */
 #include "core.h"
 
-/* A new bytes object: eight bytes of a number, then the data. */
+/* A new bytes object: a number in eight bytes, then the data. */
 static PyObject *
 behind_long(int64_t number, PyObject *data)
 {
@@ -14,7 +14,7 @@ behind_long(int64_t number, PyObject *data)
     return both;
 }
 
-/* segmented_rows(keys, time_at, interval): each key behind the number of its segment. */
+/* segmented_rows(keys, time_at, interval): prefixes each key with its segment. */
 PyObject *
 segmented_rows(PyObject *module, PyObject *args)
 {
@@ -44,7 +44,7 @@ segmented_rows(PyObject *module, PyObject *args)
     return rows;
 }
 
-/* timestamped_values(values, timestamps): each value behind its timestamp; None stays None. */
+/* timestamped_values(values, timestamps): prefixes values with timestamps; None stays None. */
 PyObject *
 timestamped_values(PyObject *module, PyObject *args)
 {

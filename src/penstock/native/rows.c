@@ -1,10 +1,10 @@
-/* Rows as operators use them: load, save and fold over the cache (stores/typed/row_access.py), and
+/* Row access for operators: load, save and fold over the cache (stores/typed/row_access.py), and
  * reads of the layers below it (stores/bytes/overlay.py, stores/bytes/windowed_rows.py). */
 #include "core.h"
 
 #include <math.h>
 
-/* What the steps of a cached store hold; folding holds two more. */
+/* The objects of the steps of a cached store; folding has two more. */
 enum {
     CACHE, CURRENT, BELOW, SERIALIZE, DESERIALIZE, WRITE, READ, ROW_OBJECTS,
     INITIALIZER = ROW_OBJECTS, AGGREGATOR, FOLD_OBJECTS,
@@ -24,8 +24,8 @@ is_unchanging(PyObject *value)
 
 #define DEEP_JSON 16
 
-/* Whether a value is plain JSON of which nobody else holds a part that can change. Such a value
- * is what reading its bytes again would give, so it need not be read. (NaN is written as null.) */
+/* Whether a value is plain JSON without mutable parts that other code refers to. Such a value
+ * equals its decoded bytes, so decoding can be skipped. (NaN is written as null.) */
 static int
 is_owned_json(PyObject *value, int depth)
 {
@@ -54,7 +54,7 @@ is_owned_json(PyObject *value, int depth)
     return 1;
 }
 
-/* The value in a stored row behind its timestamp. */
+/* The value of a stored row, after the timestamp. */
 static PyObject *
 value_in(Step *step, PyObject *stored)
 {
@@ -88,7 +88,7 @@ stored_row(Step *step, PyObject *value, int64_t time)
     return stored;
 }
 
-/* What lies below, kept in the cache if the store keeps what is read. */
+/* Reads from the store below, and caches the row if the store caches reads. */
 static PyObject *
 read_below(Step *step, PyObject *row)
 {
@@ -173,13 +173,13 @@ save_row_step(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *na
 
 /* ---- folding --------------------------------------------------------------------------------- */
 
-/* What is folded: row key, typed key, value; and its time. */
+/* The input of a fold: row key, typed key, value and timestamp. */
 typedef struct {
     PyObject *row, *key, *value;
     int64_t time;
 } Folded;
 
-/* The aggregate so far and the value make the next one, of the later of both times. */
+/* Computes the next aggregate, with the later of both timestamps. */
 static int
 fold_into(Step *step, const Folded *folded, PyObject *old, int64_t time)
 {
@@ -191,7 +191,7 @@ fold_into(Step *step, const Folded *folded, PyObject *old, int64_t time)
     return done;
 }
 
-/* A row that is not in the cache and not below begins anew. */
+/* A row that does not exist starts with the initializer. */
 static int
 fold_new(Step *step, const Folded *folded)
 {
@@ -217,7 +217,7 @@ fold_slowly(Step *step, const Folded *folded)
     return done;
 }
 
-/* Whether an earlier record of this batch wrote the entry, so that it can be changed in place. */
+/* Whether an earlier record of this batch wrote the entry, so that it can be updated in place. */
 static int
 is_in_place(Entry *entry, PyObject *current)
 {
@@ -226,7 +226,7 @@ is_in_place(Entry *entry, PyObject *current)
         && entry->time >= 0;
 }
 
-/* A value takes the place of that of an entry. */
+/* Replaces the value of an entry. */
 static int
 rewrite_entry(Step *step, Entry *entry, PyObject *row, PyObject *value, int64_t time)
 {
@@ -255,7 +255,7 @@ rewrite_entry(Step *step, Entry *entry, PyObject *row, PyObject *value, int64_t 
 static int
 fold_in_place(Step *step, Entry *entry, const Folded *folded)
 {
-    /* What is owned is given away: if the function fails, what it did to it is forgotten. */
+    /* The aggregator may change the owned value: if it fails, the changed value is discarded. */
     PyObject *old = entry->owned;
     entry->owned = NULL;
     if (old == NULL)
@@ -263,7 +263,7 @@ fold_in_place(Step *step, Entry *entry, const Folded *folded)
     if (old == NULL)
         return -1;
     if (old == Py_None) {
-        /* The serde reads these bytes as null: there is no row. */
+        /* The serde decodes these bytes as null: the row does not exist. */
         Py_DECREF(old);
         return fold_slowly(step, folded);
     }
@@ -302,9 +302,9 @@ fold_row(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names)
     return done < 0 ? NULL : Py_NewRef(Py_None);
 }
 
-/* ---- making ---------------------------------------------------------------------------------- */
+/* ---- constructors ---------------------------------------------------------------------------- */
 
-/* A format without an initializer and an aggregator leaves these alone. */
+/* A format without initializer and aggregator does not set these. */
 static int
 parse_rows(PyObject *args, const char *format, PyObject **objects, int64_t *numbers)
 {
@@ -378,7 +378,7 @@ make_keyed_load(PyObject *module, PyObject *args)
     return (PyObject *)step_new("load", keyed_load, objects, 3);
 }
 
-/* overlay_get(writes, inner get): what was written, or what lies below. */
+/* overlay_get(writes, inner get): the written value, or that of the store below. */
 static PyObject *
 overlay_get(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names)
 {

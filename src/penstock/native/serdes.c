@@ -1,4 +1,4 @@
-/* Bytes: numbers, texts, windowed keys, the times in row keys, and Kafka's hash. */
+/* Serdes: numbers, strings, windowed keys, timestamps in row keys, and Kafka's hash. */
 #include "core.h"
 
 PyObject *bytes_decode, *str_encode;
@@ -34,7 +34,7 @@ write_value(PyObject *writer, PyObject *careful, PyObject *value)
 {
     PyObject *data = write_row(writer, careful, value);
     if (data != NULL && !PyBytes_Check(data)) {
-        PyErr_Format(PyExc_TypeError, "A serializer must answer bytes, not %.100s.",
+        PyErr_Format(PyExc_TypeError, "A serializer must result bytes, not %.100s.",
                      Py_TYPE(data)->tp_name);
         Py_CLEAR(data);
     }
@@ -96,7 +96,7 @@ read_double(PyObject *module, PyObject *data)
 }
 
 /* windowed_writer(inner writer, Windowed, sequenced): key, start[, four zero bytes].
- * Refuses everything else than a `Windowed` itself. */
+ * Accepts only instances of `Windowed`. */
 static PyObject *
 windowed_writer(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names)
 {

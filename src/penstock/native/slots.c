@@ -1,5 +1,5 @@
-/* Fields of `CurrentRecord`, `PartitionColumns`, `Clock` and `Tally`: classes of Python with __slots__, whose places
- * are read from their descriptors once. */
+/* Fields of `CurrentRecord`, `PartitionColumns`, `Clock` and `Tally`, Python classes with
+ * __slots__. Their offsets are read from the descriptors once. */
 #include "core.h"
 
 CurrentSlots current_slots;
@@ -34,7 +34,7 @@ learn_current(PyObject *current)
         || (found.timestamp = slot_place(type, "timestamp")) < 0
         || (found.headers = slot_place(type, "headers")) < 0)
         return -1;
-    /* The class lives as long as this module does. */
+    /* The class is never deallocated. */
     Py_INCREF(type);
     Py_XDECREF(current_slots.type);
     current_slots = found;

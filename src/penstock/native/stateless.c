@@ -1,10 +1,10 @@
-/* Operators that ask a function of the user once and forward, or not (processors/stateless.py).
- * What the function raises is the node's affair; what those behind it raise is not. */
+/* Operators that call a user function once and may forward (processors/stateless.py). The node
+ * handles exceptions of the function, not those of later nodes. */
 #include "core.h"
 
 enum { FUNCTION, FORWARD, FAILED, PLAIN_OBJECTS };
 
-/* A step from (function, forward, failed), and a flag if the format has one. */
+/* A step of (function, forward, failed), and a flag if the format has one. */
 static PyObject *
 make_plain(PyObject *args, const char *format, const char *name, vectorcallfunc call)
 {
@@ -19,14 +19,14 @@ make_plain(PyObject *args, const char *format, const char *name, vectorcallfunc 
     return (PyObject *)step;
 }
 
-/* Filter; the flag says whether to pass on what the predicate refuses. */
+/* Filter; with the flag it forwards the records that the predicate rejects. */
 static PyObject *
 filtering(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names)
 {
     STEP_ARGUMENTS(4)
-    PyObject *answer = call_two(step->held[FUNCTION], args[0], args[1]);
-    int accepted = answer == NULL ? -1 : PyObject_IsTrue(answer);
-    Py_XDECREF(answer);
+    PyObject *result = call_two(step->held[FUNCTION], args[0], args[1]);
+    int accepted = result == NULL ? -1 : PyObject_IsTrue(result);
+    Py_XDECREF(result);
     if (accepted < 0)
         return ask_about_error(step->held[FAILED], args);
     if (accepted == step->numbers[0])
@@ -34,7 +34,7 @@ filtering(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names)
     return call_four(step->held[FORWARD], args[0], args[1], args[2], args[3]);
 }
 
-/* MapValues; the flag says whether the function wants the key before the value. */
+/* MapValues; with the flag the function takes the key before the value. */
 static PyObject *
 mapping_values(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names)
 {
@@ -44,9 +44,9 @@ mapping_values(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *n
                                        : PyObject_CallOneArg(function, args[1]);
     if (value == NULL)
         return ask_about_error(step->held[FAILED], args);
-    PyObject *answer = call_four(step->held[FORWARD], args[0], value, args[2], args[3]);
+    PyObject *result = call_four(step->held[FORWARD], args[0], value, args[2], args[3]);
     Py_DECREF(value);
-    return answer;
+    return result;
 }
 
 static PyObject *
@@ -56,9 +56,9 @@ selecting_key(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *na
     PyObject *key = call_two(step->held[FUNCTION], args[0], args[1]);
     if (key == NULL)
         return ask_about_error(step->held[FAILED], args);
-    PyObject *answer = call_four(step->held[FORWARD], key, args[1], args[2], args[3]);
+    PyObject *result = call_four(step->held[FORWARD], key, args[1], args[2], args[3]);
     Py_DECREF(key);
-    return answer;
+    return result;
 }
 
 static PyObject *

@@ -1,4 +1,4 @@
-/* Functions with bound values: what a closure is in Python. */
+/* Functions with bound values, like closures in Python. */
 #include "core.h"
 
 Step *
@@ -38,7 +38,7 @@ static int
 step_clear(PyObject *self)
 {
     Step *step = (Step *)self;
-    /* A step in a cycle may still be asked by someone else's finalizer: it holds None, not NULL. */
+    /* The finalizer of another object may call a step of a cycle: its fields are None, not NULL. */
     for (Py_ssize_t at = 0; at < Py_SIZE(step); at++)
         Py_SETREF(step->held[at], Py_NewRef(Py_None));
     return 0;

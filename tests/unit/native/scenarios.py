@@ -1,4 +1,4 @@
-"""Topologies over records of all kinds; prints everything that their tasks answer.
+"""Topologies over records of all kinds; prints all results of their tasks.
 
 Run by `test_both_ways.py` with and without the native core: the lines must be the same.
 
@@ -66,7 +66,7 @@ def sums(builder: StreamsBuilder) -> None:
 
 
 def totals(key: Any, value: Any, total: Any) -> Any:
-    """Aggregates that are changed, shared, remembered, dropped and unlike their JSON."""
+    """Aggregates that are changed, shared, kept, dropped and different from their JSON."""
     kind = value["n"] % 6
     if kind == 0:
         total["n"] += 1
@@ -140,7 +140,7 @@ SCENARIOS: dict[str, Callable[[StreamsBuilder], None]] = {
 def records(
     chance: random.Random, topic: str, first: int, count: int, begin: int
 ) -> RecordRange:
-    """Null keys and values, bytes that are no JSON, times out of order, headers."""
+    """Null keys and values, invalid JSON, timestamps out of order, headers."""
     numbers = range(first, first + count)
     times = [begin + n * 20 + chance.randrange(-3_000, 400) * (chance.random() < 0.2)
              for n in numbers]
@@ -159,7 +159,7 @@ def records(
 
 
 def play(name: str, cache_bytes: int, partitions: int) -> list[str]:
-    """What a task answers to four batches; with records that their topics do not take."""
+    """The results of a task for four batches, including records that topics reject."""
     builder = StreamsBuilder()
     SCENARIOS[name](builder)
     config = StreamsConfig(
@@ -167,7 +167,7 @@ def play(name: str, cache_bytes: int, partitions: int) -> list[str]:
         statestore_cache_max_bytes=cache_bytes, deserialization_exception_handler="continue",
         processing_exception_handler="continue", production_exception_handler="continue",
     )
-    # Times below 0 are either skipped or not there.
+    # Records with negative timestamps are skipped, or absent.
     begin = 10_000
     if partitions == 2:
         config = replace(config, default_timestamp_extractor=LogAndSkipOnInvalidTimestamp())
@@ -219,7 +219,7 @@ def play(name: str, cache_bytes: int, partitions: int) -> list[str]:
 
 
 def play_all() -> list[str]:
-    """Every scenario without a cache, with one that is always too small, and with a large one."""
+    """Run every scenario without a cache, with small ones and with a large one."""
     return [
         line for name in SCENARIOS
         for cache_bytes, partitions in ((0, 1), (2_000, 3), (20_000, 2), (10_000_000, 1))
@@ -230,7 +230,7 @@ def play_all() -> list[str]:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=1)
-    # That a record was skipped is logged, but not the subject here.
+    # Silences the messages about skipped records.
     logging.disable(logging.CRITICAL)
     for _ in range(parser.parse_args().rounds):
         played = play_all()

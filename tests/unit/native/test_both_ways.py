@@ -20,7 +20,7 @@ needs_core = pytest.mark.skipif(native.core is None, reason=f"penstock runs {nat
 
 
 def python(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Runs Python without the native core unless told otherwise."""
+    """Run Python, by default without the native core."""
     return subprocess.run(
         [sys.executable, *arguments], capture_output=True, text=True, check=False, timeout=600,
         env={**os.environ, "PENSTOCK_PURE_PYTHON": "1", **environment},
@@ -28,14 +28,14 @@ def python(*arguments: str, **environment: str) -> subprocess.CompletedProcess[s
 
 
 def test_environment_variable_disables_the_native_core() -> None:
-    said = python("-c", "from penstock import native; print(native.core, native.in_use())")
-    assert said.stdout == "None pure Python (PENSTOCK_PURE_PYTHON is set)\n"
+    ran = python("-c", "from penstock import native; print(native.core, native.in_use())")
+    assert ran.stdout == "None pure Python (PENSTOCK_PURE_PYTHON is set)\n"
 
 
 @needs_core
 def test_every_scenario_has_the_same_results_in_c_and_python() -> None:
     pure = python(str(HERE / "scenarios.py"))
-    # With the debugging allocator: what is freed, or not ours, is overwritten or found out.
+    # The debugging allocator overwrites freed memory and detects writes out of bounds.
     fast = python(str(HERE / "scenarios.py"), PENSTOCK_PURE_PYTHON="", PYTHONMALLOC="debug")
     assert (pure.returncode, pure.stderr) == (fast.returncode, fast.stderr) == (0, "")
     lines = pure.stdout.splitlines()

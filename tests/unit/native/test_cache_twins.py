@@ -1,4 +1,4 @@
-"""The entries of the record cache, native and in Python, under the same random commands."""
+"""The native and the Python record cache behave the same under random commands."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ HEADERS = Headers([("name", b"value"), ("none", None)])
 
 
 class Twin:
-    """One of the two, with everything that its flushes told."""
+    """One of the two caches, with the entries of its flushes."""
 
     def __init__(self, words: Any, max_bytes: int, time_at: int | None) -> None:
         self.words = words
-        self.told: list[Any] = []
+        self.flushed: list[Any] = []
         self.current = CurrentRecord()
         self.budget = words.CacheBudget(max_bytes)
         self.cache = words.CacheEntries(self.budget, self.flush, 3, time_at)
@@ -32,13 +32,13 @@ class Twin:
         self.writes_back = False
 
     def flush(self, changes: list[Any]) -> None:
-        self.told.append([
+        self.flushed.append([
             (entry.name, self.cache.stored(entry), entry.size, entry.writes, entry.at,
              entry.timestamp, entry.headers, entry.sent)
             for entry in changes
         ])
         if self.writes_back and changes:
-            # A listener may write to the cache that it hears of.
+            # A listener may write to the cache during its flush.
             self.writes_back = False
             self.cache.put(changes[0].name, b"again", 5, self.current)
 
@@ -48,7 +48,7 @@ class Twin:
             {name: (entry.size, bool(entry.writes), self.cache.stored(entry))
              for name, entry in entries.items()},
             self.cache.size, self.other.size, self.budget.size, self.budget.evictions,
-            self.cache.oldest, self.cache.newest, len(self.cache), self.told,
+            self.cache.oldest, self.cache.newest, len(self.cache), self.flushed,
         )
 
 

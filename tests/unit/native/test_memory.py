@@ -1,4 +1,4 @@
-"""Native code keeps nothing that nobody asked it to keep."""
+"""Native code leaks no memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if native.core is None:
 
 core = native.core
 SCENARIOS = runpy.run_path(str(Path(__file__).with_name("scenarios.py")))
-#: What native code hands around all the time: too many or too few references would show here.
+#: Objects that native code uses frequently. Wrong reference counts would show here.
 SHARED = (
     core.PENDING, core.UNKNOWN, NO_HEADERS, True, False, Change, CurrentRecord, Window, Windowed
 )
@@ -34,7 +34,7 @@ def silence() -> Iterator[None]:
 
 
 def held() -> tuple[int, list[int]]:
-    """How many blocks of memory are in use, and how often the shared objects are referred to."""
+    """The number of allocated blocks, and the reference counts of the shared objects."""
     for _ in range(3):
         gc.collect()
     return sys.getallocatedblocks(), [sys.getrefcount(each) for each in SHARED]
@@ -51,7 +51,7 @@ def test_closed_task_frees_its_memory(name: str) -> None:
         play(name, 2_000, 3)
         play(name, 10_000_000, 1)
     blocks_after, references_after = held()
-    # A leak of one object for each record would be thousands; a few hundred come and go.
+    # A leak of one object for each record would be thousands; a few hundred are normal.
     assert blocks_after - blocks < 1_000
     assert [after - before for after, before in zip(references_after, references, strict=True)
             if abs(after - before) > 50] == []
