@@ -48,8 +48,8 @@ from faults.engine_app import (
     verify,
 )
 from faults.engine_processes import (
-    STEPS,
-    WORKER_STEPS,
+    FAILPOINTS,
+    WORKER_FAILPOINTS,
     FailpointFiles,
     Instance,
     Process,
@@ -74,7 +74,7 @@ class Kill(NamedTuple):
     """The victim and the failpoint of a kill."""
 
     victim: Victim
-    step: FailpointName
+    failpoint: FailpointName
 
 
 @dataclass
@@ -129,8 +129,8 @@ class Trial:
         """Start a driver if none is running. Each driver has its own failpoint files: the processes
         of a killed driver run for a while, and must not stop in its place."""
         if self.instance is None:
-            steps = self.directory / "steps" / str(len(self._ended))
-            self.instance = self.another("driver", FailpointFiles(steps))
+            failpoints = self.directory / "steps" / str(len(self._ended))
+            self.instance = self.another("driver", FailpointFiles(failpoints))
         return self.instance
 
     def another(
@@ -231,9 +231,9 @@ class Trial:
 
     def kill(self, kill: Kill, pieces: Iterator[Callable[[], None]]) -> None:
         """Kill the victim when a process stops at the failpoint."""
-        self.reach(kill.step, pieces)
+        self.reach(kill.failpoint, pieces)
         while not self._kill_victim(kill):
-            self.reach(kill.step, pieces)
+            self.reach(kill.failpoint, pieces)
         self.counts.kills[kill] += 1
 
     def finish_wave(self, pieces: Iterator[Callable[[], None]]) -> None:
@@ -242,19 +242,19 @@ class Trial:
             next(pieces)()
         self.drain()
 
-    def reach(self, step: str, pieces: Iterator[Callable[[], None]]) -> None:
+    def reach(self, failpoint: str, pieces: Iterator[Callable[[], None]]) -> None:
         """Append input until a process stops at the failpoint. Processes at other failpoints
         resume."""
-        if step == "restoring":
+        if failpoint == "restoring":
             self._lose_state()
         instance = self.start()
         standing = instance.stopped()
-        instance.files.arm(step)
+        instance.files.arm(failpoint)
         for process in standing:
             send(process.pid, signal.SIGCONT)
         wait_until(
-            f"a process reached '{step}'",
-            lambda: not instance.files.is_armed(step) and instance.stopped(),
+            f"a process reached '{failpoint}'",
+            lambda: not instance.files.is_armed(failpoint) and instance.stopped(),
             meanwhile=self.feeder(pieces),
         )
 
@@ -294,7 +294,8 @@ class Trial:
         instance = self.start()
         [stopped] = instance.stopped()
         in_driver = stopped.pid == instance.pid
-        assert in_driver == (kill.step not in WORKER_STEPS or self.master == "inline"), stopped
+        expected = kill.failpoint not in WORKER_FAILPOINTS or self.master == "inline"
+        assert in_driver == expected, stopped
         if kill.victim == "driver":
             instance.kill_driver()
             self._ended.append(instance)
@@ -353,7 +354,9 @@ class Part(NamedTuple):
 
 def schedule(part: Part, rng: random.Random) -> list[Kill]:
     """All pairs of victim and failpoint, repeated, in random order."""
-    every = itertools.cycle([Kill(victim, step) for victim in part.victims for step in STEPS])
+    every = itertools.cycle(
+        [Kill(victim, failpoint) for victim in part.victims for failpoint in FAILPOINTS]
+    )
     chosen = list(itertools.islice(every, part.kills))
     rng.shuffle(chosen)
     return chosen
@@ -390,7 +393,7 @@ def run_trial(
             trial.run_wave(kill)
             number += 1
             tell(
-                f"{number:4}  {master}: {kill.victim} killed in '{kill.step}', wave "
+                f"{number:4}  {master}: {kill.victim} killed at '{kill.failpoint}', wave "
                 f"{trial.counts.waves} processed after {time.monotonic() - began:.1f} s"
             )
         trial.verify()
@@ -406,10 +409,10 @@ def report(counts: Counts, seed: int, seconds: float) -> str:
     """The results as a Markdown page."""
     victims: tuple[Victim, ...] = get_args(Victim)
     rows = [
-        f"| {step} | " + " | ".join(
-            str(counts.kills[Kill(victim, step)]) for victim in victims
-        ) + f" | {sum(counts.kills[Kill(victim, step)] for victim in victims)} |"
-        for step in STEPS
+        f"| {failpoint} | " + " | ".join(
+            str(counts.kills[Kill(victim, failpoint)]) for victim in victims
+        ) + f" | {sum(counts.kills[Kill(victim, failpoint)] for victim in victims)} |"
+        for failpoint in FAILPOINTS
     ]
     return "\n".join((
         "# Kills of the engine",
@@ -422,7 +425,7 @@ def report(counts: Counts, seed: int, seconds: float) -> str:
         "were equal to those of runs without a crash:",
         f"{format_counts(counts.records)}.",
         "",
-        f"| step | {' | '.join(victims)} | all |",
+        f"| failpoint | {' | '.join(victims)} | all |",
         "|---|" + "---|" * (len(victims) + 1),
         *rows,
         "",

@@ -21,11 +21,11 @@ from typing import IO, Literal, get_args
 
 from penstock.engine.failpoints import FailpointName
 
-STEPS: tuple[FailpointName, ...] = get_args(FailpointName)
+FAILPOINTS: tuple[FailpointName, ...] = get_args(FailpointName)
 #: The number of stages of the application.
 STAGES = 3
 #: The failpoints of workers; the others are in the driver.
-WORKER_STEPS = frozenset(("computing", "applying", "restoring"))
+WORKER_FAILPOINTS = frozenset(("computing", "applying", "restoring"))
 Victim = Literal["driver", "worker", "executor"]
 #: Long, because the machine may be busy. The tests assert nothing about durations.
 DEADLINE_S = 240.0
@@ -88,29 +88,30 @@ class FailpointFiles:
     def __init__(self, directory: Path) -> None:
         directory.mkdir(parents=True)
         self._directory = directory
-        self._steps = (*STEPS, *(
-            f"{step}@{stage}" for step in ("computing", "applying") for stage in range(STAGES)
+        self._failpoints = (*FAILPOINTS, *(
+            f"{failpoint}@{stage}"
+            for failpoint in ("computing", "applying") for stage in range(STAGES)
         ))
-        for step in self._steps:
-            self._file(step).touch()
+        for failpoint in self._failpoints:
+            self._file(failpoint).touch()
 
-    def _file(self, step: str) -> Path:
-        return self._directory / step
+    def _file(self, failpoint: str) -> Path:
+        return self._directory / failpoint
 
     @property
     def order(self) -> str:
         """The value of PENSTOCK_STOP_AT."""
-        return ",".join(f"{step}:1:{self._file(step)}" for step in self._steps)
+        return ",".join(f"{failpoint}:1:{self._file(failpoint)}" for failpoint in self._failpoints)
 
-    def arm(self, step: str) -> None:
-        self._file(step).unlink()
+    def arm(self, failpoint: str) -> None:
+        self._file(failpoint).unlink()
 
-    def is_armed(self, step: str) -> bool:
+    def is_armed(self, failpoint: str) -> bool:
         """Whether no process has reached the failpoint yet."""
-        return not self._file(step).exists()
+        return not self._file(failpoint).exists()
 
-    def disarm(self, step: str) -> None:
-        self._file(step).touch()
+    def disarm(self, failpoint: str) -> None:
+        self._file(failpoint).touch()
 
 
 class Instance:

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from faults.engine_kills import LOCAL, Counts, format_counts
-from faults.engine_processes import STEPS
+from faults.engine_processes import FAILPOINTS
 from faults.kafka_proxy import APIS, LOSSES
 from faults.kafka_trial import TARGETS, Fault, KafkaTrial, Target, faults_of
 from penstock.broker import jars
@@ -129,7 +129,7 @@ def table(
 
 def report(total: Summary, seed: int, seconds: float) -> str:
     """The results as a Markdown page."""
-    in_steps = [target for target in TARGETS if target not in LOSSES]
+    at_failpoints = [target for target in TARGETS if target not in LOSSES]
     counts = total.counts
     memory_gb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1024**3
     return "\n".join((
@@ -151,7 +151,7 @@ def report(total: Summary, seed: int, seconds: float) -> str:
         "others without Spark; `leader` and `coordinator` with three brokers, all others with one.",
         "",
         "## Processes killed, or stopped past their lease, at a failpoint",
-        *table("failpoint", STEPS, in_steps, total.faults),
+        *table("failpoint", FAILPOINTS, at_failpoints, total.faults),
         "",
         "## Requests of the driver lost by a proxy",
         *table("request", APIS, LOSSES, total.faults),

@@ -23,7 +23,7 @@ from typing import Literal, NamedTuple, cast, get_args
 
 from faults.engine_app import OUTPUTS, PARTITIONS, Row, append, everything, is_drained, is_read
 from faults.engine_kills import Kill, Trial
-from faults.engine_processes import STEPS, FailpointFiles, Instance, Victim, wait_until
+from faults.engine_processes import FAILPOINTS, FailpointFiles, Instance, Victim, wait_until
 from faults.kafka_brokers import Brokers
 from faults.kafka_proxy import APIS, LOSSES, Api, Loss, Proxy, Rule
 from penstock.engine.failpoints import FailpointName
@@ -55,11 +55,11 @@ class Fault(NamedTuple):
 
 def faults_of(*targets: Target) -> list[Fault]:
     """All faults of the targets."""
-    steps: dict[Target, tuple[str, ...]] = {
-        **dict.fromkeys(TARGETS, STEPS), **dict.fromkeys(LOSSES, APIS),
+    failpoints: dict[Target, tuple[str, ...]] = {
+        **dict.fromkeys(TARGETS, FAILPOINTS), **dict.fromkeys(LOSSES, APIS),
         "late driver": ("before-commit", "in-commit"),
     }
-    return [Fault(each, when) for each in targets for when in steps[each]]
+    return [Fault(each, when) for each in targets for when in failpoints[each]]
 
 
 class KafkaTrial(Trial):
@@ -159,10 +159,10 @@ class KafkaTrial(Trial):
         wait_until(f"the proxy met {api}", injection.started.is_set, meanwhile=self.feeder(pieces))
         wait_until("the proxy passed all messages again", injection.finished.is_set)
 
-    def _stop_past_the_lease(self, step: str, pieces: Pieces) -> None:
+    def _stop_past_the_lease(self, failpoint: str, pieces: Pieces) -> None:
         """Another instance takes over while the first one is stopped; then the first one resumes,
         publishes nothing, and becomes a standby."""
-        self.reach(step, pieces)
+        self.reach(failpoint, pieces)
         first = self.start()
         name = f"second-{next(self._seconds)}"
         second = self.another(

@@ -90,24 +90,24 @@ def test_second_attempts_win_in_every_stage_on_a_cluster_with_kafka(
         trial.verify()
 
 
-def _overtake(trial: Trial, cluster: SparkCluster, step: FailpointName, stage: int) -> None:
+def _overtake(trial: Trial, cluster: SparkCluster, failpoint: FailpointName, stage: int) -> None:
     """Make a second attempt win against a worker that is stopped at a failpoint of the stage."""
     for _ in range(4):
         # On a slow machine Spark may have speculated before. Then the second attempt is stopped and
         # the first one wins.
-        if stage in _overtaken(trial, cluster, f"{step}@{stage}"):
+        if stage in _overtaken(trial, cluster, f"{failpoint}@{stage}"):
             return
     raise AssertionError(f"no second attempt of stage {stage} was committed")
 
 
-def _overtaken(trial: Trial, cluster: SparkCluster, step: str) -> set[int]:
+def _overtaken(trial: Trial, cluster: SparkCluster, failpoint: str) -> set[int]:
     """The stages in which the outcome of a second attempt was committed while a worker was
     stopped at the failpoint."""
     next(trial.every_key())()
     # In the next wave every task has input, and its replica lags behind.
     pieces = trial.every_key()
     before = _committed(trial.log)
-    trial.reach(step, pieces)
+    trial.reach(failpoint, pieces)
     [late] = trial.start().stopped()
     trial.drain()
     assert [process.pid for process in trial.start().stopped()] == [late.pid]

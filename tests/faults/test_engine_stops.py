@@ -24,11 +24,11 @@ pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
 @pytest.mark.parametrize(("master", "step"), [(LOCAL, "before-commit"), ("inline", "in-commit")])
 def test_driver_that_was_stopped_past_its_lease_publishes_nothing(
-    tmp_path: Path, master: str, step: FailpointName
+    tmp_path: Path, master: str, failpoint: FailpointName
 ) -> None:
     with Trial(tmp_path, seed=4, master=master) as trial:
         pieces = trial.new_wave()
-        _stop_without_the_lock(trial, step, pieces)
+        _stop_without_the_lock(trial, failpoint, pieces)
         first = trial.start()
         second = trial.another(
             "second", FailpointFiles(tmp_path / "steps-of-second"), state="state-of-second",
@@ -43,11 +43,11 @@ def test_driver_that_was_stopped_past_its_lease_publishes_nothing(
         trial.verify()
 
 
-def _stop_without_the_lock(trial: Trial, step: FailpointName, pieces: Pieces) -> None:
+def _stop_without_the_lock(trial: Trial, failpoint: FailpointName, pieces: Pieces) -> None:
     """Stop the driver at the failpoint while none of its threads holds SQLite's lock: otherwise no
     other instance could take over."""
     while True:
-        trial.reach(step, pieces)
+        trial.reach(failpoint, pieces)
         try:
             with open_log(trial.log.address, busy_timeout_ms=500) as log:
                 log.commit_offsets("nobody", {TopicPartition("orders", 0): 0})
