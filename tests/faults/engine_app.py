@@ -347,7 +347,7 @@ def run_reference(directory: Path, waves: list[list[list[Row]]], **settings: Any
                 for rows in wave:
                     append(log, rows)
                 while not is_drained(log):
-                    streams.run_until_caught_up(timeout=60)
+                    streams.run_until_caught_up(timeout=600)
     return address
 
 

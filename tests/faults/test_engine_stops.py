@@ -22,7 +22,9 @@ LANES = 2
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
 
-@pytest.mark.parametrize(("master", "failpoint"), [(LOCAL, "before-commit"), ("inline", "in-commit")])
+@pytest.mark.parametrize(
+    ("master", "failpoint"), [(LOCAL, "before-commit"), ("inline", "in-commit")]
+)
 def test_driver_that_was_stopped_past_its_lease_publishes_nothing(
     tmp_path: Path, master: str, failpoint: FailpointName
 ) -> None:
