@@ -433,7 +433,7 @@ def report(counts: Counts, seed: int, seconds: float) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Kill an application at every failpoint of a batch.")
+    parser = argparse.ArgumentParser(description="Kill an application at failpoints.")
     parser.add_argument("--kills", type=int, default=210)
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
     parser.add_argument("--report", type=Path, help="write the results to this file")
