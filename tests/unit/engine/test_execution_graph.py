@@ -19,6 +19,7 @@ from penstock import (
     Stores,
     StreamsBuilder,
     StreamsConfig,
+    Suppressed,
     TimeWindows,
     Topology,
 )
@@ -36,6 +37,21 @@ Built = Callable[[Callable[[StreamsBuilder], Any]], Topology]
 
 def text_stream(builder: StreamsBuilder, topic: str) -> Any:
     return builder.stream(topic, key=TEXT, value=TEXT)
+
+
+def test_layout_of_existing_replicas_stays_the_same(built: Built) -> None:
+    """A replica with another hash is rebuilt, so renaming a class must not change the hash."""
+    def build(b: StreamsBuilder) -> None:
+        words = text_stream(b, "words")
+        words.group_by_key().count(store="counts").suppress(
+            Suppressed.until_time_limit(timedelta(seconds=5))
+        ).to_stream()
+        versions = Stores.persistent_versioned_key_value_store("versions", timedelta(hours=1))
+        table = b.table("table", key=TEXT, value=TEXT, store=versions)
+        words.join(table, lambda word, row: word + row, grace=timedelta(seconds=1))
+
+    graph = build_graph(built(build), CONFIG, {"words": 1, "table": 1})
+    assert [each.layout for each in graph.subtopologies.values()] == ["3c6da642566b5eb9"]
 
 
 def test_shuffle_carries_a_repartition_topic_to_the_next_stage(built: Built) -> None:

@@ -22,6 +22,8 @@ from penstock.errors import MissingSourceTopicException
 from penstock.log.base import Log
 from penstock.log.types import TopicPartition
 from penstock.record import TaskId
+from penstock.stores.buffers.join_grace import JoinGraceBufferBuilder
+from penstock.stores.buffers.suppress import SuppressBufferBuilder
 from penstock.task.blueprint import Blueprint
 from penstock.task.task import partition_order
 from penstock.topology.nodes import SinkNode, SourceNode, StoreSpec
@@ -37,6 +39,11 @@ _LAYOUT_ATTRIBUTES = (
     "persistent", "retain_duplicates", "time_ordered", "indexed", "segment_interval_ms",
     "history_retention_ms",
 )
+#: The buffers' names in the layout. Another name would rebuild the replicas of existing state
+#: directories.
+_BUFFER_NAMES = {
+    SuppressBufferBuilder: "ChangeBufferBuilder", JoinGraceBufferBuilder: "GraceBufferBuilder",
+}
 
 
 @dataclass(frozen=True)
@@ -328,8 +335,9 @@ def _layout(
         builder = spec.resolve(config)
         supplier = getattr(builder, "supplier", None)
         value_format = getattr(supplier, "format", None)
+        type_name = _BUFFER_NAMES.get(type(builder), type(builder).__name__)
         attributes.append((
-            spec.name, restored.get(spec.name), getattr(builder, "kind", type(builder).__name__),
+            spec.name, restored.get(spec.name), getattr(builder, "kind", type_name),
             getattr(value_format, "name", None),
             *(getattr(supplier, name, None) for name in _LAYOUT_ATTRIBUTES),
         ))
