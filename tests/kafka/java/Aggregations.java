@@ -19,7 +19,7 @@ import org.apache.kafka.streams.processor.api.Record;
 import org.apache.kafka.streams.state.KeyValueStore;
 import org.apache.kafka.streams.state.Stores;
 
-/** Counts, sums and folds without windows, and a store of a processor's own. */
+/** Counts, sums and aggregations without windows, and a processor with its own store. */
 final class Aggregations {
     private Aggregations() {
     }
@@ -133,7 +133,7 @@ final class Aggregations {
             .to(output);
     }
 
-    /** Tells what was seen before under the same key; every tenth amount is forgotten again. */
+    /** Forwards each value with the previous one of its key. Deletes every tenth amount. */
     private static final class LastSeen
         extends ContextualProcessor<String, String, String, String> {
         private KeyValueStore<String, String> last;

@@ -27,7 +27,7 @@ final class Application implements AutoCloseable {
     private final Set<String> sources;
     private final AtomicReference<Throwable> failure = new AtomicReference<>();
 
-    /** `settings` are those of Kafka Streams and win over what is set here. */
+    /** `settings` of Kafka Streams override those set here. */
     Application(
         final String bootstrap, final String id, final String topology, final String output,
         final Map<String, String> settings) {
@@ -40,7 +40,7 @@ final class Application implements AutoCloseable {
         properties.put(
             StreamsConfig.DEFAULT_TIMESTAMP_EXTRACTOR_CLASS_CONFIG, FirstRecord.class);
         properties.put("auto.offset.reset", "earliest");
-        // Whoever waits for the lag to be zero sees it so often.
+        // The lag is visible only after a commit.
         properties.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, "100");
         properties.putAll(settings);
         final StreamsBuilder builder = new StreamsBuilder();
@@ -58,7 +58,7 @@ final class Application implements AutoCloseable {
         return id;
     }
 
-    /** The topics that it reads and commits: sources and repartition topics, by their full names. */
+    /** The topics that it reads and commits: sources and repartition topics, with full names. */
     Set<String> sources() {
         return sources;
     }
@@ -67,12 +67,12 @@ final class Application implements AutoCloseable {
         streams.start();
     }
 
-    /** Whether it has its tasks; before that, having nothing to do does not mean being done. */
+    /** Whether it has its tasks. Before that, an idle application has not caught up. */
     boolean isRunning() {
         return streams.state() == KafkaStreams.State.RUNNING;
     }
 
-    /** Raises what ended the application, if it has failed. */
+    /** Throws the failure of the application, if any. */
     void check() {
         if (failure.get() != null) {
             throw new IllegalStateException("Application '" + id + "' has failed.", failure.get());
@@ -81,7 +81,7 @@ final class Application implements AutoCloseable {
 
     @Override
     public void close() {
-        // Otherwise the broker keeps the member's place until its session times out.
+        // Otherwise the broker keeps the member until its session times out.
         streams.close(CloseOptions
             .groupMembershipOperation(CloseOptions.GroupMembershipOperation.LEAVE_GROUP)
             .withTimeout(CLOSE_TIMEOUT));
@@ -99,7 +99,7 @@ final class Application implements AutoCloseable {
             for (final TopologyDescription.Node node : part.nodes()) {
                 if (node instanceof TopologyDescription.Source) {
                     for (final String topic : ((TopologyDescription.Source) node).topicSet()) {
-                        // What a sink writes under the same name is internal to the application.
+                        // Not a source: a sink of the application writes it.
                         found.add(sinks.contains(topic) ? id + "-" + topic : topic);
                     }
                 }
@@ -108,7 +108,7 @@ final class Application implements AutoCloseable {
         return found;
     }
 
-    /** Takes the time of records as it is, and notes when the first one of the process was taken. */
+    /** Returns the record's timestamp, and notes the time of the first record. */
     public static final class FirstRecord extends FailOnInvalidTimestamp {
         private static final AtomicLong TAKEN_AT = new AtomicLong();
 

@@ -17,15 +17,15 @@ import org.apache.kafka.common.errors.UnknownTopicOrPartitionException;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 
 /**
- * How far an application is, by the offsets that its group has committed.
+ * The progress of applications, by the committed offsets of their groups.
  *
- * An application commits what it has read after it has written what came of it. So if the committed
- * offsets of all topics that it reads, repartition topics among them, are asked for first and the
- * ends of these topics afterwards, and both agree, then nothing is left on the way.
+ * An application commits offsets after it has written the results. So if the committed offsets of
+ * all topics that it reads, including repartition topics, are read first, and the ends of these
+ * topics afterwards, and both are equal, then everything is processed.
  */
 final class Progress implements AutoCloseable {
     private static final long PAUSE_MS = 20;
-    /** What lags by more than this has records to be read, and not only marks of transactions. */
+    /** A larger lag means records to read, not only transaction markers. */
     private static final long MOST_MARKS = 100;
 
     private final Admin admin;
@@ -43,7 +43,7 @@ final class Progress implements AutoCloseable {
             properties, new ByteArrayDeserializer(), new ByteArrayDeserializer());
     }
 
-    /** Wait until all of them have processed everything, or fail. */
+    /** Waits until all applications have processed everything, or fails. */
     void awaitAll(final List<Application> applications, final Duration timeout)
         throws InterruptedException {
         final long deadline = System.nanoTime() + timeout.toNanos();
@@ -59,7 +59,7 @@ final class Progress implements AutoCloseable {
         }
     }
 
-    /** How many records the topics hold, as far as offsets tell. */
+    /** The number of records in the topics, by their offsets. */
     long records(final Collection<String> topics) throws InterruptedException {
         final List<TopicPartition> partitions = partitions(topics);
         final Map<TopicPartition, Long> starts = reader.beginningOffsets(partitions);
@@ -99,7 +99,7 @@ final class Progress implements AutoCloseable {
         return behind.isEmpty() || holdNothing(behind, ends);
     }
 
-    /** Whether there are only the marks of transactions between the positions and the ends. */
+    /** Whether only transaction markers are between the positions and the ends. */
     private boolean holdNothing(
         final Map<TopicPartition, Long> positions, final Map<TopicPartition, Long> ends) {
         reader.assign(positions.keySet());
@@ -113,7 +113,7 @@ final class Progress implements AutoCloseable {
         return true;
     }
 
-    /** Asked for until all the topics are there, and then no more. */
+    /** Cached once all the topics exist. */
     private List<TopicPartition> partitions(final Collection<String> topics)
         throws InterruptedException {
         if (!known.containsKey(topics)) {

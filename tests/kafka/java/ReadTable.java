@@ -15,8 +15,8 @@ import org.apache.kafka.streams.state.QueryableStoreTypes;
 import org.apache.kafka.streams.state.ValueAndTimestamp;
 
 /**
- * Reads a topic of texts and longs, such as the changelog of a count, into a table of Kafka Streams
- * and prints its rows: key, value, timestamp.
+ * Reads a topic of strings and longs, such as the changelog of a count, into a table of Kafka
+ * Streams, and prints its rows: key, value, timestamp.
  *
  *   ReadTable BOOTSTRAP TOPIC STATE-DIRECTORY
  */
@@ -31,7 +31,7 @@ final class ReadTable {
         properties.put(StreamsConfig.STATE_DIR_CONFIG, arguments[2]);
         properties.put("isolation.level", "read_committed");
         final StreamsBuilder builder = new StreamsBuilder();
-        // A global table is full before the application is said to run.
+        // A global table is filled before the application is RUNNING.
         builder.globalTable(
             arguments[1], Consumed.with(Serdes.String(), Serdes.Long()),
             Materialized.<String, Long, KeyValueStore<Bytes, byte[]>>as("rows"));

@@ -22,8 +22,8 @@ import org.apache.kafka.streams.kstream.WindowedSerdes;
  *   ReadTopic BOOTSTRAP KIND TOPIC [KIND TOPIC ...]
  *
  * KIND: plain, time-windows, session-windows, or changelog-windows (a window store's changelog);
- * windows are of two seconds, values are longs. A line has topic, partition, the partition where
- * Java's producer would have put the key, key, start and end of the window, value and timestamp.
+ * windows have two seconds, values are longs. A line has the topic, the partition, the partition
+ * that Java's producer chooses, the key, the start and end of the window, the value, the timestamp.
  */
 final class ReadTopic {
     private static final long WINDOW_MS = 2_000;

@@ -8,13 +8,13 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * Runs every topology that is compared with penstock, all at once, each an application of its own.
+ * Runs all topologies that are compared with penstock, each as its own application.
  *
  *   RunCompared BOOTSTRAP PREFIX [NAME=VALUE ...]
  *
- * Application ids and output topics are PREFIX, a dash, and the name of the topology. For every line
- * of its standard input it waits until all of them have processed everything, and answers with a
- * line; when the input ends it closes them and ends.
+ * Application ids and output topics are PREFIX, a dash, and the name of the topology. For every
+ * line of standard input it waits until all of them have processed everything, and prints a line.
+ * At the end of the input it closes them and exits.
  */
 final class RunCompared {
     private static final Duration PATIENCE = Duration.ofMinutes(2);
@@ -43,7 +43,7 @@ final class RunCompared {
         }
     }
 
-    /** All at once: each of them waits for brokers and threads most of the time. */
+    /** In parallel: each of them mostly waits for brokers and threads. */
     private static void closeAll(final List<Application> applications)
         throws InterruptedException {
         final List<Thread> threads =

@@ -5,15 +5,15 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * Runs one topology until it has processed all that was there at its start, and tells how long.
+ * Runs one topology until it has processed all records, and prints how long it took.
  *
  *   RunStreams BOOTSTRAP APPLICATION-ID TOPOLOGY [output=TOPIC] [follow=true] [NAME=VALUE ...]
  *
- * The last are settings of Kafka Streams, such as processing.guarantee and num.stream.threads. With
- * follow it goes on until its standard input ends. It prints one line of JSON once the lag is zero:
- * epoch milliseconds of the start, of the first record and of the end, and records per second
- * between the last two. The lag is seen by what is committed, so the end is up to
- * commit.interval.ms (100 if not set) late.
+ * NAME=VALUE are settings of Kafka Streams, such as processing.guarantee and num.stream.threads.
+ * With follow=true it continues until standard input ends. Once the lag is zero, it prints one line
+ * of JSON: epoch milliseconds of the start, of the first record and of the end, and records per
+ * second between the last two. The lag is known from committed offsets, so the end is up to
+ * commit.interval.ms (default 100) late.
  */
 final class RunStreams {
     private static final Duration PATIENCE = Duration.ofMinutes(30);
@@ -39,7 +39,7 @@ final class RunStreams {
             progress.awaitAll(List.of(application), PATIENCE);
             final long ended = System.currentTimeMillis();
             final long taken = Application.FirstRecord.takenAt();
-            // Without any record there is nothing to measure.
+            // Without records there is nothing to measure.
             final long first = taken == 0 ? ended : taken;
             System.out.printf(
                 "{\"topology\": \"%s\", \"records\": %d, \"started_at\": %d, "

@@ -1,4 +1,4 @@
-/** Values of the compared topologies are texts of four parts: number, amount, region, words. */
+/** Values of the compared topologies: strings of four parts: number, amount, region, words. */
 final class Text {
     private Text() {
     }
@@ -19,12 +19,12 @@ final class Text {
         return value.split(",")[3].split(" ");
     }
 
-    /** What joiners answer; a side that is missing is a dash. */
+    /** Joins two values. A missing side is a dash. */
     static String both(final String left, final String right) {
         return (left == null ? "-" : left) + " & " + (right == null ? "-" : right);
     }
 
-    /** A text that shows the last few values in their order, and so any other order. */
+    /** The last few values in order, so that a wrong order is visible. */
     static String appended(final String soFar, final String value) {
         final String all = soFar + "/" + number(value);
         return all.length() > 40 ? all.substring(all.length() - 40) : all;

@@ -5,10 +5,10 @@ import java.util.function.BiConsumer;
 import org.apache.kafka.streams.StreamsBuilder;
 
 /**
- * Every topology by its name: those that are compared with penstock, and the benchmarks'.
+ * All topologies by name: those that are compared with penstock, and those of the benchmarks.
  *
- * A topology gets a builder and the name of its output topic. Those that are compared have a twin
- * of the same name in tests/kafka/comparison_topologies.py, those of the benchmarks in bench/runtime.py.
+ * A topology takes a builder and the name of its output topic. The compared ones have the same name
+ * in tests/kafka/comparison_topologies.py, those of the benchmarks in bench/runtime.py.
  */
 final class Topologies {
     private static final Map<String, BiConsumer<StreamsBuilder, String>> COMPARED =
@@ -27,7 +27,7 @@ final class Topologies {
     private Topologies() {
     }
 
-    /** The names of those that are compared, in the order in which they are written down. */
+    /** The names of the compared topologies, in the order of their definition. */
     static List<String> compared() {
         return List.copyOf(COMPARED.keySet());
     }

@@ -22,7 +22,7 @@ import org.apache.kafka.streams.kstream.WindowedSerdes;
 import org.apache.kafka.streams.state.SessionStore;
 import org.apache.kafka.streams.state.WindowStore;
 
-/** Folds in tumbling, hopping, sliding and session windows, and what waits for windows to close. */
+/** Tumbling, hopping, sliding and session windows, and results that wait for a window to close. */
 final class WindowedAggregations {
     private static final TimeWindows TUMBLING =
         TimeWindows.ofSizeAndGrace(ofMillis(2_000), ofMillis(1_000));

@@ -18,7 +18,7 @@ import org.apache.kafka.streams.kstream.TimeWindows;
 import org.apache.kafka.streams.kstream.WindowedSerdes;
 import org.apache.kafka.streams.state.KeyValueStore;
 
-/** The workloads W1 to W5 of bench/runtime.py, and the copy of bench/kafka.py, said in Java. */
+/** The workloads W1 to W5 of bench/runtime.py, and the copy workload of bench/kafka.py. */
 final class Workloads {
     private Workloads() {
     }
@@ -96,7 +96,7 @@ final class Workloads {
         return Json.object().put("count", count).put("revenue", revenue);
     }
 
-    /** How long a record takes from one topic to another is measured from outside. */
+    /** Copies records. The latency is measured outside. */
     private static void copy(final StreamsBuilder builder, final String output) {
         final KStream<String, String> orders = builder.stream("timed-orders");
         orders.mapValues(String::toString).to(output);

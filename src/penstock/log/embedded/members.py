@@ -98,7 +98,7 @@ def _notify_members(db: sqlite3.Connection, group: str) -> None:
 def _assign_targets(
     db: sqlite3.Connection, group: str, members: dict[str, _MemberRow]
 ) -> dict[str, _MemberRow]:
-    """Assign targets anew if the members or the topics have changed."""
+    """Assign new targets if the members or the topics have changed."""
     all_counts: dict[str, int] = dict(db.execute("SELECT name, partitions FROM topics"))
     subscriptions = {
         name: frozenset(_subscribed(json.loads(row.topics), all_counts))

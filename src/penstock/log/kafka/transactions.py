@@ -11,7 +11,7 @@ The commit has these steps, with the same numbers in the code:
 4. The transaction is committed. Without a clear response, the first record is looked up: once the
    partition's end is behind it, it is there, or it never will be.
 5. Records become visible a moment after Kafka has acknowledged the commit. The commit waits for
-   this moment, so that everyone who learns of the commit can read them.
+   this moment, so that a reader that learns of the commit sees the records.
 """
 
 from __future__ import annotations
