@@ -1,4 +1,4 @@
-"""Processes whose lines a test can wait for; they are killed after it."""
+"""Fixtures that run client programs as processes and kill them after the test."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ PROGRAMS = Path(__file__).with_name("programs.py")
 
 
 class Program:
-    """A running program and what it has told so far."""
+    """A running program and the events that it has printed."""
 
     def __init__(self, name: str, *arguments: object) -> None:
-        self.told: list[dict[str, Any]] = []
+        self.events: list[dict[str, Any]] = []
         self.process = subprocess.Popen(
             [sys.executable, str(PROGRAMS), name, *map(str, arguments)],
             stdout=subprocess.PIPE, text=True,
         )
-        self._reader = threading.Thread(target=self._listen, daemon=True)
+        self._reader = threading.Thread(target=self._read_events, daemon=True)
         self._reader.start()
 
-    def _listen(self) -> None:
+    def _read_events(self) -> None:
         assert self.process.stdout is not None
         for line in self.process.stdout:
-            # A process that is killed may leave half a line.
+            # A killed process may leave an incomplete line.
             if line.endswith("\n"):
-                self.told.append(json.loads(line))
+                self.events.append(json.loads(line))
 
-    def heard(self, what: str) -> list[dict[str, Any]]:
-        return [line for line in list(self.told) if line["what"] == what]
+    def events_of(self, kind: str) -> list[dict[str, Any]]:
+        return [event for event in list(self.events) if event["kind"] == kind]
 
     def kill(self) -> None:
         self.process.kill()
@@ -68,10 +68,10 @@ def start() -> Iterator[Callable[..., Program]]:
 
 @pytest.fixture(params=["embedded", pytest.param("kafka", marks=pytest.mark.kafka)])
 def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Log]:
-    where: str | Path = tmp_path / "log.db"
+    address: str | Path = tmp_path / "log.db"
     if request.param == "kafka":
-        where = clear(request.getfixturevalue("penstock_broker").address)
-    with open_log(where) as log:
+        address = clear(request.getfixturevalue("penstock_broker").address)
+    with open_log(address) as log:
         yield log
 
 
@@ -80,9 +80,9 @@ def until() -> Callable[..., None]:
     """Waits for a condition, with a deadline."""
 
     def wait(condition: Callable[[], object], within: float = 30.0) -> None:
-        end = time.monotonic() + within
+        deadline = time.monotonic() + within
         while not condition():
-            assert time.monotonic() < end, "It did not happen in time."
+            assert time.monotonic() < deadline, "The condition was not met in time."
             time.sleep(0.005)
 
     return wait

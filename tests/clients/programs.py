@@ -1,6 +1,6 @@
-"""Programs that the tests run as processes of their own: `python programs.py NAME LOG ...`.
+"""Client programs that the tests run as processes: `python programs.py NAME LOG ...`.
 
-They tell what they do as JSON lines on standard output.
+They print their events as JSON lines.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ GROUP: dict[str, Any] = {
 }
 
 
-def tell(what: str, **details: object) -> None:
-    print(json.dumps({"what": what, **details}), flush=True)
+def emit(kind: str, **details: object) -> None:
+    print(json.dumps({"kind": kind, **details}), flush=True)
 
 
 def numbers(partitions: list[TopicPartition]) -> list[int]:
@@ -32,9 +32,9 @@ def numbers(partitions: list[TopicPartition]) -> list[int]:
 
 
 def simple_consumer(log: str, marker: str) -> None:
-    """Commits the last offset + 1 of what it got, batch by batch, until it is told to end.
+    """Commits the last offset + 1 of every batch until SIGTERM.
 
-    The first that meets the record "crash" gets stuck with that batch, uncommitted.
+    The first process that reads the record "crash" hangs before it commits the batch.
     """
     consumer = Consumer({
         **GROUP, "log": log, "group.id": "simple-logs-processing", "max.poll.records": 5,
@@ -42,17 +42,17 @@ def simple_consumer(log: str, marker: str) -> None:
     signal.signal(signal.SIGTERM, lambda *_: consumer.wakeup())
     consumer.subscribe(
         ["logs"],
-        on_assign=lambda _, partitions: tell("assigned", partitions=numbers(partitions)),
-        on_revoke=lambda _, partitions: tell("revoked", partitions=numbers(partitions)),
+        on_assign=lambda _, partitions: emit("assigned", partitions=numbers(partitions)),
+        on_revoke=lambda _, partitions: emit("revoked", partitions=numbers(partitions)),
     )
-    tell("subscribed")
+    emit("subscribed")
     try:
         while True:
             messages = consumer.consume()
             for message in messages:
-                tell("record", partition=message.partition(), offset=message.offset())
+                emit("record", partition=message.partition(), offset=message.offset())
             if any(message.value() == b"crash" for message in messages) and is_first(marker):
-                tell("stuck")
+                emit("hanging")
                 signal.pause()
             last = {message.partition(): message for message in messages}
             consumer.commit(
@@ -62,12 +62,12 @@ def simple_consumer(log: str, marker: str) -> None:
                 ],
                 asynchronous=False,
             )
-            tell("committed", offsets={n: message.offset() + 1 for n, message in last.items()})
+            emit("committed", offsets={n: message.offset() + 1 for n, message in last.items()})
     except WakeupException:
         pass
     finally:
         consumer.close()
-    tell("closed")
+    emit("closed")
 
 
 def is_first(marker: str) -> bool:
@@ -79,12 +79,12 @@ def is_first(marker: str) -> bool:
 
 
 def copier(log: str, transactional_id: str) -> None:
-    """Copies "in" to "out", exactly once, in transactions with the offsets of what it read."""
+    """Copies "in" to "out" exactly once, in transactions that include the offsets."""
     consumer = Consumer({**GROUP, "log": log, "group.id": "copiers", "max.poll.records": 10})
     producer = Producer({"log": log, "transactional.id": transactional_id})
     producer.init_transactions()
     consumer.subscribe(["in"])
-    tell("ready")
+    emit("ready")
     while True:
         messages = consumer.consume(num_messages=None, timeout=1)
         if not messages:
@@ -96,15 +96,15 @@ def copier(log: str, transactional_id: str) -> None:
             consumer.position(consumer.assignment()), consumer.consumer_group_metadata()
         )
         producer.commit_transaction()
-        tell("copied", count=len(messages))
+        emit("copied", count=len(messages))
 
 
 def writer(log: str, name: str, count: str) -> None:
-    """Sends one record at a time and tells which were acknowledged."""
+    """Sends one record at a time and prints the acknowledged ones."""
     with Producer({"log": log, "linger.ms": 0}) as producer:
         for n in range(int(count)):
             message = producer.send("in", f"{name}-{n}", key=f"{name}-{n}").result(60)
-            tell("written", partition=message.partition(), offset=message.offset())
+            emit("written", partition=message.partition(), offset=message.offset())
 
 
 if __name__ == "__main__":

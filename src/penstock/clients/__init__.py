@@ -1,16 +1,17 @@
-"""Producer, Consumer and AdminClient, in the shape that Python people know from confluent-kafka.
+"""Kafka clients with the API of confluent-kafka: `Producer`, `Consumer` and `AdminClient`.
 
-The configuration says which log they work on (see `settings.py`).
+They work on the embedded log and on Kafka; the configuration selects the log.
 
-    producer.py       Producer; outbox.py, sender.py and transactions.py are its inside
-    consumer.py       Consumer; places.py, fetching.py, groups.py and commits.py are its inside
-    admin.py          AdminClient
-    log_handler.py    TopicHandler: ships what a program logs
-    words.py          messages and partitions; admin_words.py what AdminClient takes and answers
-    errors.py         what they raise and report
-    settings.py       the configuration, and the one place that opens a log
-    partitioners.py   which partition a record goes to
-    serialization.py  from values to bytes and back
+    producer/         Producer
+    consumer/         Consumer
+    admin/            AdminClient, its arguments and results
+    log_handler.py    TopicHandler, a logging handler that writes to a topic
+    types.py          messages, partitions, metadata
+    errors.py         exceptions and error codes
+    settings.py       reads a configuration and opens the log
+    setting_names.py  the names of all settings
+    serialization.py  serializers and deserializers
+    topic_cache.py    the topic metadata cache
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What the clients raise and report, in confluent-kafka's shape.
+"""Exceptions and error codes of the clients, with the names of confluent-kafka.
 
     StreamsException
-    ├── ConfigException               a setting that is missing or wrong (penstock.errors)
-    └── KafkaException                carries a KafkaError as its first argument
-        ├── ConsumeError              a message that cannot be given; has `kafka_message`
+    ├── ConfigException               a setting is missing or invalid (penstock.errors)
+    └── KafkaException                has a KafkaError as its first argument
+        ├── ConsumeError              a message cannot be returned; has `kafka_message`
         │   ├── KeyDeserializationError
         │   └── ValueDeserializationError
         ├── ProduceError
@@ -11,7 +11,7 @@
         │   └── ValueSerializationError
         └── WakeupException           `Consumer.wakeup` was called
 
-`BufferError` is Python's own: the producer's buffer is full.
+A full producer buffer raises Python's `BufferError`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class KafkaError:
-    """What went wrong: a code, a text, and what may be done about it. Codes are librdkafka's."""
+    """An error code of librdkafka with a message and flags."""
 
     NO_ERROR = 0
     UNKNOWN = -1
@@ -109,31 +109,31 @@ class KafkaError:
         self._txn_requires_abort = txn_requires_abort
 
     def code(self) -> int:
-        """One of the constants of this class."""
+        """Return the code, one of the constants of this class."""
         return self._code
 
     def name(self) -> builtins.str:
-        """The name of the code."""
+        """Return the name of the code."""
         return _NAMES.get(self._code, f"ERR_{self._code}")
 
     def str(self) -> builtins.str:
-        """What happened, for people."""
+        """Return the message for users."""
         return self._reason or self.name()
 
     def fatal(self) -> bool:
-        """Whether the client cannot go on."""
+        """Whether the client can no longer be used."""
         return self._fatal
 
     def retriable(self) -> bool:
-        """Whether the same call may succeed if it is made again."""
+        """Whether a retry of the call may succeed."""
         return self._retriable
 
     def txn_requires_abort(self) -> bool:
-        """Whether the transaction must be aborted now."""
+        """Whether the transaction must be aborted."""
         return self._txn_requires_abort
 
-    def requiring_abort(self) -> KafkaError:
-        """This error, of a transaction that can only be aborted."""
+    def with_abort_required(self) -> KafkaError:
+        """Return this error with `txn_requires_abort` set and `retriable` cleared."""
         return KafkaError(self._code, self._reason, self._fatal, False, True)
 
     def __str__(self) -> builtins.str:
@@ -158,64 +158,64 @@ _NAMES = {
 
 
 class KafkaException(StreamsException):
-    """Carries a `KafkaError` as its first argument."""
+    """An exception whose first argument is a `KafkaError`."""
 
     def __init__(self, *args: object) -> None:
         super().__init__(*args)
 
     @property
     def error(self) -> KafkaError:
-        """What went wrong."""
+        """The error, or one with the code UNKNOWN if there is none."""
         first = self.args[0] if self.args else None
         return first if isinstance(first, KafkaError) else KafkaError(KafkaError.UNKNOWN)
 
 
 class ConsumeError(KafkaException):
-    """A message that cannot be given to the program. The consumer's position is after it."""
+    """A message cannot be returned to the program. The consumer's position is after it."""
 
     def __init__(self, error: KafkaError, message: Message | None = None) -> None:
         super().__init__(error)
         self.kafka_message = message
 
-    def after(self, cause: Exception) -> Self:
-        """This error, raised because of another."""
+    def caused_by(self, cause: Exception) -> Self:
+        """Set the cause and return this exception."""
         self.__cause__ = cause
         return self
 
 
 class KeyDeserializationError(ConsumeError):
-    """The key's bytes are not what the deserializer reads."""
+    """The deserializer cannot read the bytes of the key."""
 
 
 class ValueDeserializationError(ConsumeError):
-    """The value's bytes are not what the deserializer reads."""
+    """The deserializer cannot read the bytes of the value."""
 
 
 class ProduceError(KafkaException):
-    """A record that was not taken by `produce`."""
+    """`produce` rejected a record."""
 
 
 class KeySerializationError(ProduceError):
-    """The key is not what the serializer writes."""
+    """The serializer cannot write the key."""
 
 
 class ValueSerializationError(ProduceError):
-    """The value is not what the serializer writes."""
+    """The serializer cannot write the value."""
 
 
 class WakeupException(KafkaException):
-    """`Consumer.wakeup` was called while, or before, this call waited."""
+    """`Consumer.wakeup` was called before or during this call."""
 
     def __init__(self) -> None:
         super().__init__(KafkaError(KafkaError._INTR, "The consumer was woken up."))
 
 
-def failure(code: int, reason: str, *, fatal: bool = False) -> KafkaException:
-    """An exception to raise, with its error."""
+def kafka_exception(code: int, reason: str, *, fatal: bool = False) -> KafkaException:
+    """Return a `KafkaException` with a new `KafkaError`."""
     return KafkaException(KafkaError(code, reason, fatal))
 
 
-#: The first that fits counts: subclasses stand before their roots.
+#: The first match is used, so subclasses come before their base classes.
 _CODES: tuple[tuple[type[LogError], int], ...] = (
     (UnknownTopic, KafkaError.UNKNOWN_TOPIC_OR_PART),
     (TopicExists, KafkaError.TOPIC_ALREADY_EXISTS),
@@ -232,14 +232,14 @@ _CODES: tuple[tuple[type[LogError], int], ...] = (
 )
 
 
-def as_kafka_error(error: LogError) -> KafkaError:
-    """What a log refused, as the clients tell it."""
+def to_kafka_error(error: LogError) -> KafkaError:
+    """Translate an error of the log."""
     for kind, code in _CODES:
         if isinstance(error, kind):
             return KafkaError(code, str(error), retriable=isinstance(error, LogBusy))
     return KafkaError(KafkaError.UNKNOWN, str(error))
 
 
-def translated(error: LogError) -> KafkaException:
-    """The exception to raise in place of a log's."""
-    return KafkaException(as_kafka_error(error))
+def to_kafka_exception(error: LogError) -> KafkaException:
+    """Translate an error of the log into the exception that the clients raise."""
+    return KafkaException(to_kafka_error(error))

@@ -1,15 +1,14 @@
-"""`TopicHandler`: ships what a program logs to a topic, as JSON events.
+"""`TopicHandler`: a logging handler that writes JSON events to a topic.
 
     handler = TopicHandler({"log": "orders.db"}, "logs", fields={"appName": "testdata"})
     logging.getLogger().addHandler(handler)
 
-An event has the names that Logback's JSON encoders use: `@timestamp`, `level`, `logger_name`,
-`thread_name`, `message`, `stack_trace` for exceptions, then the handler's own fields, then whatever
-was given to the logging call as `extra`.
+The fields of an event have the names of Logback's JSON encoders: `@timestamp`, `level`,
+`logger_name`, `thread_name`, `message`, `stack_trace` for exceptions, then the fields of the
+handler, then the `extra` of the logging call.
 
-A program that logs is never held up and never broken by it: events wait in a queue of bounded
-length and are sent by a thread, which alone touches the log file. What finds the queue full, or
-cannot be sent, is dropped and counted.
+Logging never blocks and never raises: events wait in a bounded queue for a thread, which alone uses
+the log. Events that do not fit into the queue, or cannot be sent, are dropped and counted.
 """
 
 from __future__ import annotations
@@ -31,18 +30,20 @@ from penstock.clients.producer.client import Producer
 from penstock.clients.types import Message
 from penstock.errors import ConfigException
 
-#: Makes the key of an event; None: no key.
+#: Returns the key of an event, or None.
 KeyFunction: TypeAlias = Callable[[logging.LogRecord], "bytes | str | None"]
 
-#: What every record has; the rest was given as `extra`.
-_USUAL = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
-#: Their events are not shipped: shipping them would make more of them.
+#: The attributes of every `LogRecord`; all others come from `extra`.
+_STANDARD_ATTRIBUTES = frozenset(
+    (*vars(logging.makeLogRecord({})), "message", "asctime", "taskName")
+)
+#: Events of these loggers are not sent, because sending them would create more of them.
 _OWN_LOGGERS = ("penstock.clients", "penstock.log")
 _RETRY_S = 1.0
 
 
 def java_hash(text: str) -> int:
-    """What Java's `String.hashCode` answers."""
+    """Return the result of Java's `String.hashCode`."""
     value = 0
     data = text.encode("utf-16-be", "surrogatepass")
     for (unit,) in struct.iter_unpack(">H", data):
@@ -62,16 +63,16 @@ def _no_key(record: logging.LogRecord) -> None:
     return None
 
 
-_KEYS: Mapping[str, KeyFunction] = {
+_KEY_FUNCTIONS: Mapping[str, KeyFunction] = {
     "none": _no_key, "thread": _thread_key, "logger": _logger_key,
 }
 
 
 class TopicHandler(logging.Handler):
-    """Ships log events to a topic.
+    """Writes log events to a topic.
 
-    `key` says how events are spread over partitions: "none" (in turn), "thread" (the four bytes of
-    Java's hash of the thread's name), "logger", or a function of the `LogRecord`.
+    `key` sets the key of events: "none" (no key, partitions in turn), "thread" (the four bytes of
+    Java's hash of the thread name), "logger", or a function of the `LogRecord`.
     """
 
     def __init__(
@@ -86,35 +87,36 @@ class TopicHandler(logging.Handler):
         close_timeout: float = 5.0,
     ) -> None:
         super().__init__(level)
-        if isinstance(key, str) and key not in _KEYS:
+        if isinstance(key, str) and key not in _KEY_FUNCTIONS:
             raise ConfigException(
-                f"key must be one of {', '.join(_KEYS)}, or a function, not '{key}'."
+                f"key must be one of {', '.join(_KEY_FUNCTIONS)}, or a function, not '{key}'."
             )
         self._config = dict(config)
         self._topic = topic
-        self._key = _KEYS[key] if isinstance(key, str) else key
+        self._key = _KEY_FUNCTIONS[key] if isinstance(key, str) else key
         self._fields = dict(fields or {})
         self._capacity = capacity
         self._close_timeout = close_timeout
-        #: Events that were written to the topic.
+        #: Number of events in the topic.
         self.shipped = 0
-        #: Events that were not: the queue was full, or the log refused them.
+        #: Number of dropped events: the queue was full, or they could not be sent.
         self.dropped = 0
-        #: The last reason for which an event was dropped.
+        #: The reason of the last dropped event, unless the queue was full.
         self.last_error: BaseException | KafkaError | None = None
         self._encode = msgspec.json.Encoder(enc_hook=str).encode
-        self._start_over()
+        self._reset()
 
-    def _start_over(self) -> None:
+    def _reset(self) -> None:
+        """Initialize queue and thread, also in a forked process, which has no sender thread."""
         self._pid = os.getpid()
         self._changed = threading.Condition()
         self._queue: deque[tuple[bytes | str | None, bytes, int]] = deque()
-        self._sending = 0
+        self._in_flight = 0
         self._closing = False
         self._thread: threading.Thread | None = None
 
     def event(self, record: logging.LogRecord) -> dict[str, Any]:
-        """What is shipped of a record. To be overridden for another shape."""
+        """Return the event of a record. Override it for another format."""
         created = datetime.fromtimestamp(record.created, UTC)
         event: dict[str, Any] = {
             "@timestamp": created.isoformat(timespec="milliseconds"),
@@ -124,21 +126,22 @@ class TopicHandler(logging.Handler):
             "message": record.getMessage(),
         }
         if record.exc_info and record.exc_info[0] is not None:
-            event["stack_trace"] = (self.formatter or _PLAIN).formatException(record.exc_info)
+            formatter = self.formatter or _DEFAULT_FORMATTER
+            event["stack_trace"] = formatter.formatException(record.exc_info)
         for name, value in self._fields.items():
             event.setdefault(name, value)
         for name, value in vars(record).items():
-            if name not in _USUAL:
+            if name not in _STANDARD_ATTRIBUTES:
                 event.setdefault(name, value)
         return event
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Put the event into the queue. Raises nothing, waits for nothing."""
+        """Put the event into the queue. Does not raise or wait."""
         if record.name.startswith(_OWN_LOGGERS):
             return
         try:
             if self._pid != os.getpid():
-                self._start_over()
+                self._reset()
             entry = (
                 self._key(record), self._encode(self.event(record)), int(record.created * 1000)
             )
@@ -152,7 +155,7 @@ class TopicHandler(logging.Handler):
             self._queue.append(entry)
             if self._thread is None:
                 self._thread = threading.Thread(
-                    target=self._ship, name="penstock-log-handler", daemon=True
+                    target=self._run, name="penstock-log-handler", daemon=True
                 )
                 self._thread.start()
             self._changed.notify_all()
@@ -162,20 +165,20 @@ class TopicHandler(logging.Handler):
         if error is not None:
             self.last_error = error
 
-    # The thread
+    # The sender thread
 
-    def _ship(self) -> None:
+    def _run(self) -> None:
         producer: Producer | None = None
         while True:
             with self._changed:
-                self._sending = 0
+                self._in_flight = 0
                 self._changed.notify_all()
                 while not self._queue and not self._closing:
                     self._changed.wait()
                 if not self._queue:
                     break
                 entries = list(self._queue)
-                self._sending = len(entries)
+                self._in_flight = len(entries)
                 self._queue.clear()
             try:
                 if producer is None:
@@ -194,32 +197,32 @@ class TopicHandler(logging.Handler):
         for key, value, timestamp in entries:
             try:
                 producer.produce(
-                    self._topic, value, key, timestamp=timestamp, on_delivery=self._delivered
+                    self._topic, value, key, timestamp=timestamp, on_delivery=self._on_delivery
                 )
             except Exception as error:
                 self._drop(error)
         producer.flush()
 
-    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+    def _on_delivery(self, error: KafkaError | None, message: Message) -> None:
         if error is None:
             self.shipped += 1
         else:
             self._drop(error)
 
     def flush(self) -> None:
-        """Wait until what was logged so far has been sent, for `close_timeout` seconds at most."""
+        """Wait until all events are sent, for at most `close_timeout` seconds."""
         if self._pid != os.getpid() or threading.current_thread() is self._thread:
             return
-        end = time.monotonic() + self._close_timeout
+        deadline = time.monotonic() + self._close_timeout
         with self._changed:
-            while self._queue or self._sending:
-                left = end - time.monotonic()
-                if left <= 0:
+            while self._queue or self._in_flight:
+                remaining = deadline - time.monotonic()
+                if remaining <= 0:
                     return
-                self._changed.wait(left)
+                self._changed.wait(remaining)
 
     def close(self) -> None:
-        """Send what waits, for `close_timeout` seconds at most, and stop."""
+        """Send the queued events, for at most `close_timeout` seconds, and stop."""
         if self._pid == os.getpid() and not self._closing:
             self.flush()
             with self._changed:
@@ -230,4 +233,4 @@ class TopicHandler(logging.Handler):
         super().close()
 
 
-_PLAIN = logging.Formatter()
+_DEFAULT_FORMATTER = logging.Formatter()

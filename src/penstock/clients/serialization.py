@@ -1,6 +1,6 @@
-"""From values to bytes and back: the serializers and deserializers of a client.
+"""The serializers and deserializers of the clients.
 
-A setting may be a `Serde`, a function, or the name of a built-in one: "string", "long", "json" and
+The setting is a `Serde`, a function, or the name of a built-in serde: "string", "long", "json" and
 so on, or Kafka's class name ("org.apache.kafka.common.serialization.StringSerializer").
 """
 
@@ -31,8 +31,8 @@ _BUILT_IN: Mapping[str, Callable[[], Serde[Any]]] = {
 }
 
 
-def plain_bytes(value: Any) -> bytes:
-    """What is written without a serializer: bytes as they are, texts as UTF-8."""
+def to_bytes(value: Any) -> bytes:
+    """Return bytes unchanged and strings as UTF-8: the default serializer."""
     if isinstance(value, bytes):
         return value
     if isinstance(value, str):
@@ -40,34 +40,42 @@ def plain_bytes(value: Any) -> bytes:
     if isinstance(value, bytearray | memoryview):
         return bytes(value)
     raise TypeError(
-        f"Without a serializer a key or value is bytes or a text, not {type(value).__name__}. "
-        "Set 'key.serializer' and 'value.serializer', to Serdes.json() for example."
+        "Without a serializer, keys and values must be bytes or strings, not "
+        f"{type(value).__name__}. Set 'key.serializer' and 'value.serializer', for example to "
+        "Serdes.json()."
     )
 
 
-class Converter:
-    """Turns keys, or values, of any topic; asks a serde once for every topic."""
+class TopicSerde:
+    """Returns the serializer, or deserializer, of keys or values for each topic."""
 
-    def __init__(self, setting: str, given: Any, *, is_key: bool, reads: bool) -> None:
-        self._serde = _named(setting, given) if isinstance(given, str) else given
+    def __init__(self, setting: str, configured: Any, *, is_key: bool, reads: bool) -> None:
+        self._serde = (
+            _find_serde(setting, configured) if isinstance(configured, str) else configured
+        )
         self._is_key = is_key
         self._reads = reads
+        #: By topic, because `Serde.for_topic` may be expensive.
         self._functions: dict[str, Callable[[Any], Any] | None] = {}
         if self._serde is not None and not callable(self._serde) and not _is_serde(self._serde):
             raise ConfigException(
-                f"{setting} must be a serde, a function or the name of a serde, not {given!r}."
+                f"{setting} must be a serde, a function or the name of a serde, "
+                f"not {configured!r}."
             )
 
     def function(self, topic: str) -> Callable[[Any], Any] | None:
-        """What turns a value of the topic, never called with None; None: it stays as it is."""
+        """Return the function for a topic; None leaves values unchanged.
+
+        Callers do not call it for nulls.
+        """
         if topic not in self._functions:
-            self._functions[topic] = self._made(topic)
+            self._functions[topic] = self._create_function(topic)
         return self._functions[topic]
 
-    def _made(self, topic: str) -> Callable[[Any], Any] | None:
+    def _create_function(self, topic: str) -> Callable[[Any], Any] | None:
         serde: Any = self._serde
         if serde is None:
-            return None if self._reads else plain_bytes
+            return None if self._reads else to_bytes
         if hasattr(serde, "for_topic"):
             serde = serde.for_topic(topic, self._is_key)
         if _is_serde(serde):
@@ -76,16 +84,16 @@ class Converter:
         return serde  # type: ignore[no-any-return]
 
 
-def _is_serde(given: Any) -> bool:
-    return hasattr(given, "serialize") and hasattr(given, "deserialize")
+def _is_serde(configured: Any) -> bool:
+    return hasattr(configured, "serialize") and hasattr(configured, "deserialize")
 
 
-def _named(setting: str, text: str) -> Serde[Any]:
-    short = re.split(r"[.$]", text.strip())[-1].lower()
-    short = re.sub(r"(serializer|deserializer|serde)$", "", short)
-    if short not in _BUILT_IN:
+def _find_serde(setting: str, name: str) -> Serde[Any]:
+    short_name = re.split(r"[.$]", name.strip())[-1].lower()
+    short_name = re.sub(r"(serializer|deserializer|serde)$", "", short_name)
+    if short_name not in _BUILT_IN:
         raise ConfigException(
-            f"{setting} names no serde that is known here: '{text}'. "
-            f"There are: {', '.join(_BUILT_IN)}; or set it to a serde in Python."
+            f"{setting}: serde '{name}' does not exist. Built-in serdes: "
+            f"{', '.join(_BUILT_IN)}. Other serdes must be set as Python objects."
         )
-    return _BUILT_IN[short]()
+    return _BUILT_IN[short_name]()

@@ -1,10 +1,10 @@
-"""Names of settings: other names of the same, and those that have no meaning on a local file."""
+"""The names of all client settings: aliases, settings with an effect, settings without one."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-#: librdkafka's own names, and older ones, of settings that Kafka names differently.
+#: Alternative names, of librdkafka and of older Kafka versions, and the name that is used here.
 ALIASES: Mapping[str, str] = {
     "metadata.broker.list": "bootstrap.servers",
     "request.required.acks": "acks",
@@ -18,14 +18,14 @@ ALIASES: Mapping[str, str] = {
     "partitioner.class": "partitioner",
 }
 
-#: Settings that are functions or objects; as keyword arguments they keep their underscores.
+#: Settings that are functions or objects. As keyword arguments they keep their underscores.
 CALLBACKS = frozenset((
     "background_event_cb", "error_cb", "log_cb", "logger", "oauth_cb", "on_commit", "on_delivery",
     "rebalance_cb", "stats_cb", "throttle_cb",
 ))
 
-#: What some client acts on. One that does not is not disturbed by it, so clients may share a
-#: configuration.
+#: Settings that at least one client uses. The other clients accept and ignore them, so that clients
+#: can share a configuration.
 EFFECTIVE = frozenset((
     "acks", "auto.commit.interval.ms", "auto.offset.reset", "batch.num.messages", "batch.size",
     "bootstrap.servers", "buffer.memory", "delivery.timeout.ms", "enable.auto.commit",
@@ -38,12 +38,12 @@ EFFECTIVE = frozenset((
     "transactional.id", "value.deserializer", "value.serializer",
 ))
 
-#: What concerns connections, brokers, compression on the wire and the like.
+#: Prefixes of settings about connections, brokers, compression and similar.
 WITHOUT_EFFECT_PREFIX = (
     "broker.", "client.dns", "sasl.", "security.", "socket.", "ssl.", "reconnect.", "metrics.",
     "interceptor.", "compression.", "log_level", "statistics.", "https.", "plugin.",
 )
-#: Those of them that a connection to Kafka takes.
+#: The subset of these that is passed to connections to Kafka.
 CONNECTION_PREFIX = (
     "broker.", "client.dns", "compression.", "https.", "reconnect.", "sasl.", "security.",
     "socket.", "ssl.",
@@ -52,6 +52,7 @@ CONNECTION = frozenset((
     "client.id", "client.rack", "connections.max.idle.ms", "enable.sasl.oauthbearer.unsecure.jwt",
     "enable.ssl.certificate.verification", "oauth_cb",
 ))
+#: Settings of Kafka and librdkafka that are accepted and ignored.
 WITHOUT_EFFECT = frozenset((
     "allow.auto.create.topics", "api.version.fallback.ms", "api.version.request",
     "api.version.request.timeout.ms", "builtin.features", "check.crcs", "client.id", "client.rack",

@@ -1,4 +1,4 @@
-"""What a client remembers of topics, for a while."""
+"""The topic metadata cache of a producer, and the creation of missing topics."""
 
 from __future__ import annotations
 
@@ -6,52 +6,52 @@ import contextlib
 import time
 from typing import NamedTuple
 
-from penstock.clients.errors import translated
+from penstock.clients.errors import to_kafka_exception
 from penstock.log.base import Log
 from penstock.log.errors import LogError, TopicExists, UnknownTopic
 from penstock.log.types import TopicDescription
 
 
-class KnownTopic(NamedTuple):
-    """What a producer has to know of a topic, and when to ask again."""
+class CachedTopic(NamedTuple):
+    """The metadata that a producer needs, with its expiry on the monotonic clock."""
 
     partitions: int
     max_bytes: int
-    until: float
+    expires_at: float
 
 
-class KnownTopics:
-    """Topics as they were a short while ago. May be used by many threads."""
+class TopicCache:
+    """Caches topic metadata for `topic.metadata.refresh.interval.ms`. Thread-safe."""
 
     def __init__(self, log: Log, refresh_ms: int, *, create: bool) -> None:
         self._log = log
-        self._refresh = float("inf") if refresh_ms < 0 else refresh_ms / 1000
+        self._refresh_s = float("inf") if refresh_ms < 0 else refresh_ms / 1000
         self._create = create
-        self._known: dict[str, KnownTopic] = {}
+        self._topics: dict[str, CachedTopic] = {}
 
-    def find(self, name: str) -> KnownTopic:
-        """The topic; `KafkaException` if it is not there and may not be created."""
-        known = self._known.get(name)
-        if known is None or known.until < time.monotonic():
+    def get(self, name: str) -> CachedTopic:
+        """Return a topic. Raises `KafkaException` if it does not exist and cannot be created."""
+        cached = self._topics.get(name)
+        if cached is None or cached.expires_at < time.monotonic():
             try:
-                topic = find_topic(self._log, name, create=self._create)
+                topic = find_or_create_topic(self._log, name, create=self._create)
             except LogError as error:
-                self.forget(name)
-                raise translated(error) from error
-            known = KnownTopic(
+                self.invalidate(name)
+                raise to_kafka_exception(error) from error
+            cached = CachedTopic(
                 topic.partitions, int(topic.setting("max.message.bytes")),
-                time.monotonic() + self._refresh,
+                time.monotonic() + self._refresh_s,
             )
-            self._known[name] = known
-        return known
+            self._topics[name] = cached
+        return cached
 
-    def forget(self, name: str) -> None:
-        """Ask again next time."""
-        self._known.pop(name, None)
+    def invalidate(self, name: str) -> None:
+        """Remove a topic, so that the next `get` reads it from the log."""
+        self._topics.pop(name, None)
 
 
-def find_topic(log: Log, name: str, *, create: bool) -> TopicDescription:
-    """A topic, made with one partition if it is not there and may be."""
+def find_or_create_topic(log: Log, name: str, *, create: bool) -> TopicDescription:
+    """Return a topic; with `create`, a missing one is created with one partition."""
     if not create:
         return log.topic(name)
     try:

@@ -1,4 +1,4 @@
-"""What the clients take and give: messages, partitions with an offset, metadata."""
+"""The data types of the clients: messages, partitions with an offset, metadata."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from penstock.clients.errors import KafkaError, translated
+from penstock.clients.errors import KafkaError, to_kafka_exception
 from penstock.log.base import Log, Member
 from penstock.log.errors import LogError
 from penstock.log.types import TopicPartition as LogPartition
 
-#: Places that stand for an offset.
+#: Logical offsets.
 OFFSET_BEGINNING = -2
 OFFSET_END = -1
 OFFSET_STORED = -1000
@@ -21,14 +21,14 @@ TIMESTAMP_NOT_AVAILABLE = 0
 TIMESTAMP_CREATE_TIME = 1
 TIMESTAMP_LOG_APPEND_TIME = 2
 
-#: Pairs in order, or names and values.
+#: The headers of a record: a mapping, or ordered pairs.
 HeadersLike: TypeAlias = (
     "Mapping[str, bytes | str | None] | Iterable[tuple[str, bytes | str | None]]"
 )
 
 
 class TopicPartition:
-    """A partition, perhaps with an offset. Two are equal if topic and partition are."""
+    """A partition with an optional offset. Only topic and partition count for equality."""
 
     __slots__ = ("error", "leader_epoch", "metadata", "offset", "partition", "topic")
 
@@ -59,7 +59,7 @@ class TopicPartition:
         return hash((self.topic, self.partition))
 
     def __repr__(self) -> str:
-        offset = _PLACES.get(self.offset, str(self.offset))
+        offset = _OFFSET_NAMES.get(self.offset, str(self.offset))
         error = "" if self.error is None else f",error={self.error}"
         return (
             f"TopicPartition{{topic={self.topic},partition={self.partition},"
@@ -67,7 +67,7 @@ class TopicPartition:
         )
 
 
-_PLACES = {
+_OFFSET_NAMES = {
     OFFSET_BEGINNING: "BEGINNING",
     OFFSET_END: "END",
     OFFSET_STORED: "STORED",
@@ -75,8 +75,8 @@ _PLACES = {
 }
 
 
-def log_partition(partition: Any) -> LogPartition:
-    """The partition as the log names it; either form, or a plain pair, is taken."""
+def to_log_partition(partition: Any) -> LogPartition:
+    """Convert a partition, or a pair of topic and number, to the type of the log."""
     if isinstance(partition, tuple):
         topic, number = partition
         return LogPartition(topic, number)
@@ -84,7 +84,7 @@ def log_partition(partition: Any) -> LogPartition:
 
 
 class Message:
-    """A record that was read, the report of one that was sent, or an error in place of one."""
+    """A consumed record, a delivery report, or an error event."""
 
     __slots__ = (
         "_error", "_headers", "_key", "_latency", "_offset", "_partition", "_timestamp", "_topic",
@@ -115,43 +115,43 @@ class Message:
         self._latency = latency
 
     def topic(self) -> str | None:
-        """The topic."""
+        """Return the topic."""
         return self._topic
 
     def partition(self) -> int | None:
-        """The partition."""
+        """Return the partition."""
         return self._partition
 
     def offset(self) -> int | None:
-        """The offset; None, or -1001, where there is none."""
+        """Return the offset; None or `OFFSET_INVALID` if it is unknown."""
         return self._offset
 
     def key(self) -> Any:
-        """The key: bytes, or what the deserializer made of them."""
+        """Return the key: bytes, or the deserialized object."""
         return self._key
 
     def value(self) -> Any:
-        """The value: bytes, or what the deserializer made of them."""
+        """Return the value: bytes, or the deserialized object."""
         return self._value
 
     def headers(self) -> list[tuple[str, bytes | None]] | None:
-        """The headers in order; None if there are none."""
+        """Return the headers in order; None if there are none."""
         return list(self._headers) if self._headers else None
 
     def error(self) -> KafkaError | None:
-        """The error that this message stands for; None for a real one."""
+        """Return the error of an error event or a failed delivery; None for a record."""
         return self._error
 
     def timestamp(self) -> tuple[int, int]:
-        """The kind of the timestamp, and epoch milliseconds."""
+        """Return the type of the timestamp, and epoch milliseconds."""
         return self._timestamp
 
     def latency(self) -> float | None:
-        """Of a delivery report: the seconds from `produce` to the acknowledgement."""
+        """Return the seconds from `produce` to the acknowledgement, for a delivery report."""
         return self._latency
 
     def leader_epoch(self) -> int | None:
-        """None: the embedded log has no leaders."""
+        """Return None: the log contract has no leader epochs."""
         return None
 
     def set_key(self, key: Any) -> None:
@@ -169,7 +169,7 @@ class Message:
     def __len__(self) -> int:
         return len(self._value) if self._value is not None else 0
 
-    # A message without a value, or an error, is still a message.
+    # `__len__` returns 0 for messages without a value; they must not be false.
     def __bool__(self) -> bool:
         return True
 
@@ -182,36 +182,38 @@ class Message:
         )
 
 
-def header_pairs(headers: HeadersLike | None) -> tuple[tuple[str, bytes | None], ...]:
-    """Headers in any of the forms that `produce` takes."""
+def to_header_pairs(headers: HeadersLike | None) -> tuple[tuple[str, bytes | None], ...]:
+    """Convert the headers that `produce` accepts to pairs of name and bytes."""
     if not headers:
         return ()
     pairs = headers.items() if isinstance(headers, Mapping) else headers
-    made = []
+    checked = []
     for pair in pairs:
         name, value = pair
         if not isinstance(name, str):
-            raise TypeError(f"A header's name is a text, not {name!r}.")
+            raise TypeError(f"The name of a header must be a string, not {name!r}.")
         if isinstance(value, str):
             value = value.encode()
         if not (value is None or isinstance(value, bytes)):
-            raise TypeError(f"The value of header '{name}' is bytes or a text, not {value!r}.")
-        made.append((name, value))
-    return tuple(made)
+            raise TypeError(
+                f"The value of header '{name}' must be bytes or a string, not {value!r}."
+            )
+        checked.append((name, value))
+    return tuple(checked)
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupMetadata:
-    """What a transaction needs to know of the consumer whose offsets it commits."""
+    """Identifies the consumer whose offsets a transaction commits."""
 
     group_id: str
-    #: None if the consumer assigned its partitions itself.
+    #: None if the consumer uses `assign` instead of `subscribe`.
     member: Member | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionMetadata:
-    """A partition of a topic. The embedded log is one broker, number 0, with no replicas."""
+    """A partition of a topic. Every log is shown as one broker with the id 0."""
 
     id: int
     leader: int = 0
@@ -222,7 +224,7 @@ class PartitionMetadata:
 
 @dataclass(frozen=True, slots=True)
 class TopicMetadata:
-    """A topic and its partitions by number; or why it cannot be described."""
+    """A topic and its partitions by number, or the error if it cannot be described."""
 
     topic: str
     partitions: Mapping[int, PartitionMetadata] = field(default_factory=dict)
@@ -234,7 +236,7 @@ class TopicMetadata:
 
 @dataclass(frozen=True, slots=True)
 class BrokerMetadata:
-    """Where a log is."""
+    """The address of a log."""
 
     id: int
     host: str
@@ -243,7 +245,7 @@ class BrokerMetadata:
 
 @dataclass(frozen=True, slots=True)
 class ClusterMetadata:
-    """What `list_topics` answers."""
+    """The result of `list_topics`."""
 
     cluster_id: str
     topics: Mapping[str, TopicMetadata]
@@ -253,22 +255,22 @@ class ClusterMetadata:
     orig_broker_name: str = ""
 
 
-def cluster_metadata(log: Log, topic: str | None = None) -> ClusterMetadata:
-    """All topics of a log, or one; a topic that is not there carries an error."""
+def describe_cluster(log: Log, topic: str | None = None) -> ClusterMetadata:
+    """Describe all topics of a log, or one. A topic that does not exist has an error."""
     try:
         all_topics = log.topics()
-    except LogError as refused:
-        raise translated(refused) from refused
+    except LogError as error:
+        raise to_kafka_exception(error) from error
     topics = {
-        known.name: TopicMetadata(
-            known.name, {number: PartitionMetadata(number) for number in range(known.partitions)}
+        found.name: TopicMetadata(
+            found.name, {number: PartitionMetadata(number) for number in range(found.partitions)}
         )
-        for known in all_topics
-        if topic is None or known.name == topic
+        for found in all_topics
+        if topic is None or found.name == topic
     }
     if topic is not None and topic not in topics:
-        error = KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART, f"Topic '{topic}' does not exist.")
-        topics[topic] = TopicMetadata(topic, error=error)
+        missing = KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART, f"Topic '{topic}' does not exist.")
+        topics[topic] = TopicMetadata(topic, error=missing)
     return ClusterMetadata(
         log.id, topics, {0: BrokerMetadata(0, log.address)}, orig_broker_name=log.address
     )

@@ -1,4 +1,4 @@
-"""A log in a file, and clients on it that are closed after the test."""
+"""An embedded log, and clients on it that are closed after the test."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from penstock.log import Log, open_log
 
 
 class Clients:
-    """Makes clients on one log, and closes them."""
+    """Creates clients on one log and closes them."""
 
     def __init__(self, path: Path, stack: ExitStack) -> None:
         self.path = path
@@ -32,21 +32,21 @@ class Clients:
     def admin(self) -> AdminClient:
         return self._stack.enter_context(AdminClient({"log": self.path}))
 
-    def fill(self, topic: str, *values: str, **more: Any) -> None:
+    def fill(self, topic: str, *values: str, **fields: Any) -> None:
         with Producer({"log": self.path}) as producer:
             for value in values:
-                producer.produce(topic, value, **more)
+                producer.produce(topic, value, **fields)
 
     @contextmanager
     def busy(self) -> Iterator[None]:
-        """Another process writes, for as long as the block."""
-        other = sqlite3.connect(self.path, isolation_level=None)
-        other.execute("BEGIN IMMEDIATE")
+        """Hold the write lock of the log file during the block."""
+        connection = sqlite3.connect(self.path, isolation_level=None)
+        connection.execute("BEGIN IMMEDIATE")
         try:
             yield
         finally:
-            other.execute("ROLLBACK")
-            other.close()
+            connection.execute("ROLLBACK")
+            connection.close()
 
 
 @pytest.fixture
@@ -71,9 +71,9 @@ def until() -> Callable[..., None]:
     """Waits for a condition, with a deadline."""
 
     def wait(condition: Callable[[], object], within: float = 10.0) -> None:
-        end = time.monotonic() + within
+        deadline = time.monotonic() + within
         while not condition():
-            assert time.monotonic() < end, "It did not happen in time."
+            assert time.monotonic() < deadline, "The condition was not met in time."
             time.sleep(0.002)
 
     return wait
@@ -81,13 +81,13 @@ def until() -> Callable[..., None]:
 
 @pytest.fixture
 def read() -> Callable[..., list[Message]]:
-    """Polls a consumer until it has given so many records."""
+    """Polls a consumer until it has returned `count` records."""
 
     def take(consumer: Consumer, count: int, within: float = 10.0) -> list[Message]:
-        end = time.monotonic() + within
+        deadline = time.monotonic() + within
         messages: list[Message] = []
         while len(messages) < count:
-            assert time.monotonic() < end, f"Only {len(messages)} records came: {messages}"
+            assert time.monotonic() < deadline, f"The consumer returned only {messages}"
             message = consumer.poll(0.1)
             if message is not None:
                 messages.append(message)

@@ -28,8 +28,8 @@ from penstock.log.types import TopicPartition as LogPartition
 
 @pytest.fixture
 def admin(clients: Any) -> AdminClient:
-    made: AdminClient = clients.admin()
-    return made
+    admin: AdminClient = clients.admin()
+    return admin
 
 
 def code(future: Any) -> int:
@@ -38,7 +38,7 @@ def code(future: Any) -> int:
     return error.error.code()
 
 
-def test_topics_are_created_one_by_one(admin: AdminClient, log: Log) -> None:
+def test_each_topic_is_created_independently(admin: AdminClient, log: Log) -> None:
     log.create_topic("old")
     futures = admin.create_topics([
         NewTopic("new", 3, 1, config={"retention.ms": "5"}), NewTopic("old"), NewTopic("bad name"),
@@ -53,7 +53,7 @@ def test_topics_are_created_one_by_one(admin: AdminClient, log: Log) -> None:
     assert log.topic("new").setting("retention.ms") == "5"
 
 
-def test_validation_alone_changes_nothing(admin: AdminClient, log: Log) -> None:
+def test_validate_only_changes_nothing(admin: AdminClient, log: Log) -> None:
     log.create_topic("old")
     futures = admin.create_topics(
         [NewTopic("new"), NewTopic("old"), NewTopic("none", 0)], validate_only=True)
@@ -76,7 +76,7 @@ def test_topics_are_listed_described_and_deleted(admin: AdminClient, log: Log) -
     assert log.topics() == []
 
 
-def test_partitions_only_grow(admin: AdminClient, log: Log) -> None:
+def test_partition_count_cannot_shrink(admin: AdminClient, log: Log) -> None:
     log.create_topic("a", 2)
     assert code(admin.create_partitions([NewPartitions("a", 2)])["a"]) == (
         KafkaError.INVALID_PARTITIONS)
@@ -84,7 +84,7 @@ def test_partitions_only_grow(admin: AdminClient, log: Log) -> None:
     assert log.topic("a").partitions == 3
 
 
-def test_settings_are_described_with_their_defaults(admin: AdminClient, log: Log) -> None:
+def test_described_settings_include_defaults(admin: AdminClient, log: Log) -> None:
     log.create_topic("a", config={"retention.ms": 7})
     resource = ConfigResource("topic", "a")
     entries = admin.describe_configs([resource])[resource].result()
@@ -96,7 +96,9 @@ def test_settings_are_described_with_their_defaults(admin: AdminClient, log: Log
     assert code(admin.describe_configs([broker])[broker]) == KafkaError.INVALID_REQUEST
 
 
-def test_settings_are_replaced_or_changed(admin: AdminClient, log: Log) -> None:
+def test_alter_configs_replaces_and_incremental_alter_changes_settings(
+    admin: AdminClient, log: Log
+) -> None:
     log.create_topic("a", config={"retention.ms": 7, "retention.bytes": 8})
     replaced = ConfigResource("TOPIC", "a", set_config={"retention.ms": "9"})
     admin.alter_configs([replaced])[replaced].result()
@@ -128,31 +130,31 @@ def test_groups_are_listed_and_described(admin: AdminClient, clients: Any, log: 
     assert [part.partition for part in member.assignment.topic_partitions] == [0, 1]
 
 
-def test_offsets_of_groups_are_told_and_set(admin: AdminClient, clients: Any, log: Log) -> None:
+def test_group_offsets_are_listed_and_altered(admin: AdminClient, clients: Any, log: Log) -> None:
     log.create_topic("a", 2)
-    wanted = ConsumerGroupTopicPartitions("g", [TopicPartition("a", 1, 4, "by hand")])
-    admin.alter_consumer_group_offsets([wanted])["g"].result()
-    every = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions("g")])["g"].result()
-    assert every.topic_partitions is not None
-    assert [(part.partition, part.offset, part.metadata) for part in every.topic_partitions] == [
+    offsets = ConsumerGroupTopicPartitions("g", [TopicPartition("a", 1, 4, "by hand")])
+    admin.alter_consumer_group_offsets([offsets])["g"].result()
+    listed = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions("g")])["g"].result()
+    assert listed.topic_partitions is not None
+    assert [(part.partition, part.offset, part.metadata) for part in listed.topic_partitions] == [
         (1, 4, "by hand"),
     ]
-    asked = ConsumerGroupTopicPartitions("g", [TopicPartition("a", 0), TopicPartition("a", 1)])
-    some = admin.list_consumer_group_offsets([asked])["g"].result().topic_partitions
-    assert [part.offset for part in some or []] == [OFFSET_INVALID, 4]
+    request = ConsumerGroupTopicPartitions("g", [TopicPartition("a", 0), TopicPartition("a", 1)])
+    found = admin.list_consumer_group_offsets([request])["g"].result().topic_partitions
+    assert [part.offset for part in found or []] == [OFFSET_INVALID, 4]
     unset = ConsumerGroupTopicPartitions("g", [TopicPartition("a", 0)])
     assert code(admin.alter_consumer_group_offsets([unset])["g"]) == KafkaError._INVALID_ARG
 
 
-def test_a_group_with_members_is_not_touched(
+def test_group_with_members_cannot_be_changed_or_deleted(
     admin: AdminClient, clients: Any, log: Log
 ) -> None:
     log.create_topic("a")
     consumer = clients.consumer(group_id="g")
     consumer.subscribe(["a"])
     consumer.poll(0)
-    wanted = ConsumerGroupTopicPartitions("g", [TopicPartition("a", 0, 1)])
-    assert code(admin.alter_consumer_group_offsets([wanted])["g"]) == KafkaError.NON_EMPTY_GROUP
+    offsets = ConsumerGroupTopicPartitions("g", [TopicPartition("a", 0, 1)])
+    assert code(admin.alter_consumer_group_offsets([offsets])["g"]) == KafkaError.NON_EMPTY_GROUP
     assert code(admin.delete_consumer_groups(["g"])["g"]) == KafkaError.NON_EMPTY_GROUP
     consumer.close()
     admin.delete_consumer_groups(["g"])["g"].result()
@@ -173,22 +175,22 @@ def test_records_are_deleted_up_to_an_offset(
     assert code(admin.delete_records([beyond])[beyond]) == KafkaError.OFFSET_OUT_OF_RANGE
 
 
-def test_offsets_are_found_by_place_and_time(
+def test_list_offsets_finds_first_end_and_time(
     admin: AdminClient, clients: Any, log: Log
 ) -> None:
     log.create_topic("a")
     for timestamp in (100, 200):
         clients.fill("a", "v", timestamp=timestamp)
-    where = TopicPartition("a", 0)
+    partition = TopicPartition("a", 0)
     for spec, offset in (
         (OffsetSpec.earliest(), 0), (OffsetSpec.latest(), 2), (OffsetSpec.for_timestamp(150), 1),
         (OffsetSpec.for_timestamp(201), -1),
     ):
-        assert admin.list_offsets({where: spec})[where].result().offset == offset
+        assert admin.list_offsets({partition: spec})[partition].result().offset == offset
 
 
-def test_wrong_arguments_are_type_errors(admin: AdminClient) -> None:
-    with pytest.raises(TypeError, match="not the text"):
+def test_arguments_of_the_wrong_type_raise_type_error(admin: AdminClient) -> None:
+    with pytest.raises(TypeError, match="not the string"):
         admin.delete_topics("orders")
-    with pytest.raises(TypeError, match="NewTopic is expected"):
+    with pytest.raises(TypeError, match="must be of type NewTopic"):
         admin.create_topics(["orders"])  # type: ignore[list-item]

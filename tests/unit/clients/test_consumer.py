@@ -34,7 +34,7 @@ def values(messages: list[Message]) -> list[Any]:
     return [message.value() for message in messages]
 
 
-def test_a_record_comes_with_everything_it_has(clients: Any, log: Log, read: Read) -> None:
+def test_message_has_all_fields_of_the_record(clients: Any, log: Log, read: Read) -> None:
     log.create_topic("t", 2)
     with_headers = {"key": "k", "partition": 1, "timestamp": 12_345, "headers": [("h", b"1")]}
     clients.fill("t", "v", **with_headers)
@@ -48,17 +48,17 @@ def test_a_record_comes_with_everything_it_has(clients: Any, log: Log, read: Rea
     assert len(message) == 1
 
 
-def test_poll_answers_none_after_its_seconds(clients: Any, log: Log) -> None:
+def test_poll_returns_none_after_the_timeout(clients: Any, log: Log) -> None:
     log.create_topic("t")
     consumer = clients.consumer(group_id="g")
     consumer.subscribe(["t"])
-    begin = time.monotonic()
+    start = time.monotonic()
     assert consumer.poll(0.05) is None
-    assert 0.05 <= time.monotonic() - begin < 60
+    assert 0.05 <= time.monotonic() - start < 60
     assert consumer.poll(0) is None
 
 
-def test_a_waiting_poll_gets_a_record_that_comes(clients: Any, log: Log) -> None:
+def test_waiting_poll_returns_a_new_record(clients: Any, log: Log) -> None:
     log.create_topic("t")
     consumer = clients.consumer()
     consumer.assign([P0])
@@ -70,7 +70,7 @@ def test_a_waiting_poll_gets_a_record_that_comes(clients: Any, log: Log) -> None
     assert message.value() == b"late"
 
 
-def test_earliest_latest_and_error_say_where_to_begin(
+def test_auto_offset_reset_sets_the_initial_position(
     clients: Any, log: Log, read: Read
 ) -> None:
     log.create_topic("t")
@@ -92,7 +92,7 @@ def test_earliest_latest_and_error_say_where_to_begin(
     assert values(read(strict, 1)) == [b"new"]
 
 
-def test_a_consumer_goes_on_from_what_its_group_committed(
+def test_consumer_resumes_at_the_committed_offset(
     clients: Any, log: Log, read: Read
 ) -> None:
     log.create_topic("t")
@@ -107,15 +107,15 @@ def test_a_consumer_goes_on_from_what_its_group_committed(
     assert values(read(second, 1)) == [b"c"]
 
 
-def test_commit_takes_a_message_offsets_or_what_was_given(
+def test_commit_accepts_a_message_offsets_or_nothing(
     clients: Any, log: Log, read: Read, until: Callable[..., None]
 ) -> None:
     log.create_topic("t")
     clients.fill("t", "a", "b", "c")
-    told: list[tuple[KafkaError | None, list[int]]] = []
+    callbacks: list[tuple[KafkaError | None, list[int]]] = []
     consumer = clients.consumer(
         group_id="g", enable_auto_commit=False,
-        on_commit=lambda error, parts: told.append((error, [part.offset for part in parts])),
+        on_commit=lambda error, parts: callbacks.append((error, [part.offset for part in parts])),
     )
     consumer.subscribe(["t"])
     read(consumer, 2)
@@ -127,17 +127,17 @@ def test_commit_takes_a_message_offsets_or_what_was_given(
     assert consumer.commit() is None
     assert consumer.commit(offsets=[TopicPartition("t", 0, 3)]) is None
 
-    def both_told() -> bool:
+    def both_called() -> bool:
         consumer.poll(0)
-        return len(told) == 2
+        return len(callbacks) == 2
 
-    until(both_told)
-    assert told == [(None, [2]), (None, [3])]
+    until(both_called)
+    assert callbacks == [(None, [2]), (None, [3])]
     with pytest.raises(ValueError, match="not both"):
         consumer.commit(message=Message("t", 0, 0), offsets=[P0])
 
 
-def test_there_may_be_nothing_to_commit(clients: Any, log: Log) -> None:
+def test_commit_without_offset_or_group_fails(clients: Any, log: Log) -> None:
     log.create_topic("t")
     consumer = clients.consumer(group_id="g")
     with pytest.raises(KafkaException, match="no offset") as nothing:
@@ -149,7 +149,7 @@ def test_there_may_be_nothing_to_commit(clients: Any, log: Log) -> None:
         clients.consumer().subscribe(["t"])
 
 
-def test_auto_commit_commits_what_earlier_polls_gave(
+def test_auto_commit_commits_records_of_earlier_polls(
     clients: Any, log: Log, read: Read, until: Callable[..., None]
 ) -> None:
     log.create_topic("t")
@@ -174,7 +174,7 @@ def test_without_auto_commit_close_commits_nothing(clients: Any, log: Log, read:
     assert log.committed("g") == {}
 
 
-def test_a_block_that_fails_does_not_commit_what_it_failed_with(
+def test_failed_with_block_does_not_commit(
     clients: Any, log: Log, read: Read
 ) -> None:
     log.create_topic("t")
@@ -195,7 +195,7 @@ def test_a_block_that_fails_does_not_commit_what_it_failed_with(
     assert log.committed("g")[LogPartition("t", 0)].offset == 1
 
 
-def test_only_stored_offsets_are_committed_if_the_program_stores_them(
+def test_only_stored_offsets_are_committed_without_auto_offset_store(
     clients: Any, log: Log, read: Read
 ) -> None:
     log.create_topic("t")
@@ -210,7 +210,7 @@ def test_only_stored_offsets_are_committed_if_the_program_stores_them(
         clients.consumer(group_id="g").store_offsets(messages[0])
 
 
-def test_consume_gives_many_at_once(clients: Any, log: Log) -> None:
+def test_consume_returns_up_to_the_requested_number(clients: Any, log: Log) -> None:
     log.create_topic("t")
     clients.fill("t", *map(str, range(25)))
     consumer = clients.consumer()
@@ -218,7 +218,7 @@ def test_consume_gives_many_at_once(clients: Any, log: Log) -> None:
     assert [len(consumer.consume(10, 0.05)) for _ in range(4)] == [10, 10, 5, 0]
 
 
-def test_max_poll_records_is_the_most_that_comes(clients: Any, log: Log) -> None:
+def test_max_poll_records_limits_consume(clients: Any, log: Log) -> None:
     log.create_topic("t")
     clients.fill("t", *map(str, range(12)))
     consumer = clients.consumer(max_poll_records=5)
@@ -228,7 +228,7 @@ def test_max_poll_records_is_the_most_that_comes(clients: Any, log: Log) -> None
     assert len(consumer.consume(100, 1)) == 5
 
 
-def test_all_partitions_get_their_turn(clients: Any, log: Log) -> None:
+def test_partitions_are_read_in_turn(clients: Any, log: Log) -> None:
     log.create_topic("t", 3)
     for partition in range(3):
         clients.fill("t", *["x"] * 10, partition=partition)
@@ -239,7 +239,7 @@ def test_all_partitions_get_their_turn(clients: Any, log: Log) -> None:
     assert set(order[:15]) == {0, 1, 2}
 
 
-def test_seek_goes_anywhere_and_position_tells_where(
+def test_seek_changes_the_position(
     clients: Any, log: Log, read: Read
 ) -> None:
     log.create_topic("t")
@@ -260,7 +260,7 @@ def test_seek_goes_anywhere_and_position_tells_where(
         consumer.seek(TopicPartition("x", 0, 1))
 
 
-def test_assign_takes_offsets_and_places(clients: Any, log: Log, read: Read) -> None:
+def test_assign_accepts_numeric_and_logical_offsets(clients: Any, log: Log, read: Read) -> None:
     log.create_topic("t")
     clients.fill("t", "a", "b", "c")
     consumer = clients.consumer()
@@ -275,7 +275,7 @@ def test_assign_takes_offsets_and_places(clients: Any, log: Log, read: Read) -> 
     assert consumer.assignment() == []
 
 
-def test_the_beginning_is_not_always_offset_zero(clients: Any, log: Log, read: Read) -> None:
+def test_offset_beginning_is_the_first_existing_record(clients: Any, log: Log, read: Read) -> None:
     log.create_topic("t")
     clients.fill("t", "a", "b", "c")
     log.delete_records("t", 0, 2)
@@ -285,7 +285,7 @@ def test_the_beginning_is_not_always_offset_zero(clients: Any, log: Log, read: R
     assert consumer.get_watermark_offsets(P0) == (2, 3)
 
 
-def test_retention_may_overtake_a_committed_offset(
+def test_committed_offset_deleted_by_retention_is_reset_with_a_warning(
     clients: Any, log: Log, read: Read, caplog: pytest.LogCaptureFixture
 ) -> None:
     log.create_topic("t")
@@ -295,10 +295,10 @@ def test_retention_may_overtake_a_committed_offset(
     consumer = clients.consumer(group_id="g")
     consumer.subscribe(["t"])
     assert values(read(consumer, 1)) == [b"c"]
-    assert "from 0 up to 2 are gone" in caplog.text
+    assert "from offset 0 to 2 were deleted by retention" in caplog.text
 
 
-def test_paused_partitions_give_nothing_and_lose_nothing(
+def test_paused_partition_returns_its_records_after_resume(
     clients: Any, log: Log, read: Read
 ) -> None:
     log.create_topic("t", 2)
@@ -315,7 +315,7 @@ def test_paused_partitions_give_nothing_and_lose_nothing(
     assert sorted(values(first + rest + read(consumer, 1))) == [b"a0", b"a1", b"b0", b"b1"]
 
 
-def test_wakeup_ends_a_poll_in_another_thread(
+def test_wakeup_interrupts_a_poll_in_another_thread(
     clients: Any, log: Log, until: Callable[..., None]
 ) -> None:
     log.create_topic("t")
@@ -342,7 +342,7 @@ def test_wakeup_ends_a_poll_in_another_thread(
         consumer.poll(0)
 
 
-def test_deserializers_read_keys_and_values(clients: Any, log: Log, read: Read) -> None:
+def test_deserializers_are_applied_to_keys_and_values(clients: Any, log: Log, read: Read) -> None:
     log.create_topic("t")
     log.append("t", 0, RecordColumns([b"k", None], [b'{"a":1}', None]))
     consumer = clients.consumer(key_deserializer=Serdes.string(), value_deserializer="json")
@@ -352,7 +352,7 @@ def test_deserializers_read_keys_and_values(clients: Any, log: Log, read: Read) 
     assert (second.key(), second.value()) == (None, None)
 
 
-def test_bytes_that_cannot_be_read_are_raised_once_and_passed(
+def test_deserialization_error_is_raised_once_and_skipped(
     clients: Any, log: Log
 ) -> None:
     log.create_topic("t")
@@ -372,7 +372,7 @@ def test_bytes_that_cannot_be_read_are_raised_once_and_passed(
         keys.poll(1)
 
 
-def test_the_end_of_a_partition_is_told_once(clients: Any, log: Log, read: Read) -> None:
+def test_partition_eof_is_reported_once_per_end(clients: Any, log: Log, read: Read) -> None:
     log.create_topic("t")
     clients.fill("t", "a")
     consumer = clients.consumer(enable_partition_eof=True)
@@ -388,7 +388,7 @@ def test_the_end_of_a_partition_is_told_once(clients: Any, log: Log, read: Read)
     ]
 
 
-def test_fetch_waits_for_enough_bytes_but_not_for_ever(clients: Any, log: Log) -> None:
+def test_fetch_waits_for_min_bytes_until_the_maximum_wait(clients: Any, log: Log) -> None:
     log.create_topic("t")
     clients.fill("t", "a")
     patient = clients.consumer(fetch_min_bytes=100_000, fetch_wait_max_ms=60_000)
@@ -402,7 +402,9 @@ def test_fetch_waits_for_enough_bytes_but_not_for_ever(clients: Any, log: Log) -
     assert hasty.poll(10).value() == b"a"
 
 
-def test_offsets_for_times(clients: Any, log: Log) -> None:
+def test_offsets_for_times_returns_the_first_record_at_or_after_a_time(
+    clients: Any, log: Log
+) -> None:
     log.create_topic("t", 2)
     for timestamp in (100, 200, 300):
         clients.fill("t", "v", partition=0, timestamp=timestamp)
@@ -414,7 +416,7 @@ def test_offsets_for_times(clients: Any, log: Log) -> None:
     assert found[2].error == KafkaError.UNKNOWN_TOPIC_OR_PART
 
 
-def test_an_unknown_topic_is_told_once_and_read_when_it_comes(
+def test_unknown_topic_is_reported_once_and_read_when_created(
     clients: Any, log: Log, read: Read
 ) -> None:
     consumer = clients.consumer(group_id="g")
@@ -427,14 +429,14 @@ def test_an_unknown_topic_is_told_once_and_read_when_it_comes(
     assert values(read(consumer, 1)) == [b"a"]
 
 
-def test_a_consumer_may_create_its_topics(clients: Any, log: Log) -> None:
+def test_consumer_creates_topics_if_allowed(clients: Any, log: Log) -> None:
     consumer = clients.consumer(group_id="g", allow_auto_create_topics=True)
     consumer.subscribe(["new"])
     assert consumer.poll(0) is None
     assert log.topic("new").partitions == 1
 
 
-def test_a_topic_that_is_deleted_is_told_and_the_others_go_on(
+def test_deleted_topic_is_reported_and_other_topics_continue(
     clients: Any, log: Log, read: Read
 ) -> None:
     for topic in ("a", "b"):
@@ -464,7 +466,7 @@ def test_compacted_offsets_are_skipped(clients: Any, log: Log, read: Read) -> No
     assert consumer.position([P0])[0].offset == 6
 
 
-def test_a_closed_consumer_says_so(clients: Any, log: Log) -> None:
+def test_closed_consumer_raises(clients: Any, log: Log) -> None:
     consumer: Consumer = clients.consumer(group_id="g")
     consumer.close()
     consumer.close()
@@ -473,6 +475,6 @@ def test_a_closed_consumer_says_so(clients: Any, log: Log) -> None:
             call()
 
 
-def test_a_text_is_not_a_list_of_topics(clients: Any) -> None:
+def test_subscribe_rejects_a_string(clients: Any) -> None:
     with pytest.raises(TypeError, match="a list of names"):
         clients.consumer(group_id="g").subscribe("orders")

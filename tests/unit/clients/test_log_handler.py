@@ -20,19 +20,19 @@ Until = Callable[..., None]
 
 @pytest.fixture
 def logger() -> Iterator[logging.Logger]:
-    made = logging.getLogger("shop.orders")
-    made.setLevel(logging.DEBUG)
-    made.propagate = False
-    yield made
-    for handler in list(made.handlers):
-        made.removeHandler(handler)
+    logger = logging.getLogger("shop.orders")
+    logger.setLevel(logging.DEBUG)
+    logger.propagate = False
+    yield logger
+    for handler in list(logger.handlers):
+        logger.removeHandler(handler)
         handler.close()
-    made.setLevel(logging.NOTSET)
-    made.propagate = True
+    logger.setLevel(logging.NOTSET)
+    logger.propagate = True
 
 
 @pytest.fixture
-def ship(path: Path, log: Log, logger: logging.Logger) -> Callable[..., TopicHandler]:
+def add_handler(path: Path, log: Log, logger: logging.Logger) -> Callable[..., TopicHandler]:
     log.create_topic("logs", 2)
 
     def make(**options: Any) -> TopicHandler:
@@ -52,10 +52,10 @@ def events(log: Log) -> list[tuple[int, bytes | None, dict[str, Any]]]:
     ]
 
 
-def test_an_event_is_json_with_logbacks_names(
-    ship: Callable[..., TopicHandler], log: Log, logger: logging.Logger
+def test_event_is_json_with_the_field_names_of_logback(
+    add_handler: Callable[..., TopicHandler], log: Log, logger: logging.Logger
 ) -> None:
-    handler = ship(fields={"appName": "testdata", "appVersion": "1.0"})
+    handler = add_handler(fields={"appName": "testdata", "appVersion": "1.0"})
     logger.info("Order %d", 7, extra={"browserHash": "XXXYXXXY0", "amount": 1.5})
     handler.flush()
     ((_, key, event),) = events(log)
@@ -69,10 +69,10 @@ def test_an_event_is_json_with_logbacks_names(
     assert (handler.shipped, handler.dropped) == (1, 0)
 
 
-def test_the_time_of_the_record_is_that_of_the_event(
-    ship: Callable[..., TopicHandler], log: Log, logger: logging.Logger
+def test_timestamp_of_the_record_is_the_time_of_the_event(
+    add_handler: Callable[..., TopicHandler], log: Log, logger: logging.Logger
 ) -> None:
-    handler = ship()
+    handler = add_handler()
     record = logger.makeRecord("shop", logging.INFO, "f", 1, "m", (), None)
     record.created = 1_700_000_000.5
     logger.handle(record)
@@ -80,10 +80,10 @@ def test_the_time_of_the_record_is_that_of_the_event(
     assert next(log.read("logs", 0, 0)).columns().timestamps == [1_700_000_000_500]
 
 
-def test_exceptions_bring_their_stack(
-    ship: Callable[..., TopicHandler], log: Log, logger: logging.Logger
+def test_event_of_an_exception_has_a_stack_trace(
+    add_handler: Callable[..., TopicHandler], log: Log, logger: logging.Logger
 ) -> None:
-    handler = ship()
+    handler = add_handler()
     try:
         _ = 1 / 0
     except ZeroDivisionError:
@@ -95,10 +95,10 @@ def test_exceptions_bring_their_stack(
     assert "ZeroDivisionError" in event["stack_trace"]
 
 
-def test_events_without_a_key_take_turns(
-    ship: Callable[..., TopicHandler], log: Log, logger: logging.Logger
+def test_events_without_a_key_use_round_robin(
+    add_handler: Callable[..., TopicHandler], log: Log, logger: logging.Logger
 ) -> None:
-    handler = ship()
+    handler = add_handler()
     for n in range(4):
         logger.info("%d", n)
     handler.flush()
@@ -107,11 +107,12 @@ def test_events_without_a_key_take_turns(
     ]
 
 
-def test_keys_by_thread_logger_or_function(
-    ship: Callable[..., TopicHandler], log: Log, logger: logging.Logger
+def test_key_is_the_thread_the_logger_or_a_function_result(
+    add_handler: Callable[..., TopicHandler], log: Log, logger: logging.Logger
 ) -> None:
     handlers = [
-        ship(key="thread"), ship(key="logger"), ship(key=lambda record: record.levelname),
+        add_handler(key="thread"), add_handler(key="logger"),
+        add_handler(key=lambda record: record.levelname),
     ]
     thread = threading.Thread(target=lambda: logger.info("m"), name="worker-1")
     thread.start()
@@ -123,17 +124,17 @@ def test_keys_by_thread_logger_or_function(
     }
 
 
-def test_the_hash_is_javas() -> None:
-    # Of java.lang.String.hashCode.
+def test_java_hash_equals_string_hash_code() -> None:
+    # Results of java.lang.String.hashCode.
     assert [java_hash(text) for text in ("", "a", "main", "Hello, World!", "\U0001f600")] == [
         0, 97, 3343801, 1498789909, 1772899,
     ]
 
 
-def test_a_program_goes_on_while_the_log_is_busy(
-    ship: Callable[..., TopicHandler], clients: Any, log: Log, logger: logging.Logger
+def test_busy_log_does_not_block_logging(
+    add_handler: Callable[..., TopicHandler], clients: Any, log: Log, logger: logging.Logger
 ) -> None:
-    handler = ship(capacity=3)
+    handler = add_handler(capacity=3)
     with clients.busy():
         for n in range(1_000):
             logger.info("%d", n)
@@ -143,7 +144,7 @@ def test_a_program_goes_on_while_the_log_is_busy(
     assert len(events(log)) == handler.shipped
 
 
-def test_a_log_that_cannot_be_used_drops_and_counts(
+def test_events_are_dropped_and_counted_without_a_log(
     tmp_path: Path, logger: logging.Logger, until: Until
 ) -> None:
     handler = TopicHandler({"log": tmp_path / "none" / "x.db"}, "logs", close_timeout=0.5)
@@ -154,7 +155,7 @@ def test_a_log_that_cannot_be_used_drops_and_counts(
     handler.close()
 
 
-def test_an_unknown_topic_drops_and_counts(
+def test_events_of_an_unknown_topic_are_dropped_and_counted(
     path: Path, log: Log, logger: logging.Logger, until: Until
 ) -> None:
     handler = TopicHandler({"log": path}, "nowhere")
@@ -164,32 +165,32 @@ def test_an_unknown_topic_drops_and_counts(
     assert "Topic 'nowhere' does not exist" in str(handler.last_error)
 
 
-def test_an_event_that_cannot_be_made_drops_and_counts(
-    ship: Callable[..., TopicHandler], log: Log, logger: logging.Logger
+def test_events_that_cannot_be_encoded_are_dropped_and_counted(
+    add_handler: Callable[..., TopicHandler], log: Log, logger: logging.Logger
 ) -> None:
-    handler = ship(key=lambda record: record.nothing)
+    handler = add_handler(key=lambda record: record.nothing)
     logger.info("lost")
     assert isinstance(handler.last_error, AttributeError)
-    handler = ship()
+    handler = add_handler()
     handler.handle(logger.makeRecord("shop", logging.INFO, "f", 1, "%d", ("text",), None))
     assert isinstance(handler.last_error, TypeError)
     assert handler.dropped == 1
 
 
-def test_values_that_json_does_not_know_become_texts(
-    ship: Callable[..., TopicHandler], log: Log, logger: logging.Logger
+def test_values_without_json_type_become_strings(
+    add_handler: Callable[..., TopicHandler], log: Log, logger: logging.Logger
 ) -> None:
-    handler = ship()
+    handler = add_handler()
     logger.info("m", extra={"where": Path("a/b"), "why": ValueError("x")})
     handler.flush()
     ((_, _, event),) = events(log)
     assert (event["where"], event["why"]) == ("a/b", "x")
 
 
-def test_what_the_clients_log_is_not_shipped(
-    ship: Callable[..., TopicHandler], log: Log
+def test_events_of_the_clients_are_not_sent(
+    add_handler: Callable[..., TopicHandler], log: Log
 ) -> None:
-    handler = ship()
+    handler = add_handler()
     own = logging.getLogger("penstock.clients.producer.sender")
     own.addHandler(handler)
     try:
@@ -200,10 +201,10 @@ def test_what_the_clients_log_is_not_shipped(
     assert events(log) == []
 
 
-def test_closing_ships_what_waits_and_then_drops(
-    ship: Callable[..., TopicHandler], log: Log, logger: logging.Logger
+def test_close_sends_queued_events_and_drops_later_ones(
+    add_handler: Callable[..., TopicHandler], log: Log, logger: logging.Logger
 ) -> None:
-    handler = ship()
+    handler = add_handler()
     for _ in range(100):
         logger.info("m")
     handler.close()
@@ -213,6 +214,6 @@ def test_closing_ships_what_waits_and_then_drops(
     handler.close()
 
 
-def test_an_unknown_kind_of_key_is_refused(path: Path) -> None:
+def test_unknown_key_option_raises(path: Path) -> None:
     with pytest.raises(ConfigException, match="none, thread, logger"):
         TopicHandler({"log": path}, "logs", key="colour")

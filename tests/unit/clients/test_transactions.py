@@ -26,12 +26,12 @@ def count(log: Log, topic: str) -> int:
 def producer(clients: Any, log: Log) -> Producer:
     log.create_topic("a", 2)
     log.create_topic("b")
-    made: Producer = clients.producer(transactional_id="tx")
-    made.init_transactions()
-    return made
+    producer: Producer = clients.producer(transactional_id="tx")
+    producer.init_transactions()
+    return producer
 
 
-def test_everything_appears_with_the_commit(producer: Producer, log: Log) -> None:
+def test_records_become_visible_with_the_commit(producer: Producer, log: Log) -> None:
     reports: list[tuple[KafkaError | None, str | None, int | None]] = []
     producer.begin_transaction()
     for n in range(4):
@@ -47,7 +47,7 @@ def test_everything_appears_with_the_commit(producer: Producer, log: Log) -> Non
     assert future.result(0).offset() == 0
 
 
-def test_an_aborted_transaction_never_was(producer: Producer, log: Log) -> None:
+def test_aborted_records_are_never_visible(producer: Producer, log: Log) -> None:
     errors: list[str | None] = []
     producer.begin_transaction()
     producer.produce("a", "x", on_delivery=lambda error, _: errors.append(error and error.name()))
@@ -62,7 +62,7 @@ def test_an_aborted_transaction_never_was(producer: Producer, log: Log) -> None:
     assert count(log, "a") == 1
 
 
-def test_a_large_transaction_is_handed_over_on_the_way(clients: Any, log: Log) -> None:
+def test_large_transaction_is_appended_in_batches(clients: Any, log: Log) -> None:
     log.create_topic("a", 3)
     producer = clients.producer(transactional_id="tx", batch_size=1_000)
     producer.init_transactions()
@@ -81,13 +81,12 @@ def test_a_large_transaction_is_handed_over_on_the_way(clients: Any, log: Log) -
         assert values == list(range(partition, 300, 3))
 
 
-def test_offsets_are_committed_with_the_records(
+def test_offsets_are_committed_with_the_transaction(
     clients: Any, producer: Producer, log: Log, read: Callable[..., list[Message]]
 ) -> None:
     clients.fill("b", "1", "2", "3")
     consumer: Consumer = clients.consumer(group_id="g", enable_auto_commit=False)
     consumer.subscribe(["b"])
-    where = LogPartition("b", 0)
     for end in ("abort_transaction", "commit_transaction"):
         producer.begin_transaction()
         for message in read(consumer, 3):
@@ -98,11 +97,11 @@ def test_offsets_are_committed_with_the_records(
         assert log.committed("g") == {}
         getattr(producer, end)()
         consumer.seek_to_beginning()
-    assert log.committed("g")[where].offset == 3
+    assert log.committed("g")[LogPartition("b", 0)].offset == 3
     assert count(log, "a") == 3
 
 
-def test_a_consumer_that_lost_its_partitions_cannot_commit_in_a_transaction(
+def test_offsets_of_a_former_group_member_fail_the_transaction(
     clients: Any, producer: Producer, log: Log, read: Callable[..., list[Message]]
 ) -> None:
     clients.fill("b", "1")
@@ -126,11 +125,11 @@ def test_a_consumer_that_lost_its_partitions_cannot_commit_in_a_transaction(
     assert count(log, "a") == 1
 
 
-def test_a_later_producer_fences_the_elder(clients: Any, producer: Producer, log: Log) -> None:
+def test_newer_producer_fences_the_older_one(clients: Any, producer: Producer, log: Log) -> None:
     producer.begin_transaction()
     producer.produce("a", "zombie")
-    younger = clients.producer(transactional_id="tx")
-    younger.init_transactions()
+    newer = clients.producer(transactional_id="tx")
+    newer.init_transactions()
     with pytest.raises(KafkaException) as fenced:
         producer.commit_transaction()
     assert fenced.value.error.code() == KafkaError._FENCED
@@ -138,15 +137,15 @@ def test_a_later_producer_fences_the_elder(clients: Any, producer: Producer, log
     for call in (producer.begin_transaction, producer.init_transactions):
         with pytest.raises(KafkaException, match=r"transactional\.id 'tx'"):
             call()
-    younger.begin_transaction()
-    younger.produce("a", "alive")
-    younger.commit_transaction()
+    newer.begin_transaction()
+    newer.produce("a", "alive")
+    newer.commit_transaction()
     assert count(log, "a") == 1
     other = clients.producer(transactional_id="another")
     other.init_transactions()
 
 
-def test_a_refused_record_fails_the_transaction_until_it_is_aborted(
+def test_invalid_record_fails_the_transaction_until_abort(
     producer: Producer, log: Log
 ) -> None:
     log.create_topic("compacted", config={"cleanup.policy": "compact"})
@@ -165,7 +164,7 @@ def test_a_refused_record_fails_the_transaction_until_it_is_aborted(
     producer.commit_transaction()
 
 
-def test_calls_out_of_order_are_refused(clients: Any, log: Log) -> None:
+def test_transaction_calls_out_of_order_raise(clients: Any, log: Log) -> None:
     log.create_topic("a")
     producer = clients.producer(transactional_id="tx")
     with pytest.raises(KafkaException, match="init_transactions was not called"):
@@ -175,7 +174,7 @@ def test_calls_out_of_order_are_refused(clients: Any, log: Log) -> None:
         producer.commit_transaction, producer.abort_transaction,
         lambda: producer.produce("a", "v"),
     ):
-        with pytest.raises(KafkaException, match="no transaction was begun") as refused:
+        with pytest.raises(KafkaException, match="begin_transaction was not called") as refused:
             call()
         assert refused.value.error.code() == KafkaError._STATE
     producer.begin_transaction()
@@ -187,7 +186,7 @@ def test_calls_out_of_order_are_refused(clients: Any, log: Log) -> None:
         clients.producer().begin_transaction()
 
 
-def test_closing_gives_up_an_open_transaction(producer: Producer, log: Log) -> None:
+def test_close_aborts_an_open_transaction(producer: Producer, log: Log) -> None:
     errors: list[KafkaError | None] = []
     producer.begin_transaction()
     producer.produce("a", "v", on_delivery=lambda error, _: errors.append(error))
@@ -196,7 +195,7 @@ def test_closing_gives_up_an_open_transaction(producer: Producer, log: Log) -> N
     assert len(errors) == 1
 
 
-def test_a_reader_never_sees_a_part(
+def test_consumer_never_reads_a_part_of_a_transaction(
     clients: Any, producer: Producer, log: Log
 ) -> None:
     consumer = clients.consumer(isolation_level="read_uncommitted")

@@ -1,1 +1,1 @@
-"""`AdminClient` and the types it takes and returns."""
+"""`AdminClient`, and the types of its arguments and results."""

@@ -1,12 +1,12 @@
-"""`AdminClient`: topics, their settings, and groups.
+"""`AdminClient`: manages topics, their settings, and groups.
 
     admin = AdminClient({"log": "orders.db"})
     for topic, future in admin.create_topics([NewTopic("orders", 4)]).items():
         future.result()
 
-As in confluent-kafka, calls answer futures: one for each thing that was asked for, which raises
-`KafkaException` if that one could not be done. On the embedded log the work is done when the call
-returns. Timeouts are taken for Kafka's sake.
+As in confluent-kafka, methods return one future for each requested object. A future raises
+`KafkaException` if its request failed. Requests are done when the method returns; the timeouts are
+accepted for compatibility and have no effect.
 """
 
 from __future__ import annotations
@@ -37,16 +37,21 @@ from penstock.clients.admin.types import (
     ResourceType,
     TopicCollection,
 )
-from penstock.clients.consumer.commits import as_offsets
-from penstock.clients.errors import KafkaError, KafkaException, failure, translated
-from penstock.clients.settings import Settings, merged
+from penstock.clients.consumer.commits import to_committed_offsets
+from penstock.clients.errors import (
+    KafkaError,
+    KafkaException,
+    kafka_exception,
+    to_kafka_exception,
+)
+from penstock.clients.settings import ConfigReader, merge_config
 from penstock.clients.types import (
     OFFSET_END,
     ClusterMetadata,
     PartitionMetadata,
     TopicPartition,
-    cluster_metadata,
-    log_partition,
+    describe_cluster,
+    to_log_partition,
 )
 from penstock.log.base import Log
 from penstock.log.errors import GroupNotEmpty, InvalidTopic, LogError, TopicExists
@@ -57,13 +62,13 @@ T = TypeVar("T")
 
 
 class AdminClient:
-    """Creates, changes, describes and deletes. May be used by many threads."""
+    """Creates, changes, describes and deletes topics and groups. Thread-safe."""
 
     def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Any) -> None:
-        read = Settings(merged(config, settings), "AdminClient")
-        read.address()
-        read.check_names()
-        self._log: Log = read.open_log()
+        reader = ConfigReader(merge_config(config, settings), "AdminClient")
+        reader.address()
+        reader.check_names()
+        self._log: Log = reader.open_log()
 
     # Topics
 
@@ -72,8 +77,8 @@ class AdminClient:
     ) -> dict[str, Future[None]]:
         """Create topics."""
         return {
-            new.topic: _done(self._create_topic, new, validate_only)
-            for new in _list_of(NewTopic, new_topics)
+            new.topic: _completed(self._create_topic, new, validate_only)
+            for new in _checked_list(NewTopic, new_topics)
         }
 
     def _create_topic(self, new: NewTopic, validate_only: bool) -> None:
@@ -87,38 +92,42 @@ class AdminClient:
             raise TopicExists(new.topic)
 
     def delete_topics(self, topics: Sequence[str], **timeouts: float) -> dict[str, Future[None]]:
-        """Delete topics, their records, and what groups committed for them."""
-        return {topic: _done(self._log.delete_topic, topic) for topic in _list_of(str, topics)}
+        """Delete topics, their records and their committed offsets."""
+        return {
+            topic: _completed(self._log.delete_topic, topic)
+            for topic in _checked_list(str, topics)
+        }
 
     def create_partitions(
         self, new_partitions: Sequence[NewPartitions], *, validate_only: bool = False,
         **timeouts: float,
     ) -> dict[str, Future[None]]:
-        """Let topics have more partitions. Keys may then go to another one than before."""
+        """Add partitions to topics. Keys may then be assigned to another partition than before."""
         return {
-            new.topic: _done(self._add_partitions, new, validate_only)
-            for new in _list_of(NewPartitions, new_partitions)
+            new.topic: _completed(self._add_partitions, new, validate_only)
+            for new in _checked_list(NewPartitions, new_partitions)
         }
 
     def _add_partitions(self, new: NewPartitions, validate_only: bool) -> None:
-        now = self._log.topic(new.topic).partitions
-        if new.new_total_count <= now:
-            raise failure(
+        current = self._log.topic(new.topic).partitions
+        if new.new_total_count <= current:
+            raise kafka_exception(
                 KafkaError.INVALID_PARTITIONS,
-                f"Topic '{new.topic}' has {now} partitions; {new.new_total_count} are not more.",
+                f"Topic '{new.topic}' has {current} partitions already. new_total_count must be "
+                f"greater, not {new.new_total_count}.",
             )
         if not validate_only:
             self._log.add_partitions(new.topic, new.new_total_count)
 
     def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
-        """The topics and their partitions."""
-        return cluster_metadata(self._log, topic)
+        """Return the metadata of all topics, or of one."""
+        return describe_cluster(self._log, topic)
 
     def describe_topics(
         self, topics: TopicCollection, **timeouts: float
     ) -> dict[str, Future[DescribedTopic]]:
-        """Topics and their partitions, by name."""
-        return {name: _done(self._describe_topic, name) for name in topics.topic_names}
+        """Describe topics and their partitions, by name."""
+        return {name: _completed(self._describe_topic, name) for name in topics.topic_names}
 
     def _describe_topic(self, name: str) -> DescribedTopic:
         topic = self._log.topic(name)
@@ -128,35 +137,35 @@ class AdminClient:
     def delete_records(
         self, topic_partition_offsets: Sequence[TopicPartition], **timeouts: float
     ) -> dict[TopicPartition, Future[DeletedRecords]]:
-        """Delete what is before each partition's offset; `OFFSET_END`: all there is now."""
+        """Delete the records before each partition's offset; `OFFSET_END` deletes all."""
         return {
-            partition: _done(self._delete_records, partition)
-            for partition in _list_of(TopicPartition, topic_partition_offsets)
+            partition: _completed(self._delete_records, partition)
+            for partition in _checked_list(TopicPartition, topic_partition_offsets)
         }
 
     def _delete_records(self, partition: TopicPartition) -> DeletedRecords:
-        where = log_partition(partition)
+        log_partition = to_log_partition(partition)
         before = partition.offset
         if before == OFFSET_END:
-            before = self._log.offsets([where])[where].end
-        return DeletedRecords(self._log.delete_records(*where, before))
+            before = self._log.offsets([log_partition])[log_partition].end
+        return DeletedRecords(self._log.delete_records(*log_partition, before))
 
     def list_offsets(
         self, topic_partition_offsets: Mapping[TopicPartition, OffsetSpec], **timeouts: Any
     ) -> dict[TopicPartition, Future[ListOffsetsResultInfo]]:
-        """The first, the next, or the first offset at a time, of partitions."""
+        """Find the first offset, the end offset, or the first offset at a time."""
         return {
-            partition: _done(self._find_offset, partition, spec)
+            partition: _completed(self._find_offset, partition, spec)
             for partition, spec in topic_partition_offsets.items()
         }
 
     def _find_offset(self, partition: TopicPartition, spec: OffsetSpec) -> ListOffsetsResultInfo:
-        where = log_partition(partition)
+        log_partition = to_log_partition(partition)
         if spec.timestamp < 0:
-            offsets = self._log.offsets([where])[where]
+            offsets = self._log.offsets([log_partition])[log_partition]
             earliest = spec == OffsetSpec.earliest()
             return ListOffsetsResultInfo(offsets.start if earliest else offsets.end)
-        found = self._log.offset_for_time(*where, spec.timestamp)
+        found = self._log.offset_for_time(*log_partition, spec.timestamp)
         return ListOffsetsResultInfo(*(found or (OFFSET_END, -1)))
 
     # Settings
@@ -164,22 +173,22 @@ class AdminClient:
     def describe_configs(
         self, resources: Sequence[ConfigResource], **timeouts: float
     ) -> dict[ConfigResource, Future[dict[str, ConfigEntry]]]:
-        """The settings of topics, with those that were not given."""
+        """Return all settings of topics, including defaults."""
         return {
-            resource: _done(self._describe_config, resource)
-            for resource in _list_of(ConfigResource, resources)
+            resource: _completed(self._describe_config, resource)
+            for resource in _checked_list(ConfigResource, resources)
         }
 
     def _describe_config(self, resource: ConfigResource) -> dict[str, ConfigEntry]:
         _check_topic_resource(resource)
-        given = self._log.topic(resource.name).config
+        config = self._log.topic(resource.name).config
         entries = {}
-        for name in sorted({*DEFAULTS, *given}):
+        for name in sorted({*DEFAULTS, *config}):
             source = ConfigSource.DYNAMIC_TOPIC_CONFIG
-            if name not in given:
+            if name not in config:
                 source = ConfigSource.DEFAULT_CONFIG
             entries[name] = ConfigEntry(
-                name, given.get(name, DEFAULTS.get(name)), source, name not in given
+                name, config.get(name, DEFAULTS.get(name)), source, name not in config
             )
         return entries
 
@@ -187,10 +196,10 @@ class AdminClient:
         self, resources: Sequence[ConfigResource], *, validate_only: bool = False,
         **timeouts: float,
     ) -> dict[ConfigResource, Future[None]]:
-        """Give topics these settings and no others."""
+        """Replace all settings of topics."""
         return {
-            resource: _done(self._replace_config, resource, validate_only)
-            for resource in _list_of(ConfigResource, resources)
+            resource: _completed(self._replace_config, resource, validate_only)
+            for resource in _checked_list(ConfigResource, resources)
         }
 
     def _replace_config(self, resource: ConfigResource, validate_only: bool) -> None:
@@ -202,10 +211,10 @@ class AdminClient:
         self, resources: Sequence[ConfigResource], *, validate_only: bool = False,
         **timeouts: float,
     ) -> dict[ConfigResource, Future[None]]:
-        """Change some settings of topics and leave the others."""
+        """Set or delete single settings of topics."""
         return {
-            resource: _done(self._change_config, resource, validate_only)
-            for resource in _list_of(ConfigResource, resources)
+            resource: _completed(self._change_config, resource, validate_only)
+            for resource in _checked_list(ConfigResource, resources)
         }
 
     def _change_config(self, resource: ConfigResource, validate_only: bool) -> None:
@@ -218,16 +227,16 @@ class AdminClient:
 
     def _alter(self, topic: str, changes: dict[str, object | None], validate_only: bool) -> None:
         self._log.topic(topic)
-        wanted = {name: value for name, value in changes.items() if value is not None}
-        _check(KafkaError.INVALID_CONFIG, checked_config, wanted)
+        values = {name: value for name, value in changes.items() if value is not None}
+        _check(KafkaError.INVALID_CONFIG, checked_config, values)
         if not validate_only:
             self._log.alter_topic(topic, changes)
 
     # Groups
 
     def list_consumer_groups(self, **options: Any) -> Future[ListConsumerGroupsResult]:
-        """All groups that have members or offsets."""
-        return _done(self._list_groups)
+        """List the groups that have members or committed offsets."""
+        return _completed(self._list_groups)
 
     def _list_groups(self) -> ListConsumerGroupsResult:
         return ListConsumerGroupsResult([
@@ -238,15 +247,18 @@ class AdminClient:
     def describe_consumer_groups(
         self, group_ids: Sequence[str], **options: Any
     ) -> dict[str, Future[ConsumerGroupDescription]]:
-        """Who is in each group, and works on what."""
-        return {name: _done(self._describe_group, name) for name in _list_of(str, group_ids)}
+        """Return the members of groups and their partitions."""
+        return {
+            name: _completed(self._describe_group, name)
+            for name in _checked_list(str, group_ids)
+        }
 
     def _describe_group(self, name: str) -> ConsumerGroupDescription:
         group = self._log.group(name)
         members = [
             GroupMember(
                 member.member_id, member.client_id,
-                MemberAssignment([TopicPartition(*where) for where in member.partitions]),
+                MemberAssignment([TopicPartition(*partition) for partition in member.partitions]),
             )
             for member in group.members
         ]
@@ -255,45 +267,49 @@ class AdminClient:
     def delete_consumer_groups(
         self, group_ids: Sequence[str], **timeouts: float
     ) -> dict[str, Future[None]]:
-        """Forget groups and what they committed; refused while they have members."""
-        return {name: _done(self._delete_group, name) for name in _list_of(str, group_ids)}
+        """Delete groups and their committed offsets. Fails for a group that has members."""
+        return {
+            name: _completed(self._delete_group, name)
+            for name in _checked_list(str, group_ids)
+        }
 
     def _delete_group(self, name: str) -> None:
         if name not in self._log.groups():
-            raise failure(KafkaError.GROUP_ID_NOT_FOUND, f"No group '{name}'.")
+            raise kafka_exception(KafkaError.GROUP_ID_NOT_FOUND, f"Group '{name}' does not exist.")
         self._log.delete_group(name)
 
     def list_consumer_group_offsets(
         self, list_consumer_group_offsets_request: Sequence[ConsumerGroupTopicPartitions],
         **options: Any,
     ) -> dict[str, Future[ConsumerGroupTopicPartitions]]:
-        """What groups have committed, with their texts; -1001 where they have nothing."""
+        """Return committed offsets with their metadata; `OFFSET_INVALID` without one."""
         return {
-            request.group_id: _done(self._group_offsets, request)
+            request.group_id: _completed(self._group_offsets, request)
             for request in list_consumer_group_offsets_request
         }
 
     def _group_offsets(
         self, request: ConsumerGroupTopicPartitions
     ) -> ConsumerGroupTopicPartitions:
-        asked = request.topic_partitions
-        wanted = None if asked is None else [log_partition(partition) for partition in asked]
-        found = self._log.committed(request.group_id, wanted)
-        answer = []
-        for where in sorted(found) if wanted is None else wanted:
-            partition = TopicPartition(*where)
-            if where in found:
-                partition.offset, partition.metadata = found[where].offset, found[where].metadata
-            answer.append(partition)
-        return ConsumerGroupTopicPartitions(request.group_id, answer)
+        requested = None
+        if request.topic_partitions is not None:
+            requested = [to_log_partition(partition) for partition in request.topic_partitions]
+        committed = self._log.committed(request.group_id, requested)
+        partitions = []
+        for log_partition in sorted(committed) if requested is None else requested:
+            partition = TopicPartition(*log_partition)
+            if log_partition in committed:
+                partition.offset, partition.metadata = committed[log_partition]
+            partitions.append(partition)
+        return ConsumerGroupTopicPartitions(request.group_id, partitions)
 
     def alter_consumer_group_offsets(
         self, alter_consumer_group_offsets_request: Sequence[ConsumerGroupTopicPartitions],
         **timeouts: float,
     ) -> dict[str, Future[ConsumerGroupTopicPartitions]]:
-        """Set where groups go on; refused while they have members."""
+        """Set the committed offsets of groups. Fails for a group that has members."""
         return {
-            request.group_id: _done(self._alter_group_offsets, request)
+            request.group_id: _completed(self._alter_group_offsets, request)
             for request in alter_consumer_group_offsets_request
         }
 
@@ -302,19 +318,21 @@ class AdminClient:
     ) -> ConsumerGroupTopicPartitions:
         partitions = request.topic_partitions or []
         if any(partition.offset < 0 for partition in partitions):
-            raise failure(KafkaError._INVALID_ARG, "Every partition needs an offset of 0 or more.")
+            raise kafka_exception(
+                KafkaError._INVALID_ARG, "The offset of every partition must be 0 or more."
+            )
         members = self._log.group(request.group_id).members
         if members:
             raise GroupNotEmpty(request.group_id, [member.member_id for member in members])
-        self._log.commit_offsets(request.group_id, as_offsets(partitions))
+        self._log.commit_offsets(request.group_id, to_committed_offsets(partitions))
         return ConsumerGroupTopicPartitions(request.group_id, partitions)
 
     def poll(self, timeout: float = -1) -> int:
-        """Nothing is ever under way here; answers 0."""
+        """Return 0: there are no callbacks."""
         return 0
 
     def close(self) -> None:
-        """Let go of the log."""
+        """Close the log."""
         self._log.close()
 
     def __enter__(self) -> Self:
@@ -335,40 +353,40 @@ def _state(group: GroupDescription) -> ConsumerGroupState:
 
 def _check_topic_resource(resource: ConfigResource) -> None:
     if resource.restype is not ResourceType.TOPIC:
-        raise failure(
+        raise kafka_exception(
             KafkaError.INVALID_REQUEST,
-            f"Only topics have settings here, not {resource.restype.name.lower()} "
-            f"'{resource.name}'.",
+            f"Only topics have settings. '{resource.name}' is a "
+            f"{resource.restype.name.lower()}.",
         )
 
 
-def _check(code: int, check: Callable[[Any], object], given: object) -> None:
-    """Refuse with Kafka's own code what the log would refuse without saying which part it is."""
+def _check(code: int, check: Callable[[Any], object], value: object) -> None:
+    """Check before the log does, to raise Kafka's code for the invalid part of a request."""
     try:
-        check(given)
+        check(value)
     except InvalidTopic as error:
-        raise failure(code, str(error)) from error
+        raise kafka_exception(code, str(error)) from error
 
 
-def _list_of(kind: type[T], given: Iterable[T]) -> list[T]:
-    if isinstance(given, str):
-        raise TypeError(f"A list is expected, not the text '{given}'.")
-    items = list(given)
+def _checked_list(kind: type[T], values: Iterable[T]) -> list[T]:
+    if isinstance(values, str):
+        raise TypeError(f"The argument must be a list, not the string '{values}'.")
+    items = list(values)
     for item in items:
         if not isinstance(item, kind):
-            raise TypeError(f"{kind.__name__} is expected, not {item!r}.")
+            raise TypeError(f"The elements must be of type {kind.__name__}, not {item!r}.")
     return items
 
 
-def _done(work: Callable[..., T], *arguments: Any) -> Future[T]:
-    """The work, done, as a future of its outcome."""
+def _completed(function: Callable[..., T], *arguments: Any) -> Future[T]:
+    """Call a function and return a completed future of its result."""
     future: Future[T] = Future()
     try:
-        future.set_result(work(*arguments))
+        future.set_result(function(*arguments))
     except KafkaException as error:
         future.set_exception(error)
     except LogError as error:
-        raised = translated(error)
-        raised.__cause__ = error
-        future.set_exception(raised)
+        exception = to_kafka_exception(error)
+        exception.__cause__ = error
+        future.set_exception(exception)
     return future

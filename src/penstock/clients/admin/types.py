@@ -1,4 +1,4 @@
-"""What `AdminClient` takes and answers."""
+"""The arguments and results of `AdminClient`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.clients.types import BrokerMetadata, PartitionMetadata, TopicParti
 
 @dataclass(slots=True)
 class NewTopic:
-    """A topic to be created. Replicas are Kafka's; -1 partitions are one."""
+    """A topic to create. -1 partitions means one. Only Kafka uses the replica fields."""
 
     topic: str
     num_partitions: int = -1
@@ -23,7 +23,7 @@ class NewTopic:
 
 @dataclass(slots=True)
 class NewPartitions:
-    """A topic, and how many partitions it shall have in all."""
+    """A topic and its new total number of partitions."""
 
     topic: str
     new_total_count: int
@@ -31,7 +31,7 @@ class NewPartitions:
 
 
 class ResourceType(Enum):
-    """What has a configuration."""
+    """The kind of a resource."""
 
     UNKNOWN = 0
     ANY = 1
@@ -41,7 +41,7 @@ class ResourceType(Enum):
 
 
 class ConfigSource(Enum):
-    """Where the value of a setting comes from."""
+    """The origin of a value."""
 
     UNKNOWN_CONFIG = 0
     DYNAMIC_TOPIC_CONFIG = 1
@@ -49,7 +49,7 @@ class ConfigSource(Enum):
 
 
 class AlterConfigOpType(Enum):
-    """What to do with a setting."""
+    """The change of a setting."""
 
     SET = 0
     DELETE = 1
@@ -73,7 +73,7 @@ class ConfigEntry:
 
 
 class ConfigResource:
-    """A topic whose settings are asked for or changed."""
+    """A topic whose settings are described or changed."""
 
     Type = ResourceType
 
@@ -84,18 +84,19 @@ class ConfigResource:
         set_config: Mapping[str, object] | None = None,
         incremental_configs: Iterable[ConfigEntry] | None = None,
     ) -> None:
-        given = restype if isinstance(restype, ResourceType) else ResourceType[restype.upper()]
-        self.restype = given
+        if not isinstance(restype, ResourceType):
+            restype = ResourceType[restype.upper()]
+        self.restype = restype
         self.name = name
         self.set_config_dict: dict[str, object] = dict(set_config or {})
         self.incremental_configs = list(incremental_configs or ())
 
     def set_config(self, name: str, value: object) -> None:
-        """Set a value, for `alter_configs`."""
+        """Add a value for `alter_configs`."""
         self.set_config_dict[name] = value
 
     def add_incremental_config(self, entry: ConfigEntry) -> None:
-        """Change one setting, for `incremental_alter_configs`."""
+        """Add a change for `incremental_alter_configs`."""
         self.incremental_configs.append(entry)
 
     def __eq__(self, other: object) -> bool:
@@ -121,7 +122,7 @@ class ConsumerGroupState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupListing:
-    """A group that there is."""
+    """An existing group."""
 
     group_id: str
     is_simple_consumer_group: bool
@@ -130,7 +131,7 @@ class ConsumerGroupListing:
 
 @dataclass(frozen=True, slots=True)
 class ListConsumerGroupsResult:
-    """All groups, and what could not be asked."""
+    """The groups, and the errors of brokers that could not be queried."""
 
     valid: list[ConsumerGroupListing]
     errors: list[KafkaException] = field(default_factory=list)
@@ -138,14 +139,14 @@ class ListConsumerGroupsResult:
 
 @dataclass(frozen=True, slots=True)
 class MemberAssignment:
-    """What a member works on."""
+    """The partitions of a member."""
 
     topic_partitions: list[TopicPartition]
 
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """A member of a group."""
+    """A member of a group; confluent-kafka's `MemberDescription`."""
 
     member_id: str
     client_id: str
@@ -168,7 +169,7 @@ class ConsumerGroupDescription:
 
 @dataclass(slots=True)
 class ConsumerGroupTopicPartitions:
-    """A group and offsets of it; None: of all partitions it has any for."""
+    """A group and its offsets; None requests all committed partitions."""
 
     group_id: str
     topic_partitions: list[TopicPartition] | None = None
@@ -193,39 +194,39 @@ class DescribedTopic:
 
 @dataclass(frozen=True, slots=True)
 class DeletedRecords:
-    """Where a partition begins after `delete_records`."""
+    """The first offset of a partition after `delete_records`."""
 
     low_watermark: int
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetSpec:
-    """Which offset `list_offsets` looks for."""
+    """The offset that `list_offsets` finds."""
 
-    #: A time, or one of Kafka's numbers for places.
+    #: Epoch milliseconds, or one of Kafka's constants for the first and the end offset.
     timestamp: int
 
     @classmethod
     def earliest(cls) -> OffsetSpec:
-        """The oldest record."""
+        """Select the first offset."""
         return cls(-2)
 
     @classmethod
     def latest(cls) -> OffsetSpec:
-        """The next record to come."""
+        """Select the end offset."""
         return cls(-1)
 
     @classmethod
     def for_timestamp(cls, timestamp: int) -> OffsetSpec:
-        """The first record that is not older."""
+        """Select the first record at or after a time."""
         if timestamp < 0:
-            raise ValueError(f"A time must not be negative: {timestamp}.")
+            raise ValueError(f"The timestamp must not be negative: {timestamp}.")
         return cls(timestamp)
 
 
 @dataclass(frozen=True, slots=True)
 class ListOffsetsResultInfo:
-    """What `list_offsets` found: -1 if there is no such record."""
+    """The result of `list_offsets`; -1 if there is no such record."""
 
     offset: int
     timestamp: int = -1

@@ -1,7 +1,7 @@
-"""Where a consumer stands in each of its partitions, and what it has read ahead.
+"""Fetches and prefetches the records of a consumer's partitions.
 
-A `Cursor`'s `position` is the offset after the last record that the program got: what a commit
-commits. What was read ahead lies in `rows`; a seek throws it away.
+The `position` of a `PartitionCursor` is the offset after the last record that the program got: the
+offset to commit. Prefetched records are in `batches`; a seek discards them.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,10 +18,10 @@ from penstock.clients.errors import (
     KafkaError,
     KeyDeserializationError,
     ValueDeserializationError,
-    as_kafka_error,
-    failure,
+    kafka_exception,
+    to_kafka_error,
 )
-from penstock.clients.serialization import Converter
+from penstock.clients.serialization import TopicSerde
 from penstock.clients.types import (
     OFFSET_BEGINNING,
     OFFSET_END,
@@ -38,58 +38,58 @@ from penstock.record import PartitionColumns
 
 logger = logging.getLogger(__name__)
 
-#: So many records of a partition are read ahead at most.
-_READ_AHEAD = 10_000
+#: Maximum number of prefetched records per partition.
+_MAX_PREFETCHED = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class FetchRules:
-    """What to read at a time, and where to begin."""
+class FetchSettings:
+    """The size of fetches and the initial position."""
 
     min_bytes: int
     max_wait_ms: int
     max_bytes: int
     partition_max_bytes: int
     #: "earliest", "latest" or "error".
-    reset: str
+    offset_reset: str
     partition_eof: bool
 
 
-class Cursor:
-    """One partition that is being read."""
+class PartitionCursor:
+    """The position in one assigned partition, with its prefetched records."""
 
     __slots__ = (
-        "at", "end_told", "error_told", "failed", "paused", "place", "position", "rows", "then",
-        "timestamp_kind", "unread", "where",
+        "batches", "buffered_bytes", "failed", "fetch_offset", "partition", "paused", "position",
+        "reported_end", "reported_error", "row", "start_offset", "timestamp_type",
     )
 
-    def __init__(self, where: TopicPartition, offset: int) -> None:
-        self.where = where
+    def __init__(self, partition: TopicPartition, offset: int) -> None:
+        self.partition = partition
         self.paused = False
-        self.timestamp_kind = 0
-        self.go_to(offset)
+        self.timestamp_type = 0
+        self.seek(offset)
 
-    def go_to(self, offset: int) -> None:
-        """Stand at an offset, or at a place that is looked up by the next fetch."""
-        #: None: not looked up yet.
+    def seek(self, offset: int) -> None:
+        """Move to an offset. The next fetch resolves a logical one."""
+        #: None: not resolved yet.
         self.position: int | None = offset if offset >= 0 else None
-        self.place = offset
-        self.rows: deque[PartitionColumns] = deque()
-        #: The next record of the first rows.
-        self.at = 0
-        #: Where to stand when the rows are used up.
-        self.then: int | None = None
-        self.unread = 0
-        #: The end that the program was told of (`enable.partition.eof`).
-        self.end_told: int | None = None
-        self.error_told: int | None = None
-        #: There is nowhere to read until the program seeks.
+        self.start_offset = offset
+        self.batches: deque[PartitionColumns] = deque()
+        #: The next record of the first batch.
+        self.row = 0
+        #: The offset after the prefetched records.
+        self.fetch_offset: int | None = None
+        self.buffered_bytes = 0
+        #: The end for which `enable.partition.eof` sent an event.
+        self.reported_end: int | None = None
+        self.reported_error: int | None = None
+        #: No position could be determined; the program has to seek.
         self.failed = False
 
-    def add(self, rows: PartitionColumns, size: int) -> None:
-        """Read ahead."""
-        self.rows.append(rows)
-        self.unread += size
+    def add(self, batch: PartitionColumns, size: int) -> None:
+        """Add prefetched records."""
+        self.batches.append(batch)
+        self.buffered_bytes += size
 
 
 class Fetcher:
@@ -98,280 +98,303 @@ class Fetcher:
     def __init__(
         self,
         log: Log,
-        rules: FetchRules,
-        converters: tuple[Converter, Converter],
-        committed: Callable[[Collection[TopicPartition]], dict[TopicPartition, int]],
+        settings: FetchSettings,
+        key_serde: TopicSerde,
+        value_serde: TopicSerde,
+        group_id: str,
     ) -> None:
         self._log = log
-        self._rules = rules
-        self._keys, self._values = converters
-        self._committed = committed
-        #: In the order in which they are read next.
-        self.cursors: dict[TopicPartition, Cursor] = {}
+        self._settings = settings
+        self._key_serde = key_serde
+        self._value_serde = value_serde
+        self._group_id = group_id
+        #: In the order of the next reads.
+        self.cursors: dict[TopicPartition, PartitionCursor] = {}
+        #: While fewer than `fetch.min.bytes` are prefetched, records are held back until this time.
         self._held_until = 0.0
         #: Errors that the program gets in place of a record.
         self.events: deque[Message] = deque()
 
-    def add(self, where: TopicPartition, offset: int = OFFSET_STORED) -> None:
-        """Read a partition too, from an offset or a place."""
-        self.cursors[where] = Cursor(where, offset if offset != OFFSET_INVALID else OFFSET_STORED)
+    def add(self, partition: TopicPartition, offset: int = OFFSET_STORED) -> None:
+        """Add a partition that starts at an offset, which may be a logical one."""
+        start = offset if offset != OFFSET_INVALID else OFFSET_STORED
+        self.cursors[partition] = PartitionCursor(partition, start)
 
     def remove(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read them no more."""
-        for where in partitions:
-            self.cursors.pop(where, None)
+        """Remove partitions."""
+        for partition in partitions:
+            self.cursors.pop(partition, None)
 
-    def cursor(self, where: TopicPartition) -> Cursor:
-        """The cursor of a partition; an error if it is not the consumer's."""
-        cursor = self.cursors.get(where)
+    def cursor(self, partition: TopicPartition) -> PartitionCursor:
+        """Return the cursor of a partition. Raises if it is not assigned."""
+        cursor = self.cursors.get(partition)
         if cursor is None:
-            raise failure(
+            raise kafka_exception(
                 KafkaError._STATE,
-                f"'{where.topic}' [{where.partition}] is not assigned to this consumer.",
+                f"'{partition.topic}' [{partition.partition}] is not assigned to this consumer.",
             )
         return cursor
 
-    # Giving out
+    # Returning prefetched records
 
-    def take(self, most: int, messages: list[Message]) -> bool:
-        """Add what was read ahead, up to so many messages in all.
+    def take(self, limit: int, messages: list[Message]) -> bool:
+        """Append prefetched records to `messages` until it has `limit` elements.
 
-        A record that cannot be read is raised if it would be the first; otherwise nothing is taken
-        from it on, and the answer is False.
+        A record that cannot be deserialized raises if `messages` is empty. Otherwise the method
+        stops before it and returns False, so that the call returns the messages first.
         """
-        if self._held_until and not self._may_give():
+        if self._held_until and not self._may_release():
             return True
         for cursor in list(self.cursors.values()):
-            if len(messages) >= most:
+            if len(messages) >= limit:
                 break
-            if cursor.rows and not cursor.paused:
-                if not self._take_from(cursor, most, messages):
+            if cursor.batches and not cursor.paused:
+                if not self._take_from(cursor, limit, messages):
                     return False
-                if not cursor.rows:
-                    # The others come first next time.
-                    self.cursors[cursor.where] = self.cursors.pop(cursor.where)
+                if not cursor.batches:
+                    # The other partitions come first next time.
+                    self.cursors[cursor.partition] = self.cursors.pop(cursor.partition)
         return True
 
-    def _take_from(self, cursor: Cursor, most: int, messages: list[Message]) -> bool:
-        topic, partition = cursor.where
-        read_key = self._keys.function(topic)
-        read_value = self._values.function(topic)
-        kind = cursor.timestamp_kind
-        while cursor.rows and len(messages) < most:
-            rows = cursor.rows[0]
-            begin = cursor.at
-            stop = min(len(rows), begin + most - len(messages))
-            headers = rows.headers
-            for at in range(begin, stop):
-                key, value = rows.keys[at], rows.values[at]
+    def _take_from(self, cursor: PartitionCursor, limit: int, messages: list[Message]) -> bool:
+        topic, partition = cursor.partition
+        read_key = self._key_serde.function(topic)
+        read_value = self._value_serde.function(topic)
+        timestamp_type = cursor.timestamp_type
+        while cursor.batches and len(messages) < limit:
+            batch = cursor.batches[0]
+            first = cursor.row
+            stop = min(len(batch), first + limit - len(messages))
+            headers = batch.headers
+            for row in range(first, stop):
+                key, value = batch.keys[row], batch.values[row]
                 message = Message(
-                    topic, partition, rows.offsets[at], key=key, value=value,
-                    headers=None if headers is None else headers[at],
-                    timestamp=(kind, rows.timestamps[at]),
+                    topic, partition, batch.offsets[row], key=key, value=value,
+                    headers=None if headers is None else headers[row],
+                    timestamp=(timestamp_type, batch.timestamps[row]),
                 )
                 if read_key is not None or read_value is not None:
-                    error = _deserialized(message, read_key, read_value)
+                    error = _deserialize(message, read_key, read_value)
                     if error is not None:
                         if messages:
-                            self._advance(cursor, at)
+                            self._advance(cursor, row)
                             return False
-                        self._advance(cursor, at + 1)
+                        self._advance(cursor, row + 1)
                         raise error
                 messages.append(message)
             self._advance(cursor, stop)
         return True
 
-    def _advance(self, cursor: Cursor, at: int) -> None:
-        rows = cursor.rows[0]
-        if at > cursor.at:
-            cursor.position = rows.offsets[at - 1] + 1
-        cursor.at = at
-        if at >= len(rows):
-            cursor.rows.popleft()
-            cursor.at = 0
-            if not cursor.rows:
-                cursor.unread = 0
-                # Behind offsets that hold no record, too.
-                cursor.position = cursor.then
+    def _advance(self, cursor: PartitionCursor, row: int) -> None:
+        batch = cursor.batches[0]
+        if row > cursor.row:
+            cursor.position = batch.offsets[row - 1] + 1
+        cursor.row = row
+        if row >= len(batch):
+            cursor.batches.popleft()
+            cursor.row = 0
+            if not cursor.batches:
+                cursor.buffered_bytes = 0
+                # Also skips offsets without a record after the last one.
+                cursor.position = cursor.fetch_offset
 
-    def _may_give(self) -> bool:
-        unread = sum(cursor.unread for cursor in self.cursors.values())
-        if unread < self._rules.min_bytes and time.monotonic() < self._held_until:
+    def _may_release(self) -> bool:
+        buffered_bytes = sum(cursor.buffered_bytes for cursor in self.cursors.values())
+        if buffered_bytes < self._settings.min_bytes and time.monotonic() < self._held_until:
             return False
         self._held_until = 0.0
         return True
 
-    def wait_at_most(self, timeout: float) -> float:
-        """How long to wait for a change, given that records may be held back for more."""
+    def limit_wait(self, timeout: float) -> float:
+        """Shorten a wait for new records to the time at which held records are released."""
         if not self._held_until:
             return timeout
         return max(0.0, min(timeout, self._held_until - time.monotonic()))
 
-    # Reading
+    # Fetching
 
     def fetch(self) -> None:
-        """Read ahead where nothing is left of what was read before."""
-        hungry = [cursor for cursor in self.cursors.values() if self._is_hungry(cursor)]
-        if not hungry:
+        """Prefetch records of the partitions that have none left."""
+        cursors = [cursor for cursor in self.cursors.values() if self._needs_fetch(cursor)]
+        if not cursors:
             return
-        ends = self._offsets(hungry)
-        self._look_up([cursor for cursor in hungry if cursor.position is None], ends)
+        offsets_by_partition = self._read_offsets(cursors)
+        self._resolve_positions(
+            [cursor for cursor in cursors if cursor.position is None], offsets_by_partition
+        )
         size = 0
-        for cursor in hungry:
-            offsets = ends.get(cursor.where)
+        for cursor in cursors:
+            offsets = offsets_by_partition.get(cursor.partition)
             if offsets is None or cursor.position is None:
                 continue
-            if size >= self._rules.max_bytes:
+            if size >= self._settings.max_bytes:
                 break
-            size += self._read(cursor, offsets)
-        if self._rules.min_bytes > 1 and size and not self._held_until:
-            self._held_until = time.monotonic() + self._rules.max_wait_ms / 1000
+            size += self._fetch_partition(cursor, offsets)
+        if self._settings.min_bytes > 1 and size and not self._held_until:
+            self._held_until = time.monotonic() + self._settings.max_wait_ms / 1000
 
-    def _is_hungry(self, cursor: Cursor) -> bool:
+    def _needs_fetch(self, cursor: PartitionCursor) -> bool:
         if cursor.paused or cursor.failed:
             return False
-        if not cursor.rows:
+        if not cursor.batches:
             return True
-        return self._held_until > 0 and cursor.unread < self._rules.partition_max_bytes
+        return (
+            self._held_until > 0 and cursor.buffered_bytes < self._settings.partition_max_bytes
+        )
 
-    def _offsets(self, cursors: list[Cursor]) -> dict[TopicPartition, PartitionOffsets]:
+    def _read_offsets(
+        self, cursors: list[PartitionCursor]
+    ) -> dict[TopicPartition, PartitionOffsets]:
         try:
-            return self._log.offsets([cursor.where for cursor in cursors])
+            return self._log.offsets([cursor.partition for cursor in cursors])
         except UnknownTopic:
             found = {}
             for cursor in cursors:
                 try:
-                    found.update(self._log.offsets([cursor.where]))
+                    found.update(self._log.offsets([cursor.partition]))
                 except UnknownTopic as error:
-                    self._tell_once(cursor, as_kafka_error(error))
+                    self._report_once(cursor, to_kafka_error(error))
             return found
 
-    def _read(self, cursor: Cursor, offsets: PartitionOffsets) -> int:
-        start = cursor.then if cursor.rows and cursor.then is not None else cursor.position
+    def _fetch_partition(self, cursor: PartitionCursor, offsets: PartitionOffsets) -> int:
+        start = cursor.position
+        if cursor.batches and cursor.fetch_offset is not None:
+            start = cursor.fetch_offset
         assert start is not None
         if not offsets.start <= start <= offsets.end:
-            self._out_of_range(cursor, offsets)
+            self._handle_out_of_range(cursor, offsets)
             return 0
         if start >= offsets.end:
-            self._tell_end(cursor, offsets.end)
+            self._report_end(cursor, offsets.end)
             return 0
-        if not cursor.timestamp_kind:
-            cursor.timestamp_kind = self._timestamp_kind(cursor.where.topic)
+        if not cursor.timestamp_type:
+            cursor.timestamp_type = self._timestamp_type(cursor.partition.topic)
         size = 0
-        limit = min(self._rules.partition_max_bytes, self._rules.max_bytes)
+        max_bytes = min(self._settings.partition_max_bytes, self._settings.max_bytes)
         try:
-            reading = self._log.read(
-                *cursor.where, start, offsets.end, max_records=_READ_AHEAD, max_bytes=limit
+            batches = self._log.read(
+                *cursor.partition, start, offsets.end, max_records=_MAX_PREFETCHED,
+                max_bytes=max_bytes,
             )
-            for batch in reading:
-                rows = batch.columns()
-                bytes_read = batch.records.nbytes
-                cursor.add(rows, bytes_read)
-                size += bytes_read
+            for batch in batches:
+                columns = batch.columns()
+                batch_bytes = batch.records.nbytes
+                cursor.add(columns, batch_bytes)
+                size += batch_bytes
         except OffsetOutOfRange as error:
             if not size:
-                self._out_of_range(cursor, PartitionOffsets(error.start, error.end))
+                self._handle_out_of_range(cursor, PartitionOffsets(error.start, error.end))
                 return 0
-        cursor.then = reading.position
-        if not cursor.rows:
-            cursor.position = reading.position
+        cursor.fetch_offset = batches.position
+        if not cursor.batches:
+            cursor.position = batches.position
         return size
 
-    # Where to begin
+    # Initial positions
 
-    def _look_up(
-        self, cursors: list[Cursor], ends: dict[TopicPartition, PartitionOffsets]
+    def _resolve_positions(
+        self,
+        cursors: list[PartitionCursor],
+        offsets_by_partition: dict[TopicPartition, PartitionOffsets],
     ) -> None:
-        stored = [cursor.where for cursor in cursors if cursor.place == OFFSET_STORED]
-        committed = self._committed(stored) if stored else {}
+        stored = [cursor.partition for cursor in cursors if cursor.start_offset == OFFSET_STORED]
+        committed = self._log.committed(self._group_id, stored) if stored and self._group_id else {}
         for cursor in cursors:
-            offsets = ends.get(cursor.where)
+            offsets = offsets_by_partition.get(cursor.partition)
             if offsets is None:
                 continue
-            if cursor.place == OFFSET_BEGINNING:
+            if cursor.start_offset == OFFSET_BEGINNING:
                 cursor.position = offsets.start
-            elif cursor.place == OFFSET_END:
+            elif cursor.start_offset == OFFSET_END:
                 cursor.position = offsets.end
-            elif cursor.where in committed:
-                cursor.position = committed[cursor.where]
+            elif cursor.partition in committed:
+                cursor.position = committed[cursor.partition].offset
             else:
-                self._reset(cursor, offsets, "the group has committed none")
+                self._reset(cursor, offsets, "the group has no committed offset")
 
-    def _timestamp_kind(self, topic: str) -> int:
+    def _timestamp_type(self, topic: str) -> int:
         try:
-            kind = self._log.topic(topic).setting("message.timestamp.type")
+            configured = self._log.topic(topic).setting("message.timestamp.type")
         except LogError:
-            kind = ""
-        return TIMESTAMP_LOG_APPEND_TIME if kind == "LogAppendTime" else TIMESTAMP_CREATE_TIME
+            configured = ""
+        if configured == "LogAppendTime":
+            return TIMESTAMP_LOG_APPEND_TIME
+        return TIMESTAMP_CREATE_TIME
 
-    def _out_of_range(self, cursor: Cursor, offsets: PartitionOffsets) -> None:
+    def _handle_out_of_range(self, cursor: PartitionCursor, offsets: PartitionOffsets) -> None:
         position = cursor.position
-        topic, partition = cursor.where
+        topic, partition = cursor.partition
         if position is not None and position < offsets.start:
             logger.warning(
-                "Records of '%s' [%d] from %d up to %d are gone: retention was faster than the "
-                "consumer", topic, partition, position, offsets.start,
+                "Records of '%s' [%d] from offset %d to %d were deleted by retention before they "
+                "were consumed", topic, partition, position, offsets.start,
             )
-        cursor.go_to(OFFSET_STORED)
+        cursor.seek(OFFSET_STORED)
         self._reset(
             cursor, offsets, f"offset {position} is not between {offsets.start} and {offsets.end}"
         )
 
-    def _reset(self, cursor: Cursor, offsets: PartitionOffsets, why: str) -> None:
-        if self._rules.reset == "error":
+    def _reset(self, cursor: PartitionCursor, offsets: PartitionOffsets, reason: str) -> None:
+        if self._settings.offset_reset == "error":
             cursor.failed = True
-            topic, partition = cursor.where
-            self.tell(KafkaError(
+            topic, partition = cursor.partition
+            self.report(KafkaError(
                 KafkaError._AUTO_OFFSET_RESET,
-                f"No offset to begin at in '{topic}' [{partition}]: {why}, and auto.offset.reset "
-                "is 'error'. Seek to one.",
-            ), cursor.where)
+                f"'{topic}' [{partition}] has no initial offset: {reason}, and auto.offset.reset "
+                "is 'error'. Seek to an offset.",
+            ), cursor.partition)
         else:
-            earliest = self._rules.reset == "earliest"
+            earliest = self._settings.offset_reset == "earliest"
             cursor.position = offsets.start if earliest else offsets.end
 
     # Events
 
-    def _tell_once(self, cursor: Cursor, error: KafkaError) -> None:
-        if cursor.error_told != error.code():
-            cursor.error_told = error.code()
-            self.tell(error, cursor.where)
+    def _report_once(self, cursor: PartitionCursor, error: KafkaError) -> None:
+        if cursor.reported_error != error.code():
+            cursor.reported_error = error.code()
+            self.report(error, cursor.partition)
 
-    def _tell_end(self, cursor: Cursor, end: int) -> None:
-        if self._rules.partition_eof and not cursor.rows and cursor.end_told != end:
-            cursor.end_told = end
-            reason = f"The end of '{cursor.where.topic}' [{cursor.where.partition}] is reached."
-            self.tell(KafkaError(KafkaError._PARTITION_EOF, reason), cursor.where, end)
+    def _report_end(self, cursor: PartitionCursor, end: int) -> None:
+        if self._settings.partition_eof and not cursor.batches and cursor.reported_end != end:
+            cursor.reported_end = end
+            topic, partition = cursor.partition
+            reason = f"The consumer reached the end of '{topic}' [{partition}]."
+            self.report(KafkaError(KafkaError._PARTITION_EOF, reason), cursor.partition, end)
 
-    def tell(
-        self, error: KafkaError, where: TopicPartition | None = None, offset: int | None = None
+    def report(
+        self,
+        error: KafkaError,
+        log_partition: TopicPartition | None = None,
+        offset: int | None = None,
     ) -> None:
-        """Let the program have an error in place of a record."""
-        topic, partition = (None, None) if where is None else where
+        """Queue an error event, which the program gets in place of a record."""
+        topic, partition = (None, None) if log_partition is None else log_partition
         self.events.append(Message(topic, partition, offset, error=error))
 
 
-def _deserialized(
+def _deserialize(
     message: Message, read_key: Callable[[Any], Any] | None, read_value: Callable[[Any], Any] | None
 ) -> ConsumeError | None:
-    """Put the deserialized key and value into the message, or say why it cannot be."""
+    """Deserialize the key and value of a message in place; return the error if that fails."""
     try:
         if read_key is not None and message.key() is not None:
             message.set_key(read_key(message.key()))
     except Exception as error:
-        return KeyDeserializationError(_unreadable("key", message, error), message).after(error)
+        reason = _deserialization_error("key", message, error)
+        return KeyDeserializationError(reason, message).caused_by(error)
     try:
         if read_value is not None and message.value() is not None:
             message.set_value(read_value(message.value()))
     except Exception as error:
-        return ValueDeserializationError(_unreadable("value", message, error), message).after(error)
+        reason = _deserialization_error("value", message, error)
+        return ValueDeserializationError(reason, message).caused_by(error)
     return None
 
 
-def _unreadable(part: str, message: Message, error: Exception) -> KafkaError:
+def _deserialization_error(part: str, message: Message, error: Exception) -> KafkaError:
     is_key = part == "key"
     return KafkaError(
         KafkaError._KEY_DESERIALIZATION if is_key else KafkaError._VALUE_DESERIALIZATION,
         f"The {part} of '{message.topic()}' [{message.partition()}] at offset {message.offset()} "
-        f"cannot be read. {error}",
+        f"cannot be deserialized. {error}",
     )

@@ -1,14 +1,14 @@
-"""A consumer's place in its group, kept by a thread of its own.
+"""The membership of a consumer in its group, with a heartbeat thread.
 
-Three sets of partitions, all under `_lock`:
-- `held`: what the log counts as this member's; told with every heartbeat.
-- `working`: what the program was told of (`on_assign`); always part of `held`.
-- `wanted`: what the last heartbeat answered.
+Three sets of partitions, all guarded by `_lock`:
+- `owned`: the log assigns these partitions to no other member; sent with every heartbeat.
+- `active`: the program has them (`on_assign` was called); always a subset of `owned`.
+- `target`: the assignment that the last heartbeat returned.
 
-What is in `working` but no longer wanted stays in `held` until the program has been told
-(`on_revoke`) and has committed; only then does another member get it. What is held but was never
-worked on is given up at once. A member that is fenced, or whose program did not poll for
-`max.poll.interval.ms`, has lost everything: the program is told (`on_lost`) and joins again.
+A partition in `active` that leaves `target` stays in `owned` until `on_revoke` has run and offsets
+are committed; only then can another member own it. An owned partition that never became active is
+released at once. A member that is fenced, or whose program does not poll for
+`max.poll.interval.ms`, loses all partitions: the next poll calls `on_lost` and joins again.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class GroupRules:
-    """How a consumer takes part in its group."""
+class MembershipSettings:
+    """The settings of a group member."""
 
     group_id: str
     client_id: str
-    #: Static membership: a restarted consumer takes its former place.
+    #: Static membership: a restarted consumer keeps its partitions.
     instance_id: str
     strategy: str
     session_timeout_ms: int
@@ -42,50 +42,56 @@ class GroupRules:
     max_poll_interval_ms: int
 
 
-class Membership:
-    """A place in a group, for one subscription."""
+class ConsumerMembership:
+    """The membership for one subscription."""
 
-    def __init__(self, log: Log, rules: GroupRules, topics: Collection[str]) -> None:
+    def __init__(
+        self, log: Log, settings: MembershipSettings, topics: Collection[str]
+    ) -> None:
         self._log = log
-        self._rules = rules
+        self._settings = settings
         self._topics = list(topics)
         self._lock = threading.RLock()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._member: Member | None = None
-        self._former: Member | None = None
-        self._held: set[TopicPartition] = set()
-        self._working: set[TopicPartition] = set()
-        self._wanted: frozenset[TopicPartition] = frozenset()
-        #: Why everything was lost; the program is told by the next poll.
-        self._lost: KafkaError | None = None
-        #: What ends the membership for good.
-        self._failed: KafkaError | None = None
+        self._previous_member: Member | None = None
+        self._owned: set[TopicPartition] = set()
+        self._active: set[TopicPartition] = set()
+        self._target: frozenset[TopicPartition] = frozenset()
+        #: Why all partitions were lost, until a poll handles it.
+        self._lost_error: KafkaError | None = None
+        #: Ends the membership permanently.
+        self._fatal_error: KafkaError | None = None
         self._last_poll = time.monotonic()
-        #: Written under the lock, read without it: whether a poll has something to do.
-        self.needs_attention = True
+        #: Whether a poll has to handle a rebalance. Written under the lock, read without it.
+        self.needs_rebalance = True
 
     @property
     def member(self) -> Member | None:
-        """The place in the log; None before the first poll.
+        """The member in the log; None before the first poll.
 
-        After a loss it is the former one, which the log refuses.
+        After a loss it is the previous member, whose commits the log rejects.
         """
-        return self._member or self._former
+        return self._member or self._previous_member
 
     @property
-    def failure(self) -> KafkaError | None:
-        """What ends the membership for good."""
-        return self._failed
+    def fatal_error(self) -> KafkaError | None:
+        """The error that ended the membership permanently."""
+        return self._fatal_error
 
-    def polled(self) -> None:
-        """The program is alive."""
+    def record_poll(self) -> None:
+        """Record that the program polled."""
         self._last_poll = time.monotonic()
 
-    def follow(self) -> None:
-        """Join if need be, and hear of changes in the group. Called by poll, now and then."""
+    def refresh(self) -> None:
+        """Join the group, or send a heartbeat if the log has a change for this member."""
         with self._lock:
-            if self._failed is not None or self._lost is not None or self._stop.is_set():
+            if (
+                self._fatal_error is not None
+                or self._lost_error is not None
+                or self._stop.is_set()
+            ):
                 return
             if self._member is None:
                 self._join()
@@ -93,143 +99,146 @@ class Membership:
                 self._heartbeat()
 
     def _join(self) -> None:
-        rules = self._rules
+        settings = self._settings
         self._member = self._log.join_group(
-            rules.group_id,
+            settings.group_id,
             self._topics,
-            client_id=rules.client_id,
-            member_id=rules.instance_id or None,
-            session_timeout_ms=rules.session_timeout_ms,
-            strategy=rules.strategy,
+            client_id=settings.client_id,
+            member_id=settings.instance_id or None,
+            session_timeout_ms=settings.session_timeout_ms,
+            strategy=settings.strategy,
         )
         self._heartbeat()
         if self._thread is None:
             self._thread = threading.Thread(
-                target=self._keep_alive, name=f"penstock-group-{rules.group_id}", daemon=True
+                target=self._run_heartbeats, name=f"penstock-group-{settings.group_id}", daemon=True
             )
             self._thread.start()
 
-    # What poll does with it
+    # Called by poll
 
     def take_lost(self) -> tuple[set[TopicPartition], KafkaError] | None:
-        """What was lost since the last call, and why; from then on the member may join again."""
+        """Return the lost partitions and the reason, once. Afterwards the member may rejoin."""
         with self._lock:
-            if self._lost is None:
+            if self._lost_error is None:
                 return None
-            error, self._lost = self._lost, None
-            working, self._working = self._working, set()
-            return working, error
+            error, self._lost_error = self._lost_error, None
+            active, self._active = self._active, set()
+            return active, error
 
-    def to_revoke(self) -> set[TopicPartition]:
-        """What the program works on and is to give up."""
+    def partitions_to_revoke(self) -> set[TopicPartition]:
+        """Return the active partitions that another member shall get."""
         with self._lock:
-            return self._working - self._wanted if self._lost is None else set()
+            return self._active - self._target if self._lost_error is None else set()
 
-    def revoked(self, partitions: Collection[TopicPartition]) -> None:
-        """The program is done with them; others may have them."""
+    def release(self, partitions: Collection[TopicPartition]) -> None:
+        """Release revoked partitions to other members."""
         with self._lock:
-            self._working.difference_update(partitions)
-            self._held.difference_update(partitions)
-            if self._member is not None and self._lost is None:
+            self._active.difference_update(partitions)
+            self._owned.difference_update(partitions)
+            if self._member is not None and self._lost_error is None:
                 self._heartbeat()
 
     def take_assigned(self) -> set[TopicPartition]:
-        """What the program may work on from now on and was not told of yet."""
+        """Activate the new partitions of the assignment and return them."""
         with self._lock:
-            self.needs_attention = False
-            if self._lost is not None:
+            self.needs_rebalance = False
+            if self._lost_error is not None:
                 return set()
-            added = set(self._wanted) - self._working
-            self._working |= added
+            added = set(self._target) - self._active
+            self._active |= added
             return added
 
-    def leave(self) -> set[TopicPartition]:
-        """Stop taking part without giving the place up; answers what was worked on.
+    def stop(self) -> set[TopicPartition]:
+        """Stop heartbeats and return the active partitions.
 
-        `close` gives it up: in between the program may commit.
+        The program can still commit until `close`, which leaves the group.
         """
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
         with self._lock:
-            working, self._working = self._working, set()
-            return working if self._lost is None else set()
+            active, self._active = self._active, set()
+            return active if self._lost_error is None else set()
 
     def close(self) -> None:
-        """Give up the place. A static member keeps it for its return, until it times out."""
+        """Leave the group. A static member stays in it until its session times out."""
         self._stop.set()
         with self._lock:
             member, self._member = self._member, None
-            if member is not None and not self._rules.instance_id:
-                # If it cannot be told, the session timeout tells it.
+            if member is not None and not self._settings.instance_id:
+                # If this fails, the session timeout removes the member.
                 with contextlib.suppress(LogError):
                     member.leave()
 
-    # The thread
+    # The heartbeat thread
 
-    def _keep_alive(self) -> None:
-        interval = self._rules.heartbeat_interval_ms / 1000
-        while not self._stop.wait(interval):
+    def _run_heartbeats(self) -> None:
+        interval_s = self._settings.heartbeat_interval_ms / 1000
+        while not self._stop.wait(interval_s):
             with self._lock:
                 if self._stop.is_set():
                     return
-                if self._member is None or self._lost is not None:
+                if self._member is None or self._lost_error is not None:
                     continue
                 try:
-                    self._heartbeat_unless_stuck()
+                    self._heartbeat_or_leave()
                 except LogBusy:
-                    logger.info("A heartbeat of group '%s' was late", self._rules.group_id)
+                    logger.info("A heartbeat of group '%s' was late", self._settings.group_id)
                 except LogError as error:
-                    logger.warning("A heartbeat failed: %s", error)
-            if self.needs_attention:
+                    logger.warning(
+                        "A heartbeat of group '%s' failed: %s", self._settings.group_id, error
+                    )
+            if self.needs_rebalance:
                 self._log.wake()
 
-    def _heartbeat_unless_stuck(self) -> None:
-        silent_ms = (time.monotonic() - self._last_poll) * 1000
-        if silent_ms <= self._rules.max_poll_interval_ms:
+    def _heartbeat_or_leave(self) -> None:
+        """Send a heartbeat, or leave the group if the program has stopped polling."""
+        since_poll_ms = (time.monotonic() - self._last_poll) * 1000
+        if since_poll_ms <= self._settings.max_poll_interval_ms:
             self._heartbeat()
             return
         member = self._member
-        self._lose(KafkaError(
+        self._lose_all(KafkaError(
             KafkaError._MAX_POLL_EXCEEDED,
-            f"The program did not poll for {silent_ms:.0f} ms, so the consumer has left group "
-            f"'{self._rules.group_id}'. max.poll.interval.ms is "
-            f"{self._rules.max_poll_interval_ms}.",
+            f"The consumer left group '{self._settings.group_id}', because the program did not "
+            f"poll for {since_poll_ms:.0f} ms. max.poll.interval.ms is "
+            f"{self._settings.max_poll_interval_ms}.",
         ))
         if member is not None:
             member.leave()
 
     def _heartbeat(self) -> None:
-        """Tell what is held, hear what is wanted; under the lock."""
+        """Send the owned partitions and receive the assignment. Called under the lock."""
         member = self._member
         while member is not None:
             try:
-                wanted = member.heartbeat(self._held).partitions
+                target = member.heartbeat(self._owned).partitions
             except Fenced as error:
-                self._lose_place(error)
+                self._handle_fenced(error)
                 return
-            self._wanted = wanted
-            never_begun = self._held - wanted - self._working
-            self._held |= wanted
-            if wanted != self._working:
-                self.needs_attention = True
-            if not never_begun:
+            self._target = target
+            never_active = self._owned - target - self._active
+            self._owned |= target
+            if target != self._active:
+                self.needs_rebalance = True
+            if not never_active:
                 return
-            self._held -= never_begun
+            self._owned -= never_active
 
-    def _lose_place(self, error: Fenced) -> None:
-        if self._rules.instance_id:
-            self._failed = KafkaError(
+    def _handle_fenced(self, error: Fenced) -> None:
+        if self._settings.instance_id:
+            self._fatal_error = KafkaError(
                 KafkaError.FENCED_INSTANCE_ID,
-                f"Another consumer of group '{self._rules.group_id}' has group.instance.id "
-                f"'{self._rules.instance_id}' now. {error}",
+                f"Another consumer of group '{self._settings.group_id}' has the same "
+                f"group.instance.id '{self._settings.instance_id}'. {error}",
                 fatal=True,
             )
-        self._lose(KafkaError(KafkaError._ASSIGNMENT_LOST, str(error)))
+        self._lose_all(KafkaError(KafkaError._ASSIGNMENT_LOST, str(error)))
 
-    def _lose(self, error: KafkaError) -> None:
-        self._former, self._member = self._member, None
-        self._held.clear()
-        self._wanted = frozenset()
-        self._lost = error
-        self.needs_attention = True
+    def _lose_all(self, error: KafkaError) -> None:
+        self._previous_member, self._member = self._member, None
+        self._owned.clear()
+        self._target = frozenset()
+        self._lost_error = error
+        self.needs_rebalance = True

@@ -1,156 +1,101 @@
-"""The part of a consumer that says where it stands, and goes elsewhere."""
+"""The positions of a consumer: seek, pause, and lookups of offsets."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from penstock.clients.consumer.fetcher import Fetcher
-from penstock.clients.consumer.membership import Membership
-from penstock.clients.errors import KafkaError, as_kafka_error, failure, translated
+from penstock.clients.errors import (
+    KafkaError,
+    kafka_exception,
+    to_kafka_error,
+    to_kafka_exception,
+)
 from penstock.clients.types import (
     OFFSET_BEGINNING,
     OFFSET_END,
     OFFSET_INVALID,
     OFFSET_STORED,
-    ClusterMetadata,
     TopicPartition,
-    cluster_metadata,
-    log_partition,
+    to_log_partition,
 )
-from penstock.log.base import Log, Member
+from penstock.log.base import Log
 from penstock.log.errors import LogError
-from penstock.log.types import TopicPartition as LogPartition
+
+_SEEKABLE = {OFFSET_BEGINNING, OFFSET_END, OFFSET_STORED}
 
 
-class Places:
-    """Positions, offsets and times of a consumer's partitions."""
+class ConsumerPositions:
+    """Reads and moves the positions of a consumer's partitions. See `Consumer` for the methods."""
 
-    _log: Log
-    _fetcher: Fetcher
-    _group_id: str
-    _membership: Membership | None
-    _closed: bool
+    def __init__(self, log: Log, fetcher: Fetcher, group_id: str) -> None:
+        self._log = log
+        self._fetcher = fetcher
+        self._group_id = group_id
 
     def assignment(self) -> list[TopicPartition]:
-        """The partitions that are being read."""
-        self._check_open()
-        return [TopicPartition(*where) for where in sorted(self._fetcher.cursors)]
+        """Return the assigned partitions."""
+        return [TopicPartition(*partition) for partition in sorted(self._fetcher.cursors)]
 
     def position(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
-        """The offset after the last record that was given; -1001 where that is not known yet."""
-        self._check_open()
-        answer = []
+        """Return the positions; `OFFSET_INVALID` if unknown."""
+        positions = []
         for partition in partitions:
-            cursor = self._fetcher.cursors.get(log_partition(partition))
+            cursor = self._fetcher.cursors.get(to_log_partition(partition))
             position = None if cursor is None else cursor.position
             offset = OFFSET_INVALID if position is None else position
-            answer.append(TopicPartition(partition.topic, partition.partition, offset))
-        return answer
+            positions.append(TopicPartition(partition.topic, partition.partition, offset))
+        return positions
 
     def seek(self, partition: TopicPartition) -> None:
-        """Read on from the partition's offset; `OFFSET_BEGINNING` and `OFFSET_END` are places."""
-        self._check_open()
+        """Move to the partition's offset, which may be a logical one."""
         offset = partition.offset
-        if offset < 0 and offset not in {OFFSET_BEGINNING, OFFSET_END, OFFSET_STORED}:
-            raise failure(KafkaError._INVALID_ARG, f"Cannot seek to offset {offset}.")
-        self._fetcher.cursor(log_partition(partition)).go_to(offset)
+        if offset < 0 and offset not in _SEEKABLE:
+            raise kafka_exception(KafkaError._INVALID_ARG, f"Cannot seek to offset {offset}.")
+        self._fetcher.cursor(to_log_partition(partition)).seek(offset)
 
-    def seek_to_beginning(self, partitions: Sequence[TopicPartition] | None = None) -> None:
-        """Read the partitions, or all that are assigned, from their oldest records on."""
-        self._seek_all(partitions, OFFSET_BEGINNING)
+    def seek_all(self, partitions: Sequence[TopicPartition] | None, offset: int) -> None:
+        """Move the partitions, or all assigned ones, to one logical offset."""
+        for partition in self.assignment() if partitions is None else partitions:
+            self.seek(TopicPartition(partition.topic, partition.partition, offset))
 
-    def seek_to_end(self, partitions: Sequence[TopicPartition] | None = None) -> None:
-        """Read only what comes from the next poll on."""
-        self._seek_all(partitions, OFFSET_END)
-
-    def _seek_all(self, partitions: Sequence[TopicPartition] | None, place: int) -> None:
-        chosen = self.assignment() if partitions is None else partitions
-        for partition in chosen:
-            self.seek(TopicPartition(partition.topic, partition.partition, place))
-
-    def pause(self, partitions: Sequence[TopicPartition]) -> None:
-        """Give no records of these, until `resume`; the consumer keeps them."""
-        self._check_open()
+    def set_paused(self, partitions: Sequence[TopicPartition], paused: bool) -> None:
+        """Pause or resume partitions."""
         for partition in partitions:
-            self._fetcher.cursor(log_partition(partition)).paused = True
+            self._fetcher.cursor(to_log_partition(partition)).paused = paused
 
-    def resume(self, partitions: Sequence[TopicPartition]) -> None:
-        """Give records of these again."""
-        self._check_open()
-        for partition in partitions:
-            self._fetcher.cursor(log_partition(partition)).paused = False
-
-    def committed(
-        self, partitions: Sequence[TopicPartition], timeout: float = -1
-    ) -> list[TopicPartition]:
-        """What the group has committed; -1001 where it has nothing."""
-        self._check_open()
-        wanted = [log_partition(partition) for partition in partitions]
+    def committed(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
+        """Return the committed offsets of the group; `OFFSET_INVALID` without one."""
+        log_partitions = [to_log_partition(partition) for partition in partitions]
         try:
-            found = self._log.committed(self._group_id, wanted)
+            committed = self._log.committed(self._group_id, log_partitions)
         except LogError as error:
-            raise translated(error) from error
-        answer = []
-        for where in wanted:
-            offset = found.get(where)
-            answer.append(
-                TopicPartition(*where) if offset is None
-                else TopicPartition(*where, offset.offset, offset.metadata or None)
-            )
-        return answer
+            raise to_kafka_exception(error) from error
+        return [
+            TopicPartition(*partition) if (offset := committed.get(partition)) is None
+            else TopicPartition(*partition, offset.offset, offset.metadata or None)
+            for partition in log_partitions
+        ]
 
-    def _committed_offsets(self, partitions: Collection[LogPartition]) -> dict[LogPartition, int]:
-        if not self._group_id:
-            return {}
-        found = self._log.committed(self._group_id, partitions)
-        return {where: offset.offset for where, offset in found.items()}
-
-    def get_watermark_offsets(
-        self, partition: TopicPartition, timeout: float = -1, cached: bool = False
-    ) -> tuple[int, int]:
-        """The oldest offset that may be read, and the next one to be given."""
-        self._check_open()
-        where = log_partition(partition)
+    def watermarks(self, partition: TopicPartition) -> tuple[int, int]:
+        """Return the first offset and the end offset of a partition."""
+        log_partition = to_log_partition(partition)
         try:
-            offsets = self._log.offsets([where])[where]
+            offsets = self._log.offsets([log_partition])[log_partition]
         except LogError as error:
-            raise translated(error) from error
+            raise to_kafka_exception(error) from error
         return offsets.start, offsets.end
 
-    def offsets_for_times(
-        self, partitions: Sequence[TopicPartition], timeout: float = -1
-    ) -> list[TopicPartition]:
-        """For each partition, whose offset is a time: the first record not older; else -1."""
-        self._check_open()
-        answer = []
+    def offsets_for_times(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
+        """Return the first offsets at or after the times in `partitions`."""
+        results = []
         for partition in partitions:
-            found = TopicPartition(partition.topic, partition.partition, OFFSET_END)
+            result = TopicPartition(partition.topic, partition.partition, OFFSET_END)
             try:
-                first = self._log.offset_for_time(*log_partition(partition), partition.offset)
-                if first is not None:
-                    found.offset = first.offset
+                found = self._log.offset_for_time(*to_log_partition(partition), partition.offset)
+                if found is not None:
+                    result.offset = found.offset
             except LogError as error:
-                found.error = as_kafka_error(error)
-            answer.append(found)
-        return answer
-
-    def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
-        """The topics of the log, or one."""
-        self._check_open()
-        return cluster_metadata(self._log, topic)
-
-    def _member(self) -> Member | None:
-        """Who commits: None for a consumer that assigned its partitions itself."""
-        if self._membership is None:
-            return None
-        member = self._membership.member
-        if member is None:
-            raise failure(
-                KafkaError.UNKNOWN_MEMBER_ID,
-                f"The consumer is not in group '{self._group_id}' yet. Poll first.",
-            )
-        return member
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise RuntimeError("The consumer is closed.")
+                result.error = to_kafka_error(error)
+            results.append(result)
+        return results

@@ -1,10 +1,10 @@
-"""Records on their way from `produce` to the log, within the bounds of a buffer.
+"""The buffer of a producer, between the threads that call `produce` and the sender thread.
 
 Invariants, under `_changed`:
-- `_used` is the size of everything that is waiting, being sent, or reported but not yet called
-  back; it passes `buffer_bytes` only for a single record.
-- records are taken in the order in which they were put, all at once, by one sender; so the order
-  of a partition is the order of the calls of `produce`.
+- `_used_bytes` is the total size of all records that wait, are being sent, or whose callback has
+  not run yet. It exceeds `buffer_bytes` only if the buffer holds a single record.
+- One sender drains the buffer, always completely and in order, so the order within a partition is
+  the order of the calls of `produce`.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ DeliveryCallback: TypeAlias = Callable[["KafkaError | None", Message], object]
 
 
 @dataclass(slots=True, eq=False)
-class Pending:
-    """A record that was not acknowledged yet."""
+class PendingRecord:
+    """A record that is not acknowledged yet."""
 
     topic: str
     partition: int
@@ -33,60 +33,66 @@ class Pending:
     value: bytes | None
     timestamp: int
     headers: tuple[tuple[str, bytes | None], ...]
-    #: As the buffer counts it.
+    #: Counts against `buffer.memory`.
     size: int
-    #: When `produce` took it, on the monotonic clock.
-    since: float
+    #: The time of the call of `produce`, on the monotonic clock.
+    created_at: float
     callback: DeliveryCallback | None = None
     future: Future[Message] | None = None
 
     def message(self, offset: int, timestamp: tuple[int, int], error: KafkaError | None) -> Message:
-        """The delivery report."""
+        """Return the message of the delivery report."""
         return Message(
             self.topic, self.partition, offset, key=self.key, value=self.value,
             headers=self.headers, error=error, timestamp=timestamp,
-            latency=time.monotonic() - self.since,
+            latency=time.monotonic() - self.created_at,
         )
 
 
+#: A record, its error if delivery failed, and its message if there is a callback or a future.
+DeliveryReport: TypeAlias = tuple[PendingRecord, "KafkaError | None", "Message | None"]
+
+
 @dataclass(frozen=True, slots=True)
-class OutboxLimits:
-    """When to send, and how much may wait."""
+class BufferLimits:
+    """The size of batches and of the buffer."""
 
     linger_ms: int
     batch_bytes: int
     batch_records: int
     buffer_bytes: int
+    #: 0: no limit.
     buffer_records: int
     max_block_ms: int
 
 
-class Outbox:
-    """The buffer between the threads that produce and the one that sends."""
+class RecordBuffer:
+    """Holds records until they are delivered and their callbacks have run."""
 
-    def __init__(self, limits: OutboxLimits) -> None:
+    def __init__(self, limits: BufferLimits) -> None:
         self._limits = limits
         self._changed = threading.Condition()
-        self._waiting: list[Pending] = []
+        self._waiting: list[PendingRecord] = []
         self._waiting_bytes = 0
-        self._sending = 0
-        self._used = 0
-        self._count = 0
-        self._urgent = False
+        self._in_flight = 0
+        self._used_bytes = 0
+        self._used_records = 0
+        #: The next drain does not wait for `linger.ms`.
+        self._flush_requested = False
         self._closed = False
-        self._reports: deque[tuple[Pending, KafkaError | None, Message]] = deque()
+        self._callbacks: deque[tuple[PendingRecord, KafkaError | None, Message]] = deque()
 
-    def put(self, pending: Pending) -> None:
-        """Take a record; waits for room up to `max.block.ms`, then `BufferError`."""
+    def append(self, record: PendingRecord) -> None:
+        """Add a record. Waits up to `max.block.ms` for room, then raises `BufferError`."""
         limits = self._limits
         with self._changed:
-            if not self._has_room(pending.size):
-                self._wait_for_room(pending.size)
+            if not self._has_room(record.size):
+                self._wait_for_room(record.size)
             waiting = self._waiting
-            waiting.append(pending)
-            self._waiting_bytes += pending.size
-            self._used += pending.size
-            self._count += 1
+            waiting.append(record)
+            self._waiting_bytes += record.size
+            self._used_bytes += record.size
+            self._used_records += 1
             if (
                 len(waiting) == 1
                 or self._waiting_bytes >= limits.batch_bytes
@@ -96,145 +102,146 @@ class Outbox:
 
     def _has_room(self, size: int) -> bool:
         limits = self._limits
-        if self._count == 0:
+        if self._used_records == 0:
             return True
-        if self._used + size > limits.buffer_bytes:
+        if self._used_bytes + size > limits.buffer_bytes:
             return False
-        return not limits.buffer_records or self._count < limits.buffer_records
+        return not limits.buffer_records or self._used_records < limits.buffer_records
 
     def _wait_for_room(self, size: int) -> None:
-        end = time.monotonic() + self._limits.max_block_ms / 1000
-        self._urgent = True
+        deadline = time.monotonic() + self._limits.max_block_ms / 1000
+        self._flush_requested = True
         self._changed.notify_all()
         while not self._has_room(size):
-            if self._reports and not self._waiting and not self._sending:
-                # Only callbacks can make room now.
+            if self._callbacks and not self._waiting and not self._in_flight:
+                # Everything is delivered: only callbacks can free room.
                 self._changed.release()
                 try:
-                    self.serve()
+                    self.run_callbacks()
                 finally:
                     self._changed.acquire()
                 continue
-            left = end - time.monotonic()
-            if left > 0:
-                self._changed.wait(left)
+            remaining = deadline - time.monotonic()
+            if remaining > 0:
+                self._changed.wait(remaining)
             else:
                 raise BufferError(
-                    f"The producer's buffer is full: {self._count} records of {self._used} bytes "
-                    f"wait (buffer.memory is {self._limits.buffer_bytes}), and none could be sent "
-                    f"within max.block.ms, {self._limits.max_block_ms}."
+                    f"The producer's buffer is full: {self._used_records} records with "
+                    f"{self._used_bytes} bytes are waiting (buffer.memory is "
+                    f"{self._limits.buffer_bytes}). No record was sent within max.block.ms "
+                    f"({self._limits.max_block_ms})."
                 )
 
-    # The sender's side
+    # Called by the sender thread
 
-    def take(self) -> list[Pending]:
-        """Wait until there is a reason to send, and take all that waits; empty: closed."""
+    def drain(self) -> list[PendingRecord]:
+        """Wait until a batch is due and take all waiting records; empty after `close`."""
         with self._changed:
             while not self._closed or self._waiting:
-                left = self._until_due()
-                if left is not None and left <= 0:
-                    taken, self._waiting = self._waiting, []
+                remaining = self._time_until_due()
+                if remaining is not None and remaining <= 0:
+                    records, self._waiting = self._waiting, []
                     self._waiting_bytes = 0
-                    self._urgent = False
-                    self._sending = len(taken)
-                    return taken
-                self._changed.wait(left)
+                    self._flush_requested = False
+                    self._in_flight = len(records)
+                    return records
+                self._changed.wait(remaining)
             return []
 
-    def _until_due(self) -> float | None:
+    def _time_until_due(self) -> float | None:
         waiting = self._waiting
         limits = self._limits
         if not waiting:
             return None
         if (
-            self._urgent
+            self._flush_requested
             or self._closed
             or self._waiting_bytes >= limits.batch_bytes
             or len(waiting) >= limits.batch_records
         ):
             return 0
-        return waiting[0].since + limits.linger_ms / 1000 - time.monotonic()
+        return waiting[0].created_at + limits.linger_ms / 1000 - time.monotonic()
 
-    def sent(self, reports: list[tuple[Pending, KafkaError | None, Message | None]]) -> None:
-        """Tell what became of records that were taken; those nobody asks about make room."""
+    def complete(self, reports: list[DeliveryReport]) -> None:
+        """Resolve futures and queue callbacks of drained records; free the room of the others."""
         futures: list[tuple[Future[Message], KafkaError | None, Message]] = []
         with self._changed:
-            for pending, error, message in reports:
-                if pending.callback is not None and message is not None:
-                    self._reports.append((pending, error, message))
+            for record, error, message in reports:
+                if record.callback is not None and message is not None:
+                    self._callbacks.append((record, error, message))
                 else:
-                    self._used -= pending.size
-                    self._count -= 1
-                if pending.future is not None and message is not None:
-                    futures.append((pending.future, error, message))
-            self._sending -= len(reports)
+                    self._used_bytes -= record.size
+                    self._used_records -= 1
+                if record.future is not None and message is not None:
+                    futures.append((record.future, error, message))
+            self._in_flight -= len(reports)
             self._changed.notify_all()
         for future, error, message in futures:
-            resolve(future, error, message)
+            resolve_future(future, error, message)
 
-    # The caller's side
+    # Called by the program
 
-    def serve(self, timeout: float | None = 0) -> int:
-        """Call the callbacks that are due; waits for the first one. Answers how many."""
-        end = None if timeout is None else time.monotonic() + timeout
+    def run_callbacks(self, timeout: float | None = 0) -> int:
+        """Run the queued callbacks and return their number. Waits for the first one."""
+        deadline = None if timeout is None else time.monotonic() + timeout
         with self._changed:
-            while not self._reports and (self._waiting or self._sending or timeout):
-                left = None if end is None else end - time.monotonic()
-                if self._closed or (left is not None and left <= 0):
+            while not self._callbacks and (self._waiting or self._in_flight or timeout):
+                remaining = None if deadline is None else deadline - time.monotonic()
+                if self._closed or (remaining is not None and remaining <= 0):
                     break
-                self._changed.wait(left)
-        served = 0
-        while self._reports:
+                self._changed.wait(remaining)
+        count = 0
+        while self._callbacks:
             try:
-                pending, error, message = self._reports.popleft()
-            except IndexError:  # another thread was faster
+                record, error, message = self._callbacks.popleft()
+            except IndexError:  # Another thread took the last one.
                 break
             with self._changed:
-                self._used -= pending.size
-                self._count -= 1
+                self._used_bytes -= record.size
+                self._used_records -= 1
                 self._changed.notify_all()
-            served += 1
-            if pending.callback is not None:
-                pending.callback(error, message)
-        return served
+            count += 1
+            if record.callback is not None:
+                record.callback(error, message)
+        return count
 
     def flush(self, timeout: float | None) -> int:
-        """Send all that waits now, call the callbacks; answers how many records are left."""
-        end = None if timeout is None else time.monotonic() + timeout
+        """Send all records and run their callbacks. Returns the number of remaining records."""
+        deadline = None if timeout is None else time.monotonic() + timeout
         while True:
-            self.serve()
+            self.run_callbacks()
             with self._changed:
-                if not self._waiting and not self._sending:
-                    if not self._reports:
-                        return self._count
+                if not self._waiting and not self._in_flight:
+                    if not self._callbacks:
+                        return self._used_records
                     continue
-                self._urgent = True
+                self._flush_requested = True
                 self._changed.notify_all()
-                left = None if end is None else end - time.monotonic()
-                if left is not None and left <= 0:
-                    return self._count
-                self._changed.wait(left)
+                remaining = None if deadline is None else deadline - time.monotonic()
+                if remaining is not None and remaining <= 0:
+                    return self._used_records
+                self._changed.wait(remaining)
 
-    def purge(self) -> list[Pending]:
-        """Take out what waits and is not being sent."""
+    def purge(self) -> list[PendingRecord]:
+        """Remove and return the records that are not being sent. Pass them to `complete`."""
         with self._changed:
-            taken, self._waiting = self._waiting, []
+            records, self._waiting = self._waiting, []
             self._waiting_bytes = 0
-            self._sending += len(taken)
-            return taken
+            self._in_flight += len(records)
+            return records
 
     def close(self) -> None:
-        """Let the sender end once nothing waits."""
+        """Let the sender thread end once the buffer is empty."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
 
     def __len__(self) -> int:
-        return self._count
+        return self._used_records
 
 
-def resolve(future: Future[Message], error: KafkaError | None, message: Message) -> None:
-    """Finish a future, unless somebody gave it up."""
+def resolve_future(future: Future[Message], error: KafkaError | None, message: Message) -> None:
+    """Set the result or the exception of a future that is not cancelled."""
     if not future.set_running_or_notify_cancel():
         return
     if error is None:

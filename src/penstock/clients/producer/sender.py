@@ -1,8 +1,8 @@
-"""Sends what a producer has collected: one append to the log for all that waits.
+"""Sends the buffered records of a producer: one append to the log per drain of the buffer.
 
-An append that fails has not happened, so it can be tried again without doubling a record: every
-producer is idempotent. One bad record must not fail its neighbours: what the log refuses is
-divided until the bad ones stand alone; the order of a partition stays.
+A failed append has no effect, so a retry cannot duplicate a record: every producer is idempotent.
+One invalid record must not fail the others: the sender halves a rejected batch until the invalid
+records are alone. The order within a partition stays.
 """
 
 from __future__ import annotations
@@ -13,13 +13,12 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from penstock.clients.errors import KafkaError, as_kafka_error
-from penstock.clients.producer.buffer import Outbox, Pending
+from penstock.clients.errors import KafkaError, to_kafka_error
+from penstock.clients.producer.buffer import DeliveryReport, PendingRecord, RecordBuffer
 from penstock.clients.types import (
     OFFSET_INVALID,
     TIMESTAMP_CREATE_TIME,
     TIMESTAMP_LOG_APPEND_TIME,
-    Message,
 )
 from penstock.log.base import Log
 from penstock.log.errors import InvalidRecord, LogBusy, LogError, UnknownPartition, UnknownTopic
@@ -28,15 +27,12 @@ from penstock.record import RecordColumns
 
 logger = logging.getLogger(__name__)
 
-#: One outcome of a record.
-Outcome = tuple[Pending, KafkaError | None, "Message | None"]
-
 
 @dataclass(frozen=True, slots=True)
-class SendRules:
-    """How hard to try."""
+class SendSettings:
+    """Acknowledgements and retries."""
 
-    #: False: acks=0, nobody is told what became of a record.
+    #: False (acks=0): reports contain neither errors nor offsets, and there are no retries.
     acknowledge: bool
     retries: int
     retry_backoff_ms: int
@@ -44,20 +40,22 @@ class SendRules:
     delivery_timeout_ms: int
 
 
-def by_partition(records: Iterable[Pending]) -> dict[tuple[str, int], list[Pending]]:
-    """The records of each partition, in order."""
-    groups: dict[tuple[str, int], list[Pending]] = {}
-    for pending in records:
-        place = (pending.topic, pending.partition)
-        if place in groups:
-            groups[place].append(pending)
+def group_by_partition(
+    records: Iterable[PendingRecord],
+) -> dict[tuple[str, int], list[PendingRecord]]:
+    """Group records by topic and partition and keep their order."""
+    groups: dict[tuple[str, int], list[PendingRecord]] = {}
+    for record in records:
+        partition = (record.topic, record.partition)
+        if partition in groups:
+            groups[partition].append(record)
         else:
-            groups[place] = [pending]
+            groups[partition] = [record]
     return groups
 
 
-def columns(records: list[Pending]) -> RecordColumns:
-    """Records of one partition as the log takes them."""
+def to_columns(records: list[PendingRecord]) -> RecordColumns:
+    """Convert the records of one partition for an append."""
     headers = [record.headers for record in records]
     return RecordColumns(
         [record.key for record in records],
@@ -67,25 +65,25 @@ def columns(records: list[Pending]) -> RecordColumns:
     )
 
 
-def delivered(records: list[Pending], appended: AppendResult) -> list[Outcome]:
-    """The reports of records that were appended together to one partition."""
-    outcomes: list[Outcome] = []
-    offset = appended.base_offset
-    for pending in records:
+def success_reports(records: list[PendingRecord], result: AppendResult) -> list[DeliveryReport]:
+    """Return the reports of records that one append wrote to one partition."""
+    reports: list[DeliveryReport] = []
+    offset = result.base_offset
+    for record in records:
         message = None
-        if pending.callback is not None or pending.future is not None:
-            if appended.timestamp >= 0:
-                timestamp = (TIMESTAMP_LOG_APPEND_TIME, appended.timestamp)
+        if record.callback is not None or record.future is not None:
+            if result.timestamp >= 0:
+                timestamp = (TIMESTAMP_LOG_APPEND_TIME, result.timestamp)
             else:
-                timestamp = (TIMESTAMP_CREATE_TIME, pending.timestamp)
-            message = pending.message(offset, timestamp, None)
-        outcomes.append((pending, None, message))
+                timestamp = (TIMESTAMP_CREATE_TIME, record.timestamp)
+            message = record.message(offset, timestamp, None)
+        reports.append((record, None, message))
         offset += 1
-    return outcomes
+    return reports
 
 
-def failed(records: Iterable[Pending], error: KafkaError) -> list[Outcome]:
-    """The reports of records that were not appended."""
+def failure_reports(records: Iterable[PendingRecord], error: KafkaError) -> list[DeliveryReport]:
+    """Return the reports of records that were not appended."""
     return [
         (record, error, record.message(
             OFFSET_INVALID, (TIMESTAMP_CREATE_TIME, record.timestamp), error))
@@ -94,101 +92,107 @@ def failed(records: Iterable[Pending], error: KafkaError) -> list[Outcome]:
 
 
 class Sender(threading.Thread):
-    """The thread that sends. Ends when the outbox is closed and empty."""
+    """The sender thread. Ends when the buffer is closed and empty."""
 
     def __init__(
-        self, log: Log, outbox: Outbox, rules: SendRules, forget_topic: Callable[[str], None]
+        self,
+        log: Log,
+        buffer: RecordBuffer,
+        settings: SendSettings,
+        invalidate_topic: Callable[[str], None],
     ) -> None:
         super().__init__(name="penstock-producer", daemon=True)
         self._log = log
-        self._outbox = outbox
-        self._rules = rules
-        self._forget_topic = forget_topic
-        self._giving_up = threading.Event()
+        self._buffer = buffer
+        self._settings = settings
+        self._invalidate_topic = invalidate_topic
+        self._retries_stopped = threading.Event()
 
     def run(self) -> None:
-        """Send until the outbox is closed."""
-        while records := self._outbox.take():
+        """Send until the buffer is closed."""
+        while records := self._buffer.drain():
             try:
-                outcomes = self._send(records)
+                reports = self._send(records)
             except Exception as error:
-                # Whatever it is, nobody waits for ever.
-                logger.exception("Records could not be sent")
-                outcomes = failed(records, KafkaError(KafkaError._FAIL, repr(error)))
-            self._outbox.sent(self._told(outcomes))
+                # Without a report, callers would wait indefinitely.
+                logger.exception("Sending %d records failed", len(records))
+                reports = failure_reports(records, KafkaError(KafkaError._FAIL, repr(error)))
+            if not self._settings.acknowledge:
+                reports = self._without_acknowledgement(reports)
+            self._buffer.complete(reports)
 
-    def give_up(self) -> None:
-        """Try nothing again; what cannot be sent at once has failed."""
-        self._giving_up.set()
+    def stop_retries(self) -> None:
+        """Fail the records of an append that does not succeed at once."""
+        self._retries_stopped.set()
 
-    def _told(self, outcomes: list[Outcome]) -> list[Outcome]:
-        if self._rules.acknowledge:
-            return outcomes
-        told: list[Outcome] = []
-        for pending, error, message in outcomes:
+    def _without_acknowledgement(self, reports: list[DeliveryReport]) -> list[DeliveryReport]:
+        """Replace reports by those of acks=0; failures are logged instead."""
+        replaced: list[DeliveryReport] = []
+        for record, error, message in reports:
             if error is not None:
-                logger.warning("A record of topic '%s' was not written: %s", pending.topic, error)
-            timestamp = (TIMESTAMP_CREATE_TIME, pending.timestamp)
-            report = message and pending.message(OFFSET_INVALID, timestamp, None)
-            told.append((pending, None, report))
-        return told
+                logger.warning("A record of topic '%s' was not written: %s", record.topic, error)
+            timestamp = (TIMESTAMP_CREATE_TIME, record.timestamp)
+            unacknowledged = message and record.message(OFFSET_INVALID, timestamp, None)
+            replaced.append((record, None, unacknowledged))
+        return replaced
 
-    def _send(self, records: list[Pending]) -> list[Outcome]:
+    def _send(self, records: list[PendingRecord]) -> list[DeliveryReport]:
         try:
             return self._append(records)
         except UnknownTopic as error:
-            return self._without_unknown(records, error)
+            return self._send_without_missing(records, error)
         except InvalidRecord as error:
             if len(records) == 1:
-                return failed(records, as_kafka_error(error))
+                return failure_reports(records, to_kafka_error(error))
             half = len(records) // 2
             return self._send(records[:half]) + self._send(records[half:])
         except LogError as error:
-            return failed(records, as_kafka_error(error))
+            return failure_reports(records, to_kafka_error(error))
 
-    def _without_unknown(self, records: list[Pending], error: UnknownTopic) -> list[Outcome]:
-        """Fail the records of a topic, or a partition, that is not there; send the others."""
-        self._forget_topic(error.topic)
+    def _send_without_missing(
+        self, records: list[PendingRecord], error: UnknownTopic
+    ) -> list[DeliveryReport]:
+        """Fail the records of the missing topic or partition and send the others."""
+        self._invalidate_topic(error.topic)
         partition = error.partition if isinstance(error, UnknownPartition) else None
 
-        def is_lost(record: Pending) -> bool:
+        def is_missing(record: PendingRecord) -> bool:
             return record.topic == error.topic and partition in {None, record.partition}
 
-        lost = [record for record in records if is_lost(record)]
-        others = [record for record in records if not is_lost(record)]
-        if not lost:
-            return failed(records, as_kafka_error(error))
-        outcomes = failed(lost, as_kafka_error(error))
-        return outcomes + self._send(others) if others else outcomes
+        missing = [record for record in records if is_missing(record)]
+        others = [record for record in records if not is_missing(record)]
+        if not missing:
+            return failure_reports(records, to_kafka_error(error))
+        reports = failure_reports(missing, to_kafka_error(error))
+        return reports + self._send(others) if others else reports
 
-    def _append(self, records: list[Pending]) -> list[Outcome]:
-        groups = by_partition(records)
+    def _append(self, records: list[PendingRecord]) -> list[DeliveryReport]:
+        groups = group_by_partition(records)
         appends = [
-            Append(topic, partition, columns(group))
+            Append(topic, partition, to_columns(group))
             for (topic, partition), group in groups.items()
         ]
-        outcomes: list[Outcome] = []
-        for group, appended in zip(
-            groups.values(), self._append_patiently(appends, records[0].since), strict=True
-        ):
-            outcomes += delivered(group, appended)
-        return outcomes
+        results = self._append_with_retries(appends, records[0].created_at)
+        reports: list[DeliveryReport] = []
+        for group, result in zip(groups.values(), results, strict=True):
+            reports += success_reports(group, result)
+        return reports
 
-    def _append_patiently(self, appends: list[Append], since: float) -> list[AppendResult]:
-        rules = self._rules
-        backoff_ms = rules.retry_backoff_ms
+    def _append_with_retries(self, appends: list[Append], created_at: float) -> list[AppendResult]:
+        settings = self._settings
+        backoff_ms = settings.retry_backoff_ms
         attempt = 0
         while True:
             try:
                 return self._log.append_many(appends, together=False)
             except LogBusy:
                 attempt += 1
-                waited_ms = (time.monotonic() - since) * 1000
+                age_ms = (time.monotonic() - created_at) * 1000
                 if (
-                    attempt > rules.retries
-                    or not rules.acknowledge
-                    or waited_ms + backoff_ms > rules.delivery_timeout_ms
-                    or self._giving_up.wait(backoff_ms / 1000)
+                    attempt > settings.retries
+                    or not settings.acknowledge
+                    or age_ms + backoff_ms > settings.delivery_timeout_ms
+                    or self._retries_stopped.wait(backoff_ms / 1000)
                 ):
                     raise
-                backoff_ms = min(2 * backoff_ms, rules.retry_backoff_max_ms)
+                backoff_ms = min(2 * backoff_ms, settings.retry_backoff_max_ms)

@@ -1,4 +1,4 @@
-"""Many writers at once, and copiers that are killed: nothing is lost, nothing is doubled."""
+"""Concurrent writers and killed copiers: no record is lost or duplicated."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ def values(log: Log, topic: str) -> list[bytes]:
 
 
 @pytest.mark.slow
-def test_one_record_at_a_time_from_four_processes(
+def test_four_processes_write_single_records_concurrently(
     log: Log, start: Callable[..., Any]
 ) -> None:
     log.create_topic("in", 3)
     writers = [start("writer", log.address, f"w{n}", 100) for n in range(4)]
     assert [writer.wait() for writer in writers] == [0] * 4
-    places = [
-        (told["partition"], told["offset"])
-        for writer in writers for told in writer.heard("written")
+    written = [
+        (event["partition"], event["offset"])
+        for writer in writers for event in writer.events_of("written")
     ]
-    assert len(set(places)) == 400
+    assert len(set(written)) == 400
     ends = log.offsets([TopicPartition("in", n) for n in range(3)])
-    assert set(places) == {
-        (where.partition, offset) for where, offsets in ends.items()
+    assert set(written) == {
+        (partition.partition, offset) for partition, offsets in ends.items()
         for offset in range(offsets.end)
     }
     assert Counter(values(log, "in")) == Counter(
@@ -50,22 +50,22 @@ def test_one_record_at_a_time_from_four_processes(
 
 
 @pytest.mark.slow
-def test_copiers_that_are_killed_copy_everything_exactly_once(
+def test_killed_copiers_copy_every_record_exactly_once(
     log: Log, start: Callable[..., Any], until: Until
 ) -> None:
-    dice = random.Random(7)
+    rng = random.Random(7)
     log.create_topic("in", 4)
     log.create_topic("out", 2)
     copiers = [start("copier", log.address, f"copier-{n}") for n in range(2)]
-    until(lambda: all(copier.heard("ready") for copier in copiers))
+    until(lambda: all(copier.events_of("ready") for copier in copiers))
     written = 0
     for _ in range(8):
         with Producer({"log": log}) as producer:
             for _ in range(300):
                 producer.produce("in", str(written), key=str(written % 17))
                 written += 1
-        victim = dice.randrange(2)
-        enough = written - dice.randrange(300)
+        victim = rng.randrange(2)
+        enough = written - rng.randrange(300)
         until(partial(has_copied, log, enough))
         copiers[victim].kill()
         copiers[victim] = start("copier", log.address, f"copier-{victim}")
@@ -74,5 +74,5 @@ def test_copiers_that_are_killed_copy_everything_exactly_once(
 
 
 def has_copied(log: Log, count: int) -> bool:
-    # Records are counted: on Kafka, transactions leave offsets without one.
+    # Offsets cannot be compared: on Kafka, transactions use offsets without a record.
     return len(values(log, "out")) >= count
