@@ -112,7 +112,7 @@ def throughput(site: KafkaSite, count: int, names: list[str]) -> dict[str, Any]:
                 rate = taken / _java_seconds(site, name, guarantee)
                 rates[guarantee] = max(rates[guarantee], rate)
         figures[name] = {
-            **{who: round(rate) for who, rate in rates.items()},
+            **{name: round(rate) for name, rate in rates.items()},
             "to_exactly_once_v2": round(rates["penstock"] / rates["exactly_once_v2"], 2),
             "to_at_least_once": round(rates["penstock"] / rates["at_least_once"], 2),
         }
@@ -136,8 +136,8 @@ def _java_seconds(site: KafkaSite, name: str, guarantee: str) -> float:
     output = site.new_output(OUTPUTS[name])
     with site.java(name, output, **{"processing.guarantee": guarantee}) as process:
         assert process.stdout is not None
-        told = json.loads(process.stdout.readline())
-    return (told["caught_up_at"] - told["first_record_at"]) / 1000
+        report = json.loads(process.stdout.readline())
+    return (report["caught_up_at"] - report["first_record_at"]) / 1000
 
 
 def _writing(

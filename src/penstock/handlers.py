@@ -61,7 +61,7 @@ class ErrorHandlerContext:
 
 
 class Result(Enum):
-    """What to do with a failed record."""
+    """The decision of a handler about a failed record."""
 
     RESUME = "resume"
     FAIL = "fail"

@@ -203,7 +203,7 @@ def test_replicas_are_rebuilt_after_a_reset(
     second = create_streams(word_count(), state_dir=tmp_path / "other", num_standby_replicas=1)
     second.start()
     until(lambda: counted(tmp_path / "other") == 3)
-    # What a reset does while a standby exists; the reset holds the lease.
+    # The steps of a reset, which holds the lease, while a standby exists.
     lease = log.take_lease("app", holder="a reset")
     first.close()
     for topic in log.topics():

@@ -1,4 +1,4 @@
-"""What `Streams` reports: printed lines, metrics, tasks and their positions, restores."""
+"""The reports of `Streams`: printed lines, metrics, tasks and their positions, restores."""
 
 from __future__ import annotations
 

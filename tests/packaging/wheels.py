@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SRC = ROOT / "src"
 VERSIONS = ("3.11", "3.12", "3.13")
 
-#: What the tests need besides penstock. PySpark is left out on purpose.
+#: The extras that the tests need. PySpark is left out on purpose.
 EXTRAS = "kafka,pydantic"
 TOOLS = ("pytest>=8", "pytest-xdist>=3.6", "hypothesis>=6.100")
 

@@ -109,7 +109,7 @@ class StatusLine:
             self._refresh()
 
     def write_message(self, text: str) -> None:
-        """Write a line for people, above the live line."""
+        """Write a message above the live line."""
         with self._lock:
             self._terminal.note(text)
 

@@ -102,7 +102,7 @@ class Terminal:
     # Standard error
 
     def note(self, text: str) -> None:
-        """Write a line for people, after the results so far, above the live display."""
+        """Write a message after the results so far, above the live display."""
         self.flush()
         text = escape_control_characters(text)
         if self._console is None:

@@ -12,7 +12,7 @@ from penstock.record import TaskId
 
 @dataclass(frozen=True, slots=True)
 class BatchReport:
-    """What a batch did, and how long it took."""
+    """The results and durations of a batch."""
 
     number: int
     #: Records that tasks consumed, from the log and from each other.

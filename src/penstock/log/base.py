@@ -161,7 +161,7 @@ class Lease(ABC):
 class Candidate(ABC):
     """Waits for a lease and monitors its current holder."""
 
-    #: The holder's description at the last attempt; None if nobody held it or it is not known.
+    #: The holder's description at the last attempt; None if it was free or the holder is unknown.
     holder: str | None = None
 
     @abstractmethod
@@ -377,7 +377,7 @@ class Log(ABC):
 
     @abstractmethod
     def candidate(self, name: str, *, holder: str = "", timeout_ms: int = 6_000) -> Candidate:
-        """Return a candidate for a lease. `holder` describes this process to people."""
+        """Return a candidate for a lease. `holder` is a readable description of this process."""
 
     @abstractmethod
     def take_lease(self, name: str, *, holder: str = "") -> Lease:

@@ -111,7 +111,7 @@ class NodeContext(Protocol):
 
 
 class Operator(Protocol):
-    """What one node does; frozen, picklable, shared by all tasks.
+    """The behaviour of one node; frozen, picklable, shared by all tasks.
 
     An operator that forwards its input record unchanged sets `forwards_input = True`. All other
     operators create new records; a dead letter queue then gets the source record.

@@ -24,7 +24,7 @@ _BLOCKS = struct.Struct("<QQ")
 
 
 class Instruction(IntEnum):
-    """What the right side does with a subscription."""
+    """The instruction of a subscription for the right side."""
 
     #: Delete it, send nothing.
     DELETE_KEY_NO_PROPAGATE = 0

@@ -51,7 +51,7 @@ already. With --atomic all records become visible at the end, or none.""",
   penstock produce prices --key-separator : < prices.txt
   penstock produce prices --file prices.txt --key-separator '\\t' --null NULL --atomic
   echo '{"key": "a", "value": {"n": 1}, "headers": {"trace": "7"}}' | penstock produce t --json
-  echo 42 | penstock produce answers --value-type long --timestamp 2026-01-31T12:00:00Z
+  echo 42 | penstock produce numbers --value-type long --timestamp 2026-01-31T12:00:00Z
   penstock consume orders --json | penstock produce orders --json --log copy.db
 """,
     )

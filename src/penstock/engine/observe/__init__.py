@@ -1,4 +1,4 @@
-"""What an instance reports about itself.
+"""Status, metrics and metadata of an instance.
 
     status.py           implements `Streams.metrics`, `lag`, `metadata_for_local_threads` and `str`
     metrics.py          counters, rates and latencies under Kafka Streams' names

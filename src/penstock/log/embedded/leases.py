@@ -32,7 +32,7 @@ def check_lease(db: sqlite3.Connection, lease: Lease) -> None:
     row = _find(db, lease.name)
     if row.epoch == lease.epoch and row.held:
         return
-    now = f"'{row.holder}' holds epoch {row.epoch}" if row.held else "nobody holds it"
+    now = f"'{row.holder}' holds epoch {row.epoch}" if row.held else "no process holds it"
     raise Fenced(f"Epoch {lease.epoch} of the lease '{lease.name}' is over: {now} now.")
 
 

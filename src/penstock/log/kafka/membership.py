@@ -3,8 +3,9 @@
 The thread polls a subscribed consumer that reads nothing: its partitions are paused. All state is
 guarded by `changed`:
 - `assigned`: the partitions that the group has assigned;
-- `revoking`: those of them that are being revoked. The thread waits until nobody processes them
-  (every heartbeat reports `processing`), and only then lets the rebalance continue;
+- `revoking`: those of them that are being revoked. The thread waits until none of them
+  is being processed (every heartbeat reports `processing`), and only then lets the rebalance
+  continue;
 - `ended`: why the membership is over, once it is. It never begins again.
 
 Only the thread uses the consumer: some calls of confluent-kafka hold the GIL while they wait for a

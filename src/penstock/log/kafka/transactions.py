@@ -9,7 +9,7 @@ The commit has these steps, with the same numbers in the code:
    metadata.
 3. Records are sent.
 4. The transaction is committed. Without a clear response, the first record is looked up: once the
-   partition's end is behind it, it is there, or it never will be.
+   partition's end is behind its offset, it exists or never will.
 5. Records become visible a moment after Kafka has acknowledged the commit. The commit waits for
    this moment, so that a reader that learns of the commit sees the records.
 """

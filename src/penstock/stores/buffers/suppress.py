@@ -219,8 +219,8 @@ class SuppressBuffer(Buffer):
     def restore(self, key: bytes, value: bytes | None, timestamp: int, headers: Headers) -> None:
         """Apply one changelog record without logging it.
 
-        The record replaces the entry completely: an entry that left and came back between two
-        commits has a new time.
+        The record replaces the entry completely: an entry that was emitted and added again between
+        two commits has a new time.
         """
         entry = self._find(key)
         if entry is not None:

@@ -109,7 +109,7 @@ def _read_into(
             chunk.bytes += _size(rows)
             if chunk.count >= limit.records or chunk.bytes >= limit.bytes:
                 return
-        # The rest of the range holds no records. Removed tombstones may have been there.
+        # The rest of the range holds no records. It may have held tombstones that were removed.
         if chunk.end < target and changelogs.start(name).tombstones_removed_to > max(
             chunk.end, removed_to
         ):

@@ -121,7 +121,7 @@ def access_advice(error: KafkaError | None) -> str:
 def unavailable_message(
     servers: str, timeout: float, what: str, error: KafkaError | None
 ) -> str:
-    """Return the message about a cluster that does not respond. `error` is the last one heard."""
+    """Return the message about a cluster that does not respond. `error` is the last one."""
     advice = access_advice(error)
     if error is not None and advice:
         return f"Kafka at {servers} rejects this client.\n{error.str()}.\n{advice}"
