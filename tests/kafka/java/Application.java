@@ -88,18 +88,18 @@ final class Application implements AutoCloseable {
     }
 
     private static Set<String> sourcesOf(final Topology topology, final String id) {
-        final TopologyDescription told = topology.describe();
-        final Set<String> sinks = told.subtopologies().stream()
+        final TopologyDescription description = topology.describe();
+        final Set<String> sinks = description.subtopologies().stream()
             .flatMap(part -> part.nodes().stream())
             .filter(node -> node instanceof TopologyDescription.Sink)
             .map(node -> ((TopologyDescription.Sink) node).topic())
             .collect(Collectors.toSet());
         final Set<String> found = new TreeSet<>();
-        for (final TopologyDescription.Subtopology part : told.subtopologies()) {
+        for (final TopologyDescription.Subtopology part : description.subtopologies()) {
             for (final TopologyDescription.Node node : part.nodes()) {
                 if (node instanceof TopologyDescription.Source) {
                     for (final String topic : ((TopologyDescription.Source) node).topicSet()) {
-                        // Not a source: a sink of the application writes it.
+                        // The full name of a repartition topic has the application id.
                         found.add(sinks.contains(topic) ? id + "-" + topic : topic);
                     }
                 }
