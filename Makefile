@@ -1,5 +1,5 @@
-# One door for every habit. `make install` needs the network once; after that it is skipped, or
-# works offline, until pyproject.toml asks for something new.
+# `make install` needs the network once. Later it is skipped, or works offline, until pyproject.toml
+# requires something new.
 PYTHON ?= python3
 BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -27,7 +27,8 @@ demo: install
 	$(BIN)/penstock broker fetch --streams
 	touch $@
 
-# Test tiers: every test is in `test`, in `test-rest`, or a soak test of `make faults`, see tests/conftest.py.
+# Test tiers: every test is in `test`, in `test-rest`, or a soak test of `make faults`, see
+# tests/conftest.py.
 PYTEST = $(BIN)/python -m pytest -n 2 --dist loadscope
 
 # Minutes: unit, property and house tests, a sample of the conformance cases, a smoke set on Spark

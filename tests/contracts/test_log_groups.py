@@ -200,7 +200,7 @@ def test_partition_moves_only_after_its_owner_gave_it_up(logs: LogUnderTest) -> 
     assigned = one.heartbeat([P0, P1]).partitions
     (lost,) = {P0, P1} - assigned
     assert two.heartbeat([]).partitions == frozenset()
-    # A revoked partition can be committed until it is given up.
+    # The offset of a revoked partition can be committed until the member releases it.
     log.commit_offsets("group", {lost: 5}, one)
     assert one.heartbeat(assigned).partitions == assigned
     with pytest.raises(Fenced):

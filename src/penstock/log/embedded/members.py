@@ -62,7 +62,7 @@ def live_members(
 ) -> tuple[MemberDescription, ...]:
     """Return the members with a heartbeat within their session timeout.
 
-    Uses the wall clock, which is good enough to show the members to people.
+    Uses the wall clock, which is accurate enough for display.
     """
     return tuple(
         MemberDescription(row.member_id, row.client_id, tuple(sorted(row.owned)))
