@@ -169,14 +169,14 @@ def latency(site: KafkaSite) -> dict[str, Any]:
         for _ in range(ROUNDS)
     ]
     figures: dict[str, Any] = {
-        engine: min((each[engine] for each in rounds), key=lambda waits: waits["p50_ms"])
-        for engine in ("penstock", "java")
+        side: min((each[side] for each in rounds), key=lambda waits: waits["p50_ms"])
+        for side in ("penstock", "java")
     }
     figures["p50_ratio"] = round(figures["penstock"]["p50_ms"] / figures["java"]["p50_ms"], 2)
     figures["rounds"] = rounds
-    for engine in ("penstock", "java"):
-        print(f"latency at 1,000 records/s, {engine}: p50 {figures[engine]['p50_ms']:.0f} ms, p99 "
-              f"{figures[engine]['p99_ms']:.0f} ms", flush=True)
+    for side in ("penstock", "java"):
+        print(f"latency at 1,000 records/s, {side}: p50 {figures[side]['p50_ms']:.0f} ms, p99 "
+              f"{figures[side]['p99_ms']:.0f} ms", flush=True)
     return figures
 
 
