@@ -27,6 +27,9 @@ from penstock.windows import Window, Windowed, instant_ms
 K = TypeVar("K")
 V = TypeVar("V")
 
+#: The default of `key_to`: None stands for an open end.
+_NO_RANGE: Any = object()
+
 
 class SessionStore(LayeredStore, Generic[K, V]):
     """Aggregates by key and session. Both ends of a session are inclusive.
@@ -77,11 +80,15 @@ class SessionStore(LayeredStore, Generic[K, V]):
         stored = self._rows.get(row_key)
         return None if stored is None else self._decode(stored)
 
-    def fetch(self, key: K, key_to: K | None = None) -> StoreIterator[Windowed[K], V]:
-        """All sessions of a key, or of a range of keys."""
+    def fetch(
+        self, key: K | None, key_to: K | None = _NO_RANGE
+    ) -> StoreIterator[Windowed[K], V]:
+        """All sessions of a key, or of a range of keys. In a range, None is unbounded."""
         return self._scan(self._key_bounds(key, key_to), False)
 
-    def backward_fetch(self, key: K, key_to: K | None = None) -> StoreIterator[Windowed[K], V]:
+    def backward_fetch(
+        self, key: K | None, key_to: K | None = _NO_RANGE
+    ) -> StoreIterator[Windowed[K], V]:
         """`fetch` in the opposite order."""
         return self._scan(self._key_bounds(key, key_to), True)
 
@@ -109,8 +116,8 @@ class SessionStore(LayeredStore, Generic[K, V]):
         key, (start, end) = session
         return self._key_schema.encode(self._key(key), end, start)
 
-    def _key_bounds(self, key: K, key_to: K | None) -> WindowRange | None:
-        if key_to is None:
+    def _key_bounds(self, key: K | None, key_to: K | None) -> WindowRange | None:
+        if key_to is _NO_RANGE:
             raw_key = self._key(key)
             return WindowRange(raw_key, raw_key, 0, MAX_TIME)
         return self._bounds((key, key_to, 0, MAX_TIME))
