@@ -129,7 +129,7 @@ class UserContext:
     """Implements `ProcessorContext` for the user's processor."""
 
     def __init__(self, node: TaskNode, forward: Forward) -> None:
-        #: For a built-in operator inside a user's processor (`topology/wrapper.py`).
+        #: For a built-in operator inside a user's processor (`topology/processor_wrapper.py`).
         self.node = node
         #: The last record that was passed to the processor.
         self.given: Any = None
