@@ -56,8 +56,8 @@ class KStream(StreamJoins[K, V], Generic[K, V]):
     `name=` names the step (Kafka: `Named`).
     """
 
-    def __init__(self, new_ref: NodeRef) -> None:
-        self._ref = new_ref
+    def __init__(self, ref: NodeRef) -> None:
+        self._ref = ref
 
     # ---- stateless operators -----------------------------------------------------------------
 

@@ -46,8 +46,8 @@ class KTable(TableJoins[K, V], Generic[K, V]):
     the step.
     """
 
-    def __init__(self, new_ref: NodeRef, table: str, store: str | None) -> None:
-        self._ref = new_ref
+    def __init__(self, ref: NodeRef, table: str, store: str | None) -> None:
+        self._ref = ref
         self._id = table
         self._store = store
 

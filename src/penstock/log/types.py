@@ -173,6 +173,9 @@ class LogBatch:
             headers=headers,
         )
 
+    #: An alias of `columns`, which applications use.
+    rows = columns
+
 
 def as_header_pairs(pairs: list[dict[str, object]] | None) -> Headers:
     """Convert an entry of the column of headers."""

@@ -155,9 +155,9 @@ def _check(topic: TopicDescription, spec: _TopicSpec, application_id: str) -> No
     if is_compacted and topic.setting("cleanup.policy") == "delete":
         raise MisconfiguredInternalTopicException(
             f"Existing internal topic {topic.name} is not compacted: its cleanup.policy is "
-            "'delete', so the store would lose rows. Set it to "
-            f"'{settings['cleanup.policy']}' ('penstock topics alter'), or reset the application "
-            f"with 'penstock reset {application_id}'."
+            "'delete', so the store would lose rows. Change it with 'penstock topics alter "
+            f"{topic.name} --config cleanup.policy={settings['cleanup.policy']}', or reset the "
+            f"application with 'penstock reset {application_id}'."
         )
 
 

@@ -85,7 +85,8 @@ class StartOffsets:
                 f"end of the partition, {bounds.end}. Records that were read are no longer in "
                 "the log: the topic was recreated, or the log was restored from a backup. Reset "
                 f"the application with 'penstock reset {self._application_id}', or set the offset "
-                f"with 'penstock groups reset-offsets {self._application_id}'."
+                f"with 'penstock groups reset-offsets {self._application_id} --topic "
+                f"{at.topic}:{at.partition} --to-offset N --execute'."
             )
         chosen = self._by_policy(
             at, bounds, now, f"starts at {bounds.start}, after the committed offset {offset}"
@@ -113,7 +114,8 @@ class StartOffsets:
         raise StreamsException(
             f"'{at.topic}' [{at.partition}] {problem}, and its offset reset is 'none'. Set the "
             f"offset with 'penstock groups reset-offsets {self._application_id} --topic "
-            f"{at.topic}:{at.partition}', or choose another offset_reset= for the source."
+            f"{at.topic}:{at.partition} --to-beginning --execute', or choose another "
+            "offset_reset= for the source."
         )
 
     def _lost_offsets(self, lost: list[TopicPartition], batch: BatchRecord) -> StreamsException:
@@ -123,8 +125,8 @@ class StartOffsets:
             f"The committed offset of {listed}{more} is missing. Batch {batch.number} of "
             f"'{self._application_id}' has committed it. Since then the topic was recreated, or "
             "the offset was deleted or has expired. Set it with 'penstock groups reset-offsets "
-            f"{self._application_id} --topic {lost[0].topic} ...', or reset the application with "
-            f"'penstock reset {self._application_id}'."
+            f"{self._application_id} --topic {lost[0].topic}:{lost[0].partition} --to-offset N "
+            f"--execute', or reset the application with 'penstock reset {self._application_id}'."
         )
 
 
