@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Generic, NamedTuple, TypeVar
+from functools import partial
+from typing import Any, Generic, NamedTuple, Never, TypeVar
 
 import msgspec
 
@@ -79,30 +80,59 @@ class Record(Generic[K_co, V_co]):
         return replace(self, headers=as_headers(headers))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class FixedKeyRecord(Generic[K_co, V_co]):
-    """The input and output of `process_values`: a record whose key cannot be changed."""
+    """The input and output of `process_values`: a record whose key cannot be changed.
+
+    It has no constructor: derive a record from one that `process` received.
+    """
 
     key: K_co
     value: V_co
     timestamp: int
-    headers: Headers = NO_HEADERS
+    headers: Headers
+
+    def __init__(self, *_: Never, **__: Never) -> None:
+        raise TypeError(
+            "A FixedKeyRecord cannot be created or get another key. Derive it from the record "
+            "that process() received: record.with_value(value). To change keys, use process(). "
+            "In tests, use penstock.testing.fixed_key_record(key, value, timestamp)."
+        )
 
     def with_value(self, value: V2) -> FixedKeyRecord[K_co, V2]:
         """Return a copy with another value."""
-        return FixedKeyRecord(self.key, value, self.timestamp, self.headers)
+        return fixed_key_record(self.key, value, self.timestamp, self.headers)
 
     def with_timestamp(self, timestamp: int) -> FixedKeyRecord[K_co, V_co]:
         """Return a copy with another timestamp."""
         if timestamp < 0:
             raise ValueError(f"A record's timestamp must not be negative: {timestamp}.")
-        return replace(self, timestamp=timestamp)
+        return fixed_key_record(self.key, self.value, timestamp, self.headers)
 
     def with_headers(
         self, headers: Iterable[tuple[str, bytes | None]]
     ) -> FixedKeyRecord[K_co, V_co]:
         """Return a copy with other headers."""
-        return replace(self, headers=as_headers(headers))
+        return fixed_key_record(self.key, self.value, self.timestamp, as_headers(headers))
+
+
+# The slots of a frozen dataclass can be set only through their descriptors.
+_new_fixed_key_record: Any = partial(object.__new__, FixedKeyRecord)
+_set_key, _set_value, _set_timestamp, _set_headers = (
+    getattr(FixedKeyRecord, name).__set__ for name in ("key", "value", "timestamp", "headers")
+)
+
+
+def fixed_key_record(
+    key: K2, value: V2, timestamp: int, headers: Headers = NO_HEADERS
+) -> FixedKeyRecord[K2, V2]:
+    """Create a `FixedKeyRecord`; for tasks and tests."""
+    record: FixedKeyRecord[K2, V2] = _new_fixed_key_record()
+    _set_key(record, key)
+    _set_value(record, value)
+    _set_timestamp(record, timestamp)
+    _set_headers(record, headers)
+    return record
 
 
 class Change(NamedTuple):

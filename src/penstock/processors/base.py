@@ -101,7 +101,7 @@ class NodeContext(Protocol):
         """Register a call for the end of the task."""
         ...
 
-    def user_context(self, forward: Forward) -> Any:
+    def user_context(self, forward: Forward, fixed_key: bool = False) -> Any:
         """A `ProcessorContext` for the user's processor in this node."""
         ...
 

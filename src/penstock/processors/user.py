@@ -9,7 +9,7 @@ from typing import Any
 
 from penstock.errors import StreamsException
 from penstock.processors.base import Forward, NodeContext
-from penstock.record import FixedKeyRecord, Headers, Record
+from penstock.record import Headers, Record, fixed_key_record
 
 
 def supplied_stores(supplier: Any) -> tuple[Any, ...]:
@@ -105,16 +105,16 @@ class UserProcessor:
             raise StreamsException(
                 f"{node.name}: the supplier returned {processor!r}, which has no method `process`."
             )
-        context = node.user_context(forward)
+        context = node.user_context(forward, self.fixed_key)
         if hasattr(processor, "init"):
             node.at_start(lambda: processor.init(context))
         if hasattr(processor, "close"):
             node.at_close(processor.close)
         handle = processor.process
-        record_type: Any = FixedKeyRecord if self.fixed_key else Record
+        new_record: Any = fixed_key_record if self.fixed_key else Record
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-            context.given = record = record_type(key, value, timestamp, headers)
+            context.given = record = new_record(key, value, timestamp, headers)
             handle(record)
 
         return process

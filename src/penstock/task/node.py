@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from penstock.errors import StreamsException
 from penstock.processors.api import Cancellable, PunctuationType
 from penstock.processors.base import Clock, Forward, NodeCounter
-from penstock.record import CurrentRecord, Headers, RecordMetadata, TaskId
+from penstock.record import CurrentRecord, FixedKeyRecord, Headers, RecordMetadata, TaskId
 from penstock.windows import instant_ms, to_ms
 
 if TYPE_CHECKING:
@@ -104,8 +104,8 @@ class TaskNode:
     def at_close(self, action: Callable[[], object]) -> None:
         self.runtime.closings.append(action)
 
-    def user_context(self, forward: Forward) -> UserContext:
-        return UserContext(self, forward)
+    def user_context(self, forward: Forward, fixed_key: bool = False) -> UserContext:
+        return FixedKeyContext(self, forward) if fixed_key else UserContext(self, forward)
 
     def clock(self, name: str) -> Clock:
         return self.runtime.clock(name)
@@ -219,6 +219,19 @@ class UserContext:
 
     def app_configs_with_prefix(self, prefix: str) -> Mapping[str, Any]:
         return self._runtime.config.app_configs_with_prefix(prefix)
+
+
+class FixedKeyContext(UserContext):
+    """The context of `process_values`: it forwards only records that keep their key."""
+
+    def forward(self, record: Any, child: str | None = None) -> None:
+        if record.__class__ is not FixedKeyRecord:
+            raise TypeError(
+                f"{self.node.name}: process_values() forwards a FixedKeyRecord, not a "
+                f"{type(record).__name__}. Forward record.with_value(value), "
+                "or use process() to change keys."
+            )
+        super().forward(record, child)
 
 
 _WRITES = frozenset(

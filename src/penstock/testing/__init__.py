@@ -9,6 +9,7 @@
     mock_context    MockProcessorContext, for tests of a single processor
 """
 
+from penstock.record import fixed_key_record
 from penstock.testing.driver import TopologyTestDriver
 from penstock.testing.mock_context import (
     CapturedForward,
@@ -27,4 +28,5 @@ __all__ = [
     "TestOutputTopic",
     "TestRecord",
     "TopologyTestDriver",
+    "fixed_key_record",
 ]

@@ -15,7 +15,7 @@ from penstock.errors import StreamsException, TopologyException
 from penstock.processors.base import Forward, NodeContext, Operator
 from penstock.processors.stateless import Filter, FlatMapValues, MapValues, NullKeyFilter, Peek
 from penstock.processors.user import UserProcessor, supplied_stores
-from penstock.record import FixedKeyRecord, Headers, Record
+from penstock.record import Headers, Record, fixed_key_record
 from penstock.topology.default_serdes import DefaultSerdes, Deferred, resolve
 from penstock.topology.nodes import ProcessorNode
 
@@ -80,13 +80,13 @@ class OperatorProcessor:
                 "delegates all other attributes to it with __getattr__."
             )
         operator: Operator = resolve(supplier.operator, DefaultSerdes(node.config))
-        record_type: Any = FixedKeyRecord if supplier.fixed_key else Record
+        new_record: Any = fixed_key_record if supplier.fixed_key else Record
         send = context.forward
 
         def forward(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-            send(record_type(key, value, timestamp, headers))
+            send(new_record(key, value, timestamp, headers))
 
-        operator_context: Any = _OperatorContext(node, send, record_type)
+        operator_context: Any = _OperatorContext(node, send, new_record)
         self._process = operator.attach(operator_context, forward)
 
     def process(self, record: Any) -> None:
@@ -100,20 +100,20 @@ class OperatorProcessor:
 class _OperatorContext:
     """The node context of a wrapped operator; it forwards through the processor context."""
 
-    def __init__(self, node: NodeContext, send: Any, record_type: Any) -> None:
+    def __init__(self, node: NodeContext, send: Any, new_record: Any) -> None:
         self._node = node
         self._send = send
-        self._record_type = record_type
+        self._new_record = new_record
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._node, name)
 
     def forward_to(self, child: str) -> Forward:
         self._node.forward_to(child)
-        send, record_type = self._send, self._record_type
+        send, new_record = self._send, self._new_record
 
         def forward(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-            send(record_type(key, value, timestamp, headers), child)
+            send(new_record(key, value, timestamp, headers), child)
 
         return forward
 

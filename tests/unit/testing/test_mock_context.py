@@ -23,6 +23,7 @@ from penstock.testing import (
     CapturedForward,
     MockFixedKeyProcessorContext,
     MockProcessorContext,
+    fixed_key_record,
 )
 
 
@@ -128,7 +129,7 @@ def test_fixed_key_processor_forwards_fixed_key_records() -> None:
     context = MockFixedKeyProcessorContext()
     processor = Loud()
     processor.init(context)
-    processor.process(FixedKeyRecord("k", "v", 1))
-    assert context.forwarded() == [(FixedKeyRecord("k", "V", 1), None)]
+    processor.process(fixed_key_record("k", "v", 1))
+    assert context.forwarded() == [(fixed_key_record("k", "V", 1), None)]
     with pytest.raises(TypeError, match="forwards a FixedKeyRecord, not a Record"):
         context.forward(Record("other", "v", 1))

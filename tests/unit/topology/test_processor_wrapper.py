@@ -27,7 +27,7 @@ from penstock import (
     TopologyConfig,
     TopologyException,
 )
-from penstock.testing import TopologyTestDriver
+from penstock.testing import TopologyTestDriver, fixed_key_record
 
 TEXT = Serdes.string()
 NUMBER = Serdes.long()
@@ -144,7 +144,7 @@ def test_wrapped_operator_receives_records_and_forwards_through_the_context() ->
     results = outputs(builder.build(), **{"in": [("k", "v", 7)]})
     assert results == [("k", "v!", 7)]
     assert wrapper.seen == [
-        ("loud", FixedKeyRecord("k", "v", 7)), ("loud forwards", "v!"), ("loud", "closed"),
+        ("loud", fixed_key_record("k", "v", 7)), ("loud forwards", "v!"), ("loud", "closed"),
     ]
 
 
