@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from enum import Enum
+from functools import wraps
+from inspect import isfunction
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from penstock.record import FixedKeyRecord, Record, RecordMetadata, TaskId
@@ -138,14 +140,33 @@ class ValueTransformer(Protocol[KIn_contra, VIn_contra, VOut_co]):
         ...
 
 
+def _set_context_in_init(processor: type[Any]) -> None:
+    """Let `init` set `self.context` first, also if it does not call `super().init()`."""
+    init: Any = processor.init
+    if not isfunction(init) or hasattr(init, "sets_context"):
+        return
+
+    @wraps(init)
+    def init_with_context(self: Any, context: ProcessorContext) -> Any:
+        self.context = context
+        return init(self, context)
+
+    init_with_context.sets_context = True  # type: ignore[attr-defined]
+    processor.init = init_with_context
+
+
 class Processor(Generic[KIn, VIn]):
     """A processor: `init` once, `process` for every record, `close` at the end.
 
-    Subclasses usually override only `process` and use `self.context`. Any other object with these
-    methods works too.
+    Subclasses usually override only `process` and use `self.context`, which exists from the start
+    of `init`. Any other object with these methods works too.
     """
 
     context: ProcessorContext
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        _set_context_in_init(cls)
 
     def init(self, context: ProcessorContext) -> None:
         """Called before the first record: open stores and create schedules here."""
@@ -165,6 +186,10 @@ class FixedKeyProcessor(Generic[KIn, VIn]):
     """A processor that cannot change keys (`process_values`)."""
 
     context: ProcessorContext
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        _set_context_in_init(cls)
 
     def init(self, context: ProcessorContext) -> None:
         """Called before the first record."""
