@@ -124,7 +124,8 @@ class KTable(TableJoins[K, V], Generic[K, V]):
         """Replace the value of each row with a transformer that can use stores.
 
         `supplier` returns a `ValueTransformer`: `init(context)`, `transform(key, value)`,
-        `close()`. It is also called for deletions. `stores` are names of stores to connect.
+        `close()`. It is also called for deletions. The context has the `timestamp` and `headers` of
+        the current record. `stores` are names of stores to connect.
         """
         requested = as_materialized(store, step=name or "transform_values")
         step = self._ref.builder.names.given_or_next(name, "KTABLE-TRANSFORMVALUES-")

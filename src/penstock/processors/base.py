@@ -105,6 +105,10 @@ class NodeContext(Protocol):
         """A `ProcessorContext` for the user's processor in this node."""
         ...
 
+    def transformer_context(self, forward: Forward) -> Any:
+        """A `TransformerContext` for the user's transformer in this node."""
+        ...
+
     def clock(self, name: str) -> Clock:
         """A clock that is kept between batches. Nodes that use the same name share it."""
         ...

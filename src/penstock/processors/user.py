@@ -132,7 +132,7 @@ def transformer_factory(
             raise StreamsException(
                 f"{step}: the supplier returned {transformer!r}, which has no method `transform`."
             )
-        context = node.user_context(_reject_forward)
+        context = node.transformer_context(_reject_forward)
         if hasattr(transformer, "init"):
             node.at_start(lambda: transformer.init(context))
         if hasattr(transformer, "close"):

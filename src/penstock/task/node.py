@@ -107,6 +107,9 @@ class TaskNode:
     def user_context(self, forward: Forward, fixed_key: bool = False) -> UserContext:
         return FixedKeyContext(self, forward) if fixed_key else UserContext(self, forward)
 
+    def transformer_context(self, forward: Forward) -> TransformerContext:
+        return TransformerContext(self, forward)
+
     def clock(self, name: str) -> Clock:
         return self.runtime.clock(name)
 
@@ -232,6 +235,20 @@ class FixedKeyContext(UserContext):
                 "or use process() to change keys."
             )
         super().forward(record, child)
+
+
+class TransformerContext(UserContext):
+    """The context of `transform_values`. The transformer receives no record, but its fields."""
+
+    @property
+    def timestamp(self) -> int:
+        """The timestamp of the current row."""
+        return self._runtime.current.timestamp
+
+    @property
+    def headers(self) -> Headers:
+        """The headers of the current record."""
+        return self._runtime.current.headers
 
 
 _WRITES = frozenset(

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from penstock.config import StreamsConfig
 from penstock.processors.api import PunctuationType
-from penstock.record import FixedKeyRecord, Record, RecordMetadata, TaskId
+from penstock.record import (
+    NO_HEADERS,
+    FixedKeyRecord,
+    Headers,
+    Record,
+    RecordMetadata,
+    TaskId,
+    as_headers,
+)
 from penstock.task.result import TaskState
 from penstock.task.runtime import Environment, Runtime
 from penstock.windows import instant_ms, to_ms
@@ -66,6 +74,8 @@ class MockProcessorContext:
         self._metadata: RecordMetadata | None = None
         self._system_time: int | None = None
         self._stream_time: int | None = None
+        self._timestamp: int | None = None
+        self._headers: Headers = NO_HEADERS
         self._stores: dict[str, Any] = {}
         self._resources: dict[str, Any] = {}
         self._forwarded: list[CapturedForward] = []
@@ -88,6 +98,14 @@ class MockProcessorContext:
     def set_current_stream_time_ms(self, time: datetime | int) -> None:
         """Set the stream time."""
         self._stream_time = instant_ms(time)
+
+    def set_timestamp(self, timestamp: datetime | int) -> None:
+        """Set the timestamp of the current record, for a `ValueTransformer`."""
+        self._timestamp = instant_ms(timestamp)
+
+    def set_headers(self, headers: Iterable[tuple[str, bytes | None]]) -> None:
+        """Set the headers of the current record, for a `ValueTransformer`."""
+        self._headers = as_headers(headers)
 
     def add_state_store(self, store: Any) -> None:
         """Add a store for `get_state_store`; open it first with `state_store_context`."""
@@ -156,6 +174,16 @@ class MockProcessorContext:
                 "The stream time is not set. Call set_current_stream_time_ms first."
             )
         return self._stream_time
+
+    @property
+    def timestamp(self) -> int:
+        if self._timestamp is None:
+            raise RuntimeError("The timestamp is not set. Call set_timestamp first.")
+        return self._timestamp
+
+    @property
+    def headers(self) -> Headers:
+        return self._headers
 
     @property
     def key_serde(self) -> Serde[Any] | None:
