@@ -48,7 +48,7 @@ def test_lines_are_appended_as_they_arrive(command: Command, one: Log) -> None:
         process.stdin.write(b"line\n")
         process.stdin.flush()
         until(lambda n=n: end_of(one) == n + 1)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=180)
     assert (process.returncode, out, err) == (0, b"", b"Appended 3 records to 'one'.\n")
 
 
@@ -58,7 +58,7 @@ def test_interrupted_producer_reports_the_appended_records(command: Command, one
     process.stdin.flush()
     until(lambda: end_of(one) == 2)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=180)
     assert (process.returncode, out, err) == (130, b"", b"Appended 2 records to 'one'.\n")
     assert end_of(one) == 2
 
@@ -73,7 +73,7 @@ def test_interrupted_atomic_producer_appends_nothing(
         process.stdin.flush()
         time.sleep(wait)
         process.send_signal(signal.SIGKILL if wait == 0.6 else signal.SIGTERM)
-        process.communicate(timeout=30)
+        process.communicate(timeout=180)
         assert process.returncode in {143, -15, -9}
         assert end_of(one) == 0
 
@@ -88,7 +88,7 @@ def test_follow_prints_new_records_until_stopped(
     one.append("one", 0, RecordColumns([None], [b"new"]))
     assert process.stdout.readline() == b"new\n"
     process.send_signal(number)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=180)
     assert (process.returncode, out, err) == (code, b"", b"")
 
 
@@ -101,7 +101,7 @@ def test_stopped_member_commits_and_leaves_the_group(
     assert [process.stdout.readline() for _ in range(3)][-1] == b"000000002\n"
     until(lambda: one.group("g").members)
     process.send_signal(number)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=180)
     assert (process.returncode, err) == (128 + number, b"")
     assert one.group("g").members == ()
     assert one.committed("g")[W0].offset == 3
@@ -113,7 +113,7 @@ def test_closed_pipe_ends_consume_silently(command: Command, one: Log) -> None:
     assert process.stdout.readline() == b"000000000\n"
     process.stdout.close()
     assert process.stderr.read() == b""
-    assert process.wait(timeout=30) == 141
+    assert process.wait(timeout=180) == 141
 
 
 def test_member_does_not_commit_after_a_closed_pipe(command: Command, one: Log) -> None:
@@ -122,7 +122,7 @@ def test_member_does_not_commit_after_a_closed_pipe(command: Command, one: Log) 
     process.stdout.readline()
     process.stdout.close()
     assert process.stderr.read() == b""
-    assert process.wait(timeout=30) == 141
+    assert process.wait(timeout=180) == 141
     assert one.committed("g") == {}
     assert one.group("g").members == ()
 
@@ -134,7 +134,7 @@ def test_help_into_a_closed_pipe_is_silent(command: Command) -> None:
     os.close(write)
     assert process.stderr.read() == b""
     # argparse ignores the error if PYTHONUNBUFFERED is set.
-    assert process.wait(timeout=30) in {0, 141}
+    assert process.wait(timeout=180) in {0, 141}
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
@@ -143,7 +143,7 @@ def test_full_device_fails(command: Command, one: Log) -> None:
     with open("/dev/full", "wb") as full:
         for words in (("consume", "one", "--group", "g"), ("topics", "list")):
             process = command(*words, stdout=full)
-            _, err = process.communicate(timeout=30)
+            _, err = process.communicate(timeout=180)
             assert (process.returncode, err) == (
                 1, b"penstock: error: No space left on device.\n",
             )
@@ -166,7 +166,7 @@ def test_two_members_share_the_partitions(command: Command, one: Log) -> None:
     written = []
     for member in members:
         member.send_signal(signal.SIGINT)
-        out, err = member.communicate(timeout=30)
+        out, err = member.communicate(timeout=180)
         assert (member.returncode, err) == (130, b"")
         written.append(out.decode().split())
     every = Counter(line for lines in written for line in lines)
@@ -184,11 +184,11 @@ def test_member_takes_over_from_a_killed_one(command: Command, one: Log) -> None
     second = command(*options)
     until(lambda: len(one.group("g").members) == 2)
     first.kill()
-    first.communicate(timeout=30)
+    first.communicate(timeout=180)
     one.append("one", 0, RecordColumns([None], [b"later"]))
     assert second.stdout.readline() == b"later\n"
     second.send_signal(signal.SIGINT)
-    assert (second.communicate(timeout=30), second.returncode) == ((b"", b""), 130)
+    assert (second.communicate(timeout=180), second.returncode) == ((b"", b""), 130)
 
 
 def test_consume_ends_if_other_members_own_all_partitions(
@@ -231,7 +231,7 @@ def screen(command: Command, *words: object, answer: bytes = b"", **options: obj
     except OSError:  # The other end is closed.
         pass
     os.close(ours)
-    process.communicate(timeout=30)
+    process.communicate(timeout=180)
     return shown
 
 

@@ -73,7 +73,7 @@ def test_log_that_has_the_topics_is_rejected(tmp_path: Path) -> None:
     with open_log(path) as log:
         log.create_topic("stores")
     ran = subprocess.run(
-        command("--log", str(path)), capture_output=True, text=True, check=False, timeout=60
+        command("--log", str(path)), capture_output=True, text=True, check=False, timeout=180
     )
     assert ran.returncode == 1
     assert "Topic 'stores' already exists." in ran.stderr

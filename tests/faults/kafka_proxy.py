@@ -3,7 +3,7 @@
     with Proxy(target=broker_port, port=proxy_port) as proxy:
         injection = proxy.inject(Rule("EndTxn", "response"))
         ...
-        injection.started.wait(60)
+        injection.started.wait(180)
 
 The proxy parses the frames of Kafka's protocol: four bytes of length; then, in a request, the API
 key, a version and a correlation id, in a response the correlation id. A rule applies to the next

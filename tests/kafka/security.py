@@ -78,6 +78,6 @@ def _keytool(store: Path, *arguments: str) -> None:
     ran = subprocess.run(
         [program, *arguments, "-keystore", str(store), "-storetype", "PKCS12", "-storepass",
          PASSWORD],
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=180, check=False,
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr

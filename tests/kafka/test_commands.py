@@ -111,7 +111,7 @@ def test_application_runs_and_is_reset_on_kafka(
             assert "--force" in refused.stderr
             penstock("produce", "words", "--key-separator", ":", stdin="a:1\n", **log)
             one.process.terminate()
-            assert one.process.wait(60) == 143
+            assert one.process.wait(180) == 143
             two.wait_for("copies: RUNNING")
     once = (*words, *settings, "--once", "--quiet", "--state-dir", tmp_path / "three")
     ended = penstock(*once, **log)
@@ -152,7 +152,7 @@ def running(*words: object, **variables: str) -> Iterator[Running]:
             yield Running(process)
         finally:
             process.terminate()
-            process.wait(60)
+            process.wait(180)
             ended.cancel()
 
 

@@ -123,7 +123,7 @@ def test_listener_receives_the_changes_of_many_threads_in_order() -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(180)
     assert len(received) > 200
     assert all(before[1] is after[0] for before, after in pairwise(received))
 
@@ -138,5 +138,5 @@ def test_wait_until_returns_when_the_state_matches() -> None:
     waiter.start()
     lifecycle.transition_to(State.PENDING_SHUTDOWN)
     lifecycle.transition_to(State.NOT_RUNNING)
-    waiter.join(60)
+    waiter.join(180)
     assert not waiter.is_alive()

@@ -11,8 +11,8 @@ from penstock.engine.spark.keepalive import Keepalive
 def test_job_runs_after_each_idle_time_until_close() -> None:
     ran = threading.Semaphore(0)
     keepalive = Keepalive(ran.release, idle_s=0.01)
-    assert ran.acquire(timeout=30)
-    assert ran.acquire(timeout=30)
+    assert ran.acquire(timeout=180)
+    assert ran.acquire(timeout=180)
     keepalive.close()
     assert not keepalive._thread.is_alive()
 

@@ -203,11 +203,11 @@ def test_cancelled_group_ends_its_job_and_later_ones(
 
     thread = InheritableThread(target=run_twice)
     thread.start()
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     while not began.exists() and time.monotonic() < deadline:
         time.sleep(0.02)
     internals.cancel_group_and_future_jobs(context, "to cancel")
-    thread.join(60)
+    thread.join(180)
     assert not thread.is_alive()
     assert len(failures) == 2
     assert all(isinstance(error, Py4JError) for error in failures), failures

@@ -334,7 +334,7 @@ def test_wakeup_interrupts_a_poll_in_another_thread(
     thread.start()
     until(lambda: log.group("g").members)
     consumer.wakeup()
-    thread.join(60)
+    thread.join(180)
     assert len(ended) == 1
     assert consumer.poll(0) is None
     consumer.wakeup()

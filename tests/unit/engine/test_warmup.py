@@ -30,7 +30,7 @@ def test_take_waits_for_the_result_and_returns_it_once() -> None:
     compute, proceed = FakeCompute(), threading.Event()
 
     def run() -> WarmCompute:
-        assert proceed.wait(60)
+        assert proceed.wait(180)
         return WarmCompute("graph", CONFIG, compute)  # type: ignore[arg-type]
 
     warm_up = WarmUp(run)

@@ -48,7 +48,7 @@ def get(environment: LmdbEnvironment, key: str) -> bytes | None:
 def run(program: str, *arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", program, *map(str, arguments)],
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=180, check=False,
     )
 
 
@@ -291,7 +291,7 @@ def test_full_disk_is_reported_and_nothing_is_lost(tmp_path: Path) -> None:
 
 def write_many(path: Path, first: int, done: multiprocessing.synchronize.Barrier) -> None:
     environment = LmdbEnvironment.open(path)
-    done.wait(30)
+    done.wait(180)
     for n in range(first, first + 200):
         put(environment, **{f"k{n}": str(n)})
     environment.close()
@@ -308,7 +308,7 @@ def test_writers_of_several_processes_take_turns(tmp_path: Path) -> None:
     for process in processes:
         process.start()
     for process in processes:
-        process.join(60)
+        process.join(180)
     assert [process.exitcode for process in processes] == [0, 0, 0]
     environment = LmdbEnvironment.open(path)
     assert all(get(environment, f"k{n}") == str(n).encode() for n in range(600))
