@@ -33,7 +33,7 @@ from orders import orders
 
 import engine
 from penstock import KStream, Serdes, Streams, StreamsBuilder
-from penstock.broker.cluster import Cluster, Status
+from penstock.broker.cluster import ClusterStatus, LocalCluster
 from penstock.broker.properties import BrokerOptions
 from penstock.engine.spark import open_backend
 from penstock.log import open_log
@@ -50,7 +50,7 @@ ROUNDS = 2
 class KafkaSite(engine.Site):
     """A broker with topics, and the Spark session of all applications on it."""
 
-    def __init__(self, folder: Path, context: Any, status: Status, class_path: str) -> None:
+    def __init__(self, folder: Path, context: Any, status: ClusterStatus, class_path: str) -> None:
         super().__init__(folder, context, open_log(status.address))
         self.status = status
         self._class_path = class_path
@@ -275,7 +275,7 @@ def main() -> None:
     figures: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
         class_path = java_programs.compile_programs(Path(folder) / "classes")
-        cluster = Cluster(Path(folder) / "kafka")
+        cluster = LocalCluster(Path(folder) / "kafka")
         with cluster.for_this_process(BrokerOptions(port=0, heap_mb=1024)) as status:
             site = KafkaSite(Path(folder), backend.context, status, class_path)
             if options.only != "latency":

@@ -96,7 +96,7 @@ def test_restore_of_an_earlier_attempt_ends_with_the_batch(
     ]
 
 
-def test_failing_listener_is_logged(caplog: pytest.RecordingListenerFixture) -> None:
+def test_failing_listener_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     class Broken(StateRestoreListener):
         def on_restore_start(self, *arguments: Any) -> None:
             raise ValueError("failed")
