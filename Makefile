@@ -1,4 +1,4 @@
-# `make install` needs the network once. Later it is skipped, or works offline, until pyproject.toml
+# `make install` needs the network once. Later runs are skipped, or work offline, until pyproject.toml
 # requires something new.
 PYTHON ?= python3
 BIN := .venv/bin
