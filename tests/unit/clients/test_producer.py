@@ -175,9 +175,9 @@ def test_produce_raises_for_a_record_that_is_too_large(clients: Any, log: Log) -
     log.create_topic("t", config={"max.message.bytes": 100})
     producer = clients.producer()
     producer.produce("t", b"x" * 100)
-    with pytest.raises(KafkaException, match="101 bytes") as refused:
+    with pytest.raises(KafkaException, match="101 bytes") as raised:
         producer.produce("t", b"x" * 101)
-    assert refused.value.error.code() == KafkaError.MSG_SIZE_TOO_LARGE
+    assert raised.value.error.code() == KafkaError.MSG_SIZE_TOO_LARGE
     with pytest.raises(KafkaException, match="The limit is 10 bytes"):
         clients.producer(message_max_bytes=10).produce("t", b"x" * 11)
 

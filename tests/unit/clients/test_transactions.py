@@ -113,10 +113,10 @@ def test_offsets_of_a_former_group_member_fail_the_transaction(
     producer.begin_transaction()
     producer.produce("a", "x")
     producer.send_offsets_to_transaction([TopicPartition("b", 0, 1)], group)
-    with pytest.raises(KafkaException) as refused:
+    with pytest.raises(KafkaException) as raised:
         producer.commit_transaction()
-    assert refused.value.error.txn_requires_abort()
-    assert not refused.value.error.fatal()
+    assert raised.value.error.txn_requires_abort()
+    assert not raised.value.error.fatal()
     producer.abort_transaction()
     assert (count(log, "a"), log.committed("g")) == (0, {})
     producer.begin_transaction()
@@ -152,10 +152,10 @@ def test_invalid_record_fails_the_transaction_until_abort(
     producer.begin_transaction()
     producer.produce("a", "fine")
     producer.produce("compacted", "no key")
-    with pytest.raises(KafkaException) as refused:
+    with pytest.raises(KafkaException) as raised:
         producer.commit_transaction()
-    assert refused.value.error.code() == KafkaError.INVALID_RECORD
-    assert refused.value.error.txn_requires_abort()
+    assert raised.value.error.code() == KafkaError.INVALID_RECORD
+    assert raised.value.error.txn_requires_abort()
     with pytest.raises(KafkaException, match="must be aborted"):
         producer.produce("a", "more")
     producer.abort_transaction()
@@ -174,9 +174,9 @@ def test_transaction_calls_out_of_order_raise(clients: Any, log: Log) -> None:
         producer.commit_transaction, producer.abort_transaction,
         lambda: producer.produce("a", "v"),
     ):
-        with pytest.raises(KafkaException, match="begin_transaction was not called") as refused:
+        with pytest.raises(KafkaException, match="begin_transaction was not called") as raised:
             call()
-        assert refused.value.error.code() == KafkaError._STATE
+        assert raised.value.error.code() == KafkaError._STATE
     producer.begin_transaction()
     with pytest.raises(KafkaException, match="a transaction is open"):
         producer.begin_transaction()

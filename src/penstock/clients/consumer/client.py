@@ -192,7 +192,7 @@ class Consumer:
     def consume(
         self, num_messages: int | None = None, timeout: float | None = -1
     ) -> list[Message]:
-        """Wait for `num_messages` records, or until the timeout, and return what has arrived.
+        """Wait for `num_messages` records, or until the timeout, and return those that arrived.
 
         Without a number it returns as soon as there are records, at most `max.poll.records` (or
         500), like Kafka's Java consumer.
