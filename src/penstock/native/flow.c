@@ -112,6 +112,32 @@ serialized(PyObject *writer, PyObject *half)
     return half == Py_None ? Py_NewRef(half) : write_fast(writer, half);
 }
 
+/* encode(topic, key, value, timestamp, headers, written, error): `written` holds the key if the value
+ * failed. A new reference to (key, value), None if the handler skipped the record, or NULL. */
+static PyObject *
+encode_after_failure(Step *step, PyObject *const *args, PyObject *raw_key)
+{
+    PyObject *type, *error, *traceback, *both = NULL;
+    if (!PyErr_ExceptionMatches(PyExc_Exception))
+        return NULL;
+    PyErr_Fetch(&type, &error, &traceback);
+    PyErr_NormalizeException(&type, &error, &traceback);
+    if (traceback != NULL)
+        PyException_SetTraceback(error, traceback);
+    PyObject *written = raw_key == NULL ? PyTuple_New(0) : PyTuple_Pack(1, raw_key);
+    if (written != NULL) {
+        PyObject *stack[8] = {NULL, step->held[TOPIC], args[0], args[1], args[2], args[3], written,
+                              error};
+        both = PyObject_Vectorcall(step->held[ENCODE], stack + 1,
+                                   7 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
+    }
+    Py_XDECREF(written);
+    Py_XDECREF(type);
+    Py_XDECREF(error);
+    Py_XDECREF(traceback);
+    return both;
+}
+
 /* Encodes key and value, with the careful functions if necessary. 0: the handler skipped it. */
 static int
 encode_halves(Step *step, PyObject *const *args, PyObject **raw_key, PyObject **raw_value)
@@ -120,12 +146,8 @@ encode_halves(Step *step, PyObject *const *args, PyObject **raw_key, PyObject **
     *raw_value = *raw_key == NULL ? NULL : serialized(step->held[WRITE_VALUE], args[1]);
     if (*raw_value != NULL)
         return 1;
+    PyObject *both = encode_after_failure(step, args, *raw_key);
     Py_CLEAR(*raw_key);
-    if (forget_error() < 0)
-        return -1;
-    PyObject *stack[6] = {NULL, step->held[TOPIC], args[0], args[1], args[2], args[3]};
-    PyObject *both = PyObject_Vectorcall(step->held[ENCODE], stack + 1,
-                                         5 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
     int done = both == NULL ? -1 : 0;
     if (both != NULL && both != Py_None) {
         if (PyTuple_Check(both) && PyTuple_GET_SIZE(both) == 2) {

@@ -17,6 +17,8 @@ from penstock.task.error_handling import ExceptionHandlers
 from penstock.task.record_limits import RecordLimits, no_limits
 from penstock.topology.nodes import Partitioner, SinkNode
 
+_NOT_WRITTEN = object()
+
 
 class Collector:
     """The outputs of a task in the order in which they were written.
@@ -115,12 +117,13 @@ class Collector:
             return native
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-            # A failure is repeated in `encode`, so that the handler receives the real error.
+            raw_key: Any = _NOT_WRITTEN
             try:
                 raw_key = None if key is None else write_key(key)
                 raw_value = None if value is None else write_value(value)
-            except Exception:
-                encoded = encode(topic, key, value, timestamp, headers)
+            except Exception as error:
+                written = () if raw_key is _NOT_WRITTEN else (raw_key,)
+                encoded = encode(topic, key, value, timestamp, headers, written, error)
                 if encoded is None:
                     return
                 raw_key, raw_value = encoded
@@ -222,29 +225,44 @@ def _check_partition_first(
 ) -> Callable[..., tuple[bytes | None, bytes | None] | None]:
     """`encode` in Kafka's order: a key without a partition fails before it is serialized."""
 
-    def encoded(topic: str, key: Any, value: Any, timestamp: int, headers: Headers) -> Any:
+    def encoded(topic: str, key: Any, value: Any, *others: Any) -> Any:
         partitions(topic, key, value)
-        return encode(topic, key, value, timestamp, headers)
+        return encode(topic, key, value, *others)
 
     return encoded
+
+
+def _has_fast_path(serde: Serde[Any]) -> bool:
+    """Whether a failure of `writer` means nothing, because `serialize` is another function."""
+    inner = serde.inner
+    return serde.fast_serialize is not None and (inner is None or _has_fast_path(inner))
 
 
 def _encoder(
     name: str, key_serde: Serde[Any], value_serde: Serde[Any], handlers: ExceptionHandlers
 ) -> Callable[..., tuple[bytes | None, bytes | None] | None]:
     """Serializes key and value; None if that fails and the handler skips the record."""
-    halves = (
-        (SerializationExceptionOrigin.KEY, key_serde.serialize, key_serde),
-        (SerializationExceptionOrigin.VALUE, value_serde.serialize, value_serde),
+    halves = tuple(
+        (origin, serde, _has_fast_path(serde)) for origin, serde in (
+            (SerializationExceptionOrigin.KEY, key_serde),
+            (SerializationExceptionOrigin.VALUE, value_serde),
+        )
     )
 
     def encode(
-        topic: str, key: Any, value: Any, timestamp: int, headers: Headers
+        topic: str, key: Any, value: Any, timestamp: int, headers: Headers,
+        written: tuple[bytes | None, ...] = (), failure: Exception | None = None,
     ) -> tuple[bytes | None, bytes | None] | None:
-        encoded: list[bytes | None] = []
-        for (origin, write, serde), half in zip(halves, (key, value), strict=True):
+        """`written` has the key if it is serialized already; `writer` raised `failure` next."""
+        encoded = list(written)
+        for origin, serde, has_fast_path in halves[len(written):]:
+            half = key if origin is SerializationExceptionOrigin.KEY else value
             try:
-                encoded.append(None if half is None else write(half))
+                if failure is not None and not has_fast_path:
+                    # The user's serializer raised it, and is called only once per record.
+                    raise failure
+                failure = None
+                encoded.append(None if half is None else serde.serialize(half))
             except TypeError as error:
                 raise StreamsException(
                     f"{name}: the {origin.value} serde {serde!r} for topic {topic} does not fit "
