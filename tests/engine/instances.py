@@ -11,7 +11,7 @@ from penstock import Serdes, State, Streams, StreamsBuilder, Topology
 from penstock.engine.inline import start_inline
 from penstock.log import Log, RecordColumns
 
-PATIENCE_S = 60.0
+PATIENCE_S = 240.0
 TEXT = Serdes.string()
 CreateStreams = Callable[..., Streams]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from penstock import Serdes, Streams, StreamsBuilder, StreamsConfig
 from penstock.log import RecordColumns, open_log
 
-PATIENCE_S = 60.0
+PATIENCE_S = 240.0
 
 
 def run(folder: Path, *words: str) -> list[int]:

@@ -17,7 +17,7 @@ from penstock.broker.properties import HOST, BrokerOptions
 
 #: The topic of the transaction coordinators.
 TRANSACTIONS = "__transaction_state"
-METADATA_TIMEOUT_S = 30.0
+METADATA_TIMEOUT_S = 120.0
 
 
 class Brokers:

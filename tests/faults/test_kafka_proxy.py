@@ -14,7 +14,7 @@ import pytest
 from faults.kafka_proxy import HOST, NUMBERS, Api, Loss, Proxy, Rule
 from penstock.broker.ports import free_ports
 
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
 
 
 class _Broker(socketserver.ThreadingTCPServer):

@@ -7,7 +7,7 @@ import time
 from penstock.log import open_log
 from penstock.log.errors import GroupNotEmpty
 
-TIMEOUT_S = 60.0
+TIMEOUT_S = 240.0
 
 
 def clear(address: str) -> str:

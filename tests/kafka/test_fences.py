@@ -21,7 +21,7 @@ from penstock.log.kafka.leases import KafkaLease
 pytestmark = pytest.mark.kafka
 
 P0 = TopicPartition("orders", 0)
-TIMEOUT_S = 60.0
+TIMEOUT_S = 240.0
 
 
 @pytest.fixture

@@ -70,7 +70,7 @@ def clients(path: Path, log: Log) -> Iterator[Clients]:
 def until() -> Callable[..., None]:
     """Waits for a condition, with a deadline."""
 
-    def wait(condition: Callable[[], object], within: float = 10.0) -> None:
+    def wait(condition: Callable[[], object], within: float = 120.0) -> None:
         deadline = time.monotonic() + within
         while not condition():
             assert time.monotonic() < deadline, "The condition was not met in time."
@@ -83,7 +83,7 @@ def until() -> Callable[..., None]:
 def read() -> Callable[..., list[Message]]:
     """Polls a consumer until it has returned `count` records."""
 
-    def take(consumer: Consumer, count: int, within: float = 10.0) -> list[Message]:
+    def take(consumer: Consumer, count: int, within: float = 120.0) -> list[Message]:
         deadline = time.monotonic() + within
         messages: list[Message] = []
         while len(messages) < count:
