@@ -48,6 +48,9 @@ class TestInputTopic(Generic[K, V]):
         self, driver: TopologyTestDriver, topic: str, key: Serde[K] | None,
         value: Serde[V] | None, start: int, auto_advance_ms: int,
     ) -> None:
+        _check_name(topic)
+        if auto_advance_ms < 0:
+            raise ValueError(f"auto_advance must not be negative: {auto_advance_ms} ms.")
         self._driver = driver
         self._topic = topic
         self._key = key.for_topic(topic, True) if key is not None else None
@@ -133,6 +136,7 @@ class TestOutputTopic(Generic[K, V]):
         self, driver: TopologyTestDriver, topic: str, key: Serde[K] | None,
         value: Serde[V] | None,
     ) -> None:
+        _check_name(topic)
         self._driver = driver
         self._topic = topic
         self._key = key.for_topic(topic, True) if key is not None else None
@@ -196,6 +200,11 @@ class TestOutputTopic(Generic[K, V]):
             _deserialize(self._value, output.value, self._topic, "value"),
             output.timestamp, output.headers, partition=output.partition,
         )
+
+
+def _check_name(topic: Any) -> None:
+    if not isinstance(topic, str) or not topic:
+        raise TypeError(f"The name of a topic must be a non-empty str, not {topic!r}.")
 
 
 def _serialize(serde: Serde[Any] | None, value: Any, topic: str, what: str) -> bytes | None:
