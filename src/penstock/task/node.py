@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from penstock.errors import StreamsException
 from penstock.processors.api import Cancellable, PunctuationType
@@ -265,16 +265,28 @@ class ReadOnlyStore:
 
     def __getattr__(self, name: str) -> Any:
         if name in _WRITES:
-            raise StreamsException(
-                f"Global store is read only: {name} is not allowed on store {self._store.name!r}."
-            )
+            self._reject(name)
         return getattr(self._store, name)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._reject("store[key] = value")
+
+    def __delitem__(self, key: Any) -> None:
+        self._reject("del store[key]")
+
+    def _reject(self, operation: str) -> NoReturn:
+        raise StreamsException(
+            f"Global store is read only: {operation} is not allowed on store {self._store.name!r}."
+        )
 
     def __getitem__(self, key: Any) -> Any:
         return self._store[key]
 
     def __contains__(self, key: Any) -> bool:
         return key in self._store
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._store)
 
 
 def no_children(key: Any, value: Any, timestamp: int, headers: Headers) -> None:

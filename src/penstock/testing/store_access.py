@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
-from typing import Any
+from typing import Any, NoReturn
 
 from penstock.errors import InvalidStateStorePartitionException
 from penstock.partitioning import partition_of
@@ -240,6 +240,12 @@ class ValuesOnly:
     def __getitem__(self, key: Any) -> Any:
         return self._store[key].value
 
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.put(key, value)
+
+    def __delitem__(self, key: Any) -> None:
+        del self._store[key]
+
     def __contains__(self, key: object) -> bool:
         return key in self._store
 
@@ -277,10 +283,7 @@ class PartitionedStore:
 
     def __getattr__(self, name: str) -> Any:
         if name in _WRITE_METHODS:
-            raise ValueError(
-                f"Store {self.name!r} has {len(self._partitions)} partitions, so it is read-only. "
-                f"To use {name}, select a partition with partition= or key=."
-            )
+            self._reject(name)
         found = [getattr(partition, name) for partition in self._partitions]
         if not callable(found[0]):
             return found[0]
@@ -294,6 +297,18 @@ class PartitionedStore:
             return next((result for result in results if result is not None), None)
 
         return read_all
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._reject("store[key] = value")
+
+    def __delitem__(self, key: Any) -> None:
+        self._reject("del store[key]")
+
+    def _reject(self, operation: str) -> NoReturn:
+        raise ValueError(
+            f"Store {self.name!r} has {len(self._partitions)} partitions, so it is read-only. "
+            f"To use {operation}, select a partition with partition= or key=."
+        )
 
     def __getitem__(self, key: Any) -> Any:
         for partition in self._partitions:

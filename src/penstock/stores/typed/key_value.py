@@ -129,6 +129,15 @@ class KeyValueStore(LayeredStore, Generic[K, V]):
             raise KeyError(key)
         return value
 
+    def __setitem__(self, key: K, value: V | None) -> None:
+        self.put(key, value)
+
+    def __delitem__(self, key: K) -> None:
+        row_key = self._key(key)
+        if self._rows.get(row_key) is None:
+            raise KeyError(key)
+        self._rows.put(row_key, None)
+
     def __contains__(self, key: object) -> bool:
         return self._rows.get(self._key(key)) is not None
 
