@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.errors import TopologyException
+from penstock.processors.user import check_not_async
 
 _VALUE_OR_BOTH = "(value) or (key, value)"
 #: The parameters of each kind of function, for error messages.
@@ -38,6 +39,7 @@ def argument_count(function: Callable[..., Any], *counts: int, step: str, what: 
     """
     if not callable(function):
         raise TypeError(f"{step}: {what} must be a function, not {function!r}.")
+    check_not_async(function, f"{step}: {what}")
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):

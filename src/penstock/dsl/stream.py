@@ -26,7 +26,7 @@ from penstock.processors.stateless import (
     SelectKey,
     key_and_value,
 )
-from penstock.processors.user import UserProcessor
+from penstock.processors.user import UserProcessor, check_not_async
 from penstock.serdes.builtin import Serde
 from penstock.topology.naming import check_name
 from penstock.topology.nodes import Partitioner, TopicNameExtractor
@@ -215,6 +215,7 @@ class KStream(StreamJoins[K, V], Generic[K, V]):
         step = self._name_step(printed.name, "KSTREAM-PRINTER-")
         label = printed.label if printed.label is not None else self._ref.name
         mapper = printed.mapper if printed.mapper is not None else key_and_value
+        check_not_async(mapper, f"{step}: the mapper")
         self._add_type_preserving_step(step, Print(label, mapper, printed.file))
 
     def split(self, *, name: str | None = None) -> BranchedKStream[K, V]:

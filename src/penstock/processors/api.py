@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from enum import Enum
 from functools import wraps
-from inspect import isfunction
+from inspect import iscoroutinefunction, isfunction
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from penstock.record import FixedKeyRecord, Record, RecordMetadata, TaskId
@@ -143,7 +143,7 @@ class ValueTransformer(Protocol[KIn_contra, VIn_contra, VOut_co]):
 def _set_context_in_init(processor: type[Any]) -> None:
     """Let `init` set `self.context` first, also if it does not call `super().init()`."""
     init: Any = processor.init
-    if not isfunction(init) or hasattr(init, "sets_context"):
+    if not isfunction(init) or iscoroutinefunction(init) or hasattr(init, "sets_context"):
         return
 
     @wraps(init)

@@ -12,6 +12,17 @@ from penstock.processors.base import Forward, NodeContext
 from penstock.record import Headers, Record, fixed_key_record
 
 
+def check_not_async(function: Any, what: str) -> None:
+    """Raise if the function is an `async def`: a task would get a coroutine, not a result."""
+    is_object = callable(function) and not isinstance(function, type)
+    for each in (function, type(function).__call__ if is_object else None):
+        if inspect.iscoroutinefunction(each) or inspect.isasyncgenfunction(each):
+            raise TypeError(
+                f"{what} is an async function: {_name(function)}. A task calls functions without "
+                "an event loop. Use a plain `def`; it can call asyncio.run()."
+            )
+
+
 def supplied_stores(supplier: Any) -> tuple[Any, ...]:
     """The store builders of a supplier: its attribute or method `stores`."""
     stores = getattr(supplier, "stores", None)
@@ -65,20 +76,28 @@ def _check_supplier(supplier: Any, method: str, kind: str, step: str) -> None:
             f"{step}: a {kind} is created without arguments, but {_name(supplier)} requires some. "
             f"Pass a class with a method `{method}`, or a function that returns its instance."
         )
+    check_not_async(supplier, f"{step}: the supplier of a {kind}")
     if isinstance(supplier, type):
         if not hasattr(supplier, method):
             raise TypeError(f"{step}: {supplier.__name__} has no method `{method}`.")
+        _check_methods(supplier, method, step)
         return
     first, second = supplier(), supplier()
     if not hasattr(first, method):
         raise StreamsException(
             f"{step}: the supplier returned {first!r}, which has no method `{method}`."
         )
+    _check_methods(first, method, step)
     if first is second:
         raise ValueError(
             f"{step}: {_name(supplier)} generates single reference. It must create a new {kind} "
             "for each call, because every task has its own."
         )
+
+
+def _check_methods(processor: Any, method: str, step: str) -> None:
+    for name in ("init", method, "close"):
+        check_not_async(getattr(processor, name, None), f"{step}: {name}()")
 
 
 @dataclass(frozen=True, slots=True)

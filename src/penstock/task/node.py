@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from penstock.errors import StreamsException
 from penstock.processors.api import Cancellable, PunctuationType
 from penstock.processors.base import Clock, Forward, NodeCounter
+from penstock.processors.user import check_not_async
 from penstock.record import CurrentRecord, FixedKeyRecord, Headers, RecordMetadata, TaskId
 from penstock.windows import instant_ms, to_ms
 
@@ -199,6 +200,7 @@ class UserContext:
         interval_ms = to_ms(interval)
         if interval_ms < 1:
             raise ValueError("The minimum supported scheduling interval is 1 millisecond.")
+        check_not_async(punctuator, f"{self.node.name}: the punctuator")
         first = None if start is None else instant_ms(start)
         if first is not None and first < 0:
             raise ValueError(f"A schedule cannot start before the epoch: {start}.")
