@@ -12,6 +12,8 @@ from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import Generic, NamedTuple, TypeVar
 
+from penstock.java_names import JavaNames
+
 K = TypeVar("K")
 
 #: The largest timestamp; the end of an unlimited window.
@@ -104,7 +106,7 @@ class Windowed(NamedTuple, Generic[K]):
         return f"[{self.key}@{self.window.start}/{self.window.end}]"
 
 
-class Windows(ABC):
+class Windows(JavaNames, ABC):
     """Base class of fixed windows. Subclass it for custom windows."""
 
     __slots__ = ()
@@ -185,7 +187,7 @@ class TimeWindows(Windows):
 
 
 @dataclass(frozen=True, slots=True)
-class SlidingWindows:
+class SlidingWindows(JavaNames):
     """Sliding windows: [end - time_difference_ms, end], for records close in time.
 
     A difference of 0 is allowed, as in Kafka, but processing a record with it fails.
@@ -223,7 +225,7 @@ class SlidingWindows:
 
 
 @dataclass(frozen=True, slots=True)
-class SessionWindows:
+class SessionWindows(JavaNames):
     """Sessions: periods of activity of a key, separated by gaps longer than `gap_ms`."""
 
     gap_ms: int

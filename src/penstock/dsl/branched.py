@@ -10,6 +10,7 @@ from penstock.dsl.functions import key_value_function
 from penstock.dsl.options import Branched
 from penstock.dsl.plan_builder import NodeRef
 from penstock.errors import TopologyException
+from penstock.java_names import JavaNames
 from penstock.processors.stateless import Branch, PassThrough
 from penstock.topology.plan_nodes import OperatorNode
 
@@ -20,7 +21,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class BranchedKStream(Generic[K, V]):
+class BranchedKStream(JavaNames, Generic[K, V]):
     """The branches of a split stream; a record goes to the first branch that accepts it.
 
     Add branches with `branch`, then call `default_branch` or `no_default_branch`. Both return the

@@ -14,6 +14,7 @@ from penstock.dsl.plan_builder import AnySerde, NodeRef, PlanBuilder
 from penstock.dsl.stream import KStream
 from penstock.dsl.table import GlobalKTable, KTable
 from penstock.errors import TopologyException
+from penstock.java_names import JavaNames
 from penstock.processors.user import UserProcessor
 from penstock.serdes.builtin import Serde
 from penstock.topology.lowering import lower
@@ -64,7 +65,7 @@ class _GlobalTableOptions(_GlobalSourceOptions, total=False):
     store: StoreOption[Any, Any]
 
 
-class StreamsBuilder:
+class StreamsBuilder(JavaNames):
     """Builds a topology from streams and tables.
 
     Create sources with `stream`, `table` and `global_table`, apply operators to them, then call

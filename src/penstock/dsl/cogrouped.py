@@ -11,6 +11,7 @@ from penstock.dsl.grouped import Grouping, KGroupedStream, check_windows
 from penstock.dsl.options import Materialized, StoreOption, as_materialized
 from penstock.dsl.plan_builder import AnySerde, NodeRef, PlanBuilder
 from penstock.dsl.windowed import windowed_aggregation
+from penstock.java_names import JavaNames
 from penstock.processors.aggregates import StreamAggregate
 from penstock.processors.session_aggregates import SessionAggregate
 from penstock.processors.tables import TablePassThrough
@@ -90,7 +91,7 @@ class _Cogroup:
         self.builder.copartition(*sources)
 
 
-class CogroupedKStream(Generic[K, VA]):
+class CogroupedKStream(JavaNames, Generic[K, VA]):
     """Grouped streams to be aggregated into one table; add more with `cogroup`."""
 
     def __init__(self, builder: PlanBuilder) -> None:
@@ -141,7 +142,7 @@ class CogroupedKStream(Generic[K, VA]):
         return TimeWindowedCogroupedKStream(self._cogroup, windows)
 
 
-class TimeWindowedCogroupedKStream(Generic[K, VA]):
+class TimeWindowedCogroupedKStream(JavaNames, Generic[K, VA]):
     """Cogrouped streams in time or sliding windows."""
 
     def __init__(self, cogroup: _Cogroup, windows: Windows | SlidingWindows) -> None:
@@ -171,7 +172,7 @@ class TimeWindowedCogroupedKStream(Generic[K, VA]):
         )
 
 
-class SessionWindowedCogroupedKStream(Generic[K, VA]):
+class SessionWindowedCogroupedKStream(JavaNames, Generic[K, VA]):
     """Cogrouped streams in sessions."""
 
     def __init__(self, cogroup: _Cogroup, windows: SessionWindows) -> None:

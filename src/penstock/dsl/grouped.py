@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 from penstock.dsl.functions import check_function
 from penstock.dsl.options import Materialized, StoreOption, as_materialized
 from penstock.dsl.plan_builder import AnySerde, NodeRef
+from penstock.java_names import JavaNames
 from penstock.processors.aggregates import (
     StreamAggregate,
     StreamReduce,
@@ -67,7 +68,7 @@ class Grouping:
         return self.repartition, frozenset((repartition.name,))
 
 
-class KGroupedStream(Generic[K, V]):
+class KGroupedStream(JavaNames, Generic[K, V]):
     """A stream grouped by key: aggregate it directly, or in windows.
 
     Aggregations return a `KTable` and ignore records with a null key or value. `store=` is a store
@@ -76,6 +77,9 @@ class KGroupedStream(Generic[K, V]):
 
     def __init__(self, ref: NodeRef, name: str | None) -> None:
         self._grouping = Grouping(ref, name)
+
+    def __repr__(self) -> str:
+        return self._grouping.ref.describe("KGroupedStream")
 
     def count(
         self, *, name: str | None = None, store: StoreOption[K, int] = None
@@ -202,7 +206,7 @@ def add_aggregation(
     )
 
 
-class KGroupedTable(Generic[K, V]):
+class KGroupedTable(JavaNames, Generic[K, V]):
     """A grouped table: for each changed row the old value is subtracted and the new one added.
 
     `store=` is a store name, a supplier or a `Materialized`. `name=` names the step.
@@ -212,6 +216,9 @@ class KGroupedTable(Generic[K, V]):
         self._ref = ref
         self._name = name
         self._repartition: TableRepartitionNode | None = None
+
+    def __repr__(self) -> str:
+        return self._ref.describe("KGroupedTable")
 
     def count(
         self, *, name: str | None = None, store: StoreOption[K, int] = None

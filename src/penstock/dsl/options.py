@@ -19,6 +19,7 @@ from typing import (
 )
 
 from penstock.dsl.checks import check_serdes
+from penstock.java_names import JavaNames
 from penstock.serdes.builtin import Serde
 from penstock.stores.api.dsl_suppliers import BuiltInDslStoreSuppliers, DslStoreSuppliers
 from penstock.topology.naming import check_name
@@ -58,7 +59,7 @@ class _StoreOptions(TypedDict, total=False):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Materialized(Generic[K, V]):
+class Materialized(JavaNames, Generic[K, V]):
     """How a table is stored: name, serdes, cache, changelog and retention of its store.
 
     A store with a name can be queried. `supplier`, made by `Stores`, sets the kind of store and its

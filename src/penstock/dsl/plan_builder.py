@@ -99,3 +99,11 @@ class NodeRef:
 
     def __post_init__(self) -> None:
         check_serdes(self.name, key=self.key, value=self.value)
+
+    def describe(self, kind: str) -> str:
+        """The `repr` of a stream, table or grouping: its step and the serdes that are known."""
+        serdes = "".join(
+            f", {which} {getattr(serde, 'name', type(serde).__name__)}"
+            for which, serde in (("key", self.key), ("value", self.value)) if serde is not None
+        )
+        return f"<{kind} '{self.name}'{serdes}>"

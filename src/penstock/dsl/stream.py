@@ -12,6 +12,7 @@ from penstock.dsl.grouped import KGroupedStream
 from penstock.dsl.options import Materialized, Printed, StoreOption, as_materialized
 from penstock.dsl.plan_builder import AnySerde, NodeRef
 from penstock.dsl.stream_joins import StreamJoins
+from penstock.java_names import JavaNames
 from penstock.processors.api import FixedKeyRecordProcessor, RecordProcessor
 from penstock.processors.stateless import (
     Filter,
@@ -48,7 +49,7 @@ K2 = TypeVar("K2")
 V2 = TypeVar("V2")
 
 
-class KStream(StreamJoins[K, V], Generic[K, V]):
+class KStream(StreamJoins[K, V], JavaNames, Generic[K, V]):
     """A stream of records with keys of type K and values of type V.
 
     Each method adds a step and returns the resulting stream; this stream is unchanged and can be
@@ -58,6 +59,9 @@ class KStream(StreamJoins[K, V], Generic[K, V]):
 
     def __init__(self, ref: NodeRef) -> None:
         self._ref = ref
+
+    def __repr__(self) -> str:
+        return self._ref.describe("KStream")
 
     # ---- stateless operators -----------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from penstock.dsl.options import Materialized, StoreOption, Suppressed, as_mater
 from penstock.dsl.plan_builder import AnySerde, NodeRef, PlanBuilder
 from penstock.dsl.table_joins import TableJoins
 from penstock.errors import TopologyException
+from penstock.java_names import JavaNames
 from penstock.processors.api import ValueTransformer
 from penstock.processors.suppress import NO_LIMIT, Suppress
 from penstock.processors.table_source import TableRepartitionMap, ToStream
@@ -37,7 +38,7 @@ K2 = TypeVar("K2")
 V2 = TypeVar("V2")
 
 
-class KTable(TableJoins[K, V], Generic[K, V]):
+class KTable(TableJoins[K, V], JavaNames, Generic[K, V]):
     """A table: the latest value of each key. A null value deletes the row.
 
     Each method returns a new table or stream; this table is unchanged. `store=` is a store name, a
@@ -50,6 +51,9 @@ class KTable(TableJoins[K, V], Generic[K, V]):
         self._ref = ref
         self._id = table
         self._store = store
+
+    def __repr__(self) -> str:
+        return self._ref.describe("KTable")
 
     @property
     def queryable_store_name(self) -> str | None:
@@ -302,13 +306,16 @@ class KTable(TableJoins[K, V], Generic[K, V]):
 _GETTER_PLACEHOLDER: Any = None
 
 
-class GlobalKTable(Generic[K, V]):
+class GlobalKTable(JavaNames, Generic[K, V]):
     """A table whose rows are all available to every task; streams can join it by any key."""
 
     def __init__(self, builder: PlanBuilder, store: str, queryable: bool) -> None:
         self._builder = builder
         self._store = store
         self._queryable = queryable
+
+    def __repr__(self) -> str:
+        return f"<GlobalKTable '{self._store}'>"
 
     @property
     def queryable_store_name(self) -> str | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from penstock.dsl.functions import check_function
 from penstock.dsl.grouped import STREAM_AGGREGATE, STREAM_REDUCE, Grouping, add_aggregation
 from penstock.dsl.options import Materialized, StoreOption, as_materialized
+from penstock.java_names import JavaNames
 from penstock.processors.aggregates import (
     add_counts,
     aggregator_of_reducer,
@@ -39,7 +40,7 @@ V = TypeVar("V")
 VA = TypeVar("VA")
 
 
-class TimeWindowedKStream(Generic[K, V]):
+class TimeWindowedKStream(JavaNames, Generic[K, V]):
     """A grouped stream in tumbling, hopping, sliding or unlimited windows.
 
     Aggregations return a `KTable` with `Windowed` keys. By default they emit each update of a
@@ -55,6 +56,9 @@ class TimeWindowedKStream(Generic[K, V]):
         self._grouping = grouping
         self._windows = windows
         self._emit = emit or EmitStrategy.on_window_update()
+
+    def __repr__(self) -> str:
+        return self._grouping.ref.describe("TimeWindowedKStream")
 
     def emit_strategy(self, strategy: EmitStrategy) -> TimeWindowedKStream[K, V]:
         """Choose when results are emitted: with each update, or once when the window closes."""
@@ -166,7 +170,7 @@ def windowed_aggregation(
     return spec, operator, windows.size
 
 
-class SessionWindowedKStream(Generic[K, V]):
+class SessionWindowedKStream(JavaNames, Generic[K, V]):
     """A grouped stream in sessions: windows that end after a gap without records of the key.
 
     Aggregations return a `KTable` with `Windowed` keys. When sessions merge, the old ones are
@@ -177,6 +181,9 @@ class SessionWindowedKStream(Generic[K, V]):
         self._grouping = grouping
         self._windows = windows
         self._emit = EmitStrategy.on_window_update()
+
+    def __repr__(self) -> str:
+        return self._grouping.ref.describe("SessionWindowedKStream")
 
     def emit_strategy(self, strategy: EmitStrategy) -> SessionWindowedKStream[K, V]:
         """Choose when results are emitted: with each update, or once when the session closes."""

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
 from penstock.errors import SerializationException
+from penstock.java_names import JavaNames
 from penstock.native import core
 from penstock.serdes.base import Serde, WrappingSerde, malformed_bytes_error, wrong_type_error
 from penstock.serdes.change import ChangeSerde, change_serde
@@ -239,7 +240,7 @@ def _json_of(of: Any, sort_keys: bool) -> Serde[Any]:
     return serde.with_fast_path(*fast)
 
 
-class Serdes:
+class Serdes(JavaNames):
     """The built-in serdes. Their wire formats are those of Kafka's `Serdes`."""
 
     @staticmethod

@@ -13,6 +13,7 @@ from typing import Any
 
 from penstock.config import StreamsConfig, TopologyConfig, resolve_topology_config
 from penstock.errors import TopologyException
+from penstock.java_names import JavaNames
 from penstock.processors.user import UserProcessor, supplied_stores
 from penstock.serdes.base import Serde, as_serde
 from penstock.stores.api.builder import StoreBuilder
@@ -45,7 +46,7 @@ class NodeGroup:
     is_global: bool
 
 
-class Topology:
+class Topology(JavaNames):
     """The nodes and stores of an application, in the order of addition.
 
     Add sources, processors, stores and sinks by name; each method returns the topology. Invariants:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+from penstock.java_names import JavaNames
 from penstock.serdes.builtin import Serde
 from penstock.stores.api.builder import StoreBuilder
 from penstock.stores.api.suppliers import (
@@ -27,7 +28,7 @@ Duration = timedelta | int
 AnySerde = Serde[Any] | None
 
 
-class Stores:
+class Stores(JavaNames):
     """The factory of suppliers and builders.
 
     A supplier defines what a store keeps. A builder creates a typed store over a supplier.
