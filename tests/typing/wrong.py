@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from penstock import (
+    FixedKeyRecord,
     JoinWindows,
     Materialized,
     Processor,
@@ -26,6 +27,8 @@ orders.left_join(table, lambda number, text: text.upper())  # union-attr
 orders.group_by_key().count(store=Materialized("counts", value=Serdes.string()))  # arg-type
 orders.group_by_key().count(stores="counts")  # call-arg
 builder.stream("x", key="string")  # call-overload
+orders.mapValues(str)  # attr-defined
+FixedKeyRecord("key", "value", 1)  # arg-type
 
 
 class OfBytes(Processor[bytes, int]):

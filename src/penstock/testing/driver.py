@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar, overload
 
 from penstock.config import StreamsConfig
 from penstock.partitioning import partition_of
 from penstock.record import NO_HEADERS, TaskId, as_headers
+from penstock.serdes.builtin import Serde
 from penstock.task.result import Output
 from penstock.testing.store_access import StoreAccess
 from penstock.testing.task_layout import partitioned_layout, single_task_layout
@@ -17,6 +18,9 @@ from penstock.testing.task_runner import TaskRunner
 from penstock.testing.topics import TestInputTopic, TestOutputTopic
 from penstock.topology.topology import Topology
 from penstock.windows import instant_ms, to_ms
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 class TopologyTestDriver(StoreAccess):
@@ -108,6 +112,16 @@ class TopologyTestDriver(StoreAccess):
         if self._batch_records == self._batch_size:
             self.new_batch()
 
+    @overload
+    def create_input_topic(
+        self, topic: str, key: Serde[K], value: Serde[V], *,
+        start: datetime | int | None = None, auto_advance: timedelta | int = 0,
+    ) -> TestInputTopic[K, V]: ...
+    @overload
+    def create_input_topic(
+        self, topic: str, key: Any = None, value: Any = None, *,
+        start: datetime | int | None = None, auto_advance: timedelta | int = 0,
+    ) -> TestInputTopic[Any, Any]: ...
     def create_input_topic(
         self, topic: str, key: Any = None, value: Any = None, *,
         start: datetime | int | None = None, auto_advance: timedelta | int = 0,
@@ -123,6 +137,14 @@ class TopologyTestDriver(StoreAccess):
             value or self._config.default_value_serde, first, to_ms(auto_advance),
         )
 
+    @overload
+    def create_output_topic(
+        self, topic: str, key: Serde[K], value: Serde[V]
+    ) -> TestOutputTopic[K, V]: ...
+    @overload
+    def create_output_topic(
+        self, topic: str, key: Any = None, value: Any = None
+    ) -> TestOutputTopic[Any, Any]: ...
     def create_output_topic(
         self, topic: str, key: Any = None, value: Any = None
     ) -> TestOutputTopic[Any, Any]:
