@@ -143,7 +143,9 @@ class ValueTransformer(Protocol[KIn_contra, VIn_contra, VOut_co]):
 def _set_context_in_init(processor: type[Any]) -> None:
     """Let `init` set `self.context` first, also if it does not call `super().init()`."""
     init: Any = processor.init
-    if not isfunction(init) or iscoroutinefunction(init) or hasattr(init, "sets_context"):
+    if init in (Processor.init, FixedKeyProcessor.init) or hasattr(init, "sets_context"):
+        return
+    if not isfunction(init) or iscoroutinefunction(init):
         return
 
     @wraps(init)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
+import cloudpickle
 import pytest
 
 from penstock import (
@@ -61,6 +63,23 @@ def test_context_exists_without_super_init(supplier: Any) -> None:
     with TopologyTestDriver(builder.build()) as driver:
         driver.create_input_topic("in", TEXT, TEXT).pipe_input("a", "x")
         assert driver.create_output_topic("out", TEXT, TEXT).read_value() == "x True"
+
+
+def test_class_without_init_is_unchanged() -> None:
+    class Plain(Processor[str, str]):
+        def process(self, record: Record[str, str]) -> None: ...
+
+    assert "init" not in vars(Plain)
+
+
+def test_context_exists_in_a_class_that_is_pickled_by_value() -> None:
+    class Local(Processor[str, str]):
+        def init(self, context: ProcessorContext) -> None:
+            self.at_init = self.context is context
+
+    processor = pickle.loads(cloudpickle.dumps(Local))()
+    processor.init(MockProcessorContext())
+    assert processor.at_init
 
 
 def test_init_can_set_another_context() -> None:
