@@ -145,6 +145,19 @@ def test_one_of_several_topologies_must_be_named(penstock, tmp_path: Path) -> No
     assert (ran.code, message in ran.err) == (1, True)
 
 
+def test_b15_unknown_name_lists_functions_with_a_default_name(penstock, tmp_path: Path) -> None:
+    (tmp_path / "made.py").write_text(
+        "from penstock import StreamsBuilder\n"
+        "def topology():\n"
+        "    builder = StreamsBuilder()\n"
+        "    builder.stream('x').to('y')\n"
+        "    return builder.build()\n"
+    )
+    assert "topics: [x]" in penstock("describe", "made.py").out
+    ran = penstock("describe", "made.py:nope")
+    assert "'nope' does not exist in 'made.py'. Topologies: topology." in ran.err
+
+
 def test_file_in_a_package_can_import_the_package(penstock, tmp_path: Path) -> None:
     shop = tmp_path / "elsewhere" / "shop"
     (shop / "parts").mkdir(parents=True)

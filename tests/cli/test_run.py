@@ -100,6 +100,16 @@ def test_once_processes_existing_records_and_stops(penstock, topics: Log) -> Non
     assert received(topics) == [b"A", b"B"]
 
 
+def test_b12_summary_counts_input_records_once(penstock, topics: Log, tmp_path: Path) -> None:
+    (tmp_path / "app2.py").write_text(APP.replace(
+        'values.map_values(lambda value: shout(value), name="shouted").to("out")',
+        "values.group_by(lambda key, value: value).count(store='counts')",
+    ))
+    topics.append("in", 0, RecordColumns([b"k", b"k"], [b"a", b"b"]))
+    ran = penstock("run", "app2.py", "--once", "--master", "inline")
+    assert (ran.code, ran.err.splitlines()[-1]) == (0, "app: stopped after 1 batch, 2 records.")
+
+
 def test_quiet_writes_nothing_and_verbose_shows_every_batch(penstock, topics: Log) -> None:
     send(topics, "a")
     ran = once(penstock, "--quiet")

@@ -18,8 +18,8 @@ CONTROL = re.compile(r"\x1b\[\?25[lh]|\x1b\[1A|\x1b\[2K|\r")
 
 def report(number: int, *, records: int = 100, seconds: float = 0.1) -> BatchReport:
     return BatchReport(
-        number, records, outputs=0, changes=0, plan_seconds=0.0, compute_seconds=seconds,
-        commit_seconds=0.0,
+        number, records, records, outputs=0, changes=0, plan_seconds=0.0,
+        compute_seconds=seconds, commit_seconds=0.0,
     )
 
 

@@ -79,9 +79,9 @@ class StatusLine:
         now = self._clock()
         with self._lock:
             self.batches += 1
-            self.records += report.records
+            self.records += report.input_records
             self._batch = report
-            self._recent.append((now, report.records, report.seconds))
+            self._recent.append((now, report.input_records, report.seconds))
             self._expire(now)
             if self._every_batch or self._is_due(now):
                 self._write_batch(report, now)

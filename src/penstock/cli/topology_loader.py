@@ -156,9 +156,7 @@ def _find_factory(module: ModuleType, location: str, name: str | None) -> Any:
         return found
     for default in DEFAULT_NAMES:
         found = getattr(module, default, None)
-        if isinstance(found, Topology | StreamsBuilder) or (
-            callable(found) and not isinstance(found, type)
-        ):
+        if _may_be_topology(found):
             return found
     candidates = _candidates(module)
     if not candidates:
@@ -174,11 +172,22 @@ def _find_factory(module: ModuleType, location: str, name: str | None) -> Any:
     return getattr(module, candidates[0])
 
 
+def _may_be_topology(found: object) -> bool:
+    """Whether the member with a default name is a topology, or a function that may return one."""
+    return isinstance(found, Topology | StreamsBuilder) or (
+        callable(found) and not isinstance(found, type)
+    )
+
+
 def _candidates(module: ModuleType) -> list[str]:
-    """Return the names of topologies, builders, and functions annotated to return one."""
+    """Return the names of topologies, builders, and functions that return one.
+
+    Such a function has a default name or a return annotation.
+    """
     names = []
     for name, member in vars(module).items():
-        if isinstance(member, Topology | StreamsBuilder):
+        is_default = name in DEFAULT_NAMES and _may_be_topology(member)
+        if is_default or isinstance(member, Topology | StreamsBuilder):
             names.append(name)
         elif getattr(member, "__module__", None) == module.__name__ and callable(member):
             returned = getattr(member, "__annotations__", {}).get("return")

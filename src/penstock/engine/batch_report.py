@@ -17,6 +17,8 @@ class BatchReport:
     number: int
     #: Records that tasks consumed, from the log and from each other.
     records: int
+    #: Records that tasks consumed from the log.
+    input_records: int
     #: Records written to topics other than changelogs, and to changelogs.
     outputs: int
     changes: int
@@ -47,6 +49,7 @@ class BatchReport:
         return cls(
             plan.number,
             sum(outcome.records_consumed for outcome in outcomes),
+            sum(outcome.input_records for outcome in outcomes),
             sum(outcome.written[0] for outcome in outcomes),
             sum(outcome.written[1] for outcome in outcomes),
             *seconds,

@@ -37,8 +37,9 @@ def metrics(clock: Clock) -> Metrics:
 
 def report(number: int = 1, records: int = 10, **fields: Any) -> BatchReport:
     return BatchReport(**{
-        "number": number, "records": records, "outputs": records * 2, "changes": 0,
-        "plan_seconds": 0.001, "compute_seconds": 0.05, "commit_seconds": 0.01, **fields,
+        "number": number, "records": records, "input_records": records,
+        "outputs": records * 2, "changes": 0, "plan_seconds": 0.001, "compute_seconds": 0.05,
+        "commit_seconds": 0.01, **fields,
     })
 
 

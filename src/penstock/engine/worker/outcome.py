@@ -81,6 +81,11 @@ class TaskOutcome(_OutcomeFields, frozen=True, kw_only=True):
     changes: tuple[Append, ...] = ()
 
     @property
+    def input_records(self) -> int:
+        """The number of records consumed from the log, without those of other tasks."""
+        return self.records_consumed - sum(block.records for block in self.consumed)
+
+    @property
     def written(self) -> tuple[int, int]:
         """The number of output records and of changelog records."""
         return self.published + count_records(self.outputs), count_records(self.changes)
