@@ -155,7 +155,7 @@ encode_halves(Step *step, PyObject *const *args, PyObject **raw_key, PyObject **
             *raw_value = Py_NewRef(PyTuple_GET_ITEM(both, 1));
             done = 1;
         } else {
-            PyErr_SetString(PyExc_TypeError, "An encoder answers two halves or None.");
+            PyErr_SetString(PyExc_TypeError, "An encoder must return a pair or None.");
             done = -1;
         }
     }

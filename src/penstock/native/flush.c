@@ -153,7 +153,7 @@ tell_changes(PyObject *module, PyObject *args)
     for (Py_ssize_t at = 0; at < PyList_GET_SIZE(changes); at++) {
         Entry *entry = (Entry *)PyList_GET_ITEM(changes, at);
         if (!Py_IS_TYPE(entry, &EntryType) || entry->rows == NULL) {
-            PyErr_SetString(PyExc_TypeError, "An entry that was written is told of.");
+            PyErr_SetString(PyExc_TypeError, "Only written entries can be reported.");
             return NULL;
         }
         if (know_current(current) < 0)
