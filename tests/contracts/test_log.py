@@ -76,7 +76,8 @@ def test_topic_without_partitions_is_rejected(log: Log) -> None:
 
 def test_unknown_topic_is_reported_with_the_existing_ones(log: Log) -> None:
     log.create_topic("orders", 2)
-    with pytest.raises(UnknownTopic, match=r"Topic 'order' does not exist\. Topics: 'orders'\."):
+    message = r"Topic 'order' does not exist\. Did you mean 'orders'\? Topics: 'orders'\."
+    with pytest.raises(UnknownTopic, match=message):
         log.topic("order")
     with pytest.raises(UnknownPartition, match="It has 2"):
         log.append("orders", 2, numbered([1]))

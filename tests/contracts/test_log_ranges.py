@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from contracts.log_records import NOW, numbered, offsets, pairs, records, values
 from penstock.log import Log, TopicPartition
-from penstock.log.errors import OffsetOutOfRange
-from penstock.log.types import OffsetAndTimestamp, record_size
+from penstock.log.errors import OffsetOutOfRange, UnknownTopic
+from penstock.log.types import OffsetAndTimestamp, VerifyReport, record_size
 
 
 @pytest.fixture
@@ -119,3 +119,10 @@ def test_offset_for_time_searches_inside_a_batch(log: Log) -> None:
     assert log.offset_for_time("orders", 0, 777) == OffsetAndTimestamp(777, 777)
     log.delete_records("orders", 0, 800)
     assert log.offset_for_time("orders", 0, 777) == OffsetAndTimestamp(800, 800)
+
+
+def test_verify_counts_the_records_of_an_intact_partition(orders: Log) -> None:
+    assert orders.verify("orders", 0) == VerifyReport(records=30_000)
+    assert orders.verify_metadata() == []
+    with pytest.raises(UnknownTopic):
+        orders.verify("nothing", 0)

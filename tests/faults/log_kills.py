@@ -254,9 +254,12 @@ class Trial:
         db = sqlite3.connect(self.path)
         try:
             assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-            lost = "SELECT count(*) FROM batches WHERE blob_id NOT IN (SELECT id FROM blobs)"
+            lost = (
+                "SELECT count(*) FROM batches "
+                "WHERE records AND blob_id NOT IN (SELECT id FROM blobs)"
+            )
             unused = "SELECT count(*) FROM blobs WHERE id NOT IN (SELECT blob_id FROM batches)"
-            twice = "SELECT count(*) - count(DISTINCT blob_id) FROM batches"
+            twice = "SELECT count(*) - count(DISTINCT blob_id) FROM batches WHERE records"
             for question in (lost, unused, twice, "SELECT count(*) FROM aside"):
                 assert db.execute(question).fetchone() == (0,), question
         finally:

@@ -57,6 +57,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from penstock.log.errors import LogDamaged, LogError
 from penstock.log.scheme import LogCapabilities
 from penstock.log.types import (
     Append,
@@ -64,6 +65,7 @@ from penstock.log.types import (
     Assignment,
     CleanReport,
     CommittedOffset,
+    DamagedRange,
     GroupDescription,
     LogBatch,
     OffsetAndTimestamp,
@@ -72,6 +74,7 @@ from penstock.log.types import (
     StagedRecords,
     TopicDescription,
     TopicPartition,
+    VerifyReport,
 )
 from penstock.record import RecordColumns
 
@@ -163,6 +166,8 @@ class Candidate(ABC):
 
     #: The holder's description at the last attempt; None if it was free or the holder is unknown.
     holder: str | None = None
+    #: Whether the holder has renewed the lease since the first attempt, as far as the log tells.
+    holder_is_alive: bool = False
 
     @abstractmethod
     def try_acquire(self) -> Lease | None:
@@ -213,9 +218,14 @@ class Log(ABC):
 
     @abstractmethod
     def create_topic(
-        self, name: str, partitions: int = 1, config: Mapping[str, object] | None = None
+        self, name: str, partitions: int = 1, config: Mapping[str, object] | None = None, *,
+        replication_factor: int = -1,
     ) -> TopicDescription:
-        """Create a topic. `TopicExists`, or `InvalidTopic` for an illegal name or setting."""
+        """Create a topic. `TopicExists`, or `InvalidTopic` for an illegal name or setting.
+
+        `replication_factor` is the number of brokers that store it; -1: the default of the log. A
+        log without brokers ignores it.
+        """
 
     @abstractmethod
     def topics(self) -> list[TopicDescription]:
@@ -392,6 +402,35 @@ class Log(ABC):
         Safe while other processes read, write and clean. `force` compacts partitions below
         `min.cleanable.dirty.ratio` too.
         """
+
+    def verify(self, topic: str, partition: int) -> VerifyReport:
+        """Check all records of a partition.
+
+        The default reads them, which suits a log whose readers check everything. It stops at the
+        first damage.
+        """
+        where = TopicPartition(topic, partition)
+        bounds = self.offsets([where])[where]
+        report = VerifyReport()
+        reader = self.read(topic, partition, bounds.start, bounds.end)
+        try:
+            for batch in reader:
+                report.records += len(batch)
+        except LogDamaged as error:
+            damaged = error.offsets or (reader.position, bounds.end - 1)
+            report.damaged.append(DamagedRange(*damaged, str(error)))
+        return report
+
+    def verify_metadata(self) -> list[str]:
+        """Return the problems outside of the records: one line each."""
+        return []
+
+    def drop_damaged(self, topics: Collection[str]) -> None:
+        """Give up the damaged records of topics. Their offsets stay, without records."""
+        raise LogError(
+            f"Damaged records of '{self.address}' cannot be dropped. Let the brokers copy the "
+            "partition from an intact replica."
+        )
 
     @abstractmethod
     def close(self) -> None:

@@ -30,9 +30,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from penstock.errors import StreamsException
-
-#: The number of topics that an error lists.
-_LISTED_TOPICS = 20
+from penstock.suggestions import did_you_mean, listed, user_topics_first
 
 
 class LogError(StreamsException):
@@ -47,10 +45,8 @@ class UnknownTopic(LogError):
     """The topic does not exist."""
 
     def __init__(self, topic: str, known: Iterable[str] = ()) -> None:
-        names = sorted(known)
-        listed = ", ".join(f"'{name}'" for name in names[:_LISTED_TOPICS])
-        more = ", ..." if names[_LISTED_TOPICS:] else ""
-        hint = f" Topics: {listed}{more}." if names else ""
+        names = user_topics_first(known)
+        hint = f"{did_you_mean(topic, names)} Topics: {listed(names)}." if names else ""
         super().__init__(f"Topic '{topic}' does not exist.{hint}")
         self.topic = topic
 
@@ -155,9 +151,20 @@ class LogFull(LogUnavailable):
 
 
 class LogDamaged(LogUnavailable):
-    """The file is corrupt."""
+    """Stored data is not what was written."""
 
     may_pass = False
+
+    def __init__(
+        self, message: str, *, topic: str | None = None, partition: int | None = None,
+        offsets: tuple[int, int] | None = None,
+    ) -> None:
+        super().__init__(message)
+        #: None if the damage is not in the records of a topic.
+        self.topic = topic
+        self.partition = partition
+        #: The first and the last damaged offset.
+        self.offsets = offsets
 
 
 class NotALog(LogUnavailable):

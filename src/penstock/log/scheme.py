@@ -51,9 +51,12 @@ class LogScheme:
     #: Returns advice about an address that was probably meant for this scheme, otherwise None.
     advise: Callable[[str], str | None] = lambda address: None
 
+    def load(self) -> Callable[[str, Mapping[str, Any]], Log]:
+        """Import the packages that the log needs. A missing one is reported with its extra."""
+        with explain_missing_extra():
+            opener: Callable[[str, Mapping[str, Any]], Log] = pkgutil.resolve_name(self.opener)
+        return opener
+
     def open(self, address: str, options: Mapping[str, Any]) -> Log:
         """Open a log. An unknown option raises `TypeError` or `ConfigException`."""
-        with explain_missing_extra():
-            opener = pkgutil.resolve_name(self.opener)
-        opened: Log = opener(address, options)
-        return opened
+        return self.load()(address, options)

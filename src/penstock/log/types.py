@@ -141,6 +141,25 @@ class CleanReport:
     bytes_freed: int = 0
 
 
+class DamagedRange(NamedTuple):
+    """Offsets that cannot be read, from `first` to `last`."""
+
+    first: int
+    last: int
+    problem: str
+
+
+@dataclass(slots=True)
+class VerifyReport:
+    """The result of checking a partition."""
+
+    #: Intact records.
+    records: int = 0
+    #: Batches that were written before the log had checksums. Only their structure is checked.
+    unchecked_batches: int = 0
+    damaged: list[DamagedRange] = field(default_factory=list)
+
+
 @dataclass(frozen=True, slots=True)
 class LogBatch:
     """Consecutive records of one partition, as an Arrow record batch."""

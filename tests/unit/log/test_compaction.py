@@ -79,7 +79,7 @@ def test_removed_tombstones_are_reported_to_readers(log: Log, clock: Clock) -> N
     assert contents(log) == {1: (b"b", b"1")}
     assert log.offsets([P0])[P0] == (0, 3, 3)
     (batch,) = log.read("table", 0, 0)
-    assert (batch.next_offset, batch.tombstones_removed_to) == (2, 3)
+    assert (batch.next_offset, batch.tombstones_removed_to) == (3, 3)
 
 
 def test_tombstones_are_removed_when_the_topic_is_cleaned_often(
@@ -197,5 +197,5 @@ def test_random_history_keeps_the_newest_record_of_every_key(
     assert sorted(pairs(log, "table")) == sorted(live)
     db = sqlite3.connect(path)
     assert db.execute("SELECT count(*) FROM blobs").fetchone() == db.execute(
-        "SELECT count(*) FROM batches").fetchone()
+        "SELECT count(*) FROM batches WHERE records > 0").fetchone()
     db.close()

@@ -15,9 +15,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.log.base import Lease, Member, Transaction
 from penstock.log.embedded.batch_codec import BatchInfo, EncodedBatch, encode_records
+from penstock.log.embedded.batch_rows import insert_batch, insert_blob, insert_unreferenced
+from penstock.log.embedded.checksums import ASIDE, Damage
 from penstock.log.embedded.database import Database
 from penstock.log.embedded.leases import check_lease
 from penstock.log.embedded.offsets import write_offsets
+from penstock.log.embedded.partitions import PartitionKey, write_partition
 from penstock.log.embedded.topics import find_partition
 from penstock.log.errors import InvalidRecord, RecordTooLarge, StagedRecordsGone
 from penstock.log.topic_config import TopicSettings
@@ -58,37 +61,28 @@ def _write_appends(
 
 
 def _write_append(db: sqlite3.Connection, append: _EncodedAppend, now: int) -> AppendResult:
-    topic = find_partition(db, append.topic, append.partition)
+    topic, partition = find_partition(db, append.topic, append.partition)
     settings = topic.settings
-    which = (topic.id, append.partition)
-    base = offset = db.execute(
-        'SELECT "end" FROM partitions WHERE topic_id = ? AND partition = ?', which
-    ).fetchone()[0]
+    key = PartitionKey(topic.id, append.partition)
+    base = offset = partition.end
     clock_time = -1
     for batch in append.batches:
-        blob_id: int | None = None
+        blob_id = 0
         if isinstance(batch, StagedRecords):
             info, blob_id = _take_staged(db, batch), batch.id
         else:
             info = batch.info
         append_time = now if settings.append_time or info.untimed else None
         _check(topic.name, settings, info, None if append_time is not None else now)
-        first, last = info.min_timestamp, info.max_timestamp
         if append_time is not None:
-            first = last = clock_time = append_time
+            clock_time = append_time
         if isinstance(batch, EncodedBatch):
             blob_id = insert_blob(db, batch)
-        db.execute(
-            "INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, NULL, ?)",
-            (*which, offset, offset + info.records - 1, info.records, info.bytes, first, last,
-             append_time, blob_id),
-        )
+        span = (offset, offset + info.records - 1)
+        insert_batch(db, key, span, info, blob_id, append_time=append_time)
         offset += info.records
     if offset > base:
-        db.execute(
-            'UPDATE partitions SET "end" = ? WHERE topic_id = ? AND partition = ?',
-            (offset, *which),
-        )
+        write_partition(db, partition._replace(end=offset))
     return AppendResult(append.topic, append.partition, base, offset, clock_time)
 
 
@@ -113,34 +107,26 @@ def _reject_time(topic: str, timestamp: int, setting: str) -> None:
     )
 
 
-def insert_blob(db: sqlite3.Connection, batch: EncodedBatch) -> int:
-    """Store the bytes of a batch. The caller must insert the row that refers to them."""
-    cursor = db.execute(
-        "INSERT INTO blobs (layout, data) VALUES (?, ?)", (batch.info.layout, batch.data)
-    )
-    return int(cursor.lastrowid or 0)
-
-
 def _stage(db: sqlite3.Connection, batch: EncodedBatch, now: int) -> StagedRecords:
     staged = StagedRecords(insert_blob(db, batch), uuid.uuid4().hex, batch.info.records)
-    db.execute(
-        "INSERT INTO aside (blob_id, token, created_ms, facts) VALUES (?, ?, ?, ?)",
-        (staged.id, staged.token, now, json.dumps(batch.info)),
-    )
+    insert_unreferenced(db, staged.id, staged.token, now, json.dumps(batch.info))
     return staged
 
 
 def _take_staged(db: sqlite3.Connection, staged: StagedRecords) -> BatchInfo:
     row = db.execute(
-        "SELECT facts FROM aside WHERE blob_id = ? AND token = ?", (staged.id, staged.token)
+        "SELECT blob_id, token, created_ms, facts, checksum FROM aside "
+        "WHERE blob_id = ? AND token = ?", (staged.id, staged.token),
     ).fetchone()
     if row is None:
         raise StagedRecordsGone(
             f"The staged records {staged.id} do not exist. They were appended or dropped, or they "
             "expired. Nothing was written; stage the records again."
         )
+    if not ASIDE.matches(row):
+        raise Damage(f"The staged records {staged.id} are damaged")
     db.execute("DELETE FROM aside WHERE blob_id = ?", (staged.id,))
-    return BatchInfo._make(json.loads(row[0]))
+    return BatchInfo(*json.loads(row[3]))
 
 
 def _delete_staged(db: sqlite3.Connection, staged: Iterable[StagedRecords]) -> None:

@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.log.arrow_types import HEADER_TYPE, READ_SCHEMA, TYPES
-from penstock.log.errors import InvalidRecord, LogDamaged
+from penstock.log.embedded.checksums import data_checksum
+from penstock.log.errors import InvalidRecord
 from penstock.log.types import as_header_pairs, record_size
 from penstock.record import RecordColumns
 
@@ -27,6 +28,10 @@ OFFSETS = 2
 BATCH_RECORDS = 16_384
 BATCH_BYTES = 4 * 1024 * 1024
 
+#: A batch without records, as it is read.
+EMPTY_BATCH = pa.RecordBatch.from_arrays(
+    [pa.array([], kind) for kind in READ_SCHEMA.types], schema=READ_SCHEMA
+)
 _LZ4 = pa.ipc.IpcWriteOptions(compression="lz4")
 _COUNTING = pa.array(range(BATCH_RECORDS), pa.int64())
 _END_OF_STREAM_BYTES = 8
@@ -68,6 +73,8 @@ class BatchInfo(NamedTuple):
     null_keys: bool
     #: The records have no timestamps; the append assigns them.
     untimed: bool
+    #: None for records that were staged in format 1.
+    data_checksum: int | None = None
 
 
 class EncodedBatch(NamedTuple):
@@ -90,11 +97,8 @@ def _encode(batch: pa.RecordBatch, layout: int) -> pa.Buffer:
 
 
 def decode(data: bytes, layout: int) -> pa.RecordBatch:
-    """Return the stored columns of a blob."""
-    try:
-        return pa.ipc.read_record_batch(pa.py_buffer(data), _schema(layout))
-    except (pa.ArrowException, OSError, EOFError) as error:
-        raise LogDamaged(f"A batch of {len(data)} bytes cannot be decoded: {error}.") from error
+    """Return the stored columns of a blob. The bytes must be those that were encoded."""
+    return pa.ipc.read_record_batch(pa.py_buffer(data), _schema(layout))
 
 
 def _consecutive_offsets(base: int, count: int) -> pa.Array:
@@ -264,7 +268,10 @@ def _encode_batch(
         raise InvalidRecord(f"A record's timestamp must not be negative: {first}.")
     data = _encode(batch, layout)
     null_keys = batch.column(1).null_count > 0
-    info = BatchInfo(layout, batch.num_rows, data.size, first, last, largest, null_keys, untimed)
+    info = BatchInfo(
+        layout, batch.num_rows, data.size, first, last, largest, null_keys, untimed,
+        data_checksum(data, layout),
+    )
     return EncodedBatch(info, data)
 
 

@@ -11,17 +11,14 @@ from collections.abc import Iterable, Iterator
 
 from penstock.log.embedded import stored_batches
 from penstock.log.embedded.batch_codec import BATCH_RECORDS, concatenate, encode_read_batch
+from penstock.log.embedded.batch_rows import SELECT_BATCHES, BatchRow, check_row, load
+from penstock.log.embedded.checksums import ASIDE, Damage
 from penstock.log.embedded.compaction import PartitionCompactor
 from penstock.log.embedded.database import Database
-from penstock.log.embedded.stored_batches import (
-    GROUP_BATCHES,
-    GROUP_BYTES,
-    BatchRow,
-    PartitionKey,
-)
+from penstock.log.embedded.partitions import PartitionKey, PartitionRow, read_partition
+from penstock.log.embedded.stored_batches import GROUP_BATCHES, GROUP_BYTES
 from penstock.log.embedded.topics import (
     TopicRow,
-    advance_start,
     all_topics,
     delete_batches_before,
     find_topic,
@@ -47,7 +44,7 @@ class Cleaner:
     def clean(self, topics: Iterable[str] | None, *, force: bool) -> CleanReport:
         """Clean the given topics, or all."""
         report = CleanReport()
-        with self._database.reading() as db:
+        with self._database.snapshot() as db:
             found = all_topics(db) if topics is None else [find_topic(db, n) for n in topics]
         for topic in found:
             for partition in range(topic.partitions):
@@ -72,33 +69,29 @@ class Cleaner:
     def _expire(self, topic: TopicRow, key: PartitionKey, report: CleanReport) -> None:
         now = self._database.options.clock()
         with self._database.snapshot() as db:
-            if _expired_before(db, topic, key, now) is None:
+            if _expired_before(db, topic, read_partition(db, *key), now) is None:
                 return
         with self._database.writing() as db:
-            before = _expired_before(db, topic, key, now)
-            if before is None:
+            row = read_partition(db, *key)
+            before = _expired_before(db, topic, row, now)
+            if before is None or row is None:
                 return
-            records, size = db.execute(
-                "SELECT coalesce(sum(records), 0), coalesce(sum(bytes), 0) FROM batches "
-                "WHERE topic_id = ? AND partition = ? AND last_offset < ?",
-                (*key, before),
-            ).fetchone()
-            delete_batches_before(db, *key, before)
-            advance_start(db, *key, before)
-        report.records_expired += records
-        report.bytes_freed += size
+            expired = db.execute(f"{SELECT_BATCHES} AND last_offset < ?", (*key, before))
+            for batch in map(BatchRow._make, expired):
+                check_row(db, batch)
+                report.records_expired += batch.records
+                report.bytes_freed += batch.bytes
+            delete_batches_before(db, row, before)
 
     # Merging
 
     def _merge(self, key: PartitionKey, compacted: bool, report: CleanReport) -> None:
         with self._database.snapshot() as db:
-            row = db.execute(
-                "SELECT cleaned_to FROM partitions WHERE topic_id = ? AND partition = ?", key
-            ).fetchone()
+            row = read_partition(db, *key)
             if row is None:
                 return
             # Batches that are compacted must not be merged with batches that are not.
-            runs = list(_small_runs(db, key, row[0] if compacted else None))
+            runs = list(_small_runs(db, key, row.cleaned_to if compacted else None))
         for run in runs:
             self._merge_run(key, run, report)
 
@@ -106,46 +99,55 @@ class Cleaner:
         with self._database.snapshot() as db:
             if not stored_batches.are_unchanged(db, key, run):
                 return
-            merged = concatenate([stored_batches.load(db, row) for row in run])
+            merged = concatenate([load(db, row) for row in run])
         first, last = run[0].base, run[-1].last
-        batch = encode_read_batch(merged, with_offsets=merged.num_rows != last - first + 1)
+        batch = None
+        if merged.num_rows:
+            batch = encode_read_batch(merged, with_offsets=merged.num_rows != last - first + 1)
         with self._database.writing() as db:
             if not stored_batches.are_unchanged(db, key, run):
                 return
             stored_batches.delete_rows(db, key, run)
-            stored_batches.insert(db, key, (first, last), batch, None)
+            stored_batches.insert(db, key, (first, last), batch)
             stored_batches.delete_blobs(db, run)
         report.batches_merged += len(run)
-        report.bytes_freed += sum(row.bytes for row in run) - batch.info.bytes
+        report.bytes_freed += sum(row.bytes for row in run)
+        report.bytes_freed -= batch.info.bytes if batch else 0
 
     # Unused data
 
     def _delete_unused(self, report: CleanReport) -> None:
         before = self._database.options.clock() - self._database.options.unused_blob_ms
-        old = "SELECT blob_id FROM aside WHERE created_ms <= ? LIMIT ?"
+        old = (
+            "SELECT blob_id, token, created_ms, facts, checksum FROM aside "
+            "WHERE created_ms <= ? LIMIT ?"
+        )
         while True:
             with self._database.reading() as db:
                 if db.execute(old, (before, 1)).fetchone() is None:
                     return
             with self._database.writing() as db:
-                blobs = db.execute(old, (before, _DELETE_BLOBS)).fetchall()
+                rows = db.execute(old, (before, _DELETE_BLOBS)).fetchall()
+                if not all(map(ASIDE.matches, rows)):
+                    raise Damage("The list of unused data is damaged")
+                blobs = [row[:1] for row in rows]
                 db.executemany("DELETE FROM aside WHERE blob_id = ?", blobs)
                 db.executemany("DELETE FROM blobs WHERE id = ?", blobs)
             report.blobs_swept += len(blobs)
 
 
 def _expired_before(
-    db: sqlite3.Connection, topic: TopicRow, key: PartitionKey, now: int
+    db: sqlite3.Connection, topic: TopicRow, row: PartitionRow | None, now: int
 ) -> int | None:
     """Return the offset below which whole batches have expired; None if none have."""
+    if row is None:
+        return None
     settings = topic.settings
-    row = db.execute(
-        'SELECT "end" FROM partitions WHERE topic_id = ? AND partition = ?', key
-    ).fetchone()
+    key = PartitionKey(row.topic_id, row.partition)
     first = db.execute(
         "SELECT min(base_offset) FROM batches WHERE topic_id = ? AND partition = ?", key
     ).fetchone()[0]
-    if row is None or first is None:
+    if first is None:
         return None
     before = first
     if settings.retention_ms >= 0:
@@ -154,7 +156,7 @@ def _expired_before(
             "AND max_timestamp >= ?",
             (*key, now - settings.retention_ms),
         ).fetchone()[0]
-        before = row[0] if young is None else young
+        before = row.end if young is None else young
     if settings.retention_bytes >= 0:
         before = max(before, _oversized_before(db, key, settings.retention_bytes, first))
     return before if before > first else None
@@ -190,11 +192,7 @@ def _small_runs(
     """Yield runs of adjacent small batches that are long enough to merge."""
     run: list[BatchRow] = []
     records = size = 0
-    rows = db.execute(
-        "SELECT base_offset, last_offset, records, bytes, append_time, delete_horizon, blob_id "
-        "FROM batches WHERE topic_id = ? AND partition = ? ORDER BY base_offset",
-        key,
-    )
+    rows = db.execute(f"{SELECT_BATCHES} ORDER BY base_offset", key)
     for row in map(BatchRow._make, rows):
         # A delete horizon applies to the tombstones of one batch; a merge would postpone it.
         small = (

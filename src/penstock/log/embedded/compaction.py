@@ -25,9 +25,10 @@ import pyarrow.compute as pc
 
 from penstock.log.embedded import stored_batches
 from penstock.log.embedded.batch_codec import EncodedBatch, encode_read_batch
+from penstock.log.embedded.batch_rows import BatchRow, load, update_delete_horizon
 from penstock.log.embedded.database import Database
+from penstock.log.embedded.partitions import PartitionKey, read_partition, write_partition
 from penstock.log.embedded.ranges import EmbeddedRangeReader
-from penstock.log.embedded.stored_batches import BatchRow, PartitionKey
 from penstock.log.embedded.topics import TopicRow
 from penstock.log.topic_config import TopicSettings
 from penstock.log.types import CleanReport
@@ -57,7 +58,7 @@ class _Rewrite(NamedTuple):
     row: BatchRow
     #: The records are unchanged. The delete horizon may change.
     kept: bool
-    #: The new batch; None if no records are left.
+    #: The new batch; None if no records are left, which makes it an empty batch.
     batch: EncodedBatch | None
     delete_horizon: int | None
     dropped: int
@@ -80,6 +81,8 @@ class PartitionCompactor:
     def run(self, force: bool) -> None:
         """Run passes until the partition is clean."""
         state = self._read_state()
+        if state is None:
+            return
         is_worthwhile = state.dirty_bytes > 0 and (
             force or state.dirty_bytes >= self._settings.dirty_ratio * state.bytes
         )
@@ -92,36 +95,35 @@ class PartitionCompactor:
             newest, seen_to = self._collect_newest(cleaned_to, state.limit)
             self._rewrite_batches(newest, state.start, seen_to)
             with self._database.writing() as db:
-                db.execute(
-                    "UPDATE partitions SET cleaned_to = max(cleaned_to, ?) "
-                    "WHERE topic_id = ? AND partition = ?",
-                    (seen_to, *self._key),
-                )
+                row = read_partition(db, *self._key)
+                if row is None:
+                    return
+                write_partition(db, row._replace(cleaned_to=max(row.cleaned_to, seen_to)))
             cleaned_to = seen_to
 
-    def _read_state(self) -> _PartitionState:
+    def _read_state(self) -> _PartitionState | None:
+        """Return the state of the partition; None if its topic was deleted."""
         with self._database.snapshot() as db:
-            start, end, cleaned_to = db.execute(
-                'SELECT start, "end", cleaned_to FROM partitions '
-                "WHERE topic_id = ? AND partition = ?",
-                self._key,
-            ).fetchone()
-            limit = end
+            row = read_partition(db, *self._key)
+            if row is None:
+                return None
+            limit = row.end
             if self._settings.min_compaction_lag_ms:
                 young = db.execute(
                     "SELECT min(base_offset) FROM batches WHERE topic_id = ? AND partition = ? "
                     "AND max_timestamp > ?",
                     (*self._key, self._now - self._settings.min_compaction_lag_ms),
                 ).fetchone()[0]
-                limit = end if young is None else young
+                limit = row.end if young is None else young
             size, dirty, expired = db.execute(
                 "SELECT coalesce(sum(bytes), 0), "
                 "coalesce(sum(bytes) FILTER (WHERE last_offset >= ? AND base_offset < ?), 0), "
                 "count(*) FILTER (WHERE delete_horizon <= ?) "
                 "FROM batches WHERE topic_id = ? AND partition = ?",
-                (cleaned_to, limit, self._now, *self._key),
+                (row.cleaned_to, limit, self._now, *self._key),
             ).fetchone()
-        return _PartitionState(start, max(start, cleaned_to), limit, size, dirty, expired)
+        cleaned_to = max(row.start, row.cleaned_to)
+        return _PartitionState(row.start, cleaned_to, limit, size, dirty, expired)
 
     def _collect_newest(self, start: int, limit: int) -> tuple[dict[bytes | None, int], int]:
         """Return the newest offset of each key from `start` on, and the offset reached."""
@@ -162,7 +164,7 @@ class PartitionCompactor:
         expired = row.delete_horizon is not None and row.delete_horizon <= self._now
         if not newest and not expired:
             return _Rewrite(row, True, None, row.delete_horizon, 0, 0)
-        records = stored_batches.load(db, row)
+        records = load(db, row)
         keep, tombstones_removed_to = _select(records, newest, expired)
         kept = records.filter(keep)
         horizon = row.delete_horizon
@@ -184,23 +186,17 @@ class PartitionCompactor:
             for change in changes:
                 row = change.row
                 if change.kept:
-                    db.execute(
-                        "UPDATE batches SET delete_horizon = ? "
-                        "WHERE topic_id = ? AND partition = ? AND base_offset = ?",
-                        (change.delete_horizon, *self._key, row.base),
-                    )
+                    update_delete_horizon(db, row, change.delete_horizon)
                     continue
                 stored_batches.delete_rows(db, self._key, [row])
-                if change.batch is not None:
-                    stored_batches.insert(
-                        db, self._key, (row.base, row.last), change.batch, change.delete_horizon
-                    )
+                stored_batches.insert(
+                    db, self._key, (row.base, row.last), change.batch, change.delete_horizon
+                )
                 stored_batches.delete_blobs(db, [row])
-            db.execute(
-                "UPDATE partitions SET tombstones_removed_to = max(tombstones_removed_to, ?) "
-                "WHERE topic_id = ? AND partition = ?",
-                (max(change.tombstones_removed_to for change in changes), *self._key),
-            )
+            partition = read_partition(db, *self._key)
+            removed_to = max(change.tombstones_removed_to for change in changes)
+            if partition is not None and removed_to > partition.tombstones_removed_to:
+                write_partition(db, partition._replace(tombstones_removed_to=removed_to))
         for change in changes:
             stored = change.batch.info.bytes if change.batch else 0
             self._report.records_compacted += change.dropped

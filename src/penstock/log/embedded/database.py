@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shlex
 import sqlite3
 import threading
 import time
@@ -13,7 +14,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote
 
-from penstock.log.embedded import schema
+from penstock.log.embedded import schema, upgrade
+from penstock.log.embedded.checksums import Damage
 from penstock.log.embedded.fork_guard import ForkGuard
 from penstock.log.embedded.options import EmbeddedOptions
 from penstock.log.errors import (
@@ -32,6 +34,10 @@ _SHORTEST_FILE_BYTES = 512
 #: A checkpoint copies the WAL into the file once it has this size. Retried after this growth.
 _CHECKPOINT_BYTES = 16 * 1024 * 1024
 _CHECKPOINT_RETRY_BYTES = 4 * 1024 * 1024
+#: Statements violate a constraint only if a table is damaged.
+_DAMAGE_CODES = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_CONSTRAINT})
+#: Python's error for text that is not UTF-8. It has no code.
+_NOT_TEXT = "Could not decode to UTF-8"
 
 
 class Database:
@@ -49,6 +55,8 @@ class Database:
         #: Set by commits of this process and by `Log.wake`; cleared by `Log.wait_for_change`.
         self.changed = threading.Event()
         self.closed = False
+        #: The format version. Below the current one, the file cannot be written.
+        self.format = schema.FORMAT_VERSION
         self._write_lock = threading.Lock()
         self._writer: sqlite3.Connection | None = None
         self._readers: deque[sqlite3.Connection] = deque()
@@ -81,6 +89,8 @@ class Database:
                         raise NotALog(f"'{self.path}' is empty.")
                     self._create(db)
                 schema.check(db, self.path)
+                if schema.version_of(db) < schema.FORMAT_VERSION:
+                    self._upgrade(db)
             except BaseException:
                 db.close()
                 raise
@@ -101,14 +111,23 @@ class Database:
                 if not _is_busy(error) or time.monotonic() > deadline:
                     raise
             pause = _sleep(pause)
-        self._begin(db)
-        try:
+        with self._transaction(db):
             if schema.is_empty(db):
                 schema.create(db)
-            db.execute("COMMIT")
-        except BaseException:
-            _roll_back(db)
-            raise
+
+    def _upgrade(self, db: sqlite3.Connection) -> None:
+        """Convert a file in an older format. A file that cannot be written stays as it is."""
+        try:
+            if not self.options.read_only:
+                with self._transaction(db):
+                    if schema.version_of(db) < schema.FORMAT_VERSION:
+                        upgrade.convert(db)
+                return
+        except sqlite3.OperationalError as error:
+            if _code(error) != sqlite3.SQLITE_READONLY:
+                raise
+        self.format = schema.version_of(db)
+        upgrade.create_views(db)
 
     def _connect(self) -> sqlite3.Connection:
         if self.closed:
@@ -124,6 +143,8 @@ class Database:
             # See `_checkpoint`. With this limit the size of the WAL shows how much is in it.
             db.execute("PRAGMA wal_autocheckpoint = 0")
             db.execute("PRAGMA journal_size_limit = 0")
+            if self.format < schema.FORMAT_VERSION:
+                upgrade.create_views(db)
         except BaseException:
             db.close()
             raise
@@ -168,17 +189,22 @@ class Database:
             try:
                 with self.translate_errors():
                     db = self._writer or self._connect_writer()
-                    self._begin(db)
-                    try:
+                    with self._transaction(db):
                         yield db
-                        db.execute("COMMIT")
-                    except BaseException:
-                        _roll_back(db)
-                        raise
                 self.changed.set()
                 self._maybe_checkpoint(db)
             finally:
                 self._write_lock.release()
+
+    @contextmanager
+    def _transaction(self, db: sqlite3.Connection) -> Iterator[None]:
+        self._begin(db)
+        try:
+            yield
+            db.execute("COMMIT")
+        except BaseException:
+            _roll_back(db)
+            raise
 
     def _connect_writer(self) -> sqlite3.Connection:
         db = self._writer = self._connect()
@@ -288,14 +314,38 @@ class Database:
 
     @contextmanager
     def translate_errors(self) -> Iterator[None]:
-        """Raise errors of SQLite as errors of the log."""
+        """Raise errors of SQLite, and damage, as errors of the log."""
         try:
             yield
         except sqlite3.Error as error:
             raise self._translate(error) from error
+        except UnicodeDecodeError as error:
+            # A message of SQLite quotes damaged text.
+            raise self.damaged(Damage("SQLite found damage", "a text is not UTF-8")) from error
+        except Damage as damage:
+            raise self.damaged(damage) from None
+
+    def damaged(self, damage: Damage) -> LogDamaged:
+        """Return the error for damage, with advice."""
+        log = f"--log {shlex.quote(self.path)}"
+        advice = (
+            f"`penstock topics verify {log}` lists all damage.\n"
+            "Restore the file from a backup, or give up the damaged records with "
+            f"`penstock topics verify --drop-damaged {log}`."
+        )
+        if damage.partition is None:
+            advice = (
+                "These are not records, so they cannot be given up.\n"
+                "Restore the file from a backup. If only the offsets of a group are damaged, "
+                f"delete the group: `penstock groups delete GROUP {log}`."
+            )
+        return LogDamaged(
+            f"{damage.fact} in the log '{self.path}'.\n{advice}",
+            topic=damage.topic, partition=damage.partition, offsets=damage.offsets,
+        )
 
     def _translate(self, error: sqlite3.Error) -> LogError:
-        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        code = _code(error)
         path = self.path
         if code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
             return self._busy()
@@ -310,8 +360,8 @@ class Database:
             )
         if code == sqlite3.SQLITE_NOTADB:
             return self._not_a_log()
-        if code == sqlite3.SQLITE_CORRUPT:
-            return LogDamaged(f"The log '{path}' is damaged: {error}.")
+        if is_damage(error):
+            return self.damaged(Damage("SQLite found damage", damage_text(error)))
         if code == sqlite3.SQLITE_CANTOPEN:
             return LogUnavailable(
                 f"The log '{path}' cannot be opened. Check the permissions of the file."
@@ -319,10 +369,22 @@ class Database:
         return LogUnavailable(f"The log '{path}' cannot be used: {error}.")
 
 
+def _code(error: sqlite3.Error) -> int:
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
+
+
+def is_damage(error: sqlite3.Error) -> bool:
+    """Return whether only a damaged file causes this error."""
+    return _code(error) in _DAMAGE_CODES or str(error).startswith(_NOT_TEXT)
+
+
+def damage_text(error: sqlite3.Error) -> str:
+    """Return the message of the error, without the data that Python adds."""
+    return "a text is not UTF-8" if str(error).startswith(_NOT_TEXT) else str(error)
+
+
 def _is_busy(error: sqlite3.OperationalError) -> bool:
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF in {
-        sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED,
-    }
+    return _code(error) in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 
 
 def _size(path: str) -> int:

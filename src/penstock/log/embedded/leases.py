@@ -6,13 +6,15 @@ import sqlite3
 from typing import NamedTuple
 
 from penstock.log.base import Candidate, Lease
+from penstock.log.embedded.checksums import LEASES, Damage
 from penstock.log.embedded.database import Database
 from penstock.log.errors import Fenced
 
 
 class _LeaseRow(NamedTuple):
-    """A row of the table `leases`."""
+    """A row of the table `leases`, without its checksum."""
 
+    name: str
     epoch: int = 0
     #: Grows with every renewal.
     beat: int = 0
@@ -22,26 +24,31 @@ class _LeaseRow(NamedTuple):
 
 def _find(db: sqlite3.Connection, name: str) -> _LeaseRow:
     row = db.execute(
-        "SELECT epoch, beat, held, holder FROM leases WHERE name = ?", (name,)
+        "SELECT name, epoch, beat, held, holder, checksum FROM leases WHERE name = ?", (name,)
     ).fetchone()
-    return _LeaseRow() if row is None else _LeaseRow._make(row)
+    if row is None:
+        return _LeaseRow(name)
+    if not LEASES.matches(row):
+        raise Damage(f"The lease '{name}' is damaged")
+    return _LeaseRow._make(row[:-1])
 
 
-def check_lease(db: sqlite3.Connection, lease: Lease) -> None:
+def _write(db: sqlite3.Connection, row: _LeaseRow) -> None:
+    db.execute("INSERT OR REPLACE INTO leases VALUES (?, ?, ?, ?, ?, ?)", (*row, LEASES.of(row)))
+
+
+def check_lease(db: sqlite3.Connection, lease: Lease) -> _LeaseRow:
     """Raise `Fenced` unless the lease is held, inside a write transaction."""
     row = _find(db, lease.name)
     if row.epoch == lease.epoch and row.held:
-        return
+        return row
     now = f"'{row.holder}' holds epoch {row.epoch}" if row.held else "no process holds it"
     raise Fenced(f"Epoch {lease.epoch} of the lease '{lease.name}' is over: {now} now.")
 
 
 def _take(database: Database, db: sqlite3.Connection, name: str, holder: str) -> EmbeddedLease:
     epoch = _find(db, name).epoch + 1
-    db.execute(
-        "INSERT OR REPLACE INTO leases (name, epoch, beat, held, holder) VALUES (?, ?, 0, 1, ?)",
-        (name, epoch, holder),
-    )
+    _write(db, _LeaseRow(name, epoch, 0, 1, holder))
     return EmbeddedLease(database, name, epoch)
 
 
@@ -56,8 +63,8 @@ class EmbeddedLease(Lease):
     def renew(self) -> None:
         """See `Lease.renew`."""
         with self._database.writing() as db:
-            check_lease(db, self)
-            db.execute("UPDATE leases SET beat = beat + 1 WHERE name = ?", (self.name,))
+            row = check_lease(db, self)
+            _write(db, row._replace(beat=row.beat + 1))
 
     def settle(self) -> None:
         """See `Lease.settle`. A transaction is decided when its commit returns."""
@@ -65,9 +72,9 @@ class EmbeddedLease(Lease):
     def release(self) -> None:
         """See `Lease.release`."""
         with self._database.writing() as db:
-            db.execute(
-                "UPDATE leases SET held = 0 WHERE name = ? AND epoch = ?", (self.name, self.epoch)
-            )
+            row = _find(db, self.name)
+            if row.epoch == self.epoch:
+                _write(db, row._replace(held=0))
 
 
 class EmbeddedCandidate(Candidate):
@@ -88,6 +95,7 @@ class EmbeddedCandidate(Candidate):
         now = self._database.options.monotonic()
         self.holder = row.holder if row.held else None
         if row.held and row != self._last_row:
+            self.holder_is_alive = self._last_row is not None
             self._last_row, self._unchanged_since = row, now
         if row.held and now - self._unchanged_since < self._timeout_s:
             return None

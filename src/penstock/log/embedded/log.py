@@ -16,8 +16,10 @@ from penstock.log.embedded.members import GroupMembers
 from penstock.log.embedded.offsets import GroupOffsets
 from penstock.log.embedded.options import EmbeddedOptions
 from penstock.log.embedded.ranges import RangeQueries
+from penstock.log.embedded.schema import read_id
 from penstock.log.embedded.scheme import EMBEDDED
 from penstock.log.embedded.topics import TopicCatalog
+from penstock.log.embedded.verifier import Verifier
 from penstock.log.types import (
     Append,
     AppendResult,
@@ -30,6 +32,7 @@ from penstock.log.types import (
     StagedRecords,
     TopicDescription,
     TopicPartition,
+    VerifyReport,
 )
 from penstock.record import RecordColumns
 
@@ -49,7 +52,7 @@ class EmbeddedLog(Log):
         self.address = str(Path(path).absolute())
         self._database = Database(self.address, options or EmbeddedOptions())
         with self._database.reading() as db:
-            self.id = db.execute("SELECT value FROM meta WHERE name = 'id'").fetchone()[0]
+            self.id = read_id(db)
         self._topics = TopicCatalog(self._database, self.id)
         self._appends = Appender(self._database)
         self._ranges = RangeQueries(self._database)
@@ -57,11 +60,13 @@ class EmbeddedLog(Log):
         self._members = GroupMembers(self._database)
         self._leases = LeaseTable(self._database)
         self._cleaner = Cleaner(self._database)
+        self._verifier = Verifier(self._database)
 
     # Topics
 
     def create_topic(
-        self, name: str, partitions: int = 1, config: Mapping[str, object] | None = None
+        self, name: str, partitions: int = 1, config: Mapping[str, object] | None = None, *,
+        replication_factor: int = -1,
     ) -> TopicDescription:
         """See `Log.create_topic`."""
         return self._topics.create(name, partitions, config or {})
@@ -223,6 +228,18 @@ class EmbeddedLog(Log):
     def clean(self, topics: Iterable[str] | None = None, *, force: bool = False) -> CleanReport:
         """See `Log.clean`."""
         return self._cleaner.clean(topics, force=force)
+
+    def verify(self, topic: str, partition: int) -> VerifyReport:
+        """See `Log.verify`."""
+        return self._verifier.partition(topic, partition)
+
+    def verify_metadata(self) -> list[str]:
+        """See `Log.verify_metadata`."""
+        return self._verifier.metadata()
+
+    def drop_damaged(self, topics: Collection[str]) -> None:
+        """See `Log.drop_damaged`."""
+        self._verifier.drop_damaged(topics)
 
     def close(self) -> None:
         """See `Log.close`."""

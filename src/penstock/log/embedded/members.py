@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from penstock.log.base import Member
 from penstock.log.embedded.assignors import ASSIGNORS, Assignments
+from penstock.log.embedded.checksums import Damage
 from penstock.log.embedded.database import Database
 from penstock.log.errors import Fenced
 from penstock.log.types import Assignment, MemberDescription, TopicPartition
@@ -52,9 +53,20 @@ def _members(db: sqlite3.Connection, group: str) -> dict[str, _MemberRow]:
         "owned, target FROM members WHERE group_name = ? ORDER BY member_id",
         (group,),
     )
-    return {
-        row[0]: _MemberRow._make((*row[:8], _decode(row[8]), _decode(row[9]))) for row in rows
-    }
+    try:
+        return {
+            row[0]: _MemberRow._make((*row[:8], _decode(row[8]), _decode(row[9]))) for row in rows
+        }
+    except (TypeError, ValueError):
+        raise Damage(f"The members of group '{group}' are damaged") from None
+
+
+def groups_with_members(db: sqlite3.Connection) -> set[str]:
+    """Return the names of the groups that have members."""
+    names = {name for (name,) in db.execute("SELECT group_name FROM members")}
+    if not all(isinstance(name, str) for name in names):
+        raise Damage("The members of groups are damaged")
+    return names
 
 
 def live_members(

@@ -7,8 +7,15 @@ from collections.abc import Iterable, Mapping
 
 from penstock.log.base import Member
 from penstock.log.embedded.database import Database
-from penstock.log.embedded.members import check_owns, live_members
-from penstock.log.embedded.topics import find_partition
+from penstock.log.embedded.members import check_owns, groups_with_members, live_members
+from penstock.log.embedded.offset_rows import (
+    OffsetRow,
+    delete_offsets_of_group,
+    groups_with_offsets,
+    read_offset_rows,
+    write_offset_rows,
+)
+from penstock.log.embedded.topics import TopicRow, find_topic, topic_names
 from penstock.log.errors import GroupNotEmpty
 from penstock.log.types import CommittedOffset, GroupDescription, TopicPartition
 
@@ -23,27 +30,30 @@ def write_offsets(
     """Commit offsets of a group, inside a write transaction."""
     if member is not None:
         check_owns(db, group, member, offsets)
+    topics: dict[str, TopicRow] = {}
+    rows = []
     for (topic, partition), given in offsets.items():
         committed = CommittedOffset(given) if isinstance(given, int) else given
         if committed.offset < 0:
             raise ValueError(f"An offset must not be negative: {committed.offset}.")
-        found = find_partition(db, topic, partition)
-        db.execute(
-            "INSERT OR REPLACE INTO group_offsets VALUES (?, ?, ?, ?, ?, ?)",
-            (group, found.id, partition, committed.offset, committed.metadata, now),
+        found = topics.get(topic) or topics.setdefault(topic, find_topic(db, topic))
+        found.check_partition(partition)
+        rows.append(
+            OffsetRow(group, found.id, partition, committed.offset, committed.metadata, now)
         )
+    write_offset_rows(db, group, rows)
 
 
 def _read_offsets(db: sqlite3.Connection, group: str) -> dict[TopicPartition, CommittedOffset]:
-    rows = db.execute(
-        'SELECT name, partition, "offset", metadata FROM group_offsets '
-        "JOIN topics ON topics.id = topic_id WHERE group_name = ? ORDER BY name, partition",
-        (group,),
-    )
-    return {
-        TopicPartition(topic, partition): CommittedOffset(offset, metadata)
-        for topic, partition, offset, metadata in rows
+    rows = read_offset_rows(db, group)
+    names = topic_names(db, {row.topic_id for row in rows})
+    found = {
+        TopicPartition(names[row.topic_id], row.partition): CommittedOffset(
+            row.offset, row.metadata
+        )
+        for row in rows
     }
+    return dict(sorted(found.items()))
 
 
 class GroupOffsets:
@@ -66,7 +76,7 @@ class GroupOffsets:
         self, group: str, partitions: Iterable[TopicPartition] | None
     ) -> dict[TopicPartition, CommittedOffset]:
         """Return the committed offsets of the given partitions, or of all."""
-        with self._database.reading() as db:
+        with self._database.snapshot() as db:
             found = _read_offsets(db, group)
         if partitions is None:
             return found
@@ -74,12 +84,8 @@ class GroupOffsets:
 
     def groups(self) -> list[str]:
         """Return the names of groups with members or offsets."""
-        with self._database.reading() as db:
-            rows = db.execute(
-                "SELECT group_name FROM group_offsets UNION SELECT group_name FROM members "
-                "ORDER BY 1"
-            )
-            return [name for (name,) in rows]
+        with self._database.snapshot() as db:
+            return sorted(groups_with_offsets(db) | groups_with_members(db))
 
     def describe_group(self, name: str) -> GroupDescription:
         """Describe a group. An unknown group is empty."""
@@ -96,6 +102,6 @@ class GroupOffsets:
             live = live_members(db, name, now)
             if live:
                 raise GroupNotEmpty(name, [member.member_id for member in live])
-            for table in ("group_offsets", "members"):
-                db.execute(f"DELETE FROM {table} WHERE group_name = ?", (name,))
+            delete_offsets_of_group(db, name)
+            db.execute("DELETE FROM members WHERE group_name = ?", (name,))
             db.execute("DELETE FROM groups WHERE name = ?", (name,))

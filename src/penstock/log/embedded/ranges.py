@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable
+from contextlib import closing
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -11,7 +12,21 @@ import pyarrow.compute as pc
 
 from penstock.log.base import RangeReader
 from penstock.log.embedded import batch_codec
+from penstock.log.embedded.batch_rows import (
+    BATCH_COLUMNS,
+    SELECT_BATCHES,
+    BatchRow,
+    decode_batch,
+    load,
+)
+from penstock.log.embedded.continuity import Continuity
 from penstock.log.embedded.database import Database
+from penstock.log.embedded.partitions import (
+    PARTITION_COLUMNS,
+    PartitionKey,
+    check_partition,
+    read_partition,
+)
 from penstock.log.embedded.topics import TopicRow, find_partition
 from penstock.log.errors import OffsetOutOfRange, UnknownTopic
 from penstock.log.types import LogBatch, OffsetAndTimestamp, PartitionOffsets, TopicPartition
@@ -21,9 +36,9 @@ _STEP_RECORDS = 4096
 _STEP_BYTES = 1024 * 1024
 
 # One statement sees one snapshot: the partition and its batches from a position on.
-_STEP = """
-SELECT p.start, p."end", p.tombstones_removed_to,
-       b.base_offset, b.last_offset, b.records, b.append_time, blobs.layout, blobs.data
+_STEP = f"""
+SELECT {", ".join(f"p.{name}" for name in PARTITION_COLUMNS)},
+       {", ".join(f"b.{name}" for name in BATCH_COLUMNS)}, blobs.layout, blobs.data
 FROM partitions p
 LEFT JOIN batches b ON b.topic_id = p.topic_id AND b.partition = p.partition
     AND b.last_offset >= :position
@@ -35,6 +50,7 @@ LEFT JOIN blobs ON blobs.id = b.blob_id
 WHERE p.topic_id = :topic AND p.partition = :partition
 ORDER BY b.base_offset
 """
+_OF_PARTITION = len(PARTITION_COLUMNS)
 
 
 class _Step(NamedTuple):
@@ -63,6 +79,11 @@ class _BatchJoiner:
         self._run.append(stored)
         self._last = last
 
+    def add_empty(self, last: int) -> None:
+        """Add an empty batch."""
+        self._end_run()
+        self._joined.append((batch_codec.EMPTY_BATCH, last))
+
     def _end_run(self) -> None:
         if self._run:
             layout, append_time = self._kind
@@ -86,7 +107,7 @@ class EmbeddedRangeReader(RangeReader):
     ) -> None:
         self._database = database
         self._topic = topic
-        self._partition = partition
+        self._key = PartitionKey(topic.id, partition)
         self.position, self._end = bounds
         self._records_left, self._bytes_left = limits
         #: Whether a record was returned. The limits allow the first record of any size.
@@ -109,7 +130,7 @@ class EmbeddedRangeReader(RangeReader):
             if pieces:
                 found = batch_codec.concatenate(pieces)
                 return LogBatch(
-                    self._topic.name, self._partition, found, self.position,
+                    self._topic.name, self._key.partition, found, self.position,
                     step.offsets.tombstones_removed_to,
                 )
         raise StopIteration
@@ -121,32 +142,51 @@ class EmbeddedRangeReader(RangeReader):
 
     def _next_step(self) -> _Step:
         which = {
-            "topic": self._topic.id, "partition": self._partition, "position": self.position,
+            "topic": self._topic.id, "partition": self._key.partition, "position": self.position,
             "end": self._end,
         }
         joiner = _BatchJoiner()
         records = size = 0
         offsets = None
-        with self._database.reading() as db:
-            cursor = db.execute(_STEP, which)
-            for start, end, tombstones, base, last, count, append_time, layout, data in cursor:
-                offsets = PartitionOffsets(start, end, tombstones)
-                if not start <= self.position <= end:
-                    raise OffsetOutOfRange(
-                        self._topic.name, self._partition, self.position, (start, end)
-                    )
-                if base is None:
-                    break
-                stored = batch_codec.decode(data, layout)
-                joiner.add((layout, append_time), base, last, stored)
-                records += count
-                size += len(data)
+        continuity = Continuity(self._database, self._key, self.position)
+        with (
+            self._database.reading() as db,
+            continuity.locate_damage(db, self._end),
+            closing(db.execute(_STEP, which)) as cursor,
+        ):
+            for found in cursor:
+                if offsets is None:
+                    offsets = self._check_position(db, found[:_OF_PARTITION])
+                row = BatchRow._make(found[_OF_PARTITION:-2])
+                if row.base is None:
+                    continue
+                continuity.add(db, row)
+                if not row.records:
+                    joiner.add_empty(row.last)
+                    continue
+                layout, data = found[-2:]
+                stored = decode_batch(db, row, layout, data)
+                joiner.add((layout, row.append_time), row.base, row.last, stored)
+                records += row.records
+                size += row.bytes
                 if records >= _STEP_RECORDS or size >= _STEP_BYTES:
                     break
-            cursor.close()
-        if offsets is None:
-            raise UnknownTopic(self._topic.name)
+            else:
+                # Raises if the partition must exist.
+                if offsets is None and read_partition(db, *self._key) is None:
+                    raise UnknownTopic(self._topic.name)
+                continuity.end(db, self._end)
+        assert offsets is not None
         return _Step(offsets, joiner.batches())
+
+    def _check_position(self, db: sqlite3.Connection, row: tuple[int, ...]) -> PartitionOffsets:
+        """Return the offsets of the partition. `OffsetOutOfRange` if retention was faster."""
+        offsets = check_partition(db, self._key, row).offsets
+        if not offsets.start <= self.position <= offsets.end:
+            raise OffsetOutOfRange(
+                self._topic.name, self._key.partition, self.position, offsets[:2]
+            )
+        return offsets
 
     def _apply_limits(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, bool]:
         """Return the part of a batch within the range and the limits, and whether it is whole.
@@ -199,15 +239,6 @@ def _slice_offsets(batch: pa.RecordBatch, start: int, end: int) -> pa.RecordBatc
     return batch
 
 
-def _partition_offsets(db: sqlite3.Connection, topic_id: int, partition: int) -> PartitionOffsets:
-    row = db.execute(
-        'SELECT start, "end", tombstones_removed_to FROM partitions '
-        "WHERE topic_id = ? AND partition = ?",
-        (topic_id, partition),
-    ).fetchone()
-    return PartitionOffsets._make(row)
-
-
 class RangeQueries:
     """Reads records and partition offsets. Holds no state."""
 
@@ -221,11 +252,10 @@ class RangeQueries:
         """Return a reader of a range; `limits` are the most records and the most bytes."""
         topic, partition = where
         with self._database.snapshot() as db:
-            found = find_partition(db, topic, partition)
-            offsets = _partition_offsets(db, found.id, partition)
-        if not offsets.start <= start <= offsets.end:
-            raise OffsetOutOfRange(topic, partition, start, (offsets.start, offsets.end))
-        until = offsets.end if end is None else min(end, offsets.end)
+            found, row = find_partition(db, topic, partition)
+        if not row.start <= start <= row.end:
+            raise OffsetOutOfRange(topic, partition, start, (row.start, row.end))
+        until = row.end if end is None else min(end, row.end)
         return EmbeddedRangeReader(
             self._database, found, partition, (start, max(until, start)), limits
         )
@@ -237,10 +267,8 @@ class RangeQueries:
         offsets = {}
         with self._database.snapshot() as db:
             for topic, partition in partitions:
-                found = find_partition(db, topic, partition)
-                offsets[TopicPartition(topic, partition)] = _partition_offsets(
-                    db, found.id, partition
-                )
+                _, row = find_partition(db, topic, partition)
+                offsets[TopicPartition(topic, partition)] = row.offsets
         return offsets
 
     def offset_for_time(
@@ -248,18 +276,19 @@ class RangeQueries:
     ) -> OffsetAndTimestamp | None:
         """Return the first record with this timestamp or a later one, or None."""
         with self._database.snapshot() as db:
-            found = find_partition(db, topic, partition)
-            start = _partition_offsets(db, found.id, partition).start
+            found, partition_row = find_partition(db, topic, partition)
+            start = partition_row.start
+            key = PartitionKey(found.id, partition)
+            continuity = Continuity(self._database, key, start)
             rows = db.execute(
-                "SELECT base_offset, append_time, layout, data FROM batches "
-                "JOIN blobs ON blobs.id = blob_id WHERE topic_id = ? AND partition = ? "
-                "AND max_timestamp >= ? AND last_offset >= ? ORDER BY base_offset",
-                (found.id, partition, timestamp, start),
+                f"{SELECT_BATCHES} AND last_offset >= ? ORDER BY base_offset", (*key, start)
             )
             # All late records of a batch can lie below the start, but only of the first batch.
-            for base, append_time, layout, data in rows:
-                stored = batch_codec.decode(data, layout)
-                batch = batch_codec.add_read_columns(stored, layout, base, append_time)
+            for row in map(BatchRow._make, rows):
+                continuity.add(db, row)
+                if row.max_timestamp < timestamp:
+                    continue
+                batch = load(db, row)
                 later = pc.and_(
                     pc.greater_equal(batch.column(1), timestamp),
                     pc.greater_equal(batch.column(0), start),
@@ -269,4 +298,5 @@ class RangeQueries:
                     return OffsetAndTimestamp(
                         batch.column(0)[index].as_py(), batch.column(1)[index].as_py()
                     )
+            continuity.end(db, partition_row.end)
         return None

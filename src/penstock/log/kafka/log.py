@@ -78,10 +78,11 @@ class KafkaLog(Log):
     # Topics
 
     def create_topic(
-        self, name: str, partitions: int = 1, config: Mapping[str, object] | None = None
+        self, name: str, partitions: int = 1, config: Mapping[str, object] | None = None, *,
+        replication_factor: int = -1,
     ) -> TopicDescription:
         """See `Log.create_topic`."""
-        return self._topics.create(name, partitions, config or {})
+        return self._topics.create(name, partitions, config or {}, replication_factor)
 
     def topics(self) -> list[TopicDescription]:
         """See `Log.topics`."""

@@ -9,7 +9,7 @@ from typing import Any
 from confluent_kafka import KafkaError
 
 from penstock.log.base import RangeReader
-from penstock.log.errors import OffsetOutOfRange, UnknownTopic
+from penstock.log.errors import LogDamaged, OffsetOutOfRange, UnknownTopic
 from penstock.log.kafka.client.change_poller import ChangePoller
 from penstock.log.kafka.client.connection import Connection
 from penstock.log.kafka.client.errors import UNKNOWN_TOPIC, translate
@@ -155,6 +155,15 @@ class KafkaRanges:
             KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE
         }:
             assert error is not None
+            if code == KafkaError._BAD_MSG:
+                damaged = position if failure.offset is None else max(position, failure.offset)
+                raise LogDamaged(
+                    f"The records of '{topic}' [{partition}] at offset {damaged} are damaged: "
+                    f"{error.str()}.\n"
+                    "Let the brokers copy the partition from an intact replica, or delete the "
+                    "records up to the damage.",
+                    topic=topic, partition=partition, offsets=(damaged, damaged),
+                )
             if error.fatal() or not error.retriable():
                 raise translate(error, f"Reading '{topic}' [{partition}] failed", topic)
         self.clients.topics.invalidate(topic)

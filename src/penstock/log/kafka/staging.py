@@ -1,8 +1,9 @@
 """Staged records, in files of this host.
 
 Brokers cannot store records invisibly, so staged records are a file: an Arrow stream in a directory
-that the processes of the host share, named by its token. Other hosts cannot read it; results of
-workers on other hosts are sent with their outcome instead.
+that the processes of the host share, named by its token. The token ends with the checksum of the
+file. Other hosts cannot read it; results of workers on other hosts are sent with their outcome
+instead.
 """
 
 from __future__ import annotations
@@ -18,13 +19,14 @@ from pathlib import Path
 import pyarrow as pa
 
 from penstock.log.arrow_types import HEADER_TYPE
-from penstock.log.errors import LogFull, StagedRecordsGone
+from penstock.log.errors import LogDamaged, LogFull, StagedRecordsGone
 from penstock.log.kafka.encoding import CheckedColumns, check_columns
 from penstock.log.types import StagedRecords
 
 #: The most records of a file, so that it can be sent in steps.
 _FILE_RECORDS = 16_384
 _LZ4 = pa.ipc.IpcWriteOptions(compression="lz4")
+_CHECKSUM_DIGITS = 8
 _HOST = zlib.crc32(socket.gethostname().encode())
 
 
@@ -42,7 +44,6 @@ class StagingDirectory:
         ]
 
     def _write(self, columns: CheckedColumns) -> StagedRecords:
-        staged = StagedRecords(_HOST, uuid.uuid4().hex, len(columns))
         names, arrays = ["key", "value"], [
             pa.array(columns.keys, pa.binary()), pa.array(columns.values, pa.binary()),
         ]
@@ -52,17 +53,16 @@ class StagingDirectory:
         if columns.headers is not None:
             names.append("headers")
             arrays.append(pa.array([list(pairs) for pairs in columns.headers], HEADER_TYPE))
-        table = pa.Table.from_arrays(arrays, names=names)
+        data = _encode(pa.Table.from_arrays(arrays, names=names))
+        token = f"{uuid.uuid4().hex}{zlib.crc32(data):0{_CHECKSUM_DIGITS}x}"
+        staged = StagedRecords(_HOST, token, len(columns))
         path = self._path(staged)
         try:
             # Only this user may read the records.
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             opened = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-            with (
-                open(opened, "wb") as file,
-                pa.ipc.new_stream(file, table.schema, options=_LZ4) as writer,
-            ):
-                writer.write_table(table)
+            with open(opened, "wb") as file:
+                file.write(data)
         except OSError as error:
             path.unlink(missing_ok=True)
             raise LogFull(f"Staged records cannot be written to '{path}': {error}.") from error
@@ -80,7 +80,13 @@ class StagingDirectory:
     def read(self, staged: StagedRecords) -> Iterator[CheckedColumns]:
         """Yield the staged records in pieces."""
         self.check(staged)
-        with open(self._path(staged), "rb") as file, pa.ipc.open_stream(file) as stream:
+        path = self._path(staged)
+        data = path.read_bytes()
+        if f"{zlib.crc32(data):0{_CHECKSUM_DIGITS}x}" != staged.token[-_CHECKSUM_DIGITS:]:
+            raise LogDamaged(
+                f"The staged records in '{path}' are damaged. Check the disk of this directory."
+            )
+        with pa.ipc.open_stream(data) as stream:
             for batch in stream:
                 yield check_columns(batch)
 
@@ -105,6 +111,13 @@ class StagingDirectory:
 
     def _path(self, staged: StagedRecords) -> Path:
         return self._directory / f"{staged.token}.arrow"
+
+
+def _encode(table: pa.Table) -> pa.Buffer:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema, options=_LZ4) as writer:
+        writer.write_table(table)
+    return sink.getvalue()
 
 
 def _slice(columns: CheckedColumns, begin: int, end: int) -> CheckedColumns:

@@ -54,12 +54,15 @@ class KafkaTopics:
         self._ranges = ranges
 
     def create(
-        self, name: str, partitions: int, config: Mapping[str, object]
+        self, name: str, partitions: int, config: Mapping[str, object],
+        replication_factor: int = -1,
     ) -> TopicDescription:
         """Create a topic, and wait until the brokers know it."""
         check_topic_name(name)
         check_partitions(partitions)
-        new = NewTopic(name, partitions, config=_check_config(config))
+        new = NewTopic(
+            name, partitions, replication_factor=replication_factor, config=_check_config(config)
+        )
         futures = self._connection.admin.create_topics(
             [new], request_timeout=self._connection.timeout
         )

@@ -35,9 +35,11 @@ _CONSUME_MESSAGES = 2048
 class FetchError(Exception):
     """A broker rejected a fetch, or did not respond for a while (`error` is None)."""
 
-    def __init__(self, error: KafkaError | None) -> None:
+    def __init__(self, error: KafkaError | None, offset: int | None = None) -> None:
         super().__init__(str(error))
         self.error = error
+        #: The offset of the batch that could not be read, if the error is about one.
+        self.offset = offset
 
 
 class Reader:
@@ -99,7 +101,7 @@ class Reader:
                 partition_end: int = message.offset()  # type: ignore[assignment]
                 self.position = max(self.position, min(partition_end, end))
             else:
-                raise FetchError(error)
+                raise FetchError(error, message.offset())
         return taken
 
     def _next(self, wanted: int) -> Message | None:

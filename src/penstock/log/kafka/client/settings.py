@@ -129,6 +129,8 @@ class ClientSettings:
             "isolation.level": "read_committed",
             "auto.offset.reset": "error",
             "enable.partition.eof": True,
+            # As in Java clients. Off by default in librdkafka.
+            "check.crcs": True,
             "fetch.wait.max.ms": _FETCH_WAIT_MS,
             "fetch.queue.backoff.ms": 5,
             "fetch.error.backoff.ms": 10,
