@@ -7,7 +7,8 @@ import re
 import struct
 import uuid as uuids
 from collections.abc import Callable
-from typing import Any, TypeVar, overload
+from types import NoneType
+from typing import Any, TypeVar, get_origin, overload
 
 from penstock.errors import SerializationException
 from penstock.java_names import JavaNames
@@ -15,7 +16,10 @@ from penstock.native import core
 from penstock.serdes.base import Serde, WrappingSerde, malformed_bytes_error, wrong_type_error
 from penstock.serdes.change import ChangeSerde, change_serde
 from penstock.serdes.json import json_functions
+from penstock.serdes.msgpack import msgpack_functions
+from penstock.serdes.types import json_supports, plain_type
 from penstock.serdes.windowed import WindowedSerde, WindowedSerdes
+from penstock.windows import Windowed
 
 __all__ = ["Serde", "Serdes", "WindowedSerdes", "WindowedSerde", "ChangeSerde", "change_serde"]
 
@@ -228,7 +232,12 @@ def _list_of(inner: Serde[T]) -> Serde[list[T | None]]:
             position = end
         return elements
 
-    return WrappingSerde((serialize, deserialize), "list", inner, _list_of)
+    serde: Serde[list[T | None]] = WrappingSerde(
+        (serialize, deserialize), "list", inner, _list_of
+    )
+    if inner.python_type is not None:
+        serde.python_type = list[inner.python_type | None]  # type: ignore[name-defined]
+    return serde
 
 
 def _json_of(of: Any, sort_keys: bool) -> Serde[Any]:
@@ -237,7 +246,50 @@ def _json_of(of: Any, sort_keys: bool) -> Serde[Any]:
     serde: Serde[Any] = Serde(serialize, deserialize, name)
     serde.recipe = (_json_of, (of, sort_keys))
     serde.plain_json = of is None and not sort_keys
+    serde.python_type = of
     return serde.with_fast_path(*fast)
+
+
+def _msgpack_of(of: Any, sort_keys: bool) -> Serde[Any]:
+    serialize, deserialize, *fast = msgpack_functions(of, sort_keys=sort_keys)
+    name = "msgpack" if of is None else f"msgpack({getattr(of, '__name__', of)})"
+    serde: Serde[Any] = Serde(serialize, deserialize, name)
+    serde.recipe = (_msgpack_of, (of, sort_keys))
+    serde.python_type = of
+    return serde.with_fast_path(*fast)
+
+
+#: The types that have a serde of their own; an `int` is 8 bytes and a `float` a double.
+_BY_TYPE: dict[Any, Serde[Any]] = {
+    str: _STRING, int: _LONG, float: _DOUBLE, bool: _BOOLEAN, bytes: _BYTES, uuids.UUID: _UUID,
+    NoneType: _VOID,
+}
+for _type, _serde in _BY_TYPE.items():
+    _serde.python_type = _type
+_INTEGER.python_type = _SHORT.python_type = int
+_FLOAT.python_type = float
+
+
+def find_serde(of: Any, *, sort_keys: bool = False) -> Serde[Any] | None:
+    """Return the serde of `Serdes.of`, or None for a type that has none.
+
+    `sort_keys` is that of `Serdes.json`: keys need it, because equal keys must have equal bytes.
+    """
+    of = plain_type(of)
+    if (get_origin(of) or of) is Windowed:
+        # The serde of a windowed key depends on the kind and size of the windows.
+        return None
+    serde = _BY_TYPE.get(of) if of.__hash__ is not None else None
+    if serde is None and json_supports(of):
+        serde = _json_of(of, sort_keys)
+    return serde
+
+
+def with_sorted_keys(serde: Serde[Any]) -> Serde[Any]:
+    """Return a JSON serde that sorts the keys of dicts; return any other serde unchanged."""
+    if serde.recipe is None or serde.recipe[0] is not _json_of:
+        return serde
+    return _json_of(serde.recipe[1][0], True)
 
 
 class Serdes(JavaNames):
@@ -245,47 +297,74 @@ class Serdes(JavaNames):
 
     @staticmethod
     def string() -> Serde[str]:
-        """Return a serde of `str`: UTF-8."""
+        """Return a serde of `str`: UTF-8.
+
+        Kafka: Serdes#String
+        """
         return _STRING
 
     @staticmethod
     def long() -> Serde[int]:
-        """Return a serde of `int`: 8 bytes, big-endian."""
+        """Return a serde of `int`: 8 bytes, big-endian.
+
+        Kafka: Serdes#Long
+        """
         return _LONG
 
     @staticmethod
     def integer() -> Serde[int]:
-        """Return a serde of `int`: 4 bytes, big-endian."""
+        """Return a serde of `int`: 4 bytes, big-endian.
+
+        Kafka: Serdes#Integer
+        """
         return _INTEGER
 
     @staticmethod
     def short() -> Serde[int]:
-        """Return a serde of `int`: 2 bytes, big-endian."""
+        """Return a serde of `int`: 2 bytes, big-endian.
+
+        Kafka: Serdes#Short
+        """
         return _SHORT
 
     @staticmethod
     def float() -> Serde[builtins.float]:
-        """Return a serde of `float`: 4 bytes, big-endian, with a loss of precision."""
+        """Return a serde of `float`: 4 bytes, big-endian, with a loss of precision.
+
+        Kafka: Serdes#Float
+        """
         return _FLOAT
 
     @staticmethod
     def double() -> Serde[builtins.float]:
-        """Return a serde of `float`: 8 bytes, big-endian."""
+        """Return a serde of `float`: 8 bytes, big-endian.
+
+        Kafka: Serdes#Double
+        """
         return _DOUBLE
 
     @staticmethod
     def boolean() -> Serde[bool]:
-        """Return a serde of `bool`: one byte, 0 or 1."""
+        """Return a serde of `bool`: one byte, 0 or 1.
+
+        Kafka: Serdes#Boolean
+        """
         return _BOOLEAN
 
     @staticmethod
     def uuid() -> Serde[uuids.UUID]:
-        """Return a serde of `uuid.UUID`: its text of 36 characters."""
+        """Return a serde of `uuid.UUID`: its text of 36 characters.
+
+        Kafka: Serdes#UUID
+        """
         return _UUID
 
     @staticmethod
     def bytes() -> Serde[builtins.bytes]:
-        """Return a serde of `bytes`, which are not changed."""
+        """Return a serde of `bytes`, which are not changed.
+
+        Kafka: Serdes#ByteArray, Serdes#ByteBuffer
+        """
         return _BYTES
 
     byte_array = bytes
@@ -293,13 +372,55 @@ class Serdes(JavaNames):
 
     @staticmethod
     def void() -> Serde[None]:
-        """Return a serde for null keys or values; any other value is an error."""
+        """Return a serde for null keys or values; any other value is an error.
+
+        Kafka: Serdes#Void
+        """
         return _VOID
 
     @staticmethod
     def list(inner: Serde[T]) -> Serde[builtins.list[T | None]]:
-        """Return a serde of lists of `inner`: Kafka's `ListSerde`."""
+        """Return a serde of lists of `inner`: Kafka's `ListSerde`.
+
+        Args:
+            inner: The serde of the elements.
+
+        Kafka: Serdes#ListSerde
+        """
         return _list_of(inner)
+
+    @overload
+    @staticmethod
+    def of(type: type[T]) -> Serde[T]: ...
+
+    @overload
+    @staticmethod
+    def of(type: Any) -> Serde[Any]: ...
+
+    @staticmethod
+    def of(type: Any) -> Serde[Any]:
+        """Return the serde for a type.
+
+        `str`, `bool`, `bytes` and `UUID` have the serdes of these names, `int` has `long` and
+        `float` has `double`. Dataclasses, `msgspec.Struct`, pydantic models, `list[...]`,
+        `dict[...]`, enums, dates and other types that msgspec knows are JSON. `X | None` is the
+        serde of X.
+
+        Args:
+            type: The Python type.
+
+        Kafka: Serdes#serdeFrom
+        """
+        serde = find_serde(type)
+        if serde is None:
+            raise TypeError(
+                f"There is no serde for the type {getattr(type, '__qualname__', type)!s}. "
+                "Types with a serde: str, int, float, bool, bytes, UUID, dataclasses, "
+                "msgspec.Struct, pydantic models, and lists and dicts of them. "
+                "For another type write a Serde, for example with Serde.of(serializer, "
+                "deserializer)."
+            )
+        return serde
 
     @overload
     @staticmethod
@@ -316,5 +437,29 @@ class Serdes(JavaNames):
         Without `of`, values are dicts, lists and scalars. `of` is a dataclass, a `msgspec.Struct`,
         a pydantic model or another type that msgspec supports. JSON null is None. With `sort_keys`,
         equal values have equal bytes: use it for keys that are dicts.
+
+        Args:
+            of: The type of the values; None for plain JSON values.
+            sort_keys: Whether the names of an object are sorted, so that equal values have equal
+                bytes.
         """
         return _json_of(of, sort_keys)
+
+    @overload
+    @staticmethod
+    def msgpack(of: None = None, *, sort_keys: bool = False) -> Serde[Any]: ...
+
+    @overload
+    @staticmethod
+    def msgpack(of: type[T], *, sort_keys: bool = False) -> Serde[T]: ...
+
+    @staticmethod
+    def msgpack(of: Any = None, *, sort_keys: bool = False) -> Serde[Any]:
+        """Return a serde of MessagePack: smaller and faster than JSON, and bytes stay bytes.
+
+        Args:
+            of: The type of the values, as in `json`; None for plain values.
+            sort_keys: Whether the names of an object are sorted, so that equal values have equal
+                bytes.
+        """
+        return _msgpack_of(of, sort_keys)

@@ -12,6 +12,7 @@ import msgspec
 
 from penstock.errors import SerializationException
 from penstock.serdes.base import wrong_type_error
+from penstock.serdes.types import checked_class
 
 #: Checked serializer and deserializer, and their fast versions, if any.
 Functions = tuple[
@@ -33,7 +34,7 @@ def json_functions(of: Any, *, sort_keys: bool) -> Functions:
             "Give a dataclass, a msgspec.Struct, a pydantic model, or nothing for plain JSON."
         ) from error
     name = getattr(of, "__name__", str(of))
-    checked = of if isinstance(of, type) and not hasattr(of, "__args__") else None
+    checked = checked_class(of)
 
     def serialize(value: Any) -> bytes:
         if checked is not None and not isinstance(value, checked):

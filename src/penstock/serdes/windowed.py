@@ -34,6 +34,8 @@ class WindowedSerde(WrappingSerde[Windowed[T]]):
     ) -> None:
         super().__init__(functions, name, inner, rewrap, *options)
         self.suffix_size = suffix_size
+        if inner.python_type is not None:
+            self.python_type = Windowed[inner.python_type]  # type: ignore[name-defined]
 
 
 def _time_windowed(inner: Serde[T], size_ms: int, changelog: bool) -> Serde[Windowed[T]]:
@@ -112,10 +114,23 @@ class WindowedSerdes:
         """Return a serde of keys in time windows of this size.
 
         The size is not serialized. `changelog=True` reads and writes the keys of a changelog topic.
+
+        Args:
+            inner: The serde of the keys without windows.
+            size: The size of the windows.
+            changelog: Whether the keys have the form of a changelog.
+
+        Kafka: TimeWindowedDeserializer#deserialize, TimeWindowedDeserializer#setIsChangelogTopic
         """
         return _time_windowed(inner, to_ms(size, "size"), changelog)
 
     @staticmethod
     def session_windowed(inner: Serde[T]) -> Serde[Windowed[T]]:
-        """Return a serde of keys in sessions; the keys of a changelog topic are the same."""
+        """Return a serde of keys in sessions; the keys of a changelog topic are the same.
+
+        Args:
+            inner: The serde of the keys without windows.
+
+        Kafka: SessionWindowedDeserializer#deserialize, SessionWindowedSerializer#serialize
+        """
         return _session_windowed(inner)
