@@ -9,6 +9,7 @@ which may be a Kafka cluster, and are kept.
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import statistics
 import sys
@@ -63,6 +64,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     if chosen.rate < 1 or chosen.seconds <= 0 or chosen.partitions < 1:
         parser.error("--rate, --seconds and --partitions must be more than 0")
+    # Some orders arrive late on purpose. penstock would warn about them.
+    logging.getLogger("penstock").setLevel(logging.ERROR)
     with tempfile.TemporaryDirectory(prefix="penstock-demo-") as folder:
         address = chosen.log or str(Path(folder) / "orders.db")
         with opened(address) as log:

@@ -21,7 +21,7 @@ from orders.model import (
     TotalRevenue,
     TotalRevenueWithAddress,
 )
-from penstock import KStream, KTable, Materialized, Serdes, StreamsBuilder, TimeWindows, Topology
+from penstock import KStream, KTable, StreamsBuilder, TimeWindows, Topology
 from penstock.timestamps import ConsumedRecord
 
 ORDERS = "orders"
@@ -46,12 +46,8 @@ def ordered_at(record: ConsumedRecord, partition_time: int) -> int:
 def build() -> Topology:
     """The whole application."""
     builder = StreamsBuilder()
-    stores = builder.table(
-        STORES, key=Serdes.string(), value=Serdes.json(Store), store="stores"
-    )
-    orders = builder.stream(
-        ORDERS, key=Serdes.string(), value=Serdes.json(Order), timestamp=ordered_at
-    )
+    stores = builder.table(STORES, key=str, value=Store, store="stores")
+    orders = builder.stream(ORDERS, key=str, value=Order, timestamp=ordered_at)
     split = orders.split(name="by-type-")
     split.branch(lambda order: order.order_type is OrderType.GENERAL, "general")
     split.branch(lambda order: order.order_type is OrderType.RESTAURANT, "restaurant")
@@ -63,22 +59,18 @@ def build() -> Topology:
 
 def totals_of(orders: KStream[str, Order], kind: str, stores: KTable[str, Store]) -> None:
     """Publish and add up the orders of one type."""
-    orders.map_values(Revenue.of).to(f"{kind}-orders", value=Serdes.json(Revenue))
+    orders.map_values(Revenue.of).to(f"{kind}-orders")
     # The grouping has a name, so the four aggregations share one repartition topic.
     by_store = orders.select_key(lambda order: order.location_id).group_by_key(
-        name=f"{kind}-orders-by-store", key=Serdes.string(), value=Serdes.json(Order)
+        name=f"{kind}-orders-by-store"
     )
-    total = Serdes.json(TotalRevenue)
     by_store.count(store=f"{kind}_orders_count")
     by_store.windowed_by(COUNT_WINDOWS).count(store=f"{kind}_orders_count_window")
     by_store.windowed_by(REVENUE_WINDOWS).aggregate(
-        TotalRevenue, TotalRevenue.add,
-        store=Materialized(f"{kind}_orders_revenue_window", value=total),
+        TotalRevenue, TotalRevenue.add, store=f"{kind}_orders_revenue_window"
     )
     revenue = by_store.aggregate(
-        TotalRevenue, TotalRevenue.add,
-        store=Materialized(f"{kind}_orders_revenue", value=total),
+        TotalRevenue, TotalRevenue.add, store=f"{kind}_orders_revenue"
     )
-    revenue.join(stores, TotalRevenueWithAddress).to_stream().to(
-        f"{kind}-orders-revenue", value=Serdes.json(TotalRevenueWithAddress)
-    )
+    joined = revenue.join(stores, TotalRevenueWithAddress)
+    joined.to_stream().to(f"{kind}-orders-revenue")

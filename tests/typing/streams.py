@@ -142,7 +142,8 @@ assert_type(
     KStream[str, tuple[Order, int | None]],
 )
 assert_type(
-    orders.outer_join(amounts, lambda key, order, n: (key, order, n), reach, name="both"),
+    orders.outer_join(amounts, lambda key, order, n: (key, order, n), reach, name="both",
+                      this_store="left", other_store="right", shared_store="unmatched"),
     KStream[str, tuple[str, Order | None, int | None]],
 )
 assert_type(orders.join(customers, lambda order, customer: customer.name), KStream[str, str])
@@ -183,3 +184,26 @@ class Anything:
 assert_type(orders.process(Shout, "store", name="shout"), KStream[Any, Any])
 assert_type(orders.process(Anything), KStream[Any, Any])
 assert_type(orders.process_values(Measure), KStream[str, Any])
+
+
+class Amounts(Processor[str, Order, int, float]):
+    def process(self, record: Record[str, Order]) -> None:
+        pass
+
+
+class AmountValues(FixedKeyProcessor[str, Order, float]):
+    def process(self, record: FixedKeyRecord[str, Order]) -> None:
+        pass
+
+
+assert_type(orders.process(Amounts, "store"), KStream[int, float])
+assert_type(orders.process_values(AmountValues), KStream[str, float])
+
+# Types in place of serdes.
+assert_type(builder.stream("orders", key=str, value=Order), KStream[str, Order])
+assert_type(builder.stream("orders", key=str, value=list[int]), KStream[str, list[int]])
+assert_type(builder.stream("orders", key=Serdes.string(), value=Order), KStream[str, Order])
+assert_type(builder.table("orders", key=str, value=Order), KTable[str, Order])
+assert_type(builder.global_table("orders", key=str, value=float), GlobalKTable[str, float])
+assert_type(Materialized("kept", key=str, value=Order), Materialized[str, Order])
+assert_type(orders.group_by(lambda order: order.amount, key=int), KGroupedStream[int, Order])

@@ -61,7 +61,8 @@ assert_type(
 )
 assert_type(names.join(cities, lambda name: name, lambda name, size: size), KTable[int, float])
 assert_type(
-    names.left_join(cities, lambda key, name: name, lambda name, size: (name, size)),
+    names.left_join(cities, lambda key, name: name, lambda name, size: (name, size),
+                    subscription_store="subscriptions"),
     KTable[int, tuple[str, float | None]],
 )
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from penstock.dsl.functions import key_value_function
+from penstock.dsl.known_options import lists_options
 from penstock.dsl.options import Branched
 from penstock.dsl.plan_builder import NodeRef
 from penstock.errors import TopologyException
@@ -21,6 +22,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
+@lists_options
 class BranchedKStream(JavaNames, Generic[K, V]):
     """The branches of a split stream; a record goes to the first branch that accepts it.
 
@@ -52,7 +54,17 @@ class BranchedKStream(JavaNames, Generic[K, V]):
     ) -> BranchedKStream[K, V]:
         """Add a branch for the records that the predicate accepts and no earlier branch took.
 
-        `branched` is the branch's name or a `Branched`. Without a name it is numbered, from 1.
+        Args:
+            predicate: A function of (value) or (key, value).
+            branched: The name of the branch, or a `Branched`. Without a name it is numbered.
+
+        Returns:
+            These branches.
+
+        Example:
+            orders.split().branch(lambda order: order.amount > 100, "large").no_default_branch()
+
+        Kafka: `BranchedKStream#branch`
         """
         function = key_value_function(predicate, step=self._name, what="the predicate")
         operator = self._node.operator
@@ -63,14 +75,35 @@ class BranchedKStream(JavaNames, Generic[K, V]):
     def default_branch(
         self, branched: Branched[K, V] | str | None = None
     ) -> dict[str, KStream[K, V]]:
-        """Add a branch for all other records and return all branches by name."""
+        """Add a branch for all other records.
+
+        Args:
+            branched: The name of the branch, or a `Branched`. Without a name it is numbered.
+
+        Returns:
+            All branches by name.
+
+        Example:
+            branches = orders.split(name="orders-").default_branch("rest")
+
+        Kafka: `BranchedKStream#defaultBranch`
+        """
         operator = self._node.operator
         assert isinstance(operator, Branch)
         self._add_branch(operator.predicates, branched, 0)
         return self._branches
 
     def no_default_branch(self) -> dict[str, KStream[K, V]]:
-        """Drop all other records and return all branches by name."""
+        """Drop all other records.
+
+        Returns:
+            All branches by name.
+
+        Example:
+            orders.split().branch(bool).no_default_branch()
+
+        Kafka: `BranchedKStream#noDefaultBranch`
+        """
         return self._branches
 
     def _add_branch(
@@ -97,9 +130,7 @@ class BranchedKStream(JavaNames, Generic[K, V]):
         self._node = grown
         node = OperatorNode(name=child, operator=PassThrough())
         builder.plan.add(node, grown)
-        stream = self._stream(
-            NodeRef(builder, node, child, ref.key, ref.value, ref.sources, ref.rekeyed)
-        )
+        stream = self._stream(replace(ref, node=node, name=child))
         self._apply_branched(child, stream, branched)
 
     def _apply_branched(self, child: str, stream: KStream[K, V], branched: Branched[K, V]) -> None:

@@ -8,15 +8,18 @@ from dataclasses import replace
 from typing import Any, TypedDict, TypeVar, Unpack, overload
 
 from penstock.config import StreamsConfig, TopologyConfig, resolve_topology_config
-from penstock.dsl.checks import check_serdes, check_source_options, check_store_builder
+from penstock.dsl.checks import as_serdes, check_source_options, check_store_builder
+from penstock.dsl.known_options import lists_options
 from penstock.dsl.options import Materialized, StoreOption, as_materialized
-from penstock.dsl.plan_builder import AnySerde, NodeRef, PlanBuilder
+from penstock.dsl.plan_builder import PlanBuilder
+from penstock.dsl.source_serdes import SourceSerdes
 from penstock.dsl.stream import KStream
 from penstock.dsl.table import GlobalKTable, KTable
 from penstock.errors import TopologyException
 from penstock.java_names import JavaNames
 from penstock.processors.user import UserProcessor
-from penstock.serdes.builtin import Serde
+from penstock.serdes.base import SerdeOrType
+from penstock.topology.build_settings import check_explicit_names
 from penstock.topology.lowering import lower
 from penstock.topology.nodes import UserStoreSpec
 from penstock.topology.offset_reset import AutoOffsetReset
@@ -28,6 +31,7 @@ from penstock.topology.plan_nodes import (
     TableSourceNode,
 )
 from penstock.topology.rules import rules_for
+from penstock.topology.serde_check import check_serdes
 from penstock.topology.store_specs import KeyValueSpec
 from penstock.topology.topology import Topology
 
@@ -65,6 +69,7 @@ class _GlobalTableOptions(_GlobalSourceOptions, total=False):
     store: StoreOption[Any, Any]
 
 
+@lists_options
 class StreamsBuilder(JavaNames):
     """Builds a topology from streams and tables.
 
@@ -75,21 +80,22 @@ class StreamsBuilder(JavaNames):
     """
 
     def __init__(self, config: StreamsConfig | TopologyConfig | None = None) -> None:
+        self._config = config
         self._plan_builder = PlanBuilder(resolve_topology_config(config))
 
     @overload
     def stream(
-        self, topics: Topics, *, key: Serde[K], value: Serde[V],
+        self, topics: Topics, *, key: SerdeOrType[K], value: SerdeOrType[V],
         **options: Unpack[_SourceOptions],
     ) -> KStream[K, V]: ...
     @overload
     def stream(
-        self, topics: Topics, *, key: Serde[K], value: None = None,
+        self, topics: Topics, *, key: SerdeOrType[K], value: None = None,
         **options: Unpack[_SourceOptions],
     ) -> KStream[K, Any]: ...
     @overload
     def stream(
-        self, topics: Topics, *, key: None = None, value: Serde[V],
+        self, topics: Topics, *, key: None = None, value: SerdeOrType[V],
         **options: Unpack[_SourceOptions],
     ) -> KStream[Any, V]: ...
     @overload
@@ -101,17 +107,34 @@ class StreamsBuilder(JavaNames):
         self,
         topics: Topics,
         *,
-        key: AnySerde = None,
-        value: AnySerde = None,
+        key: SerdeOrType[Any] | None = None,
+        value: SerdeOrType[Any] | None = None,
         timestamp: TimestampExtractor | None = None,
         offset_reset: AutoOffsetReset | None = None,
         name: str | None = None,
     ) -> KStream[Any, Any]:
         """Return a stream of the records of one or more topics.
 
-        `topics` is a name, an iterable of names, or a compiled pattern that topic names must
-        match. `timestamp` extracts a record's timestamp: a function of (record, partition_time).
-        `offset_reset` applies if the application has no committed offset.
+        Args:
+            topics: A name, an iterable of names, or a compiled pattern that topic names must match.
+            key: The serde of the keys, or a type that has one; by default that of the
+                configuration.
+            value: The serde of the values, or a type that has one; by default that of the
+                configuration.
+            timestamp: A function of (record, partition_time) that returns the timestamp of a record
+                in milliseconds; by default the configuration's extractor applies.
+            offset_reset: Where to start without a committed offset: `AutoOffsetReset.earliest()`,
+                for example. By default the configuration decides.
+            name: The name of the step; generated if it is None.
+
+        Returns:
+            The stream.
+
+        Example:
+            builder.stream("payments", key=str, value=float)
+            builder.stream("visits", key=str, value=str, timestamp=lambda record, time: time)
+
+        Kafka: `StreamsBuilder#stream`
         """
         plan_builder = self._plan_builder
         pattern = topics if isinstance(topics, re.Pattern) else None
@@ -119,28 +142,31 @@ class StreamsBuilder(JavaNames):
         if pattern is None:
             names = _topic_names(topics)
         step = plan_builder.names.given_or_next(name, "KSTREAM-SOURCE-")
-        check_serdes(step, key=key, value=value)
+        key_serde, value_serde = as_serdes(step, key=key, value=value)
         check_source_options(step, timestamp, offset_reset)
+        shown = ", ".join(repr(each) for each in names) or repr(pattern)
+        serdes = SourceSerdes(f"stream({shown}", key_serde, value_serde)
         node = StreamSourceNode(
-            name=step, topics=frozenset(names), ordered_topics=names, pattern=pattern, key=key,
-            value=value, timestamp=timestamp, offset_reset=offset_reset,
+            name=step, topics=frozenset(names), ordered_topics=names, pattern=pattern,
+            key=serdes.key_of_node, value=serdes.value_of_node, timestamp=timestamp,
+            offset_reset=offset_reset,
         )
         plan_builder.plan.add(node)
-        return KStream(NodeRef(plan_builder, node, step, key, value, frozenset((step,))))
+        return KStream(serdes.ref(plan_builder, node, frozenset((step,))))
 
     @overload
     def table(
-        self, topic: str, *, key: Serde[K], value: Serde[V],
+        self, topic: str, *, key: SerdeOrType[K], value: SerdeOrType[V],
         **options: Unpack[_TableOptions],
     ) -> KTable[K, V]: ...
     @overload
     def table(
-        self, topic: str, *, key: Serde[K], value: None = None,
+        self, topic: str, *, key: SerdeOrType[K], value: None = None,
         **options: Unpack[_TableOptions],
     ) -> KTable[K, Any]: ...
     @overload
     def table(
-        self, topic: str, *, key: None = None, value: Serde[V],
+        self, topic: str, *, key: None = None, value: SerdeOrType[V],
         **options: Unpack[_TableOptions],
     ) -> KTable[Any, V]: ...
     @overload
@@ -157,8 +183,8 @@ class StreamsBuilder(JavaNames):
         self,
         topic: str,
         *,
-        key: AnySerde = None,
-        value: AnySerde = None,
+        key: SerdeOrType[Any] | None = None,
+        value: SerdeOrType[Any] | None = None,
         timestamp: TimestampExtractor | None = None,
         offset_reset: AutoOffsetReset | None = None,
         name: str | None = None,
@@ -166,31 +192,50 @@ class StreamsBuilder(JavaNames):
     ) -> KTable[Any, Any]:
         """Return a table of the latest value of each key in a topic; a null value deletes a row.
 
-        `store` names the store that keeps the rows, or configures it with a `Materialized`.
+        Args:
+            topic: The name of the topic.
+            key: The serde of the keys, or a type that has one; by default that of the
+                configuration.
+            value: The serde of the values, or a type that has one; by default that of the
+                configuration.
+            timestamp: A function of (record, partition_time) that returns the timestamp of a record
+                in milliseconds; by default the configuration's extractor applies.
+            offset_reset: Where to start without a committed offset: `AutoOffsetReset.earliest()`,
+                for example. By default the configuration decides.
+            name: The name of the step; generated if it is None.
+            store: A store name, a supplier of `Stores`, or a `Materialized`. A named store can be
+                queried.
+
+        Returns:
+            The table.
+
+        Example:
+            builder.table("prices", key=str, value=float, store="prices")
+
+        Kafka: `StreamsBuilder#table`
         """
         node, spec, named = self._table_source(
             topic, key, value, timestamp, offset_reset, name, store, is_global=False
         )
         plan_builder = self._plan_builder
         plan_builder.plan.tables[node.name] = SourceTable(node.name, spec.name, named)
-        ref = NodeRef(
-            plan_builder, node, node.name, spec.key, spec.value, frozenset((node.source,))
-        )
+        serdes = SourceSerdes(f"table({topic!r}", spec.key, spec.value)
+        ref = serdes.ref(plan_builder, node, frozenset((node.source,)))
         return KTable(ref, node.name, spec.name if named else None)
 
     @overload
     def global_table(
-        self, topic: str, *, key: Serde[K], value: Serde[V],
+        self, topic: str, *, key: SerdeOrType[K], value: SerdeOrType[V],
         **options: Unpack[_GlobalTableOptions],
     ) -> GlobalKTable[K, V]: ...
     @overload
     def global_table(
-        self, topic: str, *, key: Serde[K], value: None = None,
+        self, topic: str, *, key: SerdeOrType[K], value: None = None,
         **options: Unpack[_GlobalTableOptions],
     ) -> GlobalKTable[K, Any]: ...
     @overload
     def global_table(
-        self, topic: str, *, key: None = None, value: Serde[V],
+        self, topic: str, *, key: None = None, value: SerdeOrType[V],
         **options: Unpack[_GlobalTableOptions],
     ) -> GlobalKTable[Any, V]: ...
     @overload
@@ -207,23 +252,60 @@ class StreamsBuilder(JavaNames):
         self,
         topic: str,
         *,
-        key: AnySerde = None,
-        value: AnySerde = None,
+        key: SerdeOrType[Any] | None = None,
+        value: SerdeOrType[Any] | None = None,
         timestamp: TimestampExtractor | None = None,
         name: str | None = None,
         store: StoreOption[Any, Any] = None,
     ) -> GlobalKTable[Any, Any]:
-        """Return a table whose rows are all available to every task. Kafka: `globalTable`.
+        """Return a table whose rows are all available to every task.
 
-        Streams can join it by any key, without co-partitioning.
+        Streams can join it by any key, without co-partitioning. It is read from the beginning.
+
+        Args:
+            topic: The name of the topic.
+            key: The serde of the keys, or a type that has one; by default that of the
+                configuration.
+            value: The serde of the values, or a type that has one; by default that of the
+                configuration.
+            timestamp: A function of (record, partition_time) that returns the timestamp of a record
+                in milliseconds; by default the configuration's extractor applies.
+            name: The name of the step; generated if it is None.
+            store: A store name, a supplier of `Stores`, or a `Materialized`. A named store can be
+                queried.
+
+        Returns:
+            The global table.
+
+        Example:
+            builder.global_table("countries", key=str, value=str)
+
+        Kafka: `StreamsBuilder#globalTable`
         """
         _, spec, named = self._table_source(
             topic, key, value, timestamp, None, name, store, is_global=True
         )
-        return GlobalKTable(self._plan_builder, spec.name, named)
+        return GlobalKTable(
+            self._plan_builder, spec.name, named,
+            SourceSerdes(f"global_table({topic!r}", spec.key, spec.value).values,
+        )
 
     def add_state_store(self, builder: Any) -> StreamsBuilder:
-        """Add a store that processors connect to by name. `builder` comes from `Stores`."""
+        """Add a store that processors connect to by name.
+
+        Args:
+            builder: A store builder of `Stores`.
+
+        Returns:
+            This builder.
+
+        Example:
+            builder.add_state_store(
+                Stores.key_value_store_builder(Stores.in_memory_key_value_store("seen"), str, int)
+            )
+
+        Kafka: `StreamsBuilder#addStateStore`
+        """
         check_store_builder(builder, step="add_state_store")
         store = UserStoreSpec(builder)
         self._plan_builder.plan.add(StateStoreNode(name=f"store {builder.name}", store=store))
@@ -235,28 +317,51 @@ class StreamsBuilder(JavaNames):
         topic: str,
         supplier: Callable[[], Any],
         *,
-        key: AnySerde = None,
-        value: AnySerde = None,
+        key: SerdeOrType[Any] | None = None,
+        value: SerdeOrType[Any] | None = None,
         timestamp: TimestampExtractor | None = None,
         name: str | None = None,
     ) -> StreamsBuilder:
         """Add a store that every task can read.
 
-        The processor of `supplier` receives the records of `topic` and updates the store.
+        Args:
+            builder: A store builder of `Stores`.
+            topic: The topic that the store is made from.
+            supplier: Returns the processor that receives the records of the topic and updates the
+                store.
+            key: The serde of the keys, or a type that has one; by default that of the
+                configuration.
+            value: The serde of the values, or a type that has one; by default that of the
+                configuration.
+            timestamp: A function of (record, partition_time) that returns the timestamp of a record
+                in milliseconds; by default the configuration's extractor applies.
+            name: The name of the step; generated if it is None.
+
+        Returns:
+            This builder.
+
+        Example:
+            supplier = Stores.in_memory_key_value_store("rates")
+            rates = Stores.key_value_store_builder(supplier, str, float)
+            builder.add_global_store(rates, "rates", Forward, key=str, value=float)
+
+        Kafka: `StreamsBuilder#addGlobalStore`
         """
         plan_builder = self._plan_builder
         source = plan_builder.names.suffixed_or_next(name, "-source", "KSTREAM-SOURCE-")
         step = plan_builder.names.given_or_next(name, "KTABLE-SOURCE-")
         UserProcessor.checked(supplier, step=step)
         check_store_builder(builder, step=step)
-        check_serdes(step, key=key, value=value)
+        key_serde, value_serde = as_serdes(step, key=key, value=value)
         check_source_options(step, timestamp, None)
         if not isinstance(topic, str) or not topic:
             raise TopologyException(f"{step}: the topic must be a name, not {topic!r}.")
+        method = f"add_global_store(..., {topic!r}"
+        serdes = SourceSerdes(method, key_serde, value_serde)
         node = GlobalStoreNode(
             name=step, source=source, topic=topic,
-            store=UserStoreSpec(builder.with_logging_disabled()), supplier=supplier, key=key,
-            value=value, timestamp=timestamp,
+            store=UserStoreSpec(builder.with_logging_disabled()), supplier=supplier,
+            key=serdes.key_of_node, value=serdes.value_of_node, timestamp=timestamp,
         )
         plan_builder.plan.add(node)
         return self
@@ -264,25 +369,45 @@ class StreamsBuilder(JavaNames):
     def build(self, config: StreamsConfig | TopologyConfig | None = None) -> Topology:
         """Return the topology of all steps so far.
 
-        `config` decides about `topology_optimization`; it defaults to the builder's configuration.
-        More steps can be added afterwards, and the topology built again.
+        With a `StreamsConfig`, missing serdes are reported here; otherwise when `Streams` or the
+        test driver is created. More steps can be added afterwards, and the topology built again.
+
+        Args:
+            config: Decides about the settings that shape a topology (`topology_optimization`,
+                `processor_wrapper`, `ensure_explicit_internal_resource_naming`); by default the
+                builder's configuration.
+
+        Returns:
+            The topology.
+
+        Example:
+            topology = builder.build()
+
+        Kafka: `StreamsBuilder#build`
         """
         plan_builder = self._plan_builder
         own_config = plan_builder.config
-        config = resolve_topology_config(config) or own_config
-        if own_config is not None and own_config.ensure_explicit_internal_resource_naming:
-            self._check_explicit_names()
-        optimizations = frozenset() if config is None else config.topology_optimization
+        given = config if config is not None else self._config
+        config = resolve_topology_config(config, own_config)
         plan = plan_builder.plan
+        for each in (own_config, config):
+            if each is not None:
+                check_explicit_names(plan.generated_names, each)
+        optimizations = frozenset() if config is None else config.topology_optimization
         for rule in rules_for(optimizations, plan_builder.names):
             plan = rule(plan)
-        return lower(plan, plan_builder.internal_topics, config)
+        topology = lower(plan, plan_builder.internal_topics, config)
+        topology.generated_names = tuple(plan_builder.plan.generated_names)
+        topology.optimizations = optimizations
+        if isinstance(given, StreamsConfig):
+            check_serdes(topology, given)
+        return topology
 
     def _table_source(
         self,
         topic: str,
-        key: AnySerde,
-        value: AnySerde,
+        key: SerdeOrType[Any] | None,
+        value: SerdeOrType[Any] | None,
         timestamp: TimestampExtractor | None,
         offset_reset: AutoOffsetReset | None,
         name: str | None,
@@ -293,7 +418,7 @@ class StreamsBuilder(JavaNames):
         plan_builder = self._plan_builder
         if not isinstance(topic, str) or not topic:
             raise TopologyException(f"A table reads one topic, given by its name, not {topic!r}.")
-        check_serdes(name or f"table of {topic}", key=key, value=value)
+        key, value = as_serdes(name or f"table of {topic}", key=key, value=value)
         option = as_materialized(store, step=name or f"table of {topic}")
         if is_global and option is not None and option.store_name is None:
             raise ValueError(
@@ -304,8 +429,10 @@ class StreamsBuilder(JavaNames):
         key = key if key is not None else requested.key
         value = value if value is not None else requested.value
         materialized, named = plan_builder.name_store(requested, f"{topic}-")
+        method = f"{'global_table' if is_global else 'table'}({topic!r}"
+        serdes = SourceSerdes(method, key, value)
         # The store keeps the records of the topic, so it uses the same serdes.
-        spec = KeyValueSpec(replace(materialized, key=key, value=value))
+        spec = KeyValueSpec(replace(materialized, key=key, value=value), serdes.fallback)
         if is_global and spec.is_versioned:
             raise TopologyException(
                 f"GlobalTables cannot be versioned, but store {spec.name} of topic {topic} is. "
@@ -317,20 +444,12 @@ class StreamsBuilder(JavaNames):
         step = plan_builder.names.given_or_next(name, "KTABLE-SOURCE-")
         check_source_options(step, timestamp, offset_reset)
         node = TableSourceNode(
-            name=step, table=step, source=source, topic=topic, store=spec, key=key, value=value,
-            timestamp=timestamp, offset_reset=offset_reset, is_global=is_global,
-            is_versioned=spec.is_versioned,
+            name=step, table=step, source=source, topic=topic, store=spec,
+            key=serdes.key_of_node, value=serdes.value_of_node, timestamp=timestamp,
+            offset_reset=offset_reset, is_global=is_global, is_versioned=spec.is_versioned,
         )
         plan_builder.plan.add(node)
         return node, spec, named
-
-    def _check_explicit_names(self) -> None:
-        generated = self._plan_builder.plan.generated_names
-        if generated:
-            raise TopologyException(
-                "ensure_explicit_internal_resource_naming is set, but these names were generated: "
-                f"{', '.join(generated)}. Name the steps and stores that they belong to."
-            )
 
 
 def _topic_names(topics: Any) -> tuple[str, ...]:

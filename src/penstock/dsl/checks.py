@@ -7,19 +7,14 @@ from typing import Any
 
 from penstock.dsl.functions import check_function
 from penstock.errors import TopologyException
-from penstock.serdes.builtin import Serde
+from penstock.serdes.arguments import given_serde
+from penstock.serdes.base import Serde
 from penstock.topology.offset_reset import AutoOffsetReset
 
 
-def check_serdes(step: str, **serdes: Any) -> None:
-    """Raise unless each argument is a serde or None."""
-    for option, serde in serdes.items():
-        if serde is None or isinstance(serde, Serde):
-            continue
-        hint = "Serdes.string() or Serdes.json(Order), for example."
-        if callable(serde) and getattr(serde, "__module__", "") == "penstock.serdes.builtin":
-            hint = f"Call it: Serdes.{serde.__name__}()."
-        raise TypeError(f"{step}: {option}= takes a serde, not {_describe(serde)}. {hint}")
+def as_serdes(step: str, **serdes: Any) -> list[Serde[Any] | None]:
+    """Return each argument as a serde: a serde, the serde of a type, or None."""
+    return [given_serde(serde, option, where=step) for option, serde in serdes.items()]
 
 
 def check_source_options(step: str, timestamp: Any, offset_reset: Any) -> None:
@@ -50,6 +45,11 @@ def check_store_builder(builder: Any, *, step: str) -> None:
         return
     hint = "Create one with Stores.key_value_store_builder(supplier, key, value)."
     raise TypeError(f"{step}: a store is added as a StoreBuilder, not {_describe(builder)}. {hint}")
+
+
+def given_options(**options: Any) -> dict[str, Any]:
+    """Return the options that are not None."""
+    return {name: option for name, option in options.items() if option is not None}
 
 
 def check_options(step: str, given: Mapping[str, Any], known: Iterable[str]) -> None:

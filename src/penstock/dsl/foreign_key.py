@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from penstock.dsl.options import Materialized, as_materialized
-from penstock.dsl.plan_builder import NodeRef, PlanBuilder
+from penstock.dsl.inference import joiner_flow
+from penstock.dsl.options import Materialized, as_materialized, store_call
+from penstock.dsl.plan_builder import NodeRef, NodeSerde, PlanBuilder
 from penstock.processors.foreign_key_join import (
     ForeignTableJoin,
     ResponseJoin,
@@ -22,10 +23,13 @@ from penstock.processors.foreign_key_join import (
 )
 from penstock.processors.foreign_key_wire import (
     CombinedKeyCodec,
+    PseudoTopics,
+    Subscription,
     response_serde,
     subscription_serde,
 )
-from penstock.topology.default_serdes import DefaultSerdes, Deferred
+from penstock.serdes.base import Serde
+from penstock.topology.default_serdes import DefaultSerdes, Deferred, Fallback, InferredSerde
 from penstock.topology.nodes import InternalTopic, Partitioner
 from penstock.topology.plan import SourceTable
 from penstock.topology.plan_nodes import (
@@ -47,16 +51,39 @@ _RESPONSE = _PREFIX + "SUBSCRIPTION-RESPONSE-"
 _RESOLVER = _PREFIX + "SUBSCRIPTION-RESPONSE-RESOLVER-PROCESSOR-"
 _OUTPUT = _PREFIX + "OUTPUT-"
 _STORE = _PREFIX + "SUBSCRIPTION-STATE-STORE-"
+#: Where the serdes of the two tables can be given.
+_CALL = "table(..."
 
 
 class _ForeignKeyJoin:
-    """The two tables and the name of one join."""
+    """The two tables and the names of one join."""
 
-    def __init__(self, left: KTable[Any, Any], right: KTable[Any, Any], name: str | None) -> None:
+    def __init__(
+        self, left: KTable[Any, Any], right: KTable[Any, Any], name: str | None,
+        subscription_store: str | None,
+    ) -> None:
         self.left = left
         self.right = right
         self.name = name
+        self.subscription_store = subscription_store
         self.builder: PlanBuilder = left._ref.builder
+        #: Set when its name is taken, in the order of Kafka's names.
+        self.registration_topic = ""
+
+    def pseudo_topics(self, defaults: DefaultSerdes) -> PseudoTopics:
+        return PseudoTopics(defaults.internal_topic(self.registration_topic))
+
+    def subscription_serde(self, defaults: DefaultSerdes) -> Serde[Subscription]:
+        primary_key = defaults.key(self.key(self.left))
+        return subscription_serde(self.pseudo_topics(defaults).primary_key(primary_key))
+
+    def key(self, table: KTable[Any, Any]) -> NodeSerde:
+        """Return the serde of the keys of a table."""
+        return table._ref.key_serde(_CALL)
+
+    def value(self, table: KTable[Any, Any]) -> NodeSerde:
+        """Return the serde of the values of a table."""
+        return table._ref.value_serde(_CALL)
 
     def next(self, suffix: str, prefix: str) -> str:
         return self.builder.names.suffixed_or_next(self.name, suffix, prefix)
@@ -76,9 +103,10 @@ def add_foreign_key_join(
     store: Any = None,
     partitioner: Partitioner | None = None,
     other_partitioner: Partitioner | None = None,
+    subscription_store: str | None = None,
 ) -> KTable[Any, Any]:
     """Add a foreign-key join and return its table."""
-    join = _ForeignKeyJoin(left, right, name)
+    join = _ForeignKeyJoin(left, right, name, subscription_store)
     join.builder.require_old_values(right._id)
     join.builder.require_old_values(left._id)
     source = _add_registration(join, foreign_key, left_join, other_partitioner)
@@ -95,12 +123,16 @@ def _add_registration(
     partitioner: Partitioner | None,
 ) -> StreamSourceNode:
     left, right = join.left._ref, join.right._ref
+    left_value, right_key = join.value(join.left), join.key(join.right)
     topic = join.next("-subscription-registration", _REGISTRATION) + "-topic"
+    join.registration_topic = topic
     join.builder.internal_topics.append(InternalTopic(topic))
 
     def send(defaults: DefaultSerdes) -> SubscriptionSend:
+        pseudo = join.pseudo_topics(defaults)
         return SubscriptionSend(
-            foreign_key, defaults.key(right.key), defaults.value(left.value), left_join
+            foreign_key, pseudo.foreign_key(defaults.key(right_key)),
+            pseudo.hashed_value(defaults.value(left_value)), left_join,
         )
 
     sender = ForeignKeyJoinNode(
@@ -108,15 +140,15 @@ def _add_registration(
         operator=Deferred(send), version_aware=True,
     )
     join.add(sender, left.node)
-    wrapper = Deferred(lambda defaults: subscription_serde(defaults.key(left.key)))
+    wrapper = Deferred(join.subscription_serde)
     sink = StreamSinkNode(
         name=join.next("-subscription-registration-sink", "KTABLE-SINK-"), topic=topic,
-        key=right.key, value=wrapper, partitioner=_single(partitioner),
+        key=right_key, value=wrapper, partitioner=_single(partitioner),
     )
     join.add(sink, sender)
     source = StreamSourceNode(
         name=join.next("-subscription-registration-source", "KTABLE-SOURCE-"),
-        topics=frozenset((topic,)), ordered_topics=(topic,), key=right.key, value=wrapper,
+        topics=frozenset((topic,)), ordered_topics=(topic,), key=right_key, value=wrapper,
     )
     join.add(source, sink)
     join.builder.copartition(right.sources, frozenset((source.name,)))
@@ -126,11 +158,19 @@ def _add_registration(
 def _add_right_side(
     join: _ForeignKeyJoin, source: StreamSourceNode
 ) -> tuple[ForeignKeyJoinNode, ForeignKeyJoinNode]:
-    left, right = join.left._ref, join.right._ref
-    store = SubscriptionSpec(join.next("-subscription-store", _STORE), left.key)
+    right = join.right._ref
+    left_key, right_key = join.key(join.left), join.key(join.right)
+    store_name = join.builder.name_hidden_store(
+        join.next("-subscription-store", _STORE), join.subscription_store,
+        given=join.name is not None,
+    )
+    store = SubscriptionSpec(store_name, Deferred(join.subscription_serde))
 
     def keys(defaults: DefaultSerdes) -> CombinedKeyCodec:
-        return CombinedKeyCodec(defaults.key(right.key), defaults.key(left.key))
+        pseudo = join.pseudo_topics(defaults)
+        return CombinedKeyCodec(
+            pseudo.foreign_key(defaults.key(right_key)), pseudo.primary_key(defaults.key(left_key))
+        )
 
     receive = ForeignKeyJoinNode(
         name=join.next("-subscription-receive", _SUBSCRIPTION), store=store,
@@ -165,19 +205,21 @@ def _add_response(
 
     builder = join.builder
     left, right = join.left._ref, join.right._ref
+    left_key, left_value = join.key(join.left), join.value(join.left)
+    right_value = join.value(join.right)
     topic = join.next("-subscription-response", _RESPONSE) + "-topic"
     builder.internal_topics.append(InternalTopic(topic))
-    wrapper = Deferred(lambda defaults: response_serde(defaults.value(right.value)))
+    wrapper = Deferred(lambda defaults: response_serde(defaults.value(right_value)))
     sink = StreamSinkNode(
         name=join.next("-subscription-response-sink", "KTABLE-SINK-"), topic=topic,
-        key=left.key, value=wrapper,
+        key=left_key, value=wrapper,
         partitioner=response_partition if partitioner is None else _single(partitioner),
     )
     join.add(sink, subscription_join)
     join.add(sink, foreign_join)
     source = StreamSourceNode(
         name=join.next("-subscription-response-source", "KTABLE-SOURCE-"),
-        topics=frozenset((topic,)), ordered_topics=(topic,), key=left.key, value=wrapper,
+        topics=frozenset((topic,)), ordered_topics=(topic,), key=left_key, value=wrapper,
     )
     join.add(source, sink)
     sources = builder.copartition(left.sources, frozenset((source.name,)))
@@ -185,7 +227,10 @@ def _add_response(
 
     def resolve(getter: Any) -> Deferred:
         return Deferred(
-            lambda defaults: ResponseJoin(getter, defaults.value(left.value), joiner, left_join)
+            lambda defaults: ResponseJoin(
+                getter, join.pseudo_topics(defaults).hashed_value(defaults.value(left_value)),
+                joiner, left_join,
+            )
         )
 
     resolver = ForeignKeyJoinNode(
@@ -196,11 +241,18 @@ def _add_response(
     step = join.next("-result", _OUTPUT)
     requested = as_materialized(store, step=step) or Materialized()
     materialized, named = builder.name_store(requested, _OUTPUT)
-    spec = KeyValueSpec(materialized.with_serdes(left.key, None))
+    values = joiner_flow(joiner, step, left.keys, left.values, right.values)
+    call = store_call("left_join(..., " if left_join else "join(..., ", store)
+    spec = KeyValueSpec(
+        materialized.with_serdes(left.key, None),
+        Fallback(left.inferred_key(call), InferredSerde("value", values, call)),
+    )
     result = ToTableNode(name=step, table=step, store=spec, is_versioned=spec.is_versioned)
     join.add(result, resolver)
     builder.plan.tables[step] = SourceTable(step, spec.name, named)
-    ref = NodeRef(builder, result, step, left.key, spec.value, sources)
+    ref = NodeRef(
+        builder, result, step, left.key, spec.value, sources, keys=left.keys, values=values
+    )
     return KTable(ref, step, spec.name)
 
 

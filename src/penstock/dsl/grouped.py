@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from penstock.dsl.functions import check_function
-from penstock.dsl.options import Materialized, StoreOption, as_materialized
-from penstock.dsl.plan_builder import AnySerde, NodeRef
+from penstock.dsl.inference import aggregate_flow, windowed_flow
+from penstock.dsl.known_options import lists_options
+from penstock.dsl.options import Materialized, StoreOption, as_materialized, store_call
+from penstock.dsl.plan_builder import AnySerde, NodeRef, NodeSerde
 from penstock.java_names import JavaNames
 from penstock.processors.aggregates import (
     StreamAggregate,
@@ -19,7 +21,8 @@ from penstock.processors.aggregates import (
     count_up,
     zero,
 )
-from penstock.serdes.builtin import Serdes
+from penstock.serdes.builtin import Serde, Serdes
+from penstock.topology.default_serdes import Fallback, Flow, InferredSerde
 from penstock.topology.plan import AggregateTable
 from penstock.topology.plan_nodes import AggregateNode, PlanNode, TableRepartitionNode
 from penstock.topology.store_specs import KeyValueSpec
@@ -38,6 +41,7 @@ STREAM_AGGREGATE = "KSTREAM-AGGREGATE-"
 STREAM_REDUCE = "KSTREAM-REDUCE-"
 TABLE_AGGREGATE = "KTABLE-AGGREGATE-"
 TABLE_REDUCE = "KTABLE-REDUCE-"
+_TABLE_CALL = "group_by(..."
 
 
 @dataclass
@@ -50,6 +54,8 @@ class Grouping:
 
     ref: NodeRef
     name: str | None
+    #: The user's call that can give the serdes, for errors: "group_by(...".
+    call: str
     repartition: PlanNode | None = None
 
     def repartition_if_rekeyed(
@@ -61,13 +67,43 @@ class Grouping:
             return ref.node, ref.sources
         given = self.name is not None or queryable
         base = self.name if self.name is not None else store
-        repartition = ref.builder.repartition(base, ref.key, ref.value, given=given)
+        repartition = ref.builder.repartition(base, *self.serdes, given=given)
         if self.repartition is None or self.name is None:
             self.repartition = repartition
         ref.builder.plan.add(self.repartition, ref.node)
         return self.repartition, frozenset((repartition.name,))
 
+    @property
+    def serdes(self) -> tuple[NodeSerde, NodeSerde]:
+        """The serdes of the repartition topic."""
+        return self.ref.key_serde(self.call), self.ref.value_serde(self.call)
 
+    def aggregated(
+        self, spec: Any, values: Flow, wrap: Callable[[Serde[Any]], Serde[Any]] | None = None
+    ) -> NodeRef:
+        """Return the reference to the table of an aggregation; its node follows.
+
+        `wrap` makes the serde of windowed keys from that of the keys.
+        """
+        ref = self.ref
+        key, keys = spec.key, ref.keys
+        if wrap is not None:
+            key, keys = None if key is None else wrap(key), windowed_flow(keys, wrap)
+        return replace(
+            ref, key=key, value=spec.value, rekeyed=False, keys=keys, values=values
+        )
+
+    def fallback(self, values: Flow, store: Any) -> Fallback:
+        """Return the serdes of the store of an aggregation, if none are given."""
+        call = self.call
+        if values is not self.ref.values:
+            call = store_call("aggregate(..., ", store)
+        return Fallback(
+            self.ref.inferred_key(self.call), InferredSerde("value", values, call)
+        )
+
+
+@lists_options
 class KGroupedStream(JavaNames, Generic[K, V]):
     """A stream grouped by key: aggregate it directly, or in windows.
 
@@ -75,8 +111,8 @@ class KGroupedStream(JavaNames, Generic[K, V]):
     name, a supplier or a `Materialized`; a named store can be queried. `name=` names the step.
     """
 
-    def __init__(self, ref: NodeRef, name: str | None) -> None:
-        self._grouping = Grouping(ref, name)
+    def __init__(self, ref: NodeRef, name: str | None, call: str) -> None:
+        self._grouping = Grouping(ref, name, call)
 
     def __repr__(self) -> str:
         return self._grouping.ref.describe("KGroupedStream")
@@ -84,7 +120,21 @@ class KGroupedStream(JavaNames, Generic[K, V]):
     def count(
         self, *, name: str | None = None, store: StoreOption[K, int] = None
     ) -> KTable[K, int]:
-        """Count the records of each key."""
+        """Count the records of each key.
+
+        Args:
+            name: The name of the step; generated if it is None.
+            store: A store name, a supplier of `Stores`, or a `Materialized`. A named store can be
+                queried.
+
+        Returns:
+            The table of counts.
+
+        Example:
+            grouped.count(store="counts")
+
+        Kafka: `KGroupedStream#count`
+        """
         ref = self._grouping.ref
         requested = as_materialized(store, step=name or "count")
         if requested is None:
@@ -92,25 +142,42 @@ class KGroupedStream(JavaNames, Generic[K, V]):
         elif requested.store_name is None:
             ref.builder.names.next_store_name(STREAM_AGGREGATE)
         materialized, named = ref.builder.name_store(requested, STREAM_AGGREGATE)
-        spec = KeyValueSpec(materialized.with_serdes(ref.key, Serdes.long()))
         step = ref.builder.names.given_or_next(name, STREAM_AGGREGATE)
-        return self._aggregate(step, StreamAggregate(spec.name, zero, count_up), spec, named)
+        return self._aggregate(
+            step, lambda store: StreamAggregate(store, zero, count_up),
+            materialized.with_serdes(ref.key, Serdes.long()), named, ref.values, store,
+        )
 
     def reduce(
         self, reducer: Callable[[V, V], V], *, name: str | None = None,
         store: StoreOption[K, V] = None,
     ) -> KTable[K, V]:
-        """Combine the values of each key: `reducer(aggregate, value)` returns the new aggregate.
+        """Combine the values of each key.
 
-        The first value of a key is its first aggregate.
+        Args:
+            reducer: A function of (aggregate, value) that returns the next aggregate. The first
+                value is the first aggregate.
+            name: The name of the step; generated if it is None.
+            store: A store name, a supplier of `Stores`, or a `Materialized`. A named store can be
+                queried.
+
+        Returns:
+            The table of aggregates.
+
+        Example:
+            lines.group_by_key().reduce(lambda longest, line: max(longest, line, key=len))
+
+        Kafka: `KGroupedStream#reduce`
         """
         ref = self._grouping.ref
         requested = as_materialized(store, step=name or "reduce")
         materialized, named = ref.builder.name_store(requested or Materialized(), STREAM_REDUCE)
-        spec = KeyValueSpec(materialized.with_serdes(ref.key, ref.value))
         step = ref.builder.names.given_or_next(name, STREAM_REDUCE)
         check_function(reducer, 2, step=step, what="the reducer")
-        return self._aggregate(step, StreamReduce(spec.name, reducer), spec, named)
+        return self._aggregate(
+            step, lambda store: StreamReduce(store, reducer),
+            materialized.with_serdes(ref.key, ref.value), named, ref.values, store,
+        )
 
     def aggregate(
         self,
@@ -122,18 +189,35 @@ class KGroupedStream(JavaNames, Generic[K, V]):
     ) -> KTable[K, VA]:
         """Aggregate the records of each key.
 
-        `initializer()` returns the first aggregate of a key, `aggregator(key, value, aggregate)`
-        the next one; None deletes it.
+        Args:
+            initializer: A function without arguments that returns the first aggregate; a class
+                works.
+            aggregator: A function of (key, value, aggregate) that returns the next aggregate; None
+                deletes it.
+            name: The name of the step; generated if it is None.
+            store: A store name, a supplier of `Stores`, or a `Materialized`. A named store can be
+                queried.
+
+        Returns:
+            The table of aggregates.
+
+        Example:
+            grouped.aggregate(float, lambda key, order, total: total + order.amount)
+
+        Kafka: `KGroupedStream#aggregate`
         """
         ref = self._grouping.ref
         requested = as_materialized(store, step=name or "aggregate")
         materialized, named = ref.builder.name_store(requested or Materialized(), STREAM_AGGREGATE)
-        spec = KeyValueSpec(materialized.with_serdes(ref.key, None))
         step = ref.builder.names.given_or_next(name, STREAM_AGGREGATE)
         check_function(initializer, 0, step=step, what="the initializer")
         check_function(aggregator, 3, step=step, what="the aggregator")
-        operator = StreamAggregate(spec.name, initializer, aggregator)
-        return self._aggregate(step, operator, spec, named)
+        return self._aggregate(
+            step, lambda store: StreamAggregate(store, initializer, aggregator),
+            materialized.with_serdes(ref.key, None), named,
+            aggregate_flow(initializer, (aggregator,), ref.keys, (ref.values,), step),
+            store,
+        )
 
     @overload
     def windowed_by(self, windows: Windows | SlidingWindows) -> TimeWindowedKStream[K, V]: ...
@@ -142,7 +226,19 @@ class KGroupedStream(JavaNames, Generic[K, V]):
     def windowed_by(
         self, windows: Windows | SlidingWindows | SessionWindows
     ) -> TimeWindowedKStream[K, V] | SessionWindowedKStream[K, V]:
-        """Aggregate in windows; the keys of the result are `Windowed`."""
+        """Aggregate in windows; the keys of the result are `Windowed`.
+
+        Args:
+            windows: `TimeWindows`, `SlidingWindows`, `SessionWindows` or `UnlimitedWindows`.
+
+        Returns:
+            The stream in windows.
+
+        Example:
+            grouped.windowed_by(TimeWindows.of(timedelta(minutes=1))).count()
+
+        Kafka: `KGroupedStream#windowedBy`
+        """
         from penstock.dsl.windowed import SessionWindowedKStream, TimeWindowedKStream
 
         if isinstance(windows, SessionWindows):
@@ -153,7 +249,16 @@ class KGroupedStream(JavaNames, Generic[K, V]):
     def cogroup(self, aggregator: Callable[[K, V, VA], VA]) -> CogroupedKStream[K, VA]:
         """Start an aggregation of several grouped streams into one table.
 
-        `aggregator(key, value, aggregate)` handles the records of this stream.
+        Args:
+            aggregator: A function of (key, value, aggregate) for the records of this stream.
+
+        Returns:
+            The streams, to which more can be added.
+
+        Example:
+            grouped.cogroup(lambda key, order, total: total + order.amount).aggregate(float)
+
+        Kafka: `KGroupedStream#cogroup`
         """
         from penstock.dsl.cogrouped import CogroupedKStream
 
@@ -161,11 +266,19 @@ class KGroupedStream(JavaNames, Generic[K, V]):
         return cogrouped.cogroup(self, aggregator)
 
     def _aggregate(
-        self, step: str, operator: Any, spec: KeyValueSpec, named: bool
+        self,
+        step: str,
+        operator_of: Callable[[str], Any],
+        materialized: Materialized[Any, Any],
+        named: bool,
+        values: Flow,
+        store: Any,
     ) -> KTable[Any, Any]:
+        grouping = self._grouping
+        spec = KeyValueSpec(materialized, grouping.fallback(values, store))
         return add_aggregation(
-            self._grouping, step, operator, spec, named, spec.key, spec.value,
-            versioned=spec.is_versioned,
+            grouping, step, operator_of(spec.name), spec, named,
+            grouping.aggregated(spec, values), versioned=spec.is_versioned,
         )
 
 
@@ -184,13 +297,12 @@ def add_aggregation(
     operator: Any,
     spec: Any,
     named: bool,
-    key: AnySerde,
-    value: AnySerde,
+    table: NodeRef,
     *,
     grace_ms: int | None = None,
     versioned: bool = False,
 ) -> KTable[Any, Any]:
-    """Add an aggregation below its grouping and return its table."""
+    """Add an aggregation below its grouping and return its table; `table` has its serdes."""
     from penstock.dsl.table import KTable
 
     ref = grouping.ref
@@ -201,11 +313,11 @@ def add_aggregation(
     )
     ref.builder.plan.add(node, parent)
     ref.builder.plan.tables[step] = AggregateTable((step,), spec.name)
-    return KTable(
-        NodeRef(ref.builder, node, step, key, value, sources), step, spec.name if named else None
-    )
+    new_ref = replace(table, node=node, name=step, sources=sources)
+    return KTable(new_ref, step, spec.name if named else None)
 
 
+@lists_options
 class KGroupedTable(JavaNames, Generic[K, V]):
     """A grouped table: for each changed row the old value is subtracted and the new one added.
 
@@ -223,8 +335,22 @@ class KGroupedTable(JavaNames, Generic[K, V]):
     def count(
         self, *, name: str | None = None, store: StoreOption[K, int] = None
     ) -> KTable[K, int]:
-        """Count the rows of each group."""
-        spec, named = self._store_spec(store, Serdes.long(), "count")
+        """Count the rows of each group.
+
+        Args:
+            name: The name of the step; generated if it is None.
+            store: A store name, a supplier of `Stores`, or a `Materialized`. A named store can be
+                queried.
+
+        Returns:
+            The table of counts.
+
+        Example:
+            grouped_table.count(store="counts")
+
+        Kafka: `KGroupedTable#count`
+        """
+        spec, named = self._store_spec(store, Serdes.long(), "count", self._ref.values)
         operator = TableAggregate(spec.name, zero, count_up, count_down)
         return self._aggregate(name, TABLE_AGGREGATE, operator, spec, named)
 
@@ -238,11 +364,24 @@ class KGroupedTable(JavaNames, Generic[K, V]):
     ) -> KTable[K, V]:
         """Combine the rows of each group.
 
-        `adder(aggregate, value)` adds a row, `subtractor(aggregate, value)` removes an old one;
-        both return the new aggregate.
+        Args:
+            adder: A function of (aggregate, value) that adds a row and returns the next aggregate.
+            subtractor: A function of (aggregate, value) that removes an old row and returns the
+                next aggregate.
+            name: The name of the step; generated if it is None.
+            store: A store name, a supplier of `Stores`, or a `Materialized`. A named store can be
+                queried.
+
+        Returns:
+            The table of aggregates.
+
+        Example:
+            grouped_table.reduce(lambda total, new: total + new, lambda total, old: total - old)
+
+        Kafka: `KGroupedTable#reduce`
         """
-        spec, named = self._store_spec(store, self._ref.value, "reduce")
         step = name or "reduce"
+        spec, named = self._store_spec(store, self._ref.value, step, self._ref.values)
         check_function(adder, 2, step=step, what="the adder")
         check_function(subtractor, 2, step=step, what="the subtractor")
         operator = TableReduce(spec.name, adder, subtractor)
@@ -259,21 +398,51 @@ class KGroupedTable(JavaNames, Generic[K, V]):
     ) -> KTable[K, VA]:
         """Aggregate the rows of each group.
 
-        `initializer()` returns the first aggregate, `adder(key, value, aggregate)` adds a row,
-        `subtractor(key, value, aggregate)` removes an old one.
+        Args:
+            initializer: A function without arguments that returns the first aggregate; a class
+                works.
+            adder: A function of (key, value, aggregate) that adds a row and returns the next
+                aggregate.
+            subtractor: A function of (key, value, aggregate) that removes an old row and returns
+                the next aggregate.
+            name: The name of the step; generated if it is None.
+            store: A store name, a supplier of `Stores`, or a `Materialized`. A named store can be
+                queried.
+
+        Returns:
+            The table of aggregates.
+
+        Example:
+            grouped_table.aggregate(
+                float, lambda key, new, total: total + new, lambda key, old, total: total - old
+            )
+
+        Kafka: `KGroupedTable#aggregate`
         """
-        spec, named = self._store_spec(store, None, "aggregate")
+        ref = self._ref
         step = name or "aggregate"
         check_function(initializer, 0, step=step, what="the initializer")
         check_function(adder, 3, step=step, what="the adder")
         check_function(subtractor, 3, step=step, what="the subtractor")
+        values = aggregate_flow(
+            initializer, (adder, subtractor), ref.keys, (ref.values, ref.values), step
+        )
+        spec, named = self._store_spec(store, None, step, values)
         operator = TableAggregate(spec.name, initializer, adder, subtractor)
         return self._aggregate(name, TABLE_AGGREGATE, operator, spec, named)
 
-    def _store_spec(self, store: Any, value: AnySerde, step: str) -> tuple[KeyValueSpec, bool]:
+    def _store_spec(
+        self, store: Any, value: AnySerde, step: str, values: Flow
+    ) -> tuple[KeyValueSpec, bool]:
         requested = as_materialized(store, step=step) or Materialized()
         materialized, named = self._ref.builder.name_store(requested, TABLE_AGGREGATE)
-        return KeyValueSpec(materialized.with_serdes(self._ref.key, value)), named
+        call = _TABLE_CALL
+        if values is not self._ref.values:
+            call = store_call("aggregate(..., ", store)
+        fallback = Fallback(
+            self._ref.inferred_key(_TABLE_CALL), InferredSerde("value", values, call)
+        )
+        return KeyValueSpec(materialized.with_serdes(self._ref.key, value), fallback), named
 
     def _aggregate(
         self, name: str | None, prefix: str, operator: Any, spec: KeyValueSpec, named: bool
@@ -288,7 +457,8 @@ class KGroupedTable(JavaNames, Generic[K, V]):
         if self._repartition is None or self._name is None:
             topic = f"{self._name if self._name is not None else spec.name}-repartition"
             self._repartition = TableRepartitionNode(
-                name=source, sink=sink, topic=topic, key=ref.key, value=ref.value
+                name=source, sink=sink, topic=topic, key=ref.key_serde(_TABLE_CALL),
+                value=ref.value_serde(_TABLE_CALL),
             )
         builder.plan.add(self._repartition, ref.node)
         node = AggregateNode(
@@ -296,7 +466,9 @@ class KGroupedTable(JavaNames, Generic[K, V]):
         )
         builder.plan.add(node, self._repartition)
         builder.plan.tables[step] = AggregateTable((step,), spec.name)
-        return KTable(
-            NodeRef(builder, node, step, spec.key, spec.value, frozenset((source,))),
-            step, spec.name if named else None,
+        assert spec.fallback.value is not None
+        new_ref = NodeRef(
+            builder, node, step, spec.key, spec.value, frozenset((source,)),
+            keys=ref.keys, values=spec.fallback.value.flow,
         )
+        return KTable(new_ref, step, spec.name if named else None)

@@ -18,9 +18,9 @@ from typing import (
     overload,
 )
 
-from penstock.dsl.checks import check_serdes
+from penstock.dsl.checks import as_serdes
 from penstock.java_names import JavaNames
-from penstock.serdes.builtin import Serde
+from penstock.serdes.base import Serde, SerdeOrType
 from penstock.stores.api.dsl_suppliers import BuiltInDslStoreSuppliers, DslStoreSuppliers
 from penstock.topology.naming import check_name
 from penstock.windows import to_ms
@@ -82,18 +82,18 @@ class Materialized(JavaNames, Generic[K, V]):
         # A missing serde leaves its type open.
         @overload
         def __init__(
-            self, name: str | None = None, *, key: Serde[K], value: Serde[V],
+            self, name: str | None = None, *, key: SerdeOrType[K], value: SerdeOrType[V],
             **options: Unpack[_StoreOptions],
         ) -> None: ...
         @overload
         def __init__(
-            self: Materialized[K, Any], name: str | None = None, *, key: Serde[K],
+            self: Materialized[K, Any], name: str | None = None, *, key: SerdeOrType[K],
             value: None = None, **options: Unpack[_StoreOptions],
         ) -> None: ...
         @overload
         def __init__(
             self: Materialized[Any, V], name: str | None = None, *, key: None = None,
-            value: Serde[V], **options: Unpack[_StoreOptions],
+            value: SerdeOrType[V], **options: Unpack[_StoreOptions],
         ) -> None: ...
         @overload
         def __init__(
@@ -110,7 +110,10 @@ class Materialized(JavaNames, Generic[K, V]):
             )
         if self.name is not None:
             check_name(self.name)
-        check_serdes(f"Materialized({self.store_name!r})", key=self.key, value=self.value)
+        step = f"Materialized({self.store_name!r})"
+        key, value = as_serdes(step, key=self.key, value=self.value)
+        object.__setattr__(self, "key", key)
+        object.__setattr__(self, "value", value)
         if self.retention is not None and to_ms(self.retention) < 0:
             raise ValueError(f"The retention of a store must not be negative: {self.retention}.")
 
@@ -127,11 +130,31 @@ class Materialized(JavaNames, Generic[K, V]):
         return self.store_type
 
     def with_serdes(self, key: Any, value: Any) -> Materialized[Any, Any]:
-        """Return a copy with these serdes where none were given."""
+        """Return a copy with these serdes where none were given.
+
+        Args:
+            key: A serde or None.
+            value: A serde or None.
+
+        Returns:
+            The copy.
+        """
         return replace(
             self, key=self.key if self.key is not None else key,
             value=self.value if self.value is not None else value,
         )
+
+
+def store_call(method: str, store: Any) -> str:
+    """Return the call that gives a store its serdes, for errors: "count(store=Materialized('x'"."""
+    shown = ""
+    if isinstance(store, str):
+        shown = repr(store)
+    elif isinstance(store, Materialized) and store.name is not None:
+        shown = repr(store.name)
+    elif store is not None and getattr(store, "supplier", store) is not None:
+        shown = "supplier=..."
+    return f"{method}store=Materialized({shown}"
 
 
 class NamedSupplier(Protocol):
@@ -195,12 +218,37 @@ class Printed(Generic[K, V]):
 
     @classmethod
     def to_sys_out(cls, label: str | None = None) -> Printed[Any, Any]:
-        """Print to standard output."""
+        """Print to standard output.
+
+        Args:
+            label: The beginning of each line; by default the name of the step.
+
+        Returns:
+            The options.
+
+        Example:
+            orders.print(Printed.to_sys_out("orders"))
+
+        Kafka: `Printed#toSysOut`
+        """
         return cls(label=label)
 
     @classmethod
     def to_file(cls, file: str, label: str | None = None) -> Printed[Any, Any]:
-        """Append to a file."""
+        """Append to a file.
+
+        Args:
+            file: The path of the file.
+            label: The beginning of each line; by default the name of the step.
+
+        Returns:
+            The options.
+
+        Example:
+            Printed.to_file("orders.txt")
+
+        Kafka: `Printed#toFile`
+        """
         if not file.strip():
             raise ValueError("The name of the file to print to must not be empty.")
         return cls(label=label, file=file)
@@ -230,20 +278,50 @@ class BufferConfig:
 
     @classmethod
     def max_records(cls, limit: int) -> BufferConfig:
-        """Return a buffer for at most this many keys; it emits early when full."""
+        """Return a buffer for a number of keys; it emits early when full.
+
+        Args:
+            limit: The largest number of keys.
+
+        Example:
+            BufferConfig.max_records(1000)
+
+        Kafka: `BufferConfig#maxRecords`
+        """
         return cls(record_limit=limit)
 
     @classmethod
     def max_bytes(cls, limit: int) -> BufferConfig:
-        """Return a buffer of at most this many bytes; it emits early when full."""
+        """Return a buffer of a size in bytes; it emits early when full.
+
+        Args:
+            limit: The largest number of bytes.
+
+        Example:
+            BufferConfig.max_bytes(1 << 20)
+
+        Kafka: `BufferConfig#maxBytes`
+        """
         return cls(byte_limit=limit)
 
     def with_max_records(self, limit: int) -> BufferConfig:
-        """Return a copy with a limit of keys."""
+        """Return a copy with a limit of keys.
+
+        Args:
+            limit: The largest number of keys.
+
+        Kafka: `BufferConfig#withMaxRecords`
+        """
         return replace(self, record_limit=limit)
 
     def with_max_bytes(self, limit: int) -> BufferConfig:
-        """Return a copy with a limit of bytes."""
+        """Return a copy with a limit of bytes.
+
+        Args:
+            limit: The largest number of bytes.
+
+        Kafka: `BufferConfig#withMaxBytes`
+        """
         return replace(self, byte_limit=limit)
 
     def with_no_bound(self) -> BufferConfig:
@@ -259,7 +337,13 @@ class BufferConfig:
         return replace(self, when_full="shut_down")
 
     def with_logging_enabled(self, config: Mapping[str, str] | None = None) -> BufferConfig:
-        """Return a copy with a changelog; `config` are settings of its topic."""
+        """Return a copy with a changelog.
+
+        Args:
+            config: Settings of the changelog topic.
+
+        Kafka: `BufferConfig#withLoggingEnabled`
+        """
         return replace(self, logging=True, log_config=dict(config or {}))
 
     def with_logging_disabled(self) -> BufferConfig:
@@ -280,8 +364,12 @@ class Suppressed:
     time_limit_ms: int | None
     buffer: BufferConfig
     name: str | None = None
+    #: The exact name of the buffer's store; by default it follows from `name`, or is generated.
+    store: str | None = None
 
     def __post_init__(self) -> None:
+        if self.store is not None:
+            check_name(self.store)
         if self.time_limit_ms is not None and self.time_limit_ms < 0:
             raise ValueError(
                 f"The time limit of suppress must not be negative: {self.time_limit_ms} ms."
@@ -294,18 +382,63 @@ class Suppressed:
 
     @classmethod
     def until_window_closes(
-        cls, buffer: BufferConfig | None = None, *, name: str | None = None
+        cls, buffer: BufferConfig | None = None, *, name: str | None = None,
+        store: str | None = None,
     ) -> Suppressed:
-        """Emit only the final result of each window, when it closes."""
-        return cls(None, buffer or BufferConfig.unbounded(), name)
+        """Emit only the final result of each window, when it closes.
+
+        Args:
+            buffer: The limits of the buffer; by default none.
+            name: The name of the step; generated if it is None.
+            store: The exact name of the buffer's store.
+
+        Returns:
+            The options.
+
+        Example:
+            windowed.count().suppress(Suppressed.until_window_closes())
+
+        Kafka: `Suppressed#untilWindowCloses`
+        """
+        return cls(None, buffer or BufferConfig.unbounded(), name, store)
 
     @classmethod
     def until_time_limit(
-        cls, limit: timedelta | int, buffer: BufferConfig | None = None, *, name: str | None = None
+        cls, limit: timedelta | int, buffer: BufferConfig | None = None, *,
+        name: str | None = None, store: str | None = None,
     ) -> Suppressed:
-        """Emit the latest value of a row this long after its first buffered update."""
-        return cls(to_ms(limit), buffer or BufferConfig.unbounded(), name)
+        """Emit the latest value of a row this long after its first buffered update.
+
+        Args:
+            limit: The time, as a `timedelta` or in milliseconds.
+            buffer: The limits of the buffer; by default none.
+            name: The name of the step; generated if it is None.
+            store: The exact name of the buffer's store.
+
+        Returns:
+            The options.
+
+        Example:
+            table.suppress(Suppressed.until_time_limit(1000))
+
+        Kafka: `Suppressed#untilTimeLimit`
+        """
+        return cls(to_ms(limit), buffer or BufferConfig.unbounded(), name, store)
 
     def with_name(self, name: str) -> Suppressed:
-        """Return a copy with a name."""
+        """Return a copy with a name.
+
+        Args:
+            name: The name of the step.
+
+        Kafka: `Suppressed#withName`
+        """
         return replace(self, name=name)
+
+    def with_store(self, store: str) -> Suppressed:
+        """Return a copy with a name for the store.
+
+        Args:
+            store: The exact name of the buffer's store.
+        """
+        return replace(self, store=store)

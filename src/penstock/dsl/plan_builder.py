@@ -5,20 +5,24 @@ A `StreamsBuilder` and all streams and tables created from it share one `PlanBui
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from penstock.config import StreamsConfig
-from penstock.dsl.checks import check_serdes
+from penstock.dsl.functions import takes_key
+from penstock.dsl.inference import Part, function_flow, serde_flow, unknown_flow, whole
 from penstock.dsl.options import Materialized
 from penstock.serdes.builtin import Serde
-from penstock.topology.naming import NameCounter
+from penstock.topology.default_serdes import Fallback, Flow, InferredSerde, Which
+from penstock.topology.naming import NameCounter, check_name
 from penstock.topology.nodes import InternalTopic, Partitioner
 from penstock.topology.plan import OldValuesRequest, Plan, TableRead
 from penstock.topology.plan_nodes import PlanNode, RepartitionNode, repartition_node
 
 #: A serde, or None for the configuration's default.
 AnySerde = Serde[Any] | None
+#: A serde, or the one that applies if there is none: the default, or what is known about the data.
+NodeSerde = Serde[Any] | InferredSerde | None
 
 
 class PlanBuilder:
@@ -54,16 +58,29 @@ class PlanBuilder:
         if materialized.store_name is not None:
             return materialized, True
         name = self.names.next_store_name(prefix)
+        self.plan.generated_stores.add(name)
         self.plan.generated_names.append(f"store {name}")
         if materialized.logging:
             self.plan.generated_names.append(f"topic {name}-changelog")
         return replace(materialized, name=name), False
 
+    def name_hidden_store(self, name: str, kept: str | None, *, given: bool) -> str:
+        """Return the name of a store that `store=` does not name.
+
+        `name` is Kafka's name for it; `given` if it follows from a name of the user. `kept` is the
+        exact name that the user wants instead, usually that of an earlier version.
+        """
+        if kept is not None:
+            return check_name(kept)
+        if not given:
+            self.plan.generated_stores.add(name)
+        return name
+
     def repartition(
         self,
         name: str,
-        key: AnySerde,
-        value: AnySerde,
+        key: NodeSerde,
+        value: NodeSerde,
         *,
         given: bool,
         implied: bool = True,
@@ -85,7 +102,9 @@ class NodeRef:
     """The node in the plan behind a stream, a grouping or a table.
 
     `name` is the name of the step. `sources` are the known source nodes of its sub-topology, for
-    co-partitioning. `key` and `value` are its serdes, as far as they are known.
+    co-partitioning. `key` and `value` are its serdes by the rules of Kafka Streams; None stands for
+    the defaults of the configuration. `keys` and `values` say what is known about the data, for
+    configurations without defaults.
     """
 
     builder: PlanBuilder
@@ -96,9 +115,49 @@ class NodeRef:
     sources: frozenset[str]
     #: The key has changed since the last repartition.
     rekeyed: bool = False
+    keys: Flow = field(default=unknown_flow("Nothing is known about the keys."), kw_only=True)
+    values: Flow = field(default=unknown_flow("Nothing is known about the values."), kw_only=True)
 
     def __post_init__(self) -> None:
-        check_serdes(self.name, key=self.key, value=self.value)
+        if self.key is not None:
+            self.keys = serde_flow(self.key)
+        if self.value is not None:
+            self.values = serde_flow(self.value)
+
+    def key_serde(self, call: str, given: AnySerde = None) -> NodeSerde:
+        """Return the serde with which a step writes the keys.
+
+        `given` is the serde given to the step, `call` the user's call up to it, for errors.
+        """
+        serde = given if given is not None else self.key
+        return serde if serde is not None else self.inferred_key(call)
+
+    def value_serde(self, call: str, given: AnySerde = None) -> NodeSerde:
+        """Return the serde with which a step writes the values; see `key_serde`."""
+        serde = given if given is not None else self.value
+        return serde if serde is not None else self.inferred_value(call)
+
+    def inferred_key(self, call: str) -> InferredSerde:
+        """Return the key serde of a step that is given none and uses none of upstream."""
+        return InferredSerde("key", self.keys, call)
+
+    def inferred_value(self, call: str) -> InferredSerde:
+        """Return the value serde of a step that is given none; see `inferred_key`."""
+        return InferredSerde("value", self.values, call)
+
+    def fallback(self, call: str) -> Fallback:
+        """Return the serdes of a store of this node whose `Materialized` has none."""
+        return Fallback(self.inferred_key(call), self.inferred_value(call))
+
+    def result(
+        self, function: Any, which: Which, what: str, step: str, part: Part = whole
+    ) -> Flow:
+        """Return the flow of the result of a function of (value) or (key, value)."""
+        with_key = takes_key(function, step=step, what=what)
+        arguments = (self.keys, self.values) if with_key else (self.values,)
+        return function_flow(
+            function, which, f"{what} of step '{step}'", *arguments, part=part, keys=int(with_key)
+        )
 
     def describe(self, kind: str) -> str:
         """The `repr` of a stream, table or grouping: its step and the serdes that are known."""

@@ -6,9 +6,18 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
+from penstock.dsl.checks import as_serdes
 from penstock.dsl.functions import key_value_function, takes_key
 from penstock.dsl.grouped import KGroupedTable
-from penstock.dsl.options import Materialized, StoreOption, Suppressed, as_materialized
+from penstock.dsl.inference import pair_key, pair_value, transformer_flow
+from penstock.dsl.known_options import lists_options
+from penstock.dsl.options import (
+    Materialized,
+    StoreOption,
+    Suppressed,
+    as_materialized,
+    store_call,
+)
 from penstock.dsl.plan_builder import AnySerde, NodeRef, PlanBuilder
 from penstock.dsl.table_joins import TableJoins
 from penstock.errors import TopologyException
@@ -18,7 +27,8 @@ from penstock.processors.suppress import NO_LIMIT, Suppress
 from penstock.processors.table_source import TableRepartitionMap, ToStream
 from penstock.processors.tables import TableFilter, TableMapValues, TableTransformValues
 from penstock.processors.user import transformer_factory
-from penstock.serdes.builtin import Serde
+from penstock.serdes.base import SerdeOrType
+from penstock.topology.default_serdes import Flow
 from penstock.topology.plan import Plan, SuppressedTable, ViewTable
 from penstock.topology.plan_nodes import (
     OperatorNode,
@@ -38,6 +48,7 @@ K2 = TypeVar("K2")
 V2 = TypeVar("V2")
 
 
+@lists_options
 class KTable(TableJoins[K, V], JavaNames, Generic[K, V]):
     """A table: the latest value of each key. A null value deletes the row.
 
@@ -76,7 +87,22 @@ class KTable(TableJoins[K, V], JavaNames, Generic[K, V]):
         self, predicate: Callable[..., Any], *, name: str | None = None,
         store: StoreOption[Any, Any] = None,
     ) -> KTable[K, V]:
-        """Keep the rows for which the predicate is true; a row that no longer fits is deleted."""
+        """Keep the rows for which the predicate is true; a row that no longer fits is deleted.
+
+        Args:
+            predicate: A function of (value) or (key, value).
+            name: The name of the step; generated if it is None.
+            store: A store name, a supplier of `Stores`, or a `Materialized`. A named store can be
+                queried.
+
+        Returns:
+            The table of these rows.
+
+        Example:
+            table.filter(lambda order: order.amount > 100)
+
+        Kafka: `KTable#filter`
+        """
         return self._add_filter(predicate, name, store, negate=False)
 
     @overload
@@ -93,7 +119,22 @@ class KTable(TableJoins[K, V], JavaNames, Generic[K, V]):
         self, predicate: Callable[..., Any], *, name: str | None = None,
         store: StoreOption[Any, Any] = None,
     ) -> KTable[K, V]:
-        """Drop the rows for which the predicate is true."""
+        """Drop the rows for which the predicate is true.
+
+        Args:
+            predicate: A function of (value) or (key, value).
+            name: The name of the step; generated if it is None.
+            store: A store name, a supplier of `Stores`, or a `Materialized`. A named store can be
+                queried.
+
+        Returns:
+            The table of the other rows.
+
+        Example:
+            table.filter_not(lambda order: order.amount == 0)
+
+        Kafka: `KTable#filterNot`
+        """
         return self._add_filter(predicate, name, store, negate=True)
 
     @overload
@@ -110,13 +151,30 @@ class KTable(TableJoins[K, V], JavaNames, Generic[K, V]):
         self, mapper: Callable[..., V2], *, name: str | None = None,
         store: StoreOption[Any, Any] = None,
     ) -> KTable[K, V2]:
-        """Replace the value of each row. `mapper` is not called for deletions."""
+        """Replace the value of each row. The mapper is not called for deletions.
+
+        Args:
+            mapper: A function of (value) or (key, value) that returns the new value.
+            name: The name of the step; generated if it is None.
+            store: A store name, a supplier of `Stores`, or a `Materialized`. A named store can be
+                queried.
+
+        Returns:
+            The table with new values.
+
+        Example:
+            table.map_values(lambda order: order.amount, store="amounts")
+
+        Kafka: `KTable#mapValues`
+        """
         requested = self._materialized(store, name or "map_values", "KTABLE-MAPVALUES-")
         step = self._ref.builder.names.given_or_next(name, "KTABLE-MAPVALUES-")
         with_key = takes_key(mapper, step=step, what="the mapper")
         operator = TableMapValues(mapper, _GETTER_PLACEHOLDER, with_key)
         value = None if requested is None else requested.value
-        return self._add_view(step, operator, requested, value)
+        values = self._ref.result(mapper, "value", "the mapper", step)
+        table = replace(self._ref, value=value, values=values)
+        return self._add_view(step, operator, requested, table, "map_values(..., ")
 
     def transform_values(
         self,
@@ -127,16 +185,34 @@ class KTable(TableJoins[K, V], JavaNames, Generic[K, V]):
     ) -> KTable[K, V2]:
         """Replace the value of each row with a transformer that can use stores.
 
-        `supplier` returns a `ValueTransformer`: `init(context)`, `transform(key, value)`,
-        `close()`. It is also called for deletions. The context has the `timestamp` and `headers` of
-        the current record. `stores` are names of stores to connect.
+        It is also called for deletions. Its context has the `timestamp` and `headers` of the
+        current record.
+
+        Args:
+            supplier: Returns a new `ValueTransformer`: `init(context)`, `transform(key, value)`,
+                `close()`.
+            stores: Names of stores to connect.
+            name: The name of the step; generated if it is None.
+            store: A store name, a supplier of `Stores`, or a `Materialized`. A named store can be
+                queried.
+
+        Returns:
+            The table with new values.
+
+        Example:
+            table.transform_values(Transformer)
+
+        Kafka: `KTable#transformValues`
         """
         requested = as_materialized(store, step=name or "transform_values")
         step = self._ref.builder.names.given_or_next(name, "KTABLE-TRANSFORMVALUES-")
         make_transformer = transformer_factory(supplier, step=step)
         operator = TableTransformValues(make_transformer, _GETTER_PLACEHOLDER)
         value = None if requested is None else requested.value
-        return self._add_view(step, operator, requested, value, stores)
+        table = replace(self._ref, value=value, values=transformer_flow(supplier, step))
+        return self._add_view(
+            step, operator, requested, table, "transform_values(..., ", stores
+        )
 
     @overload
     def to_stream(self, key_fn: None = None, *, name: str | None = None) -> KStream[K, V]: ...
@@ -153,7 +229,18 @@ class KTable(TableJoins[K, V], JavaNames, Generic[K, V]):
     ) -> KStream[Any, V]:
         """Return the changes of the table as a stream; a deletion is a record with a null value.
 
-        `key_fn` selects a new key for each record, as `KStream.select_key` does.
+        Args:
+            key_fn: A function of (value) or (key, value) that returns a new key; see
+                `KStream.select_key`.
+            name: The name of the step; generated if it is None.
+
+        Returns:
+            The stream of changes.
+
+        Example:
+            table.to_stream().to("changes")
+
+        Kafka: `KTable#toStream`
         """
         from penstock.dsl.stream import KStream
 
@@ -162,15 +249,26 @@ class KTable(TableJoins[K, V], JavaNames, Generic[K, V]):
         node = OperatorNode(name=step, operator=ToStream())
         ref.builder.plan.add(node, ref.node)
         stream: KStream[K, V] = KStream(
-            NodeRef(ref.builder, node, step, ref.key, ref.value, ref.sources)
+            replace(ref, node=node, name=step, rekeyed=False)
         )
         return stream if key_fn is None else stream.select_key(key_fn)
 
     def suppress(self, suppressed: Suppressed) -> KTable[K, V]:
-        """Buffer the changes of each row and emit only the latest, as `suppressed` says.
+        """Buffer the changes of each row and emit only the latest.
 
-        `Suppressed.until_window_closes()` emits one final result per window;
+        `Suppressed.until_window_closes()` emits one final result per window,
         `Suppressed.until_time_limit(...)` limits the rate of updates per key.
+
+        Args:
+            suppressed: When to emit, and the limits of the buffer.
+
+        Returns:
+            The table with fewer changes.
+
+        Example:
+            table.suppress(Suppressed.until_time_limit(timedelta(minutes=1)))
+
+        Kafka: `KTable#suppress`
         """
         ref = self._ref
         builder = ref.builder
@@ -196,8 +294,11 @@ class KTable(TableJoins[K, V], JavaNames, Generic[K, V]):
             buffer_name = f"{suppressed.name}-store"
         else:
             buffer_name = builder.names.next_store_name("KTABLE-SUPPRESS-")
-            if suppressed.buffer.logging:
-                builder.plan.generated_names.append(f"topic {buffer_name}-changelog")
+        buffer_name = builder.name_hidden_store(
+            buffer_name, suppressed.store, given=suppressed.name is not None
+        )
+        if buffer_name in builder.plan.generated_stores and suppressed.buffer.logging:
+            builder.plan.generated_names.append(f"topic {buffer_name}-changelog")
         limits = suppressed.buffer
         operator = Suppress(
             buffer_name, wait_ms, until_close,
@@ -206,7 +307,8 @@ class KTable(TableJoins[K, V], JavaNames, Generic[K, V]):
             emit_early=limits.when_full == "emit_early",
         )
         spec = BufferSpec.for_suppress(
-            buffer_name, ref.key, ref.value, limits.logging, limits.log_config
+            buffer_name, ref.key, ref.value, limits.logging, limits.log_config,
+            ref.fallback("aggregate(..., store=Materialized("),
         )
         builder.require_old_values(self._id)
         node = SuppressNode(
@@ -214,7 +316,7 @@ class KTable(TableJoins[K, V], JavaNames, Generic[K, V]):
         )
         builder.plan.add(node, ref.node)
         builder.plan.tables[step] = SuppressedTable(step, self._id)
-        new_ref = NodeRef(builder, node, step, ref.key, ref.value, frozenset((ref.name,)))
+        new_ref = replace(ref, node=node, name=step, sources=frozenset((ref.name,)))
         return KTable(new_ref, step, None)
 
     # ---- grouping ----------------------------------------------------------------------------
@@ -222,24 +324,38 @@ class KTable(TableJoins[K, V], JavaNames, Generic[K, V]):
     @overload
     def group_by(
         self, selector: Callable[[V], tuple[K2, V2]], *, name: str | None = None,
-        key: Serde[K2] | None = None, value: Serde[V2] | None = None,
+        key: SerdeOrType[K2] | None = None, value: SerdeOrType[V2] | None = None,
     ) -> KGroupedTable[K2, V2]: ...
     @overload
     def group_by(
         self, selector: Callable[[K, V], tuple[K2, V2]], *, name: str | None = None,
-        key: Serde[K2] | None = None, value: Serde[V2] | None = None,
+        key: SerdeOrType[K2] | None = None, value: SerdeOrType[V2] | None = None,
     ) -> KGroupedTable[K2, V2]: ...
     def group_by(
         self,
         selector: Callable[..., tuple[K2, V2]],
         *,
         name: str | None = None,
-        key: Serde[K2] | None = None,
-        value: Serde[V2] | None = None,
+        key: SerdeOrType[K2] | None = None,
+        value: SerdeOrType[V2] | None = None,
     ) -> KGroupedTable[K2, V2]:
-        """Group the rows by the key of the (key, value) pair that `selector` returns.
+        """Group the rows by a new key, for aggregations.
 
         Aggregations of the result subtract the old row and add the new one.
+
+        Args:
+            selector: A function of (value) or (key, value) that returns a (key, value) pair.
+            name: The name of the step and the repartition topic.
+            key: The serde of the keys, or a type that has one; inferred if it is None.
+            value: The serde of the values, or a type that has one; inferred if it is None.
+
+        Returns:
+            The grouped table.
+
+        Example:
+            table.group_by(lambda order: (order.customer, order.amount)).count()
+
+        Kafka: `KTable#groupBy`
         """
         ref = self._ref
         builder = ref.builder
@@ -248,7 +364,13 @@ class KTable(TableJoins[K, V], JavaNames, Generic[K, V]):
         node = TableGroupByNode(name=step, parent=self._id, operator=TableRepartitionMap(function))
         builder.plan.add(node, ref.node)
         builder.require_old_values(self._id)
-        return KGroupedTable(NodeRef(builder, node, step, key, value, ref.sources), name)
+        key_serde, value_serde = as_serdes(step, key=key, value=value)
+        new_ref = NodeRef(
+            builder, node, step, key_serde, value_serde, ref.sources,
+            keys=ref.result(selector, "key", "the selector", step, pair_key),
+            values=ref.result(selector, "value", "the selector", step, pair_value),
+        )
+        return KGroupedTable(new_ref, name)
 
     # ---- internals ---------------------------------------------------------------------------
 
@@ -272,24 +394,28 @@ class KTable(TableJoins[K, V], JavaNames, Generic[K, V]):
         if requested is not None and requested.value is not None:
             value = requested.value
         operator = TableFilter(function, _GETTER_PLACEHOLDER, negate)
-        return self._add_view(step, operator, requested, value, version_aware=True)
+        return self._add_view(
+            step, operator, requested, replace(ref, value=value), "filter(..., ", version_aware=True
+        )
 
     def _add_view(
         self,
         step: str,
         operator: Any,
         requested: Materialized[Any, Any] | None,
-        value: AnySerde,
+        table: NodeRef,
+        call: str,
         stores: tuple[str, ...] = (),
         *,
         version_aware: bool = False,
     ) -> KTable[Any, Any]:
-        ref = self._ref
-        key, spec = ref.key, None
+        """Add a view; `table` has its value serde, `call` is the user's call up to `store=`."""
+        ref, spec = self._ref, None
         if requested is not None:
-            key = requested.key if requested.key is not None else ref.key
+            if requested.key is not None:
+                table = replace(table, key=requested.key)
             if requested.store_name is not None:
-                spec = KeyValueSpec(requested)
+                spec = KeyValueSpec(requested, table.fallback(store_call(call, requested)))
                 operator = replace(operator, store_name=spec.name)
         store = None if spec is None else spec.name
         node = TableViewNode(
@@ -299,7 +425,7 @@ class KTable(TableJoins[K, V], JavaNames, Generic[K, V]):
         )
         ref.builder.plan.add(node, ref.node)
         ref.builder.plan.tables[step] = ViewTable(step, self._id, store)
-        return KTable(NodeRef(ref.builder, node, step, key, value, ref.sources), step, store)
+        return KTable(replace(table, node=node, name=step, rekeyed=False), step, store)
 
 
 #: `lowering` replaces it by the getter of the parent table.
@@ -309,10 +435,11 @@ _GETTER_PLACEHOLDER: Any = None
 class GlobalKTable(JavaNames, Generic[K, V]):
     """A table whose rows are all available to every task; streams can join it by any key."""
 
-    def __init__(self, builder: PlanBuilder, store: str, queryable: bool) -> None:
+    def __init__(self, builder: PlanBuilder, store: str, queryable: bool, values: Flow) -> None:
         self._builder = builder
         self._store = store
         self._queryable = queryable
+        self._values = values
 
     def __repr__(self) -> str:
         return f"<GlobalKTable '{self._store}'>"

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar, Unpack, overload
 
-from penstock.dsl.checks import check_options, check_same_builder
+from penstock.dsl.checks import check_options, check_same_builder, given_options
 from penstock.dsl.foreign_key import add_foreign_key_join
 from penstock.dsl.functions import check_function, key_value_function
-from penstock.dsl.options import Materialized, StoreOption, as_materialized
+from penstock.dsl.inference import joined_flow, joiner_flow
+from penstock.dsl.known_options import lists_options
+from penstock.dsl.options import Materialized, StoreOption, as_materialized, store_call
 from penstock.dsl.plan_builder import NodeRef
 from penstock.topology.nodes import Partitioner
 from penstock.topology.plan import JoinedTable
@@ -24,6 +27,8 @@ K2 = TypeVar("K2")
 V2 = TypeVar("V2")
 VR = TypeVar("VR")
 
+_METHODS: dict[JoinKind, str] = {"inner": "join", "left": "left_join", "outer": "outer_join"}
+
 
 class _ForeignKeyOptions(TypedDict, total=False):
     """Options of a foreign-key join. Kafka: `TableJoined` for the partitioners."""
@@ -32,8 +37,10 @@ class _ForeignKeyOptions(TypedDict, total=False):
     store: StoreOption[Any, Any]
     partitioner: Partitioner | None
     other_partitioner: Partitioner | None
+    subscription_store: str | None
 
 
+@lists_options
 class TableJoins(Generic[K, V]):
     """The joins of `KTable`.
 
@@ -59,15 +66,45 @@ class TableJoins(Generic[K, V]):
         self, other: KTable[K2, V2], foreign_key: Callable[[K, V], K2 | None],
         joiner: Callable[[V, V2], VR], /, **options: Unpack[_ForeignKeyOptions],
     ) -> KTable[K, VR]: ...
-    def join(self, other: Any, *args: Any, **options: Any) -> KTable[Any, Any]:
+    def join(
+        self,
+        other: Any,
+        *arguments: Any,
+        name: str | None = None,
+        store: StoreOption[Any, Any] = None,
+        partitioner: Partitioner | None = None,
+        other_partitioner: Partitioner | None = None,
+        subscription_store: str | None = None,
+    ) -> KTable[Any, Any]:
         """Return a table of the keys that match in both tables: an inner join.
 
-        Takes `(table, joiner)`, or `(table, foreign_key, joiner)` for a foreign-key join: then
-        `foreign_key`, a function of (value) or (key, value), returns a key of the other table, or
-        None for no match. A joiner takes (left, right). Options: `name`, `store`; of a foreign-key
-        join also `partitioner` and `other_partitioner`.
+        Args:
+            other: A table of the same builder.
+            arguments: `joiner`, or `foreign_key, joiner` for a foreign-key join: `foreign_key` is a
+                function of (value) or (key, value) that returns a key of the other table, or None
+                for no match. A joiner takes (left, right).
+            name: The name of the step; generated if it is None.
+            store: A store name, a supplier of `Stores`, or a `Materialized`. A named store can be
+                queried.
+            partitioner: The partitioner of the responses of a foreign-key join.
+            other_partitioner: The partitioner of its subscriptions.
+            subscription_store: The exact name of the store that keeps which rows refer to which, to
+                keep the name of an earlier version.
+
+        Returns:
+            The table of the results of the joiner.
+
+        Example:
+            table.join(customers, lambda order, name: name, store="joined")
+            table.join(customers, lambda order: order.customer, lambda order, name: name)
+
+        Kafka: `KTable#join`
         """
-        return self._add_join("inner", other, args, options)
+        options = given_options(
+            name=name, store=store, partitioner=partitioner, other_partitioner=other_partitioner,
+            subscription_store=subscription_store,
+        )
+        return self._add_join("inner", other, arguments, options)
 
     @overload
     def left_join(
@@ -84,18 +121,66 @@ class TableJoins(Generic[K, V]):
         self, other: KTable[K2, V2], foreign_key: Callable[[K, V], K2 | None],
         joiner: Callable[[V, V2 | None], VR], /, **options: Unpack[_ForeignKeyOptions],
     ) -> KTable[K, VR]: ...
-    def left_join(self, other: Any, *args: Any, **options: Any) -> KTable[Any, Any]:
+    def left_join(
+        self,
+        other: Any,
+        *arguments: Any,
+        name: str | None = None,
+        store: StoreOption[Any, Any] = None,
+        partitioner: Partitioner | None = None,
+        other_partitioner: Partitioner | None = None,
+        subscription_store: str | None = None,
+    ) -> KTable[Any, Any]:
         """Keep also rows of this table without a match; the right value is then None.
 
-        Takes the arguments of `join`.
+        Args:
+            other: A table of the same builder.
+            arguments: `joiner`, or `foreign_key, joiner` for a foreign-key join: `foreign_key` is a
+                function of (value) or (key, value) that returns a key of the other table, or None
+                for no match. A joiner takes (left, right).
+            name: The name of the step; generated if it is None.
+            store: A store name, a supplier of `Stores`, or a `Materialized`. A named store can be
+                queried.
+            partitioner: The partitioner of the responses of a foreign-key join.
+            other_partitioner: The partitioner of its subscriptions.
+            subscription_store: The exact name of the store that keeps which rows refer to which, to
+                keep the name of an earlier version.
+
+        Returns:
+            The table of the results of the joiner.
+
+        Example:
+            table.left_join(customers, lambda order, name: name or "unknown")
+
+        Kafka: `KTable#leftJoin`
         """
-        return self._add_join("left", other, args, options)
+        options = given_options(
+            name=name, store=store, partitioner=partitioner, other_partitioner=other_partitioner,
+            subscription_store=subscription_store,
+        )
+        return self._add_join("left", other, arguments, options)
 
     def outer_join(
         self, other: KTable[K, V2], joiner: Callable[[V | None, V2 | None], VR], /, *,
         name: str | None = None, store: StoreOption[K, VR] = None,
     ) -> KTable[K, VR]:
-        """Keep the rows of both tables, matched or not; either value may be None."""
+        """Keep the rows of both tables, matched or not; either value may be None.
+
+        Args:
+            other: A table of the same builder.
+            joiner: A function of (left, right).
+            name: The name of the step; generated if it is None.
+            store: A store name, a supplier of `Stores`, or a `Materialized`. A named store can be
+                queried.
+
+        Returns:
+            The table of the results of the joiner.
+
+        Example:
+            table.outer_join(customers, lambda order, name: name or "unknown")
+
+        Kafka: `KTable#outerJoin`
+        """
         return self._add_join("outer", other, (joiner,), {"name": name, "store": store})
 
     def _add_join(
@@ -152,11 +237,18 @@ class TableJoins(Generic[K, V]):
             builder.require_old_values(self._id)
         if kind == "outer":
             builder.require_old_values(other._id)
+        table = replace(
+            ref, name=merge, value=None, sources=sources, rekeyed=False,
+            keys=joined_flow(ref.keys, other_ref.keys, "key", merge),
+            values=joiner_flow(joiner, merge, ref.keys, ref.values, other_ref.values),
+        )
         spec = None
-        key, value = ref.key, None
         if materialized is not None:
-            spec = KeyValueSpec(materialized.with_serdes(ref.key, None))
-            key, value = spec.key, spec.value
+            call = store_call(f"{_METHODS[kind]}(..., ", store)
+            spec = KeyValueSpec(
+                materialized.with_serdes(ref.key, None), table.fallback(call)
+            )
+            table = replace(table, key=spec.key, value=spec.value)
         builder.add_table_read(self._id)
         builder.add_table_read(other._id)
         this_name = builder.names.suffixed_or_next(name, "-join-this", "KTABLE-JOINTHIS-")
@@ -172,4 +264,4 @@ class TableJoins(Generic[K, V]):
         builder.plan.tables[merge] = JoinedTable(
             merge, (this_name, other_name), (self._id, other._id), store_name
         )
-        return KTable(NodeRef(builder, node, merge, key, value, sources), merge, store_name)
+        return KTable(replace(table, node=node), merge, store_name)

@@ -35,6 +35,7 @@ from penstock import (
     UnlimitedWindows,
     WallclockTimestampExtractor,
 )
+from penstock.serdes import Serde
 from penstock.testing import TopologyTestDriver
 
 # The calls below have wrong types on purpose.
@@ -198,14 +199,16 @@ SERDES: list[Case] = [
      lambda p: (p.stream.map(pair).to("out", name="write"), p.run()),
      StreamsException, "Failed to initialize serdes for sink node write: There is no key serde"),
     ("no serde for a store",
-     lambda p: (p.stream.group_by_key().aggregate(int, lambda k, v, a: a, store="sums"), p.run()),
-     StreamsException, "Failed to initialize value serdes for store sums.*set default_value_serde"),
+     lambda p: (p.stream.group_by_key().aggregate(list, lambda k, v, a: a, store="sums"), p.run()),
+     StreamsException, "Failed to initialize serdes for store sums: .*set default_value_serde"),
     ("string for a serde", lambda p: p.builder.stream("x", key="string", name="s"),
-     TypeError, r"s: key= takes a serde, not str: 'string'. Serdes.string\(\)"),
-    ("type for a serde", lambda p: p.builder.table("x", value=str, name="t"),
-     TypeError, "t: value= takes a serde, not 'str'"),
+     TypeError, r"s: key= takes a serde or a type that has one, not str: 'string'. str, Order"),
+    ("type without a serde", lambda p: p.builder.table("x", value=object, name="t"),
+     TypeError, "t: value= takes a serde or a type that has one, not 'object'"),
+    ("class of serdes", lambda p: p.builder.table("x", value=Serde, name="t"),
+     TypeError, r"t: value= takes .*not 'Serde'. Call it: Serde\(\)"),
     ("serde factory that was not called", lambda p: p.stream.to("x", value=Serdes.long, name="s"),
-     TypeError, r"s: value= takes a serde, not 'long'. Call it: Serdes.long\(\)"),
+     TypeError, r"s: value= takes .*, not 'long'. Call it: Serdes.long\(\)"),
     ("string for a serde of a grouping", lambda p: p.stream.group_by(yes, key="s", name="g"),
      TypeError, "g: key= takes a serde"),
     ("string for a serde of a join",
