@@ -8,20 +8,22 @@ starting. Running the reset again completes it.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from penstock.engine.layout.internal_topics import ensure_tasks_topic, is_internal, tasks_topic
-from penstock.engine.lease import DEFAULT_TIMEOUT_MS, lease_name
+from penstock.engine.lease import DEFAULT_TIMEOUT_MS, HeldLease, lease_name
 from penstock.engine.plan.task_records import RESET_KEY, read_task_records
 from penstock.errors import StreamsException
 from penstock.log.base import Lease, Log
 from penstock.log.errors import GroupNotEmpty, UnknownTopic
 from penstock.log.types import PartitionOffsets, TopicPartition
 from penstock.record import RecordColumns
-from penstock.topology.compatibility import decode_application
+from penstock.suggestions import did_you_mean, listed
+from penstock.topology.application_info import decode_application
 
 #: How long a reset waits for the lease of a holder that may have crashed.
 ACQUIRE_TIMEOUT_MS = DEFAULT_TIMEOUT_MS + 1_000
@@ -114,45 +116,66 @@ def plan_reset(
     )
 
 
-def apply_reset(log: Log, plan: ResetPlan, *, force: bool = False) -> None:
-    """Carry out a reset. Refused while an instance runs, unless `force` fences it.
+@contextmanager
+def stopped_application(log: Log, application_id: str) -> Iterator[Lease]:
+    """Hold the lease of an application during the block. Raise if an instance is running."""
+    members = log.group(application_id).members
+    if members:
+        raise GroupNotEmpty(application_id, [member.member_id for member in members])
+    try:
+        lease = acquire_lease_if_stopped(log, application_id)
+    except ApplicationRunning as running:
+        raise ApplicationRunning(
+            f"{running} Stop it first, or use --force to fence it."
+        ) from None
+    held = HeldLease(lease, DEFAULT_TIMEOUT_MS)
+    try:
+        yield lease
+    finally:
+        held.release()
 
-    1. Acquire the lease: no other instance runs, or it is fenced from now on.
+
+@contextmanager
+def fenced_application(log: Log, application_id: str) -> Iterator[Lease]:
+    """Hold the lease of an application during the block. A running instance is fenced."""
+    lease = log.take_lease(lease_name(application_id), holder=_HOLDER)
+    try:
+        yield lease
+    finally:
+        lease.release()
+
+
+def apply_reset(log: Log, plan: ResetPlan, lease: Lease) -> None:
+    """Carry out a reset.
+
+    1. The caller holds the lease: no instance runs, or it is fenced.
     2. Write the marker.
     3. Delete changelogs and repartition topics, and the local state.
     4. Set the offsets.
     5. Delete the topic of the task records, and the marker with it.
     """
     application_id = plan.application_id
-    members = log.group(application_id).members
-    if members and not force:
-        raise GroupNotEmpty(application_id, [member.member_id for member in members])
-    # 1. Lease
-    lease = _acquire_lease(log, application_id, force)
-    try:
-        # 2. Marker
-        tasks = tasks_topic(application_id)
-        ensure_tasks_topic(log, application_id)
-        with log.transaction(lease) as transaction:
-            transaction.append(tasks, 0, RecordColumns([RESET_KEY], [b"{}"]))
-        # 3. Internal topics and local state
-        for topic in plan.deleted_topics:
-            if topic != tasks:
-                _delete(log, topic)
-        if plan.state is not None:
-            from penstock.stores.replica.generations import clean_up  # noqa: PLC0415  (loads LMDB)
+    # 2. Marker
+    tasks = tasks_topic(application_id)
+    ensure_tasks_topic(log, application_id)
+    with log.transaction(lease) as transaction:
+        transaction.append(tasks, 0, RecordColumns([RESET_KEY], [b"{}"]))
+    # 3. Internal topics and local state
+    for topic in plan.deleted_topics:
+        if topic != tasks:
+            _delete(log, topic)
+    if plan.state is not None:
+        from penstock.stores.replica.generations import clean_up  # noqa: PLC0415  (loads LMDB)
 
-            clean_up(plan.state.parent, plan.state.name)
-        # 4. Offsets
-        if plan.offsets:
-            with log.transaction(lease) as transaction:
-                transaction.commit_offsets(
-                    application_id, {at: after for at, (_, after) in plan.offsets.items()}
-                )
-        # 5. Task records
-        _delete(log, tasks)
-    finally:
-        lease.release()
+        clean_up(plan.state.parent, plan.state.name)
+    # 4. Offsets
+    if plan.offsets:
+        with log.transaction(lease) as transaction:
+            transaction.commit_offsets(
+                application_id, {at: after for at, (_, after) in plan.offsets.items()}
+            )
+    # 5. Task records
+    _delete(log, tasks)
 
 
 def _delete(log: Log, topic: str) -> None:
@@ -163,26 +186,18 @@ def _delete(log: Log, topic: str) -> None:
         return
 
 
-def _acquire_lease(log: Log, application_id: str, force: bool) -> Lease:
-    if force:
-        return log.take_lease(lease_name(application_id), holder=_HOLDER)
-    try:
-        return acquire_lease_if_stopped(log, application_id)
-    except ApplicationRunning as running:
-        raise ApplicationRunning(
-            f"{running} Stop it first, or use --force to fence it."
-        ) from None
-
-
-def acquire_lease_if_stopped(log: Log, application_id: str) -> Lease:
+def acquire_lease_if_stopped(
+    log: Log, application_id: str, *, holder: str = _HOLDER
+) -> Lease:
     """Acquire the lease, so that the application cannot start. Raise if it is running."""
     name = lease_name(application_id)
-    candidate = log.candidate(name, holder=_HOLDER, timeout_ms=DEFAULT_TIMEOUT_MS)
+    candidate = log.candidate(name, holder=holder, timeout_ms=DEFAULT_TIMEOUT_MS)
     deadline = time.monotonic() + ACQUIRE_TIMEOUT_MS / 1000
     while (lease := candidate.try_acquire()) is None:
-        if time.monotonic() >= deadline:
+        if candidate.holder_is_alive or time.monotonic() >= deadline:
             raise ApplicationRunning(
-                f"Application '{application_id}' is running: an instance holds its lease."
+                f"Application '{application_id}' is running: "
+                f"{candidate.holder or 'an instance'} holds its lease."
             )
         time.sleep(0.1)
     return lease
@@ -222,8 +237,7 @@ def _recorded_inputs(log: Log, application_id: str) -> set[str]:
 
 def _unknown_application(topics: Iterable[str], application_id: str) -> StreamsException:
     known = sorted(name.removesuffix("-tasks") for name in topics if name.endswith("-tasks"))
-    listed = ", ".join(f"'{name}'" for name in known) or "none"
     return StreamsException(
         f"Application '{application_id}' does not exist: it has no offsets and no internal topics "
-        f"in this log. Applications: {listed}."
+        f"in this log.{did_you_mean(application_id, known)} Applications: {listed(known)}."
     )

@@ -6,7 +6,9 @@
     lowering             turns the plan into a Topology
     topology, nodes      sources, processors, sinks and stores; the Processor API
     store_specs          stores before the configuration is known
-    default_serdes       default serdes and operators that need them
+    join_store_specs     the same for the stores of a join of two streams
+    default_serdes       default and inferred serdes, and operators that need them
+    serde_check          whether all serdes are known
     processor_wrapper    the processor_wrapper setting
     naming               generated names
     describe, java_order Kafka's text of a topology

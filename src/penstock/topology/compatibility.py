@@ -2,89 +2,37 @@
 
 State is found by name: rows by the name of their store, offsets by topic, clocks and schedules by
 the names of steps. A change is compatible if every name still means the same thing. The rules and
-their reasons are in docs/decisions/2026-11-16-topology-changes.md.
+their reasons are in docs/decisions/2026-11-17-topology-changes.md.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-import msgspec
+from penstock.topology.application_info import ApplicationInfo, StoreInfo
+from penstock.topology.store_advice import (
+    explain_other_role,
+    explain_removed,
+    explain_renamed,
+    explain_unclear,
+)
+from penstock.topology.store_matching import StoreMatches, has_other_role, match_stores
 
-from penstock.errors import TopologyException
-
-#: Version of the encoding; increases when the meaning of a field changes.
-FORMAT_VERSION = 1
-#: The number in a generated name.
-_NUMBER = re.compile(r"\d{10}")
-#: Kinds of stores with the same changelog format.
-_FAMILIES = ("versioned_key_value", "key_value", "window", "session")
-
-
-@dataclass(frozen=True)
-class StoreInfo:
-    """The properties of a store that its changelog depends on. Serdes are not compared."""
-
-    kind: str
-    #: The number of tasks that hold a part of it.
-    partitions: int
-    #: The topic it is restored from; None if its rows are lost with the host.
-    restored_from: str | None = None
-    #: Of a window store; its rows contain only the start of a window.
-    window_size_ms: int | None = None
-    #: Of a window store; its keys then contain a sequence number.
-    retain_duplicates: bool = False
-    #: The first step that uses it.
-    step: str = ""
-
-    @property
-    def family(self) -> str:
-        """Stores of the same family can be restored from each other's changelogs."""
-        return next((name for name in _FAMILIES if name in self.kind), self.kind)
+#: The serdes whose bytes are text, or may be.
+_TEXT = {"string", "json", "bytes"}
 
 
 @dataclass(frozen=True)
-class GroupInfo:
-    """A sub-topology. Topics have their full names, with the application id."""
+class StoreDecisions:
+    """The decisions of the user about earlier stores (`penstock upgrade`)."""
 
-    tasks: int
-    reads: tuple[str, ...]
-    writes: tuple[str, ...] = ()
-    stores: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class ApplicationInfo:
-    """The parts of an application that its state in the log depends on. Stored in the log."""
-
-    groups: Mapping[int, GroupInfo] = field(default_factory=dict)
-    stores: Mapping[str, StoreInfo] = field(default_factory=dict)
-    #: Internal topics that exist in the log and may hold unread records.
-    through_log: tuple[str, ...] = ()
-    format_version: int = FORMAT_VERSION
-
-    def group_of(self, store: str) -> int | None:
-        """Return the number of the sub-topology that uses a store."""
-        return next((n for n, group in self.groups.items() if store in group.stores), None)
-
-    def origins(self, group: int) -> frozenset[str]:
-        """Return the external topics upstream of a sub-topology, across repartitions."""
-        topics: set[str] = set()
-        visited: set[int] = set()
-        pending = [group]
-        while pending:
-            number = pending.pop()
-            if number in visited:
-                continue
-            visited.add(number)
-            for topic in self.groups[number].reads:
-                writers = [n for n, each in self.groups.items() if topic in each.writes]
-                pending += writers
-                if not writers:
-                    topics.add(topic)
-        return frozenset(topics)
+    #: Earlier store -> the store that continues it.
+    keep: Mapping[str, str] = field(default_factory=dict)
+    #: Earlier stores whose rows are not needed any more.
+    drop: frozenset[str] = frozenset()
+    #: Stores may continue under another name: their rows are moved.
+    move: bool = False
 
 
 @dataclass(frozen=True)
@@ -96,196 +44,161 @@ class CompatibilityReport:
     warnings: tuple[str, ...] = ()
     #: Sub-topology -> the earlier sub-topologies whose state it continues from.
     predecessors: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
-
-
-_encode = msgspec.json.Encoder(order="sorted").encode
-_decode = msgspec.json.Decoder(ApplicationInfo).decode
-
-
-def encode_application(application: ApplicationInfo) -> bytes:
-    """Encode deterministically: equal applications have equal bytes."""
-    return _encode(msgspec.to_builtins(application, str_keys=True))
-
-
-def decode_application(data: bytes) -> ApplicationInfo:
-    """Decode; raise `TopologyException` if the format is newer or unreadable."""
-    try:
-        version = msgspec.json.decode(data).get("format_version", 0)
-        if version > FORMAT_VERSION:
-            raise TopologyException(
-                "The application was last run by a newer version of penstock. "
-                f"Its description has format {version}; this version supports {FORMAT_VERSION}. "
-                "Upgrade penstock."
-            )
-        return _decode(data)
-    except (msgspec.MsgspecError, AttributeError) as error:
-        raise TopologyException(
-            f"The stored description of the application cannot be read: {error}. "
-            "Reset the application with 'penstock reset'."
-        ) from error
+    matches: StoreMatches = field(default_factory=StoreMatches)
 
 
 def compare(
-    old: ApplicationInfo, new: ApplicationInfo, changelog_of: Callable[[str], str]
+    old: ApplicationInfo, new: ApplicationInfo, changelog_of: Callable[[str], str],
+    decisions: StoreDecisions | None = None,
 ) -> CompatibilityReport:
     """Check whether the new application can continue with the state of the old one.
 
     `changelog_of` returns the name of a store's changelog topic.
     """
-    common = old.stores.keys() & new.stores.keys()
-    removed = sorted(old.stores.keys() - new.stores.keys())
-    added = sorted(new.stores.keys() - old.stores.keys())
+    decisions = decisions or StoreDecisions()
+    old, new = old.completed(), new.completed()
+    matches = _match_remaining(old, new, decisions)
+    old = old.without_stores(decisions.drop)
     errors: list[str] = []
-    for name in sorted(common):
-        errors += _store_errors(name, old, new)
-    renumbered = _find_renumbered(removed, added)
+    for name, other in sorted(matches.continued.items()):
+        before, after = old.stores[name], new.stores[other]
+        restores_itself = before.restored_from == after.restored_from is not None
+        if name != other and not decisions.move and not restores_itself:
+            errors.append(explain_renamed(name, other, new, matches.renamed.values()))
+        else:
+            errors += _StoreComparison(old, new, name, other, changelog_of).errors()
     errors += [
-        f"Store '{name}' was removed, and '{other}' was added. Generated numbers change when steps "
-        f"are added or removed; the rows of the store would be lost. Give the step its old store "
-        f"name: store='{name}'."
-        for name, other in renumbered.items()
+        explain_unclear(name, others, new) for name, others in sorted(matches.unclear.items())
     ]
-    renamed = _find_renamed(
-        [name for name in removed if name not in renumbered
-         and old.stores[name].restored_from == changelog_of(name)],
-        [name for name in added if name not in renumbered.values()], old, new,
-    )
+    removed = sorted(old.stores.keys() - matches.continued.keys() - matches.unclear.keys())
     errors += [
-        f"Store '{name}' was removed, and a similar store '{other}' was added. Rows do not move to "
-        f"a store with another name; they would be lost. Leave the store without a name, or give "
-        f"its old one: store='{name}'. If '{other}' belongs to another step, start the application "
-        "once without it."
-        for name, other in renamed.items()
+        explain_removed(name, old, new) for name in removed if name in new.stores
     ]
     warnings = [
         f"Store '{name}' is no longer used. Its rows remain in '{topic}'. Remove them with "
         f"'penstock topics delete {topic}'."
         for name in removed
-        if name not in renumbered and name not in renamed
+        if name not in new.stores
         and (topic := old.stores[name].restored_from) == changelog_of(name)
     ]
     warnings += [
-        f"Store '{name}' now has a changelog. Rows written before are not in it."
-        for name in sorted(common)
-        if old.stores[name].restored_from is None and new.stores[name].restored_from is not None
+        f"Store '{other}' now has a changelog. Rows written before are not in it."
+        for name, other in sorted(matches.continued.items())
+        if old.stores[name].restored_from is None and new.stores[other].restored_from is not None
     ]
-    return CompatibilityReport(tuple(errors), tuple(warnings), _find_predecessors(old, new))
+    warnings += [
+        f"Store '{name}' is now named '{other}'. It has no changelog, so its rows are lost."
+        for name, other in sorted(matches.renamed.items())
+        if decisions.move and old.stores[name].restored_from is None
+    ]
+    predecessors = _find_predecessors(old, new, matches)
+    return CompatibilityReport(tuple(errors), tuple(warnings), predecessors, matches)
 
 
-def _store_errors(name: str, old: ApplicationInfo, new: ApplicationInfo) -> Iterable[str]:
-    """Yield the reasons why the rows of a store cannot be used any longer."""
-    before, after = old.stores[name], new.stores[name]
-    rename = "Rename the store to start with an empty one."
-    if before.family != after.family:
-        yield (
-            f"Store '{name}' was a {_readable(before.kind)} store and is now a "
-            f"{_readable(after.kind)} store. It cannot read the existing rows. {rename}"
-        )
-        return
-    if before.window_size_ms != after.window_size_ms:
-        yield (
-            f"The window size of store '{name}' was {before.window_size_ms} ms and is now "
-            f"{after.window_size_ms} ms. Rows contain only the start of a window, so results of "
-            f"the old windows would appear in the new ones. {rename}"
-        )
-    if before.retain_duplicates != after.retain_duplicates:
-        change = "now retains" if after.retain_duplicates else "no longer retains"
-        yield f"Store '{name}' {change} duplicates. The keys have another format. {rename}"
-    if before.restored_from is not None and before.restored_from != after.restored_from:
-        yield (
-            f"Store '{name}' was restored from '{before.restored_from}' and would now be restored "
-            f"from {_topic(after.restored_from)}, which does not contain its rows. Restore its "
-            f"settings for logging and 'reuse.ktable.source.topics'. {rename}"
-        )
-    if before.restored_from is not None and before.partitions != after.partitions:
-        yield (
-            f"Store '{name}' had {before.partitions} partitions and would now have "
-            f"{after.partitions}. Keys would map to other partitions than their rows. "
-            f"{_explain_partitions(name, old, new)}{rename}"
-        )
-    yield from _origin_errors(name, old, new)
+def _match_remaining(
+    old: ApplicationInfo, new: ApplicationInfo, decisions: StoreDecisions
+) -> StoreMatches:
+    """Match the stores that are not dropped."""
+    matches = match_stores(old, new, decisions.keep)
+    if matches.unclear:
+        # The user may drop a store to say which one of several is removed.
+        return match_stores(old.without_stores(decisions.drop), new, decisions.keep)
+    return StoreMatches({
+        name: other for name, other in matches.continued.items() if name not in decisions.drop
+    })
 
 
-def _origin_errors(name: str, old: ApplicationInfo, new: ApplicationInfo) -> Iterable[str]:
-    """Yield an error if a generated name now belongs to another step."""
-    groups = old.group_of(name), new.group_of(name)
-    if not _NUMBER.search(name) or groups[0] is None or groups[1] is None:
-        return
-    before, after = old.origins(groups[0]), new.origins(groups[1])
-    if before and after and before.isdisjoint(after):
-        yield (
-            f"Store '{name}' was computed from {_quoted(before)} and is now computed from "
-            f"{_quoted(after)}. Generated numbers change when steps are added or removed, so this "
-            "is probably another store. Name the store of the step with store=."
-        )
+@dataclass(frozen=True)
+class _StoreComparison:
+    """Compares a store with the earlier one that it continues."""
+
+    old: ApplicationInfo
+    new: ApplicationInfo
+    name: str
+    other: str
+    changelog_of: Callable[[str], str]
+
+    def errors(self) -> Iterable[str]:
+        """Yield the reasons why the rows of the store cannot be used any longer."""
+        name, before, after = self.name, self.old.stores[self.name], self.new.stores[self.other]
+        rename = "Rename the store to start with an empty one."
+        drop = f"To start with an empty store, drop the rows: --drop {name}."
+        if has_other_role(before, after):
+            yield explain_other_role(name, before, after)
+            return
+        if before.family != after.family:
+            yield (
+                f"Store '{name}' was a {_readable(before.kind)} store and is now a "
+                f"{_readable(after.kind)} store. It cannot read the existing rows. {rename}"
+            )
+            return
+        yield from _serde_errors(name, before, after, drop)
+        if before.window_size_ms != after.window_size_ms:
+            yield (
+                f"The window size of store '{name}' was {before.window_size_ms} ms and is now "
+                f"{after.window_size_ms} ms. Rows contain only the start of a window, so results "
+                f"of the old windows would appear in the new ones. {rename}"
+            )
+        if before.retain_duplicates != after.retain_duplicates:
+            change = "now retains" if after.retain_duplicates else "no longer retains"
+            yield f"Store '{name}' {change} duplicates. The keys have another format. {rename}"
+        if before.restored_from not in (None, self._earlier_topic(after)):
+            yield (
+                f"Store '{name}' was restored from '{before.restored_from}' and would now be "
+                f"restored from {_topic(after.restored_from)}, which does not contain its rows. "
+                f"Restore its settings for logging and 'reuse.ktable.source.topics'. {drop}"
+            )
+        if before.restored_from is not None and before.partitions != after.partitions:
+            yield (
+                f"Store '{name}' had {before.partitions} partitions and would now have "
+                f"{after.partitions}. Keys would map to other partitions than their rows. "
+                f"{self._explain_partitions()}{drop}"
+            )
+
+    def _earlier_topic(self, after: StoreInfo) -> str | None:
+        """Return the topic from which the store would be restored under its earlier name."""
+        if after.restored_from == self.changelog_of(self.other):
+            return self.changelog_of(self.name)
+        return after.restored_from
+
+    def _explain_partitions(self) -> str:
+        groups = self.old.group_of(self.name), self.new.group_of(self.other)
+        if groups[0] is None or groups[1] is None:
+            return ""
+        before, after = self.old.groups[groups[0]].reads, self.new.groups[groups[1]].reads
+        topics = ", ".join(f"'{topic}'" for topic in sorted(after))
+        if before == after:
+            return f"The partition count of {topics} has changed. "
+        return f"It now reads {topics}. "
 
 
-def _explain_partitions(name: str, old: ApplicationInfo, new: ApplicationInfo) -> str:
-    groups = old.group_of(name), new.group_of(name)
-    if groups[0] is None or groups[1] is None:
-        return ""
-    before, after = old.groups[groups[0]].reads, new.groups[groups[1]].reads
-    if before == after:
-        return f"The partition count of {_quoted(after)} has changed. "
-    return f"It now reads {_quoted(after)}. "
+def _serde_errors(name: str, before: StoreInfo, after: StoreInfo, drop: str) -> Iterable[str]:
+    """Yield an error if rows would be read in another format than they were written in.
+
+    Another schema of the same format may be compatible; only its serde knows. So may be text, which
+    another text serde reads or rejects. Formats of custom serdes are unknown.
+    """
+    for which, old, new in zip(("key", "value"), before.serdes, after.serdes, strict=False):
+        formats = {serde.partition("(")[0] for serde in (old, new)}
+        if len(formats) > 1 and not formats <= _TEXT and not any("custom" in f for f in formats):
+            yield (
+                f"The {which}s of store '{name}' were written with the {old} serde and would be "
+                f"read with the {new} serde, which gives wrong {which}s or errors. Give the store "
+                f"its old {which} serde. {drop}"
+            )
 
 
-def _find_renumbered(removed: list[str], added: list[str]) -> dict[str, str]:
-    """Map removed stores to added ones whose names differ only in the number."""
-    renumbered = {}
-    candidates = list(added)
-    for name in removed:
-        if not _NUMBER.search(name):
-            continue
-        pattern = _NUMBER.sub("#", name)
-        for other in candidates:
-            if _NUMBER.sub("#", other) == pattern:
-                renumbered[name] = other
-                candidates.remove(other)
-                break
-    return renumbered
-
-
-def _find_renamed(
-    removed: list[str], added: list[str], old: ApplicationInfo, new: ApplicationInfo
-) -> dict[str, str]:
-    """Map removed stores with generated names to added ones with names, if the step is the same."""
-    renamed = {}
-    candidates = [name for name in added if not _NUMBER.search(name)]
-    for name in removed:
-        if not _NUMBER.search(name):
-            continue
-        for other in candidates:
-            if _same_step(name, other, old, new):
-                renamed[name] = other
-                candidates.remove(other)
-                break
-    return renamed
-
-
-def _same_step(name: str, other: str, old: ApplicationInfo, new: ApplicationInfo) -> bool:
-    """Return whether two stores probably belong to the same step."""
-    before, after = old.stores[name], new.stores[other]
-    groups = old.group_of(name), new.group_of(other)
-    if groups[0] is None or groups[1] is None:
-        return False
-    return (
-        (before.family, before.window_size_ms, before.retain_duplicates)
-        == (after.family, after.window_size_ms, after.retain_duplicates)
-        # A step with a new name had none before.
-        and (
-            _NUMBER.sub("#", before.step) == _NUMBER.sub("#", after.step)
-            or (bool(_NUMBER.search(before.step)) and not _NUMBER.search(after.step))
-        )
-        and old.origins(groups[0]) == new.origins(groups[1])
-    )
-
-
-def _find_predecessors(old: ApplicationInfo, new: ApplicationInfo) -> dict[int, tuple[int, ...]]:
+def _find_predecessors(
+    old: ApplicationInfo, new: ApplicationInfo, matches: StoreMatches
+) -> dict[int, tuple[int, ...]]:
     """Map each sub-topology to those that had its stores or, without any, its topics."""
+    earlier = {other: name for name, other in matches.continued.items()}
     predecessors = {}
     for number, group in new.groups.items():
-        before = {at for store in group.stores if (at := old.group_of(store)) is not None}
+        before = {
+            at for store in group.stores
+            if store in earlier and (at := old.group_of(earlier[store])) is not None
+        }
         if not before:
             before = {
                 at for at, each in old.groups.items() if not set(each.reads).isdisjoint(group.reads)
@@ -300,7 +213,3 @@ def _readable(kind: str) -> str:
 
 def _topic(name: str | None) -> str:
     return "nothing" if name is None else f"'{name}'"
-
-
-def _quoted(topics: Iterable[str]) -> str:
-    return ", ".join(f"'{topic}'" for topic in sorted(topics))

@@ -26,6 +26,7 @@ from penstock.processors.user import UserProcessor
 from penstock.serdes.change import change_serde
 from penstock.timestamps import FailOnInvalidTimestamp
 from penstock.topology.default_serdes import Deferred
+from penstock.topology.locations import add_location
 from penstock.topology.nodes import InternalTopic, ProcessorNode, SinkNode, SourceNode, StoreSpec
 from penstock.topology.old_values import OldValues, is_versioned, reads_versioned
 from penstock.topology.plan import (
@@ -67,6 +68,7 @@ def lower(
 ) -> Topology:
     """Return the topology of a plan to which the rules have been applied."""
     topology = Topology(config)
+    topology.generated_stores = frozenset(plan.generated_stores)
     for topic in internal_topics:
         topology.add_internal_topic(topic)
     for group in plan.copartitioned:
@@ -82,7 +84,11 @@ def lower(
     while queue:
         _, _, node = heapq.heappop(queue)
         if node not in lowered and all(parent in lowered for parent in plan.parents(node)):
-            lowering.lower(node)
+            try:
+                lowering.add(node)
+            except TopologyException as error:
+                add_location(error, node.name, plan.lines.get(node.name))
+                raise
             lowered.add(node)
         for child in plan.children(node):
             heapq.heappush(queue, (plan.priority(child), pushed, child))
@@ -93,10 +99,12 @@ def lower(
 def _check_suppressions(plan: Plan) -> None:
     for node in plan:
         if isinstance(node, SuppressNode) and reads_versioned(plan, node):
-            raise TopologyException(
+            error = TopologyException(
                 f"{node.name}: suppress() is only supported for non-versioned KTables. "
                 "A table without a store of its own is versioned if its parent is."
             )
+            add_location(error, node.name, plan.lines.get(node.name))
+            raise error
 
 
 class _Lowering:
@@ -108,13 +116,21 @@ class _Lowering:
         self._old_values = OldValues.of(plan)
         #: The operators of tables by node name; other tables read rows through them.
         self._operators: dict[str, Any] = {}
+        #: The kind of the plan node that is being added.
+        self._kind = ""
+
+    def add(self, node: PlanNode) -> None:
+        """Add a plan node to the topology."""
+        self._kind = type(node).__name__
+        self.lower(node)
 
     # ---- helpers -----------------------------------------------------------------------------
 
     def _add_processor(
         self, name: str, operator: Any, parents: tuple[str, ...], *stores: StoreSpec | None
     ) -> None:
-        self._topology.add_processor_node(ProcessorNode(name, operator, parents))
+        kind = f"{self._kind}.{type(operator).__name__}"
+        self._topology.add_processor_node(ProcessorNode(name, operator, parents, kind))
         for store in stores:
             if store is not None:
                 self._topology.add_state_store(store, name)
@@ -393,7 +409,11 @@ def _outer_join_store(node: StreamStreamJoinNode, defaults: Any) -> OuterJoinSha
     if node.shared_store is None:
         return None
     key, left, right = node.value_serdes
+    name = node.shared_store.name
+    topic = defaults.internal_topic(f"{name}-changelog")
     return OuterJoinShared(
-        node.shared_store.name, defaults.key(key), defaults.value(left), defaults.value(right)
+        name, defaults.key(key).for_store(topic, True),
+        defaults.value(left).for_store(topic, False),
+        defaults.value(right).for_store(topic, False),
     )
 

@@ -18,22 +18,37 @@ class AutoOffsetReset:
 
     @classmethod
     def earliest(cls) -> AutoOffsetReset:
-        """Start at the beginning of the topic."""
+        """Start at the beginning of the topic.
+
+        Kafka: AutoOffsetReset#earliest
+        """
         return cls("earliest")
 
     @classmethod
     def latest(cls) -> AutoOffsetReset:
-        """Start at the end of the topic."""
+        """Start at the end of the topic.
+
+        Kafka: AutoOffsetReset#latest
+        """
         return cls("latest")
 
     @classmethod
     def none(cls) -> AutoOffsetReset:
-        """Raise an error."""
+        """Raise an error.
+
+        Kafka: AutoOffsetReset#none
+        """
         return cls("none")
 
     @classmethod
     def by_duration(cls, duration: timedelta | int) -> AutoOffsetReset:
-        """Start with the records of this last period of time."""
+        """Start with the records of this last period of time.
+
+        Args:
+            duration: How long ago the first record may be.
+
+        Kafka: AutoOffsetReset#byDuration
+        """
         milliseconds = to_ms(duration)
         if milliseconds < 0:
             raise ValueError(f"The duration of an offset reset must not be negative: {duration}.")

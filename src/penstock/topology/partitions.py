@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from penstock.errors import MissingSourceTopicException, TopologyException
+from penstock.suggestions import did_you_mean, user_topics_first
 from penstock.topology.nodes import SinkNode, SourceNode
 from penstock.topology.topology import Topology
 
@@ -98,9 +99,11 @@ def _check_sources(
             topic for topic in part.topics if topic not in internal and topic not in external
         )
         if missing:
+            similar = "".join(did_you_mean(topic, external) for topic in missing)
             raise MissingSourceTopicException(
-                f"Missing source topics [{', '.join(missing)}] for subtopology {number}. "
-                f"Create them first. Topics: {', '.join(sorted(external)) or 'none'}."
+                f"Missing source topics [{', '.join(missing)}] for subtopology {number}.{similar} "
+                "Create them first. Topics: "
+                f"{', '.join(user_topics_first(external)) or 'none'}."
             )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from penstock.topology.locations import user_line
 from penstock.topology.plan_nodes import PlanNode
 
 
@@ -99,6 +100,10 @@ class Plan:
         self.copartitioned: list[frozenset[str]] = []
         #: Generated names of topics and stores, for ensure_explicit_internal_resource_naming.
         self.generated_names: list[str] = []
+        #: Name of a node -> the line of the user's program that added it.
+        self.lines: dict[str, str] = {}
+        #: Stores whose names contain a generated number, so that other steps can change them.
+        self.generated_stores: set[str] = set()
 
     def copy(self) -> Plan:
         """Return a copy that a rule can change."""
@@ -111,10 +116,13 @@ class Plan:
         other.events = list(self.events)
         other.copartitioned = list(self.copartitioned)
         other.generated_names = list(self.generated_names)
+        other.lines = dict(self.lines)
+        other.generated_stores = set(self.generated_stores)
         return other
 
     def add(self, node: PlanNode, *parents: PlanNode) -> None:
         """Attach a node below its parents, or below the root."""
+        self.lines.setdefault(node.name, user_line())
         self._parents.setdefault(node, [])
         self._children.setdefault(node, [])
         for parent in parents or (None,):

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from penstock.processors.base import Operator
 from penstock.serdes.builtin import Serde
-from penstock.topology.default_serdes import Deferred
+from penstock.topology.default_serdes import Deferred, InferredSerde
 from penstock.topology.naming import NameCounter
 from penstock.topology.nodes import Partitioner, StoreSpec, TopicNameExtractor
 from penstock.topology.offset_reset import AutoOffsetReset
@@ -22,7 +22,9 @@ from penstock.windows import JoinWindows
 #: Which records or rows without a match are emitted.
 JoinKind = Literal["inner", "left", "outer"]
 #: A serde, None for the default of the configuration, or a serde made from the default.
-AnySerde = Serde[Any] | Deferred | None
+AnySerde = Serde[Any] | Deferred | InferredSerde | None
+
+JoinSerde = Serde[Any] | InferredSerde | None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -193,8 +195,8 @@ class TableRepartitionNode(PlanNode):
 
     sink: str
     topic: str
-    key: Serde[Any] | None
-    value: Serde[Any] | None
+    key: Serde[Any] | InferredSerde | None
+    value: Serde[Any] | InferredSerde | None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -326,7 +328,7 @@ class StreamStreamJoinNode(PlanNode):
     this_store: StoreSpec
     other_store: StoreSpec
     shared_store: StoreSpec | None
-    value_serdes: tuple[Serde[Any] | None, Serde[Any] | None, Serde[Any] | None]
+    value_serdes: tuple[JoinSerde, JoinSerde, JoinSerde]
     self_join: bool = False
 
     @property

@@ -11,9 +11,12 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from penstock.errors import StreamsException, TopologyException
+from penstock.topology.default_serdes import InferredSerde
+from penstock.topology.locations import add_location
 from penstock.topology.naming import NameCounter
 from penstock.topology.plan import Plan
 from penstock.topology.plan_nodes import (
+    AnySerde,
     PlanNode,
     RepartitionNode,
     StreamSourceNode,
@@ -43,21 +46,26 @@ def merge_equal_sources(plan: Plan) -> Plan:
             if first is node:
                 continue
             if first.topics != node.topics:
-                raise TopologyException(
+                raise _located(plan, node, TopologyException(
                     "Two source nodes are subscribed to overlapping but not equal input topics: "
                     f"{first.name} reads {sorted(first.topics)}, {node.name} reads "
                     f"{sorted(node.topics)}. Read each topic with one stream() call only."
-                )
+                ))
             _merge_source(plan, first, node)
     return plan
 
 
+def _located(plan: Plan, node: PlanNode, error: TopologyException) -> TopologyException:
+    add_location(error, node.name, plan.lines.get(node.name))
+    return error
+
+
 def _merge_source(plan: Plan, first: StreamSourceNode, other: StreamSourceNode) -> None:
     if first.offset_reset != other.offset_reset:
-        raise TopologyException(
+        raise _located(plan, other, TopologyException(
             "Can't configure different offset reset policies on the same input topic(s): "
             f"{first.name} and {other.name}. Give both the same offset_reset=."
-        )
+        ))
     for child in plan.children(other):
         plan.unlink(other, child)
         plan.link(first, child)
@@ -153,8 +161,8 @@ def _find(
 def _merge_into_one(
     plan: Plan, names: NameCounter, changer: PlanNode, repartitions: list[RepartitionNode]
 ) -> None:
-    key = next((each.key for each in repartitions if each.key is not None), None)
-    value = next((each.value for each in repartitions if each.value is not None), None)
+    key = _first_given([each.key for each in repartitions])
+    value = _first_given([each.value for each in repartitions])
     single = repartition_node(names, repartitions[0].topic, key, value)
     plan.insert(single, plan.priority(changer))
     for repartition in repartitions:
@@ -176,6 +184,12 @@ def _merge_into_one(
             for group in plan.copartitioned
         ]
     plan.link(changer, single)
+
+
+def _first_given(serdes: list[AnySerde]) -> AnySerde:
+    """Return the first serde that does not depend on the configuration, otherwise the first."""
+    given = (each for each in serdes if each is not None and not isinstance(each, InferredSerde))
+    return next(given, serdes[0])
 
 
 def join_self_with_one_store(plan: Plan) -> Plan:

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from penstock.config import StreamsConfig
-from penstock.processors.foreign_key_wire import subscription_serde
 from penstock.serdes.builtin import Serde, Serdes
 from penstock.stores.api.builder import StoreBuilder
 from penstock.stores.api.dsl_suppliers import (
@@ -28,13 +27,19 @@ from penstock.stores.api.suppliers import (
     SessionSupplier,
     VersionedSupplier,
     WindowSupplier,
+    check_supplier,
 )
 from penstock.stores.buffers.join_grace import JoinGraceBufferBuilder
 from penstock.stores.buffers.suppress import SuppressBufferBuilder
-from penstock.topology.default_serdes import DefaultSerdes
+from penstock.topology.default_serdes import (
+    DefaultSerdes,
+    Deferred,
+    Fallback,
+    InferredSerde,
+)
+from penstock.topology.nodes import StoreRole
 from penstock.windows import (
     EmitStrategy,
-    JoinWindows,
     SessionWindows,
     SlidingWindows,
     Windows,
@@ -44,7 +49,11 @@ from penstock.windows import (
 if TYPE_CHECKING:
     from penstock.dsl.options import Materialized
 
+#: The default serdes of the configuration apply.
+NO_FALLBACK = Fallback()
 AnySerde = Serde[Any] | None
+NodeSerde = Serde[Any] | InferredSerde | None
+S = TypeVar("S")
 _BUILT_IN: dict[str, DslStoreSuppliers] = {
     "rocksdb": BuiltInDslStoreSuppliers.ROCKS_DB,
     "in_memory": BuiltInDslStoreSuppliers.IN_MEMORY,
@@ -53,13 +62,33 @@ _BUILT_IN: dict[str, DslStoreSuppliers] = {
 
 def dsl_suppliers(chosen: DslStoreSuppliers | None, config: StreamsConfig) -> DslStoreSuppliers:
     """Return the suppliers that the step chose, or those of the configuration."""
-    if chosen is not None:
-        return chosen
-    configured: Any = config.dsl_store_suppliers
-    return _BUILT_IN[configured] if isinstance(configured, str) else configured
+    if chosen is None:
+        configured: Any = config.dsl_store_suppliers
+        chosen = _BUILT_IN[configured] if isinstance(configured, str) else configured
+    return chosen if chosen in _BUILT_IN.values() else _CheckedSuppliers(chosen)
 
 
-def _format(default: DslStoreFormat, config: StreamsConfig) -> DslStoreFormat:
+@dataclass(frozen=True, slots=True)
+class _CheckedSuppliers:
+    """Checks what the user's `DslStoreSuppliers` return."""
+
+    chosen: DslStoreSuppliers
+
+    def key_value_store(self, params: DslKeyValueParams) -> KeyValueSupplier:
+        return self._checked(self.chosen.key_value_store(params), "key_value_store")
+
+    def window_store(self, params: DslWindowParams) -> WindowSupplier:
+        return self._checked(self.chosen.window_store(params), "window_store")
+
+    def session_store(self, params: DslSessionParams) -> SessionSupplier:
+        return self._checked(self.chosen.session_store(params), "session_store")
+
+    def _checked(self, supplier: S, method: str) -> S:
+        return check_supplier(supplier, f"The result of {type(self.chosen).__name__}.{method}()")
+
+
+def store_format(default: DslStoreFormat, config: StreamsConfig) -> DslStoreFormat:
+    """Return the format of a store: `default`, unless the configuration asks for headers."""
     return DslStoreFormat.HEADERS if config.dsl_store_format == "HEADERS" else default
 
 
@@ -67,6 +96,9 @@ class _MaterializedSpec:
     """The common part of stores that are specified by a `Materialized`."""
 
     materialized: Materialized[Any, Any]
+    #: The serdes that apply if the `Materialized` has none.
+    fallback: Fallback
+    role: ClassVar[StoreRole] = "rows"
 
     @property
     def name(self) -> str:
@@ -83,6 +115,10 @@ class _MaterializedSpec:
     def value(self) -> AnySerde:
         """The value serde; None for the default."""
         return self.materialized.value
+
+    def serdes(self, config: StreamsConfig) -> tuple[AnySerde, AnySerde]:
+        """Return key and value serde for this configuration."""
+        return self.fallback.resolve(self.key, self.value, config)
 
     @property
     def logging_enabled(self) -> bool:
@@ -107,6 +143,8 @@ class _MaterializedSpec:
 
     def _reject_suppliers(self, *kinds: type) -> None:
         supplier = self.materialized.supplier
+        if supplier is not None:
+            check_supplier(supplier, f"The supplier of store {self.name}")
         if isinstance(supplier, kinds):
             raise TypeError(
                 f"The supplier of store {self.name} is a {type(supplier).__name__}, which cannot "
@@ -131,6 +169,7 @@ class KeyValueSpec(_MaterializedSpec):
     """The store of a table or an aggregation without windows."""
 
     materialized: Materialized[Any, Any]
+    fallback: Fallback = NO_FALLBACK
 
     def __post_init__(self) -> None:
         self._reject_suppliers(WindowSupplier, SessionSupplier)
@@ -138,17 +177,17 @@ class KeyValueSpec(_MaterializedSpec):
     def resolve(self, config: StreamsConfig) -> StoreBuilder:
         supplier = self.materialized.supplier
         if supplier is None:
-            store_format = _format(DslStoreFormat.TIMESTAMPED, config)
+            chosen_format = store_format(DslStoreFormat.TIMESTAMPED, config)
             suppliers = dsl_suppliers(self.materialized.suppliers, config)
-            supplier = suppliers.key_value_store(DslKeyValueParams(self.name, store_format))
+            supplier = suppliers.key_value_store(DslKeyValueParams(self.name, chosen_format))
         if supplier.versioned:
-            builder = Stores.versioned_key_value_store_builder(supplier, self.key, self.value)
+            builder = Stores.versioned_key_value_store_builder(supplier, *self.serdes(config))
             return self._configure(builder, may_cache=False)
         make = (
             Stores.timestamped_key_value_store_with_headers_builder if supplier.with_headers
             else Stores.timestamped_key_value_store_builder
         )
-        return self._configure(make(supplier, self.key, self.value))
+        return self._configure(make(supplier, *self.serdes(config)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,6 +197,7 @@ class WindowSpec(_MaterializedSpec):
     materialized: Materialized[Any, Any]
     windows: Windows
     emit: EmitStrategy
+    fallback: Fallback = NO_FALLBACK
 
     def __post_init__(self) -> None:
         self._reject_suppliers(KeyValueSupplier, VersionedSupplier, SessionSupplier)
@@ -185,14 +225,14 @@ class WindowSpec(_MaterializedSpec):
                 DslWindowParams(
                     self.name, self.retention_ms, size_ms, False,
                     self.emit is EmitStrategy.ON_WINDOW_CLOSE, sliding,
-                    _format(DslStoreFormat.TIMESTAMPED, config),
+                    store_format(DslStoreFormat.TIMESTAMPED, config),
                 )
             )
         make = (
             Stores.timestamped_window_store_with_headers_builder if supplier.with_headers
             else Stores.timestamped_window_store_builder
         )
-        return make(supplier, self.key, self.value)
+        return make(supplier, *self.serdes(config))
 
 
 @dataclass(frozen=True, eq=False)
@@ -230,6 +270,7 @@ class SessionSpec(_MaterializedSpec):
     materialized: Materialized[Any, Any]
     windows: SessionWindows
     emit: EmitStrategy
+    fallback: Fallback = NO_FALLBACK
 
     def __post_init__(self) -> None:
         self._reject_suppliers(KeyValueSupplier, VersionedSupplier, WindowSupplier)
@@ -253,129 +294,14 @@ class SessionSpec(_MaterializedSpec):
             suppliers = dsl_suppliers(self.materialized.suppliers, config)
             supplier = suppliers.session_store(
                 DslSessionParams(
-                    self.name, self.retention_ms, final, _format(DslStoreFormat.PLAIN, config)
+                    self.name, self.retention_ms, final, store_format(DslStoreFormat.PLAIN, config)
                 )
             )
         make = (
             Stores.session_store_with_headers_builder if supplier.with_headers
             else Stores.session_store_builder
         )
-        return self._configure(make(supplier, self.key, self.value), may_cache=not final)
-
-
-@dataclass(frozen=True)
-class JoinStoreOptions:
-    """The user's options for the stores of a stream-stream join."""
-
-    key: AnySerde = None
-    value: AnySerde = None
-    other_value: AnySerde = None
-    store_name: str | None = None
-    this_store: WindowSupplier | None = None
-    other_store: WindowSupplier | None = None
-    suppliers: DslStoreSuppliers | None = None
-    logging: bool = True
-
-
-@dataclass(frozen=True, eq=False)
-class JoinWindowSpec:
-    """The window store of one side of a stream-stream join."""
-
-    default_name: str
-    windows: JoinWindows
-    options: JoinStoreOptions
-    side: Literal["this", "other"]
-    history_retention_ms: int | None = None
-
-    @property
-    def supplier(self) -> WindowSupplier | None:
-        """The user's supplier for this side."""
-        options = self.options
-        return options.this_store if self.side == "this" else options.other_store
-
-    @property
-    def name(self) -> str:
-        return self.default_name if self.supplier is None else self.supplier.name
-
-    @property
-    def logging_enabled(self) -> bool:
-        return self.options.logging if self.supplier is None else True
-
-    @property
-    def log_config(self) -> Mapping[str, str]:
-        return {"cleanup.policy": "delete"} if self.supplier is None else {}
-
-    def without_logging(self) -> JoinWindowSpec:
-        return replace(self, options=replace(self.options, logging=False))
-
-    def resolve(self, config: StreamsConfig) -> StoreBuilder:
-        options = self.options
-        supplier = self.supplier
-        if supplier is None:
-            size_ms = self.windows.size
-            supplier = dsl_suppliers(options.suppliers, config).window_store(
-                DslWindowParams(
-                    self.default_name, size_ms + self.windows.grace_ms, size_ms, True,
-                    format=_format(DslStoreFormat.PLAIN, config),
-                )
-            )
-        value = options.value if self.side == "this" else options.other_value
-        # A store on disk that keeps timestamps also keeps headers.
-        make = (
-            Stores.timestamped_window_store_with_headers_builder
-            if supplier.persistent and supplier.timestamped
-            else Stores.window_store_builder
-        )
-        builder = make(supplier, options.key, value)
-        if self.logging_enabled:
-            return builder.with_logging_enabled(self.log_config)
-        return builder.with_logging_disabled()
-
-
-@dataclass(frozen=True, eq=False)
-class SharedJoinSpec:
-    """The store of unmatched records of a left or outer join, shared by both sides."""
-
-    name: str
-    options: JoinStoreOptions
-    history_retention_ms: int | None = None
-    log_config: Mapping[str, str] = field(default_factory=dict)
-
-    @classmethod
-    def of_join(
-        cls, this_number: str, options: JoinStoreOptions, *, outer: bool
-    ) -> SharedJoinSpec:
-        """Return the spec with Kafka's name: after this side's store, or its processor number."""
-        suffix = "-outer-shared-join" if outer else "-left-shared-join"
-        if options.this_store is not None:
-            base = options.this_store.name + suffix
-        elif options.store_name is not None:
-            base = options.store_name + suffix
-        else:
-            base = "KSTREAM-OUTERSHARED-" + this_number.rsplit("-", 1)[1]
-        return cls(f"{base}-store", options)
-
-    @property
-    def logging_enabled(self) -> bool:
-        return self.options.logging
-
-    def without_logging(self) -> SharedJoinSpec:
-        return replace(self, options=replace(self.options, logging=False))
-
-    def resolve(self, config: StreamsConfig) -> StoreBuilder:
-        this_store = self.options.this_store
-        supplier: KeyValueSupplier
-        if self.options.suppliers is None and this_store is not None:
-            supplier = (
-                Stores.persistent_key_value_store(self.name) if this_store.persistent
-                else Stores.in_memory_key_value_store(self.name)
-            )
-        else:
-            supplier = dsl_suppliers(self.options.suppliers, config).key_value_store(
-                DslKeyValueParams(self.name, DslStoreFormat.PLAIN)
-            )
-        builder = Stores.key_value_store_builder(supplier, Serdes.bytes(), Serdes.bytes())
-        return builder if self.logging_enabled else builder.with_logging_disabled()
+        return self._configure(make(supplier, *self.serdes(config)), may_cache=not final)
 
 
 @dataclass(frozen=True, eq=False)
@@ -383,20 +309,22 @@ class SubscriptionSpec:
     """The subscriptions of a foreign-key join: which left rows refer to which right row."""
 
     name: str
-    primary_key: AnySerde
+    #: Of `Serde[Subscription]`.
+    value: Deferred
     logging_enabled: bool = True
     history_retention_ms: int | None = None
     log_config: Mapping[str, str] = field(default_factory=dict)
+    role: ClassVar[StoreRole] = "subscriptions"
 
     def without_logging(self) -> SubscriptionSpec:
         return replace(self, logging_enabled=False)
 
     def resolve(self, config: StreamsConfig) -> StoreBuilder:
-        store_format = _format(DslStoreFormat.TIMESTAMPED, config)
+        chosen_format = store_format(DslStoreFormat.TIMESTAMPED, config)
         supplier = dsl_suppliers(None, config).key_value_store(
-            DslKeyValueParams(self.name, store_format)
+            DslKeyValueParams(self.name, chosen_format)
         )
-        value = subscription_serde(DefaultSerdes(config).key(self.primary_key))
+        value = self.value.make(DefaultSerdes(config))
         make = (
             Stores.timestamped_key_value_store_with_headers_builder if supplier.with_headers
             else Stores.timestamped_key_value_store_builder
@@ -409,24 +337,32 @@ class BufferSpec:
     """The buffer of `suppress` or of a stream-table join with grace."""
 
     builder: SuppressBufferBuilder | JoinGraceBufferBuilder
+    fallback: Fallback = NO_FALLBACK
     history_retention_ms: int | None = None
 
     @classmethod
     def for_suppress(
         cls, name: str, key: AnySerde, value: AnySerde, logging: bool,
-        log_config: Mapping[str, str],
+        log_config: Mapping[str, str], fallback: Fallback = NO_FALLBACK,
     ) -> BufferSpec:
         """Return the buffer of `suppress`: changes of a table."""
-        return cls(SuppressBufferBuilder(name, key, value, logging, dict(log_config)))
+        return cls(SuppressBufferBuilder(name, key, value, logging, dict(log_config)), fallback)
 
     @classmethod
-    def for_join(cls, step: str, key: AnySerde, value: AnySerde, grace_ms: int) -> BufferSpec:
+    def for_join(
+        cls, name: str, key: AnySerde, value: AnySerde, grace_ms: int,
+        fallback: Fallback = NO_FALLBACK,
+    ) -> BufferSpec:
         """Return the buffer of a join with grace: records of a stream."""
-        return cls(JoinGraceBufferBuilder(f"{step}-Buffer", grace_ms, key, value))
+        return cls(JoinGraceBufferBuilder(name, grace_ms, key, value), fallback)
 
     @property
     def name(self) -> str:
         return self.builder.name
+
+    @property
+    def role(self) -> StoreRole:
+        return "suppress" if isinstance(self.builder, SuppressBufferBuilder) else "grace"
 
     @property
     def logging_enabled(self) -> bool:
@@ -440,4 +376,6 @@ class BufferSpec:
         return replace(self, builder=replace(self.builder, logging_enabled=False))
 
     def resolve(self, config: StreamsConfig) -> Any:
-        return self.builder
+        builder = self.builder
+        key, value = self.fallback.resolve(builder.key_serde, builder.value_serde, config)
+        return replace(builder, key_serde=key, value_serde=value)

@@ -26,9 +26,11 @@ from penstock.topology.nodes import (
     ProcessorNode,
     SinkNode,
     SourceNode,
+    StoreFeed,
     StoreSpec,
     TopicNameExtractor,
     UserStoreSpec,
+    check_reprocessable,
 )
 from penstock.topology.offset_reset import AutoOffsetReset
 from penstock.topology.processor_wrapper import wrap_node
@@ -52,10 +54,37 @@ class Topology(JavaNames):
     Add sources, processors, stores and sinks by name; each method returns the topology. Invariants:
     the parents of a node are added before it; names are unique; one source reads a topic; a store
     name belongs to one store, local or global.
+
+    Args:
+        config: The settings that shape a topology, such as a processor wrapper.
+
+    Example:
+        >>> from penstock import Processor, Serdes, Topology
+        >>> text = Serdes.string()
+        >>> topology = Topology()
+        >>> topology = topology.add_source(
+        ...     "in", "words", key_deserializer=text, value_deserializer=text
+        ... ).add_processor("work", Processor, "in")
+        >>> print(topology.describe())
+        Topologies:
+           Sub-topology: 0
+            Source: in (topics: [words])
+              --> work
+            Processor: work (stores: [])
+              --> none
+              <-- in
+        <BLANKLINE>
+        <BLANKLINE>
+
+    Kafka: Topology
     """
 
     def __init__(self, config: StreamsConfig | TopologyConfig | None = None) -> None:
         self.config = resolve_topology_config(config)
+        #: Names of stores and internal topics that the DSL has generated.
+        self.generated_names: tuple[str, ...] = ()
+        #: The optimizations that the DSL has applied; None without the DSL.
+        self.optimizations: frozenset[str] | None = None
         self._nodes: dict[str, Node] = {}
         self._stores: dict[str, StoreSpec] = {}
         self._store_users: dict[str, list[str]] = {}
@@ -64,6 +93,9 @@ class Topology(JavaNames):
         self._internal_topics: dict[str, InternalTopic] = {}
         self._copartitioned: list[frozenset[str]] = []
         self._source_changelogs: dict[str, str] = {}
+        self._store_feeds: dict[str, StoreFeed] = {}
+        #: Stores whose names contain a generated number.
+        self.generated_stores: frozenset[str] = frozenset()
         self._components = _UnionFind()
         self._wrapper = None if self.config is None else self.config.make_processor_wrapper()
 
@@ -82,6 +114,17 @@ class Topology(JavaNames):
         """Add a source that reads topics, or all topics whose names match `pattern`.
 
         A deserializer is a serde or a function of bytes; the default is that of the configuration.
+
+        Args:
+            name: The name of the node.
+            topics: The names of the topics.
+            pattern: A regular expression for the names of the topics.
+            offset_reset: Where to start in a partition without a committed offset.
+            timestamp_extractor: Returns the timestamp of a record; None for the default.
+            key_deserializer: A serde or a function that reads keys; None for the default.
+            value_deserializer: A serde or a function that reads values; None for the default.
+
+        Kafka: Topology#addSource
         """
         self.add_node(
             SourceNode(
@@ -98,6 +141,13 @@ class Topology(JavaNames):
 
         `supplier` returns a new processor at each call; a class works. Its attribute `stores` may
         list store builders to add and connect.
+
+        Args:
+            name: The name of the node.
+            supplier: Creates the processor, without arguments.
+            parents: The names of the nodes whose output it reads.
+
+        Kafka: Topology#addProcessor
         """
         operator = UserProcessor.checked(supplier, step=name)
         self.add_processor_node(ProcessorNode(name, operator, parents))
@@ -115,6 +165,16 @@ class Topology(JavaNames):
         """Add a sink that writes the records of its parents to a topic.
 
         `topic` is a name, or a function of (key, value, context) that returns one.
+
+        Args:
+            name: The name of the node.
+            topic: The name of the topic, or a function (key, value, context) that returns it.
+            parents: The names of the nodes whose output it reads.
+            key_serializer: A serde or a function that writes keys; None for the default.
+            value_serializer: A serde or a function that writes values; None for the default.
+            partitioner: Selects the partition: a function (topic, key, value, partitions).
+
+        Kafka: Topology#addSink
         """
         if not isinstance(topic, str) and not callable(topic):
             raise TypeError(
@@ -130,7 +190,14 @@ class Topology(JavaNames):
         return self
 
     def add_state_store(self, store: StoreBuilder | StoreSpec, *processors: str) -> Topology:
-        """Add a store and connect it to processors that were added before."""
+        """Add a store and connect it to processors that were added before.
+
+        Args:
+            store: The builder of the store.
+            processors: The names of the processors that use the store.
+
+        Kafka: Topology#addStateStore
+        """
         if not hasattr(store, "name") or not (hasattr(store, "build") or hasattr(store, "resolve")):
             raise TypeError(
                 f"A store is added as a StoreBuilder, not {store!r}. "
@@ -154,7 +221,14 @@ class Topology(JavaNames):
         return self
 
     def connect_processor_and_state_stores(self, processor: str, *stores: str) -> Topology:
-        """Connect a processor to stores, which it can then use."""
+        """Connect a processor to stores, which it can then use.
+
+        Args:
+            processor: The name of the processor.
+            stores: The names of the stores.
+
+        Kafka: Topology#connectProcessorAndStateStores
+        """
         if not stores:
             raise TopologyException(
                 f"No stores were given for processor {processor}. Name at least one."
@@ -181,8 +255,22 @@ class Topology(JavaNames):
     ) -> Topology:
         """Add a store that the processor of `supplier` updates from a topic (KIP-813).
 
-        The topic serves as the changelog of the store.
+        The topic serves as the changelog of the store: a restore processes its records again. So
+        the processor may use no other store, and no other processor may write to this one.
+
+        Args:
+            store: The builder of the store.
+            source: The name of the source node.
+            topic: The name of the topic, or a function (key, value, context) that returns it.
+            processor: The name of the processor.
+            supplier: Creates the processor, without arguments.
+            timestamp_extractor: Returns the timestamp of a record; None for the default.
+            key_deserializer: A serde or a function that reads keys; None for the default.
+            value_deserializer: A serde or a function that reads values; None for the default.
+
+        Kafka: Topology#addReadOnlyStateStore
         """
+        check_reprocessable(store)
         self.add_source(
             source, topic, offset_reset=AutoOffsetReset.earliest(),
             timestamp_extractor=timestamp_extractor, key_deserializer=key_deserializer,
@@ -190,6 +278,7 @@ class Topology(JavaNames):
         )
         operator = UserProcessor.checked(supplier, step=processor)
         self.add_node(ProcessorNode(processor, operator, (source,)))
+        self._store_feeds[store.name] = StoreFeed(source, processor)
         for builder in (*supplied_stores(supplier), store.with_logging_disabled()):
             self.add_state_store(builder, processor)
         self.use_source_as_changelog(store.name, topic)
@@ -210,6 +299,18 @@ class Topology(JavaNames):
         """Add a store that every task can read.
 
         The processor of `supplier` updates it from all partitions of a topic.
+
+        Args:
+            store: The builder of the store.
+            source: The name of the source node.
+            topic: The name of the topic, or a function (key, value, context) that returns it.
+            processor: The name of the processor.
+            supplier: Creates the processor, without arguments.
+            timestamp_extractor: Returns the timestamp of a record; None for the default.
+            key_deserializer: A serde or a function that reads keys; None for the default.
+            value_deserializer: A serde or a function that reads values; None for the default.
+
+        Kafka: Topology#addGlobalStore
         """
         source_node = SourceNode(
             source, (topic,), None, as_serde(key_deserializer, reads=True, step=source),
@@ -222,13 +323,20 @@ class Topology(JavaNames):
         return self
 
     def describe(self) -> TopologyDescription:
-        """Return the description of the topology; `str()` of it is Kafka's text."""
+        """Return the description of the topology; `str()` of it is Kafka's text.
+
+        Kafka: Topology#describe
+        """
         return describe(self)
 
     # ---- used by lowering --------------------------------------------------------------------
 
     def add_node(self, node: Node) -> None:
-        """Check and add a node."""
+        """Check and add a node.
+
+        Args:
+            node: The node.
+        """
         self._check_new_name(node.name)
         if isinstance(node, SourceNode):
             self._check_source(node)
@@ -240,7 +348,11 @@ class Topology(JavaNames):
             self._components.unite(node.name, parent)
 
     def add_processor_node(self, node: ProcessorNode) -> None:
-        """Add a processor, wrapped if the configuration has a wrapper, and the stores it lists."""
+        """Add a processor, wrapped if the configuration has a wrapper, and the stores it lists.
+
+        Args:
+            node: The node.
+        """
         stores: Iterable[Any] = ()
         if self._wrapper is not None:
             node, stores = wrap_node(self._wrapper, node)
@@ -253,7 +365,13 @@ class Topology(JavaNames):
     def add_global_nodes(
         self, source: SourceNode, processor: ProcessorNode, store: StoreSpec
     ) -> None:
-        """Add a global store with its source and its processor."""
+        """Add a global store with its source and its processor.
+
+        Args:
+            source: The name of the source node.
+            processor: The name of the processor.
+            store: The builder of the store.
+        """
         if source.name == processor.name:
             raise TopologyException(
                 f"The source and the processor of global store {store.name} have the same name, "
@@ -276,15 +394,28 @@ class Topology(JavaNames):
         self.use_source_as_changelog(store.name, source.topics[0])
 
     def add_internal_topic(self, topic: InternalTopic) -> None:
-        """Add an internal topic."""
+        """Add an internal topic.
+
+        Args:
+            topic: The name of the topic, or a function (key, value, context) that returns it.
+        """
         self._internal_topics[topic.name] = topic
 
     def copartition(self, sources: Iterable[str]) -> None:
-        """Require equal partition counts for the topics of these sources."""
+        """Require equal partition counts for the topics of these sources.
+
+        Args:
+            sources: The source topics that need equal numbers of partitions.
+        """
         self._copartitioned.append(frozenset(sources))
 
     def use_source_as_changelog(self, store: str, topic: str) -> None:
-        """Restore a store from its source topic instead of a changelog."""
+        """Restore a store from its source topic instead of a changelog.
+
+        Args:
+            store: The builder of the store.
+            topic: The name of the topic, or a function (key, value, context) that returns it.
+        """
         if store in self._source_changelogs:
             raise TopologyException(f"Source store {store} is already added.")
         self._source_changelogs[store] = topic
@@ -321,12 +452,25 @@ class Topology(JavaNames):
         """Stores that are restored from their source topics, with the topics."""
         return dict(self._source_changelogs)
 
+    @property
+    def store_feeds(self) -> dict[str, StoreFeed]:
+        """Read-only stores, with the nodes that fill them."""
+        return dict(self._store_feeds)
+
     def node(self, name: str) -> Node:
-        """Return the node with that name."""
+        """Return the node with that name.
+
+        Args:
+            name: The name of the node.
+        """
         return self._nodes[name]
 
     def stores_of(self, processor: str) -> tuple[str, ...]:
-        """Return the stores of a processor in the order of connection."""
+        """Return the stores of a processor in the order of connection.
+
+        Args:
+            processor: The name of the processor.
+        """
         return tuple(self._connected.get(processor, ()))
 
     def groups(self) -> tuple[NodeGroup, ...]:
@@ -410,6 +554,13 @@ class Topology(JavaNames):
                 f"StateStore {store} of {processor} is not added yet. "
                 f"Stores: {', '.join(self._stores) or 'none'}."
             )
+        for fed, feed in self._store_feeds.items():
+            if feed.processor == processor and fed != store:
+                raise TopologyException(
+                    f"Processor {processor} fills the read-only store {fed}, so it cannot use "
+                    f"store {store}: a restore processes the records of the topic again, without "
+                    "other stores. Connect it to a child of the processor."
+                )
         if processor not in self._nodes:
             raise TopologyException(
                 f"Processor {processor} is not added yet. "

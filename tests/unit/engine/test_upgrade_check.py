@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from penstock import Materialized, Serdes, StreamsBuilder, StreamsConfig, TimeWindows, Topology
+from penstock.engine.layout.application_description import describe_application
 from penstock.engine.layout.execution_graph import build_graph_for_log
 from penstock.engine.layout.internal_topics import ensure_internal_topics
-from penstock.engine.layout.upgrade_check import describe_application, migrate_task_records
+from penstock.engine.layout.upgrade_check import migrate_task_records
 from penstock.engine.plan.task_records import (
     BATCH_KEY,
     RESET_KEY,
@@ -96,8 +97,8 @@ def test_start_without_changes_writes_nothing(log: Log) -> None:
 def test_changed_functions_are_compatible(log: Log) -> None:
     def filtered(b: StreamsBuilder) -> None:
         b.stream("a", key=TEXT, value=TEXT).group_by_key().aggregate(
-            lambda: "", lambda key, value, all: all + value,
-            store=Materialized("counts", value=TEXT),
+            lambda: 0, lambda key, value, total: total + len(value),
+            store=Materialized("counts", value=Serdes.long()),
         )
 
     start(log, counts)
@@ -172,6 +173,8 @@ def test_refusal_lists_all_reasons_and_the_alternatives(log: Log) -> None:
         "The topology does not fit the existing state of application 'app':",
         "- Store 'counts' was a timestamped key value store and is now a timestamped window store. "
         "It cannot read the existing rows. Rename the store to start with an empty one.",
+        "'penstock upgrade FILE --application-id app --plan' lists all stores. Without --plan it "
+        "moves rows to new store names, and takes --keep and --drop.",
         "Alternatively, delete the state with 'penstock reset app', or keep it and use another "
         "application id.",
     ]

@@ -90,7 +90,10 @@ class RecordingWrapper(ProcessorWrapper):
 
 def recording_config() -> tuple[RecordingWrapper, StreamsConfig]:
     wrapper = RecordingWrapper()
-    return wrapper, StreamsConfig(application_id="app", processor_wrapper=wrapper)
+    return wrapper, StreamsConfig(
+        application_id="app", processor_wrapper=wrapper, default_key_serde=TEXT,
+        default_value_serde=TEXT,
+    )
 
 
 def outputs(topology: Topology, **inputs: list[tuple[str, str, int]]) -> list[Any]:
@@ -337,9 +340,10 @@ def test_foreign_context_raises() -> None:
 
 
 def test_missing_serdes_raise_with_a_wrapper() -> None:
-    _, config = recording_config()
-    builder = StreamsBuilder(config)
+    config = StreamsConfig(application_id="app", processor_wrapper=RecordingWrapper())
+    builder = StreamsBuilder(TopologyConfig(config))
     left = builder.stream("left", key=TEXT, value=TEXT)
-    left.outer_join(left.map_values(str), lambda a, b: a, JoinWindows.of(1), key=TEXT)
-    with pytest.raises(StreamsException, match="serde"):
+    unknown = left.map_values(lambda value: value or "")
+    left.outer_join(unknown, lambda a, b: a, JoinWindows.of(1), key=TEXT)
+    with pytest.raises(StreamsException, match="There is no value serde"):
         TopologyTestDriver(builder.build(), config)

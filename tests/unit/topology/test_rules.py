@@ -15,7 +15,10 @@ TEXT = Serdes.string()
 
 
 def optimized(*names: str) -> StreamsConfig:
-    return StreamsConfig(application_id="app", topology_optimization=frozenset(names))
+    return StreamsConfig(
+        application_id="app", topology_optimization=frozenset(names), default_key_serde=TEXT,
+        default_value_serde=TEXT,
+    )
 
 
 def outline(topology: Topology) -> str:

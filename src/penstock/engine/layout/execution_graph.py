@@ -24,6 +24,7 @@ from penstock.log.types import TopicPartition
 from penstock.record import TaskId
 from penstock.stores.buffers.join_grace import JoinGraceBufferBuilder
 from penstock.stores.buffers.suppress import SuppressBufferBuilder
+from penstock.suggestions import did_you_mean, user_topics_first
 from penstock.task.blueprint import Blueprint
 from penstock.task.task import partition_order
 from penstock.topology.nodes import SinkNode, SourceNode, StoreSpec
@@ -139,6 +140,10 @@ class ExecutionGraph:
             for _, topic in each.reads if topic not in self.shuffled
         }
 
+    def sends(self, subtopology: int) -> bool:
+        """Whether a sub-topology sends records to other tasks of the batch."""
+        return any(subtopology in writers for writers in self.writers.values())
+
     def downstream(self, subtopologies: Iterable[int]) -> set[int]:
         """Return the sub-topologies that may receive records in the same batch if these run."""
         found: set[int] = set()
@@ -218,8 +223,9 @@ def _external_topics(
     for store in topology.global_stores.values():
         if store.topic not in external:
             raise MissingSourceTopicException(
-                f"Missing source topic {store.topic} of the global store {store.store.name}. "
-                f"Create it first. Topics: {', '.join(sorted(external)) or 'none'}."
+                f"Missing source topic {store.topic} of the global store {store.store.name}."
+                f"{did_you_mean(store.topic, external)} Create it first. Topics: "
+                f"{', '.join(user_topics_first(external)) or 'none'}."
             )
     return external
 
@@ -321,7 +327,14 @@ def _subtopologies(
             number, stages[number], plan.tasks[number],
             tuple((reading[topic], topic) for topic, _ in order),
             shuffled.intersection(reading), restored,
-            _layout(config, (store.spec for store in blueprint.stores), restored),
+            _layout(
+                config, (store.spec for store in blueprint.stores),
+                # Rows that were copied from the topic are not those of the processor.
+                {**restored, **{
+                    store.name: f"{restored[store.name]} processed"
+                    for store in blueprint.stores if store.feed is not None
+                }},
+            ),
         )
     return found
 

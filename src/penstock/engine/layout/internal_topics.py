@@ -45,6 +45,11 @@ def tasks_topic(application_id: str) -> str:
     return f"{application_id}-tasks"
 
 
+def changelog_topic(application_id: str, store: str) -> str:
+    """Return the name of the changelog of a store."""
+    return f"{application_id}-{store}-changelog"
+
+
 def is_internal(topic: str, application_id: str) -> bool:
     """Whether a name is that of an internal topic of this application."""
     if topic == tasks_topic(application_id):
@@ -100,29 +105,35 @@ def _topic_settings(config: StreamsConfig) -> dict[str, str]:
     }
 
 
-def ensure_internal_topics(log: Log, graph: ExecutionGraph) -> list[str]:
+def ensure_internal_topics(
+    log: Log, graph: ExecutionGraph, replication_factor: int = -1
+) -> list[str]:
     """Create the missing internal topics and return their names.
 
     An existing topic must have the right number of partitions, because tasks find their records by
     partition. Its settings are not changed, because an administrator may have chosen them. A
     changelog that should be compacted and is not would lose rows, and is an error.
     """
-    return _ensure(log, graph.application_id, {
+    specs = {
         tasks_topic(graph.application_id): _TASKS_TOPIC,
         **{
             topic: (graph.partitions[topic], settings)
             for topic, settings in graph.repartition_topics.items()
         },
         **graph.changelogs,
-    })
+    }
+    return _ensure(log, graph.application_id, specs, replication_factor)
 
 
-def ensure_tasks_topic(log: Log, application_id: str) -> None:
+def ensure_tasks_topic(log: Log, application_id: str, replication_factor: int = -1) -> None:
     """Create the topic of the task records if it does not exist."""
-    _ensure(log, application_id, {tasks_topic(application_id): _TASKS_TOPIC})
+    specs = {tasks_topic(application_id): _TASKS_TOPIC}
+    _ensure(log, application_id, specs, replication_factor)
 
 
-def _ensure(log: Log, application_id: str, specs: Mapping[str, _TopicSpec]) -> list[str]:
+def _ensure(
+    log: Log, application_id: str, specs: Mapping[str, _TopicSpec], replication_factor: int
+) -> list[str]:
     existing = {topic.name: topic for topic in log.topics()}
     for name, spec in specs.items():
         if name in existing:
@@ -132,7 +143,7 @@ def _ensure(log: Log, application_id: str, specs: Mapping[str, _TopicSpec]) -> l
         if name in existing:
             continue
         try:
-            log.create_topic(name, *spec)
+            log.create_topic(name, *spec, replication_factor=replication_factor)
         except TopicExists:
             # Another starting instance has created it.
             _check(log.topic(name), spec, application_id)

@@ -1,6 +1,6 @@
 """The upgrade check: compares a topology with the existing state when an application starts.
 
-Each start stores a description of the application (`topology/compatibility.py`) beside the task
+Each start stores a description of the application (`topology/application_info.py`) beside the task
 records. If the topology has changed since, an incompatible change is refused, and the records are
 migrated to the tasks that continue from them.
 """
@@ -8,15 +8,20 @@ migrated to the tasks that continue from them.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field, replace
 
 from penstock.config import StreamsConfig
+from penstock.engine.layout.application_description import describe_application
 from penstock.engine.layout.execution_graph import ExecutionGraph
-from penstock.engine.layout.internal_topics import ensure_tasks_topic, tasks_topic
+from penstock.engine.layout.internal_topics import (
+    changelog_topic,
+    ensure_tasks_topic,
+    tasks_topic,
+)
+from penstock.engine.layout.record_migration import StateNames, map_task_records
 from penstock.engine.plan.task_records import (
     APPLICATION_KEY,
-    TaskRecord,
     TaskRecords,
     encode_task,
     read_task_records,
@@ -25,31 +30,64 @@ from penstock.engine.plan.task_records import (
 from penstock.errors import StreamsException, TopologyException
 from penstock.log.base import Lease, Log
 from penstock.log.types import TopicPartition
-from penstock.record import RecordColumns, TaskId
-from penstock.stores.buffers.join_grace import JoinGraceBufferBuilder
-from penstock.stores.buffers.suppress import SuppressBufferBuilder
-from penstock.task.blueprint import Blueprint
-from penstock.task.result import TaskState
-from penstock.topology.compatibility import (
+from penstock.record import RecordColumns
+from penstock.topology.application_info import (
     ApplicationInfo,
-    CompatibilityReport,
-    GroupInfo,
-    StoreInfo,
-    compare,
     decode_application,
     encode_application,
 )
-from penstock.topology.nodes import SinkNode
+from penstock.topology.compatibility import CompatibilityReport, StoreDecisions, compare
+from penstock.topology.store_matching import match_topics
 from penstock.topology.topology import Topology
 
 log = logging.getLogger(__name__)
 
-_BUFFER_KINDS = {SuppressBufferBuilder: "suppress_buffer", JoinGraceBufferBuilder: "join_buffer"}
+
+@dataclass(frozen=True)
+class UpgradeCheck:
+    """A topology compared with the existing state of its application."""
+
+    records: TaskRecords
+    now: ApplicationInfo
+    #: The version that the state belongs to; None if there is no state that penstock has written.
+    before: ApplicationInfo | None = None
+    changes: CompatibilityReport = field(default_factory=CompatibilityReport)
+    #: The reasons why the application cannot continue, each with advice.
+    refused: tuple[str, ...] = ()
+
+
+def check_upgrade(
+    target: Log, topology: Topology, config: StreamsConfig, graph: ExecutionGraph,
+    decisions: StoreDecisions | None = None,
+) -> UpgradeCheck:
+    """Compare a topology with the existing state. Nothing is written."""
+    application_id = config.application_id
+    records = read_task_records(target, application_id)
+    if records.is_reset_incomplete:
+        raise StreamsException(
+            f"A reset of application '{application_id}' was interrupted. A part of its "
+            "state is deleted. Complete the reset with 'penstock reset "
+            f"{application_id}'."
+        )
+    now = describe_application(topology, config, graph)
+    if records.application is None or records.batch is None:
+        # No batch was committed under the old description, or a Kafka Streams application has
+        # left its changelogs and offsets here. They are used as they are.
+        return UpgradeCheck(records, now)
+    before = decode_application(records.application).completed()
+    changes = compare(
+        before, now, lambda store: changelog_topic(application_id, store), decisions
+    )
+    refused = (
+        *changes.errors, *_outdated_changelogs(target, before, now, changes, decisions),
+        *_unread_topics(target, config, before, now, decisions),
+    )
+    return UpgradeCheck(records, now, before, changes, refused)
 
 
 def migrate_task_records(
     target: Log, lease: Lease | None, topology: Topology, config: StreamsConfig,
-    graph: ExecutionGraph,
+    graph: ExecutionGraph, decisions: StoreDecisions | None = None,
 ) -> TaskRecords:
     """Return the task records from which the application resumes, migrated to its topology.
 
@@ -57,31 +95,19 @@ def migrate_task_records(
     topics are created: an existing changelog of a new store holds outdated rows. All changes are
     written in one transaction, so an interrupted start has no partial effect.
     """
-    ensure_tasks_topic(target, config.application_id)
-    records = read_task_records(target, config.application_id)
-    if records.is_reset_incomplete:
-        raise StreamsException(
-            f"A reset of application '{config.application_id}' was interrupted. A part of its "
-            "state is deleted. Complete the reset with 'penstock reset "
-            f"{config.application_id}'."
-        )
-    now = describe_application(topology, config, graph)
-    if records.application is None or records.batch is None:
-        # No batch was committed under the old description, or a Kafka Streams application has
-        # left its changelogs and offsets here. They are used as they are.
-        _write(target, lease, config.application_id, {APPLICATION_KEY: encode_application(now)})
+    application_id = config.application_id
+    ensure_tasks_topic(target, application_id, config.replication_factor)
+    check = check_upgrade(target, topology, config, graph, decisions)
+    records, before, now = check.records, check.before, check.now
+    if before is None:
+        write_records(target, lease, application_id, {APPLICATION_KEY: encode_application(now)})
         return records
-    before = decode_application(records.application)
-    changes = compare(before, now, lambda store: f"{config.application_id}-{store}-changelog")
-    refused = [
-        *changes.errors, *_outdated_changelogs(target, before, now),
-        *_unread_topics(target, config, before, now),
-    ]
-    if refused:
-        raise _incompatible(refused, config.application_id)
-    for warning in changes.warnings:
+    if check.refused:
+        raise _incompatible(check.refused, application_id)
+    for warning in check.changes.warnings:
         log.warning("%s", warning)
-    tasks = map_task_records(records, changes, graph)
+    names = StateNames.of(before, now, check.changes, application_id)
+    tasks = map_task_records(records, check.changes, graph, names)
     written: dict[bytes, bytes | None] = {
         task_key(task_id): encode_task(record) for task_id, record in tasks.items()
         if records.tasks.get(task_id) != record
@@ -90,87 +116,21 @@ def migrate_task_records(
     if before != now:
         written[APPLICATION_KEY] = encode_application(now)
     if written:
-        _write(target, lease, config.application_id, written)
+        write_records(target, lease, application_id, written)
     return replace(records, tasks=tasks, application=encode_application(now))
 
 
-def describe_application(
-    topology: Topology, config: StreamsConfig, graph: ExecutionGraph
-) -> ApplicationInfo:
-    """Describe a topology on a log."""
-    groups = {}
-    stores = {}
-    for number, each in graph.subtopologies.items():
-        blueprint = Blueprint.of(topology, config, [number])
-        groups[number] = GroupInfo(
-            each.tasks, tuple(sorted(topic for _, topic in each.reads)),
-            tuple(sorted({
-                blueprint.topic(node.topic) for node in blueprint.nodes
-                if isinstance(node, SinkNode) and isinstance(node.topic, str)
-            })),
-            tuple(sorted(store.name for store in blueprint.stores)),
-        )
-        for store in blueprint.stores:
-            builder = store.spec.resolve(config)
-            supplier = getattr(builder, "supplier", None)
-            duplicates = getattr(supplier, "retain_duplicates", False)
-            stores[store.name] = StoreInfo(
-                getattr(builder, "kind", _BUFFER_KINDS.get(type(builder), "custom")), each.tasks,
-                each.restore_topics.get(store.name),
-                # Rows of single records do not depend on the window size.
-                None if duplicates else getattr(supplier, "window_size_ms", None), duplicates,
-                next(node for node, used in blueprint.connected.items() if store.name in used),
-            )
-    return ApplicationInfo(groups, stores, tuple(sorted(graph.repartition_topics)))
-
-
-def map_task_records(
-    records: TaskRecords, changes: CompatibilityReport, graph: ExecutionGraph
-) -> dict[TaskId, TaskRecord]:
-    """Return task -> the record from which it resumes. New tasks have none."""
-    found = {}
-    for task_id in graph.tasks:
-        before = [
-            records.tasks[TaskId(group, task_id.partition)]
-            for group in changes.predecessors.get(task_id.subtopology, ())
-            if TaskId(group, task_id.partition) in records.tasks
-        ]
-        if before:
-            found[task_id] = before[0] if len(before) == 1 else _merge_records(before)
-    return found
-
-
-def _merge_records(records: list[TaskRecord]) -> TaskRecord:
-    """Merge the records of several tasks: their names are disjoint, and the latest clock wins."""
-    states = [record.state for record in records]
-    last = max(records, key=lambda record: record.batch)
-    times: dict[tuple[str, int], int] = {}
-    for state in states:
-        for at, time in state.partition_times.items():
-            times[at] = max(time, times.get(at, time))
-    due = [each.next_wall_punctuation for each in records if each.next_wall_punctuation is not None]
-    return TaskRecord(
-        last.batch, last.attempt,
-        TaskState(
-            max(state.stream_time for state in states), times,
-            {name: time for state in states for name, time in state.clocks.items()},
-            {name: clocks for state in states for name, clocks in state.store_clocks.items()},
-            tuple(each for state in states for each in state.stream_schedules),
-            tuple(each for state in states for each in state.wall_schedules),
-            max(state.null_keys_sent for state in states),
-        ),
-        {name: at for record in records for name, at in record.positions.items()},
-        {name: at for record in records for name, at in record.shuffled_offsets.items()},
-        min(due, default=None),
-    )
-
-
 def _outdated_changelogs(
-    target: Log, before: ApplicationInfo, now: ApplicationInfo
+    target: Log, before: ApplicationInfo, now: ApplicationInfo, changes: CompatibilityReport,
+    decisions: StoreDecisions | None,
 ) -> Iterable[str]:
     """Report the stores that are new to the application but whose changelogs hold rows."""
     existing = {topic.name: topic.partitions for topic in target.topics()}
-    for name in sorted(now.stores.keys() - before.stores.keys()):
+    new = now.stores.keys() - before.stores.keys()
+    if decisions is not None and decisions.move:
+        # An upgrade replaces these changelogs.
+        new -= set(changes.matches.continued.values())
+    for name in sorted(new):
         topic = now.stores[name].restored_from
         if topic is None or topic not in existing or not topic.endswith(f"-{name}-changelog"):
             continue
@@ -184,40 +144,55 @@ def _outdated_changelogs(
 
 
 def _unread_topics(
-    target: Log, config: StreamsConfig, before: ApplicationInfo, now: ApplicationInfo
+    target: Log, config: StreamsConfig, before: ApplicationInfo, now: ApplicationInfo,
+    decisions: StoreDecisions | None,
 ) -> Iterable[str]:
     """Report repartition topics with unread records that no sub-topology would read any more."""
-    existing = {topic.name: topic.partitions for topic in target.topics()}
-    for topic in before.through_log:
-        if topic in now.through_log or topic not in existing:
-            continue
-        partitions = [TopicPartition(topic, number) for number in range(existing[topic])]
-        committed = target.committed(config.application_id, partitions)
-        bounds = target.offsets(partitions)
-        unread = sum(
-            bounds[at].end - max(bounds[at].start, committed[at].offset if at in committed else 0)
-            for at in partitions
-        )
-        if unread:
+    read: Collection[str] = now.through_log
+    if decisions is not None and decisions.move:
+        # An upgrade moves their records to the topics that are read.
+        read = match_topics(before, now)
+    for topic, unread in count_unread(target, config.application_id, before).items():
+        if unread and topic not in read:
             yield (
                 f"Topic '{topic}' holds {unread} unread records, and no processor reads it any "
                 "more. Run the previous version until it has caught up (penstock run --once)."
             )
 
 
-def _incompatible(refused: list[str], application_id: str) -> TopologyException:
+def count_unread(target: Log, application_id: str, info: ApplicationInfo) -> dict[str, int]:
+    """Return internal topic in the log -> the number of its records that are not consumed yet."""
+    existing = {topic.name: topic.partitions for topic in target.topics()}
+    unread = {}
+    for topic in info.through_log:
+        if topic not in existing:
+            continue
+        partitions = [TopicPartition(topic, number) for number in range(existing[topic])]
+        committed = target.committed(application_id, partitions)
+        bounds = target.offsets(partitions)
+        unread[topic] = sum(
+            bounds[at].end - max(bounds[at].start, committed[at].offset if at in committed else 0)
+            for at in partitions
+        )
+    return unread
+
+
+def _incompatible(refused: Iterable[str], application_id: str) -> TopologyException:
     listed = "\n".join(f"- {each}" for each in refused)
     return TopologyException(
         f"The topology does not fit the existing state of application '{application_id}':\n"
         f"{listed}\n"
+        f"'penstock upgrade FILE --application-id {application_id} --plan' lists all stores. "
+        "Without --plan it moves rows to new store names, and takes --keep and --drop.\n"
         f"Alternatively, delete the state with 'penstock reset {application_id}', or keep it and "
         "use another application id."
     )
 
 
-def _write(
+def write_records(
     target: Log, lease: Lease | None, application_id: str, records: dict[bytes, bytes | None]
 ) -> None:
+    """Write records to the topic of the task records, in one transaction."""
     with target.transaction(lease) as transaction:
         transaction.append(
             tasks_topic(application_id), 0, RecordColumns(list(records), list(records.values()))
