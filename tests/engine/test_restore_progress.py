@@ -115,7 +115,7 @@ def test_monitor_reports_the_progress_of_replicas_on_this_host(
     config = streams.config
     directory = Path(config.state_dir) / config.application_id
     targets = restore_targets(log, build_graph_for_log(log, word_count(), config), {})
-    ends = {at: end for stores in targets.values() for at, _, end in stores.values()}
+    ends = {at: end for stores in targets.values() for _, at, _, end in stores.values()}
     assert sum(ends.values()) == 500
     notifier = RestoreNotifier(listener)
     monitor = RestoreMonitor(directory, notifier, targets)
@@ -149,7 +149,7 @@ def test_restore_after_a_host_crash_is_monitored(
         until(lambda: sum(call[-1] for call in listener.calls if call[0] == "batch") == 50)
     monitor.close()
     restored = [
-        at for stores in targets.values() for at, start, end in stores.values() if end > start
+        at for stores in targets.values() for _, at, start, end in stores.values() if end > start
     ]
     calls = [call[1] for call in listener.calls if call[0] == "start"]
     assert sorted(calls) == sorted(restored)

@@ -11,12 +11,16 @@ import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.common.serialization.Serdes;
 import org.apache.kafka.streams.CloseOptions;
 import org.apache.kafka.streams.KafkaStreams;
+import org.apache.kafka.streams.StoreQueryParameters;
 import org.apache.kafka.streams.StreamsBuilder;
 import org.apache.kafka.streams.StreamsConfig;
 import org.apache.kafka.streams.Topology;
 import org.apache.kafka.streams.TopologyDescription;
+import org.apache.kafka.streams.errors.InvalidStateStoreException;
 import org.apache.kafka.streams.errors.StreamsUncaughtExceptionHandler.StreamThreadExceptionResponse;
 import org.apache.kafka.streams.processor.FailOnInvalidTimestamp;
+import org.apache.kafka.streams.processor.StateRestoreListener;
+import org.apache.kafka.streams.state.QueryableStoreTypes;
 
 /** One Kafka Streams application that runs in this process. */
 final class Application implements AutoCloseable {
@@ -65,6 +69,41 @@ final class Application implements AutoCloseable {
 
     void start() {
         streams.start();
+    }
+
+    /** Starts it. A failure of the global thread is the failure of the application. */
+    void startOrFail() {
+        try {
+            streams.start();
+        } catch (final RuntimeException error) {
+            failure.compareAndSet(null, error);
+        }
+    }
+
+    void listenToRestores(final StateRestoreListener listener) {
+        streams.setGlobalStateRestoreListener(listener);
+    }
+
+    /** The first error that has stopped it; null if there is none. */
+    Throwable failure() {
+        return failure.get();
+    }
+
+    /** The number of dropped records of all its tasks, the global one included. */
+    long dropped() {
+        return streams.metrics().values().stream()
+            .filter(metric -> metric.metricName().name().equals("dropped-records-total"))
+            .mapToLong(metric -> ((Double) metric.metricValue()).longValue()).sum();
+    }
+
+    /** Whether a store of this instance has a row. */
+    boolean hasRow(final String store, final String key) {
+        try {
+            return streams.store(StoreQueryParameters.fromNameAndType(
+                store, QueryableStoreTypes.<String, Object>keyValueStore())).get(key) != null;
+        } catch (final InvalidStateStoreException notYet) {
+            return false;
+        }
     }
 
     /** Whether it has its tasks. Before that, an idle application has not caught up. */

@@ -67,7 +67,8 @@ final class Progress implements AutoCloseable {
             .mapToLong(end -> end.getValue() - starts.get(end.getKey())).sum();
     }
 
-    private boolean isDone(final Application application) throws InterruptedException {
+    /** Whether an application has processed everything. */
+    boolean isDone(final Application application) throws InterruptedException {
         final Map<TopicPartition, OffsetAndMetadata> committed;
         final List<TopicPartition> partitions;
         try {

@@ -5,7 +5,8 @@ import java.util.function.BiConsumer;
 import org.apache.kafka.streams.StreamsBuilder;
 
 /**
- * All topologies by name: those that are compared with penstock, and those of the benchmarks.
+ * All topologies by name: those that are compared with penstock, those that receive bad records,
+ * and those of the benchmarks.
  *
  * A topology takes a builder and the name of its output topic. The compared ones have the same name
  * in tests/kafka/comparison_topologies.py, those of the benchmarks in bench/runtime.py.
@@ -13,7 +14,7 @@ import org.apache.kafka.streams.StreamsBuilder;
 final class Topologies {
     private static final Map<String, BiConsumer<StreamsBuilder, String>> COMPARED =
         new LinkedHashMap<>();
-    private static final Map<String, BiConsumer<StreamsBuilder, String>> MEASURED =
+    private static final Map<String, BiConsumer<StreamsBuilder, String>> OTHERS =
         new LinkedHashMap<>();
 
     static {
@@ -21,7 +22,8 @@ final class Topologies {
         WindowedAggregations.addTo(COMPARED);
         Joins.addTo(COMPARED);
         COMPARED.put("orders", OrdersTopology::build);
-        Workloads.addTo(MEASURED);
+        Handlers.addTo(OTHERS);
+        Workloads.addTo(OTHERS);
     }
 
     private Topologies() {
@@ -34,11 +36,11 @@ final class Topologies {
 
     static void build(final StreamsBuilder builder, final String name, final String output) {
         final BiConsumer<StreamsBuilder, String> made =
-            COMPARED.getOrDefault(name, MEASURED.get(name));
+            COMPARED.getOrDefault(name, OTHERS.get(name));
         if (made == null) {
             throw new IllegalArgumentException(
                 "No topology '" + name + "'. Topologies: " + COMPARED.keySet() + ", "
-                    + MEASURED.keySet() + ".");
+                    + OTHERS.keySet() + ".");
         }
         made.accept(builder, output);
     }

@@ -10,7 +10,15 @@ from typing import Any
 
 import pytest
 
-from penstock import Processor, Record, Serdes, Stores, StreamsBuilder, StreamsConfig
+from penstock import (
+    ProcessingFailedException,
+    Processor,
+    Record,
+    Serdes,
+    Stores,
+    StreamsBuilder,
+    StreamsConfig,
+)
 from penstock.engine.worker.changelogs import LogChangelogs
 from penstock.log import Log, RecordColumns, TopicPartition, open_log
 from penstock.stores.bytes.lmdb.environment import EnvironmentClosed
@@ -135,7 +143,7 @@ def test_failed_processor_leaves_no_changes(
     host.put("words", 0, w="hello")
     replica = host.open()
     monkeypatch.setattr(UpperCase, "fail", True)
-    with pytest.raises(RuntimeError, match="boom"):
+    with pytest.raises(ProcessingFailedException, match="RuntimeError: boom"):
         host.stores(replica)
     monkeypatch.setattr(UpperCase, "fail", False)
     stores = host.stores(replica)

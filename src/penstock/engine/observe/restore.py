@@ -17,14 +17,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from penstock.errors import StreamsException
 from penstock.log.base import Log
 from penstock.log.types import TopicPartition
-from penstock.record import TaskId
 from penstock.stores.bytes.lmdb.environment import MAP_SIZE, LmdbEnvironment
 from penstock.stores.replica.generations import Generations
+from penstock.stores.replica.global_replica import GLOBAL_DIRECTORY, position_name
 from penstock.stores.replica.state import META, require_state
 
 if TYPE_CHECKING:
     from penstock.engine.layout.execution_graph import ExecutionGraph
     from penstock.engine.worker.outcome import RestoredStore
+    from penstock.topology.topology import Topology
 
 log = logging.getLogger(__name__)
 
@@ -35,32 +36,74 @@ class StateRestoreListener:
     """Receives the progress of restores. Override any of the methods.
 
     penstock's threads call them in the application's process, one at a time. `partition` is a
-    partition of the changelog, or of the source topic that serves as one.
+    partition of the changelog, or of the source topic that serves as one. A global store is
+    restored from each partition of its topic, at every start: from the position of its rows on
+    this host, or from the beginning.
     """
 
     def on_restore_start(
         self, partition: TopicPartition, store: str, starting_offset: int, ending_offset: int
     ) -> None:
-        """The restore of a store starts."""
+        """The restore of a store starts.
+
+        Args:
+            partition: The partition of the changelog, or of the source topic that serves as one.
+            store: The name of the store.
+            starting_offset: The offset of the first record.
+            ending_offset: The offset after the last record.
+
+        Kafka: StateRestoreListener#onRestoreStart
+        """
 
     def on_batch_restored(
         self, partition: TopicPartition, store: str, batch_end_offset: int, restored: int
     ) -> None:
-        """A number of records was restored."""
+        """A number of records was restored.
+
+        Args:
+            partition: The partition of the changelog, or of the source topic that serves as one.
+            store: The name of the store.
+            batch_end_offset: The offset of the last record of the batch.
+            restored: The number of records.
+
+        Kafka: StateRestoreListener#onBatchRestored
+        """
 
     def on_restore_end(self, partition: TopicPartition, store: str, total: int) -> None:
-        """The store is in the state of its task's last commit."""
+        """The store is in the state of its task's last commit.
+
+        Args:
+            partition: The partition of the changelog, or of the source topic that serves as one.
+            store: The name of the store.
+            total: The number of restored records.
+
+        Kafka: StateRestoreListener#onRestoreEnd
+        """
 
     def on_restore_suspended(self, partition: TopicPartition, store: str, total: int) -> None:
-        """The batch ended before the store was restored."""
+        """The batch ended before the store was restored.
+
+        Args:
+            partition: The partition of the changelog, or of the source topic that serves as one.
+            store: The name of the store.
+            total: The number of restored records.
+
+        Kafka: StateRestoreListener#onRestoreSuspended
+        """
 
 
 class RestoreRange(NamedTuple):
     """The offsets from which a store is restored."""
 
+    store: str
     partition: TopicPartition
     start: int
     end: int
+
+
+#: Position in a replica -> the restore that moves it. It is named after the store, or, in the
+#: replica of global stores, after the partition.
+ReplicaTargets = Mapping[str, RestoreRange]
 
 
 @dataclass
@@ -104,10 +147,13 @@ class RestoreNotifier:
     def completed(self, restored: Iterable[RestoredStore]) -> None:
         """A batch is committed. `restored`: the stores that its workers restored.
 
-        No store is incomplete now, so all other restores have ended as well.
+        No store is incomplete now, so all other restores have ended as well. Several hosts may
+        have restored a global store; the first one is reported.
         """
+        first: dict[tuple[TopicPartition, str], RestoredStore] = {}
         for each in restored:
-            partition = TopicPartition(each.topic, each.partition)
+            first.setdefault((TopicPartition(each.topic, each.partition), each.store), each)
+        for (partition, _), each in first.items():
             if (partition, each.store) not in self._running:
                 if not each.records:
                     continue
@@ -144,19 +190,20 @@ class RestoreMonitor:
     """Polls the replicas of this host while the first batch restores them."""
 
     def __init__(
-        self, directory: Path, notifier: RestoreNotifier,
-        targets: Mapping[TaskId, Mapping[str, RestoreRange]],
+        self, directory: Path, notifier: RestoreNotifier, targets: Mapping[str, ReplicaTargets]
     ) -> None:
-        """`targets`: by task and store, see `restore_targets`."""
+        """`targets`: by directory and position, see `restore_targets`."""
         self._notifier = notifier
         self._stopped = threading.Event()
-        #: The replicas with stores that are restored from the beginning.
-        self._restoring: list[tuple[ReplicaProbe, Mapping[str, RestoreRange]]] = []
-        for task_id, stores in targets.items():
-            probe = ReplicaProbe(directory / str(task_id))
-            empty = _empty_stores(probe.positions(), stores)
-            if empty:
-                self._restoring.append((probe, empty))
+        #: The replicas with stores that are restored.
+        self._restoring: list[tuple[ReplicaProbe, ReplicaTargets]] = []
+        for name, all_targets in targets.items():
+            probe = ReplicaProbe(directory / name)
+            restoring = (_remaining if name == GLOBAL_DIRECTORY else _empty_stores)(
+                probe.positions(), all_targets
+            )
+            if restoring:
+                self._restoring.append((probe, restoring))
             else:
                 probe.close()
         self._thread = threading.Thread(
@@ -166,14 +213,14 @@ class RestoreMonitor:
             self._thread.start()
 
     def _poll_until_stopped(self) -> None:
-        for _, stores in self._restoring:
-            for store, (partition, start, end) in stores.items():
+        for _, targets in self._restoring:
+            for store, partition, start, end in targets.values():
                 self._notifier.started(partition, store, start, end)
         while not self._stopped.wait(POLL_INTERVAL_S):
-            for probe, stores in self._restoring:
+            for probe, targets in self._restoring:
                 positions = probe.positions()
-                for store, (partition, _, end) in stores.items():
-                    self._notifier.progressed(partition, store, min(end, positions.get(store, 0)))
+                for name, (store, partition, _, end) in targets.items():
+                    self._notifier.progressed(partition, store, min(end, positions.get(name, 0)))
 
     def close(self) -> None:
         """Stop polling."""
@@ -184,12 +231,19 @@ class RestoreMonitor:
             probe.close()
 
 
-def _empty_stores(
-    positions: Mapping[str, int], stores: Mapping[str, RestoreRange]
-) -> dict[str, RestoreRange]:
+def _empty_stores(positions: Mapping[str, int], targets: ReplicaTargets) -> ReplicaTargets:
+    """The restores of stores that hold no rows yet."""
     return {
-        store: target for store, target in stores.items()
-        if store not in positions and target.start < target.end
+        name: target for name, target in targets.items()
+        if name not in positions and target.start < target.end
+    }
+
+
+def _remaining(positions: Mapping[str, int], targets: ReplicaTargets) -> ReplicaTargets:
+    """All restores, from the positions that the rows have reached."""
+    return {
+        name: target._replace(start=min(target.end, positions.get(name, target.start)))
+        for name, target in targets.items()
     }
 
 
@@ -234,17 +288,37 @@ def replica_positions(directory: Path) -> dict[str, int]:
 
 def restore_targets(
     source: Log, graph: ExecutionGraph, offsets: Mapping[TopicPartition, int]
-) -> dict[TaskId, dict[str, RestoreRange]]:
-    """Return task -> store -> the range of its restore, as of now, between two batches.
+) -> dict[str, ReplicaTargets]:
+    """Return the restores in the directory of each task, as of now, between two batches.
 
     `offsets`: the committed offsets of the source topics.
     """
     partitions = {task_id: graph.restore_partitions(task_id) for task_id in graph.tasks}
     bounds = source.offsets({at for stores in partitions.values() for at in stores.values()})
     return {
-        task_id: {
-            store: RestoreRange(at, bounds[at].start, offsets.get(at, bounds[at].end))
+        str(task_id): {
+            store: RestoreRange(store, at, bounds[at].start, offsets.get(at, bounds[at].end))
             for store, at in stores.items()
         }
         for task_id, stores in partitions.items()
+    }
+
+
+def global_restore_targets(
+    source: Log, graph: ExecutionGraph, topology: Topology
+) -> dict[str, ReplicaTargets]:
+    """Return the restores of the global stores, as of now."""
+    stores = {
+        TopicPartition(each.topic, number): name
+        for name, each in topology.global_stores.items()
+        for number in range(graph.partitions[each.topic])
+    }
+    if not stores:
+        return {}
+    bounds = source.offsets(stores)
+    return {
+        GLOBAL_DIRECTORY: {
+            position_name(*at): RestoreRange(store, at, bounds[at].start, bounds[at].end)
+            for at, store in stores.items()
+        }
     }

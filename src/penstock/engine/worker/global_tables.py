@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from penstock.engine.failpoints import failpoint
 from penstock.engine.packaging.bundle import Bundle
 from penstock.engine.plan.batch_plan import BatchPlan
 from penstock.engine.worker.changelogs import LogChangelogs
+from penstock.engine.worker.outcome import RestoredStore
 from penstock.log.base import Log
 from penstock.log.types import TopicPartition
 from penstock.stores.bytes.store import OpenBytesStore
-from penstock.stores.replica.global_replica import GlobalReplica
+from penstock.stores.replica.global_replica import (
+    GLOBAL_DIRECTORY,
+    GlobalReplica,
+    position_name,
+)
 from penstock.task.global_state import GlobalState
+
+
+class GlobalReport(NamedTuple):
+    """The restores and the dropped records of a worker since its last report."""
+
+    restored: tuple[RestoredStore, ...] = ()
+    dropped: int = 0
 
 
 class GlobalTables:
@@ -30,25 +42,42 @@ class GlobalTables:
         #: Epoch and number of the plan that the stores belong to; None if none are open.
         self._plan: tuple[int, int] | None = None
         self._stores: dict[str, Any] = {}
+        #: Position name -> partition, as of the last plan.
+        self._topics: dict[str, TopicPartition] = {}
+        #: Topic -> its global store.
+        self._store_of = {
+            store.topic: name for name, store in bundle.topology.global_stores.items()
+        }
 
     def stores(self, plan: BatchPlan) -> dict[str, Any]:
         """Return the stores at the offsets of the plan."""
         if not self._bundle.graph.global_topics:
             return {}
         if self._plan != (plan.epoch, plan.number):
-            topics = {
-                f"{topic}-{partition}": TopicPartition(topic, partition)
+            self._topics = {
+                position_name(topic, partition): TopicPartition(topic, partition)
                 for topic, partition in plan.global_positions
             }
             positions = {
-                f"{topic}-{partition}": offset
+                position_name(topic, partition): offset
                 for (topic, partition), offset in plan.global_positions.items()
             }
             self._stores = self._open_replica().stores_at(
-                positions, LogChangelogs(self._log, topics), plan.epoch, failpoint
+                positions, LogChangelogs(self._log, self._topics), plan.epoch, failpoint
             )
             self._plan = (plan.epoch, plan.number)
         return self._stores
+
+    def take_report(self) -> GlobalReport:
+        """Return what this worker has read since the last call. The other workers did not."""
+        if self._replica is None:
+            return GlobalReport()
+        restores, dropped = self._replica.take_updates()
+        restored = []
+        for name, start, end, records in restores:
+            at = self._topics[name]
+            restored.append(RestoredStore(self._store_of[at.topic], *at, start, end, records))
+        return GlobalReport(tuple(restored), dropped)
 
     def _open_replica(self) -> GlobalReplica:
         if self._replica is None:
@@ -56,7 +85,7 @@ class GlobalTables:
             # The ids distinguish a topic from a later one of the same name with other offsets.
             topics = [self._log.topic(topic).id for topic in sorted(graph.global_topics)]
             self._replica = GlobalReplica(
-                self._bundle.directory / "global",
+                self._bundle.directory / GLOBAL_DIRECTORY,
                 "/".join((self._log.id, *topics, graph.global_layout)),
                 partial(_build_state, self._bundle),
             )

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from penstock.record import PartitionColumns
 from penstock.stores.bytes.lmdb.environment import MAP_SIZE, LmdbEnvironment, LmdbTransaction
@@ -25,17 +25,34 @@ from penstock.stores.replica.changelog_reader import (
 )
 from penstock.stores.replica.databases import rows_database
 from penstock.stores.replica.environment import ReplicaEnvironment, replica_ahead
-from penstock.stores.replica.protocol import Changelogs, StepListener, ignore_step
+from penstock.stores.replica.protocol import (
+    Changelogs,
+    StepListener,
+    StoreRestore,
+    ignore_step,
+)
 from penstock.stores.replica.state import ReplicaState, require_state, write_state
 
 CHUNK_RECORDS = 50_000
 CHUNK_BYTES = 32 << 20
+#: The directory of the global stores, among those of the tasks.
+GLOBAL_DIRECTORY = "global"
+
+
+def position_name(topic: str, partition: int) -> str:
+    """The name of a partition in the state of the replica."""
+    return f"{topic}-{partition}"
 
 
 class GlobalStores(Protocol):
     """Global stores and the processors that feed them (`task.global_state.GlobalState`)."""
 
     stores: dict[str, Any]
+
+    @property
+    def dropped(self) -> int:
+        """The number of records that were dropped so far."""
+        ...
 
     def update_all(self, rows: PartitionColumns) -> None:
         """Process many records of one partition."""
@@ -85,7 +102,17 @@ class _SnapshotRows:
         """Nothing to close: the snapshot belongs to the replica."""
 
 
-@dataclass(frozen=True, slots=True)
+class GlobalUpdates(NamedTuple):
+    """Complete restores, and the number of dropped records, by one process.
+
+    The name in a `StoreRestore` is that of a partition.
+    """
+
+    restores: tuple[StoreRestore, ...] = ()
+    dropped: int = 0
+
+
+@dataclass(slots=True)
 class _GlobalCatchUp:
     """One call of `GlobalReplica.stores_at`."""
 
@@ -93,13 +120,28 @@ class _GlobalCatchUp:
     topics: Changelogs
     epoch: int | None
     on_step: StepListener
+    #: Partition -> its complete restore, if it needed one.
+    restores: dict[str, StoreRestore] = field(default_factory=dict)
+    dropped: int = 0
+
+    def count(self, chunk: ChangelogChunk, dropped: int) -> None:
+        """Add an applied chunk, of which so many records were dropped."""
+        self.dropped += dropped
+        name, records = chunk.name, chunk.count - dropped
+        before = self.restores.get(name)
+        if chunk.restore_from is not None:
+            self.restores[name] = StoreRestore(name, chunk.start, chunk.end, records)
+        elif before is not None:
+            self.restores[name] = before._replace(
+                end=chunk.end, records=before.records + records
+            )
 
 
 class GlobalReplica:
     """The global stores of an application, as one process uses them.
 
     `stores_at` is called before every batch. The stores that it returns may be read until `release`
-    or the next call. Partitions are named `<topic>-<partition>`.
+    or the next call. `position_name` returns the names of partitions.
     """
 
     def __init__(
@@ -114,6 +156,7 @@ class GlobalReplica:
         self._databases = [rows_database(name) for name in self._snapshot_rows]
         self._environment = ReplicaEnvironment(directory, log_id, self._databases, map_size)
         self._snapshot = ExitStack()
+        self._updates = GlobalUpdates()
 
     def stores_at(
         self, offsets: Mapping[str, int], topics: Changelogs, epoch: int | None = None,
@@ -124,7 +167,16 @@ class GlobalReplica:
         work = _GlobalCatchUp(offsets, topics, epoch, on_step)
         while not self._environment.run(partial(self._catch_up_and_open, work)):
             pass
+        restores, dropped = self._updates
+        self._updates = GlobalUpdates(
+            (*restores, *work.restores.values()), dropped + work.dropped
+        )
         return self._global_stores.stores
+
+    def take_updates(self) -> GlobalUpdates:
+        """Return what `stores_at` has read since the last call of this method."""
+        updates, self._updates = self._updates, GlobalUpdates()
+        return updates
 
     def release(self) -> None:
         """Close the snapshot."""
@@ -184,19 +236,27 @@ class GlobalReplica:
         if not chunks:
             return True
 
-        def apply(transaction: LmdbTransaction) -> None:
-            self._apply(transaction, chunks, work)
+        def apply(transaction: LmdbTransaction) -> list[int] | None:
+            return self._apply(transaction, chunks, work)
 
-        self._environment.write(generation, environment, apply)
+        dropped = self._environment.write(generation, environment, apply)
+        if dropped is not None:
+            for chunk, number in zip(chunks, dropped, strict=True):
+                work.count(chunk, number)
         return False
 
     def _apply(
         self, transaction: LmdbTransaction, chunks: list[ChangelogChunk], work: _GlobalCatchUp
-    ) -> None:
+    ) -> list[int] | None:
+        """Write the chunks. Returns how many records of each were dropped.
+
+        Returns None if nothing was fed: another process has moved the positions, or all partitions
+        are read again.
+        """
         state = require_state(transaction)
         self._refuse_ahead(state, work)
         if any(state.positions.get(chunk.name) != chunk.position for chunk in chunks):
-            return
+            return None
         work.on_step("applying")
         if work.epoch is not None:
             state.epoch = work.epoch
@@ -205,18 +265,23 @@ class GlobalReplica:
             for database in self._databases:
                 transaction.open_writable(database).clear()
             state.positions, state.tombstones_removed_to, state.clocks = {}, {}, {}
+            dropped = None
         else:
-            self._feed(transaction, state, chunks)
+            dropped = self._feed(transaction, state, chunks)
         write_state(transaction, state)
+        return dropped
 
     def _feed(
         self, transaction: LmdbTransaction, state: ReplicaState, chunks: list[ChangelogChunk]
-    ) -> None:
+    ) -> list[int]:
+        dropped: list[int] = []
         stores = self._make(lambda name: transaction.open_writable(rows_database(name)))
         stores.set_clocks(state.clocks)
         for chunk in chunks:
+            before = stores.dropped
             for rows in chunk.records:
                 stores.update_all(rows)
+            dropped.append(stores.dropped - before)
             state.positions[chunk.name] = chunk.end
             state.read_at[chunk.name] = chunk.read_at
             if chunk.restore_from is not None:
@@ -224,6 +289,7 @@ class GlobalReplica:
         stores.commit()
         state.clocks = stores.clocks()
         stores.close()
+        return dropped
 
     def _refuse_ahead(self, state: ReplicaState, work: _GlobalCatchUp) -> None:
         directory = self._environment.directory
