@@ -26,6 +26,8 @@ from penstock.timestamps import ConsumedRecord
 log = logging.getLogger(__name__)
 
 DEAD_LETTER_QUEUE_TOPIC = "errors.dead.letter.queue.topic.name"
+#: The maximum number of characters of an exception's message in a log line.
+_MAX_CAUSE = 300
 
 
 class ProducedRecord(NamedTuple):
@@ -77,17 +79,34 @@ class Response:
 
     @staticmethod
     def resume(dead_letter_queue_records: Iterable[ProducedRecord] = ()) -> Response:
-        """Skip the record."""
+        """Skip the record.
+
+        Args:
+            dead_letter_queue_records: Records for the dead letter queue.
+
+        Kafka: Response#resume
+        """
         return Response(Result.RESUME, tuple(dead_letter_queue_records))
 
     @staticmethod
     def fail(dead_letter_queue_records: Iterable[ProducedRecord] = ()) -> Response:
-        """Stop processing and raise the error."""
+        """Stop processing and raise the error.
+
+        Args:
+            dead_letter_queue_records: Records for the dead letter queue.
+
+        Kafka: Response#fail
+        """
         return Response(Result.FAIL, tuple(dead_letter_queue_records))
 
     @staticmethod
     def retry() -> Response:
-        """Send the record again. Only for production exception handlers."""
+        """Process the batch again, because the error may pass (`retriable`).
+
+        Only for production exception handlers. For other errors it means fail.
+
+        Kafka: Response#retry
+        """
         return Response(Result.RETRY)
 
 
@@ -105,7 +124,15 @@ class DeserializationExceptionHandler(Protocol):
     def handle_error(
         self, context: ErrorHandlerContext, record: ConsumedRecord, exception: Exception
     ) -> Response:
-        """Return a response; `record` contains the raw bytes."""
+        """Return a response; `record` contains the raw bytes.
+
+        Args:
+            context: The position of the record.
+            record: The record, with its bytes.
+            exception: The error.
+
+        Kafka: DeserializationExceptionHandler#handleError
+        """
         ...
 
 
@@ -116,7 +143,15 @@ class ProcessingExceptionHandler(Protocol):
     def handle_error(
         self, context: ErrorHandlerContext, record: Record[Any, Any] | None, exception: Exception
     ) -> Response:
-        """Return a response; `record` is the input of the processor, None in a punctuation."""
+        """Return a response; `record` is the input of the processor, None in a punctuation.
+
+        Args:
+            context: The position of the record.
+            record: The record that the processor received.
+            exception: The error.
+
+        Kafka: ProcessingExceptionHandler#handleError
+        """
         ...
 
 
@@ -127,7 +162,15 @@ class ProductionExceptionHandler(Protocol):
     def handle_error(
         self, context: ErrorHandlerContext, record: ProducedRecord, exception: Exception
     ) -> Response:
-        """Return a response; `record` contains the serialized key and value."""
+        """Return a response; `record` contains the serialized key and value.
+
+        Args:
+            context: The position of the record that was processed.
+            record: The record that cannot be sent.
+            exception: The error.
+
+        Kafka: ProductionExceptionHandler#handleError
+        """
         ...
 
     def handle_serialization_error(
@@ -137,7 +180,16 @@ class ProductionExceptionHandler(Protocol):
         exception: Exception,
         origin: SerializationExceptionOrigin,
     ) -> Response:
-        """Return a response; `record` contains key and value before serialization."""
+        """Return a response; `record` contains key and value before serialization.
+
+        Args:
+            context: The position of the record that was processed.
+            record: The record that cannot be sent.
+            exception: The error.
+            origin: Whether the key or the value cannot be serialized.
+
+        Kafka: ProductionExceptionHandler#handleSerializationError
+        """
         ...
 
 
@@ -185,23 +237,23 @@ class BuiltInHandler:
         return (dead_letter_queue_record(topic, key, value, context, exception),)
 
 
-def _log_deserialization(
-    level: int, context: ErrorHandlerContext, record: ConsumedRecord, exception: Exception
-) -> None:
-    log.log(
-        level, "Failed to deserialize a record: task %s, topic '%s', partition %d, offset %d.",
-        context.task_id, record.topic, record.partition, record.offset, exc_info=exception,
-    )
+def one_line(error: BaseException) -> str:
+    """Return the class and the message of an exception as one line of limited length."""
+    message = " ".join(str(error).split())
+    shortened = f"{message[:_MAX_CAUSE]}..." if len(message) > _MAX_CAUSE else message
+    return f"{type(error).__name__}: {shortened}" if shortened else type(error).__name__
 
 
-def _log_processing(level: int, context: ErrorHandlerContext, exception: Exception) -> None:
-    log.log(
-        level,
-        "Failed to process a record: processor '%s', task %s, source topic '%s', "
-        "partition %d, offset %d.",
-        context.processor_node_id, context.task_id, context.topic, context.partition,
-        context.offset, exc_info=exception,
+def log_bad_record(level: int, what: str, context: ErrorHandlerContext, error: Exception) -> None:
+    """Log a bad record as one line with its position and the cause; the traceback at DEBUG."""
+    position = "no source record" if context.topic is None else (
+        f"topic '{context.topic}', partition {context.partition}, offset {context.offset}"
     )
+    log.log(
+        level, "%s: %s (%s; processor '%s', task %s).", what, one_line(error).rstrip("."),
+        position, context.processor_node_id, context.task_id,
+    )
+    log.debug("The traceback of this error:", exc_info=error)
 
 
 class LogAndFailExceptionHandler(BuiltInHandler):
@@ -210,7 +262,16 @@ class LogAndFailExceptionHandler(BuiltInHandler):
     def handle_error(
         self, context: ErrorHandlerContext, record: ConsumedRecord, exception: Exception
     ) -> Response:
-        _log_deserialization(logging.ERROR, context, record, exception)
+        """Log the error and let the application fail.
+
+        Args:
+            context: The position of the record.
+            record: The record, with its bytes.
+            exception: The error.
+
+        Kafka: LogAndFailExceptionHandler#configure, LogAndFailExceptionHandler#handleError
+        """
+        log_bad_record(logging.ERROR, "Failed to deserialize a record", context, exception)
         return Response.fail(self._dead_letters(context, exception))
 
 
@@ -220,7 +281,18 @@ class LogAndContinueExceptionHandler(BuiltInHandler):
     def handle_error(
         self, context: ErrorHandlerContext, record: ConsumedRecord, exception: Exception
     ) -> Response:
-        _log_deserialization(logging.WARNING, context, record, exception)
+        """Log a warning and skip the record.
+
+        Args:
+            context: The position of the record.
+            record: The record, with its bytes.
+            exception: The error.
+
+        Kafka: LogAndContinueExceptionHandler#configure, LogAndContinueExceptionHandler#handleError
+        """
+        log_bad_record(
+            logging.WARNING, "Skipping a record that cannot be deserialized", context, exception
+        )
         return Response.resume(self._dead_letters(context, exception))
 
 
@@ -230,7 +302,17 @@ class LogAndFailProcessingExceptionHandler(BuiltInHandler):
     def handle_error(
         self, context: ErrorHandlerContext, record: Record[Any, Any] | None, exception: Exception
     ) -> Response:
-        _log_processing(logging.ERROR, context, exception)
+        """Log the error and let the application fail.
+
+        Args:
+            context: The position of the record.
+            record: The record that the processor received.
+            exception: The error.
+
+        Kafka: LogAndFailProcessingExceptionHandler#configure,
+            LogAndFailProcessingExceptionHandler#handleError
+        """
+        log_bad_record(logging.ERROR, "Failed to process a record", context, exception)
         return Response.fail(self._dead_letters(context, exception))
 
 
@@ -240,7 +322,19 @@ class LogAndContinueProcessingExceptionHandler(BuiltInHandler):
     def handle_error(
         self, context: ErrorHandlerContext, record: Record[Any, Any] | None, exception: Exception
     ) -> Response:
-        _log_processing(logging.WARNING, context, exception)
+        """Log a warning and skip the record.
+
+        Args:
+            context: The position of the record.
+            record: The record that the processor received.
+            exception: The error.
+
+        Kafka: LogAndContinueProcessingExceptionHandler#configure,
+            LogAndContinueProcessingExceptionHandler#handleError
+        """
+        log_bad_record(
+            logging.WARNING, "Skipping a record that cannot be processed", context, exception
+        )
         return Response.resume(self._dead_letters(context, exception))
 
 
@@ -253,6 +347,15 @@ class DefaultProductionExceptionHandler(BuiltInHandler):
     def handle_error(
         self, context: ErrorHandlerContext, record: ProducedRecord, exception: Exception
     ) -> Response:
+        """Let the application fail, or retry if the error may pass.
+
+        Args:
+            context: The position of the record that was processed.
+            record: The record that cannot be sent.
+            exception: The error.
+
+        Kafka: DefaultProductionExceptionHandler#handleError
+        """
         if getattr(exception, "retriable", False) is True:
             return Response.retry()
         return Response.fail(self._dead_letters(context, exception))
@@ -264,6 +367,16 @@ class DefaultProductionExceptionHandler(BuiltInHandler):
         exception: Exception,
         origin: SerializationExceptionOrigin,
     ) -> Response:
+        """Let the application fail.
+
+        Args:
+            context: The position of the record that was processed.
+            record: The record that cannot be sent.
+            exception: The error.
+            origin: Whether the key or the value cannot be serialized.
+
+        Kafka: DefaultProductionExceptionHandler#handleSerializationError
+        """
         return Response.fail(self._dead_letters(context, exception))
 
 
@@ -273,9 +386,15 @@ class LogAndContinueProductionExceptionHandler(BuiltInHandler):
     def handle_error(
         self, context: ErrorHandlerContext, record: ProducedRecord, exception: Exception
     ) -> Response:
-        log.warning(
-            "Failed to write a record to topic '%s': %s.", record.topic, context,
-            exc_info=exception,
+        """Log a warning and drop the output record.
+
+        Args:
+            context: The position of the record that was processed.
+            record: The record that cannot be sent.
+            exception: The error.
+        """
+        log_bad_record(
+            logging.WARNING, f"Skipping a record for topic '{record.topic}'", context, exception
         )
         return Response.resume(self._dead_letters(context, exception))
 
@@ -286,6 +405,14 @@ class LogAndContinueProductionExceptionHandler(BuiltInHandler):
         exception: Exception,
         origin: SerializationExceptionOrigin,
     ) -> Response:
+        """Log a warning and drop the output record.
+
+        Args:
+            context: The position of the record that was processed.
+            record: The record that cannot be sent.
+            exception: The error.
+            origin: Whether the key or the value cannot be serialized.
+        """
         return self.handle_error(context, record, exception)
 
 

@@ -6,12 +6,17 @@ objects without copies.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Generic, NamedTuple, Never, TypeVar
+from typing import Any, Generic, NamedTuple, Never, Protocol, TypeVar
 
 import msgspec
+
+from penstock.errors import StreamsException, TaskIdFormatException
 
 V = TypeVar("V")
 # Covariant, because records are immutable.
@@ -27,15 +32,28 @@ class Headers(tuple[tuple[str, "bytes | None"], ...]):
     __slots__ = ()
 
     def add(self, name: str, value: bytes | None) -> Headers:
-        """Return a copy with another header at the end."""
+        """Return a copy with another header at the end.
+
+        Args:
+            name: The name of the header.
+            value: The bytes of the header, or None.
+        """
         return Headers((*self, (name, value)))
 
     def remove(self, name: str) -> Headers:
-        """Return a copy without the headers of that name."""
+        """Return a copy without the headers of that name.
+
+        Args:
+            name: The name of the header.
+        """
         return Headers(pair for pair in self if pair[0] != name)
 
     def last(self, name: str) -> bytes | None:
-        """Return the value of the last header with that name; None if there is none."""
+        """Return the value of the last header with that name; None if there is none.
+
+        Args:
+            name: The name of the header.
+        """
         for header, value in reversed(self):
             if header == name:
                 return value
@@ -64,19 +82,43 @@ class Record(Generic[K_co, V_co]):
             raise ValueError(f"A record's timestamp must not be negative: {self.timestamp}.")
 
     def with_key(self, key: K2) -> Record[K2, V_co]:
-        """Return a copy with another key."""
+        """Return a copy with another key.
+
+        Args:
+            key: The key.
+
+        Kafka: Record#withKey
+        """
         return Record(key, self.value, self.timestamp, self.headers)
 
     def with_value(self, value: V2) -> Record[K_co, V2]:
-        """Return a copy with another value."""
+        """Return a copy with another value.
+
+        Args:
+            value: The value.
+
+        Kafka: Record#withValue
+        """
         return Record(self.key, value, self.timestamp, self.headers)
 
     def with_timestamp(self, timestamp: int) -> Record[K_co, V_co]:
-        """Return a copy with another timestamp."""
+        """Return a copy with another timestamp.
+
+        Args:
+            timestamp: The timestamp, in milliseconds since the epoch.
+
+        Kafka: Record#withTimestamp, To#withTimestamp
+        """
         return replace(self, timestamp=timestamp)
 
     def with_headers(self, headers: Iterable[tuple[str, bytes | None]]) -> Record[K_co, V_co]:
-        """Return a copy with other headers."""
+        """Return a copy with other headers.
+
+        Args:
+            headers: The headers: pairs of a name and bytes or None.
+
+        Kafka: Record#withHeaders
+        """
         return replace(self, headers=as_headers(headers))
 
 
@@ -100,11 +142,23 @@ class FixedKeyRecord(Generic[K_co, V_co]):
         )
 
     def with_value(self, value: V2) -> FixedKeyRecord[K_co, V2]:
-        """Return a copy with another value."""
+        """Return a copy with another value.
+
+        Args:
+            value: The value.
+
+        Kafka: FixedKeyRecord#withValue
+        """
         return fixed_key_record(self.key, value, self.timestamp, self.headers)
 
     def with_timestamp(self, timestamp: int) -> FixedKeyRecord[K_co, V_co]:
-        """Return a copy with another timestamp."""
+        """Return a copy with another timestamp.
+
+        Args:
+            timestamp: The timestamp, in milliseconds since the epoch.
+
+        Kafka: FixedKeyRecord#withTimestamp
+        """
         if timestamp < 0:
             raise ValueError(f"A record's timestamp must not be negative: {timestamp}.")
         return fixed_key_record(self.key, self.value, timestamp, self.headers)
@@ -112,7 +166,13 @@ class FixedKeyRecord(Generic[K_co, V_co]):
     def with_headers(
         self, headers: Iterable[tuple[str, bytes | None]]
     ) -> FixedKeyRecord[K_co, V_co]:
-        """Return a copy with other headers."""
+        """Return a copy with other headers.
+
+        Args:
+            headers: The headers: pairs of a name and bytes or None.
+
+        Kafka: FixedKeyRecord#withHeaders
+        """
         return fixed_key_record(self.key, self.value, self.timestamp, as_headers(headers))
 
 
@@ -126,7 +186,16 @@ _set_key, _set_value, _set_timestamp, _set_headers = (
 def fixed_key_record(
     key: K2, value: V2, timestamp: int, headers: Headers = NO_HEADERS
 ) -> FixedKeyRecord[K2, V2]:
-    """Create a `FixedKeyRecord`; for tasks and tests."""
+    """Create a `FixedKeyRecord`; for tasks and tests.
+
+    Args:
+        key: The key.
+        value: The value.
+        timestamp: The timestamp, in milliseconds since the epoch.
+        headers: The headers: pairs of a name and bytes or None.
+
+    Kafka: InternalFixedKeyRecordFactory#create
+    """
     record: FixedKeyRecord[K2, V2] = _new_fixed_key_record()
     _set_key(record, key)
     _set_value(record, value)
@@ -185,6 +254,29 @@ class TaskId(NamedTuple):
     def __str__(self) -> str:
         return f"{self.subtopology}_{self.partition}"
 
+    @classmethod
+    def parse(cls, text: str) -> TaskId:
+        """Return the task id of a text such as "0_3".
+
+        Args:
+            text: The number of the sub-topology, an underscore and the number of the partition.
+
+        Raises:
+            TaskIdFormatException: The text has another form.
+
+        Example:
+            >>> TaskId.parse("0_3")
+            TaskId(subtopology=0, partition=3)
+
+        Kafka: TaskId#parse
+        """
+        found = re.fullmatch(r"([0-9]+)_([0-9]+)", text)
+        if found is None:
+            raise TaskIdFormatException(
+                f"'{text}' is not a task id. A task id is a sub-topology and a partition: '0_3'."
+            )
+        return cls(int(found[1]), int(found[2]))
+
 
 class RecordColumns(msgspec.Struct, frozen=True):
     """Records as columns of equal length. Other column carriers extend this class."""
@@ -208,6 +300,19 @@ class PartitionColumns(RecordColumns, frozen=True, kw_only=True):
     offsets: Sequence[int]
     timestamps: Sequence[int]
     headers: Sequence[Headers] | None = None
+    #: A `RecordOrigins` if the records come from other tasks of the batch and not from the log.
+    origins: Any = None
+
+
+class RecordOrigins(Protocol):
+    """The records of the log from which other records result."""
+
+    def position(self, index: int) -> RecordMetadata:
+        """Return the position of the record that caused record `index`.
+
+        The topic is None if no record caused it, but a punctuation.
+        """
+        ...
 
 
 class CurrentRecord:
@@ -258,6 +363,15 @@ class CurrentRecord:
         """The serialized value of the source record; None after an output was written."""
         return None if self.sent else self.rows.values[self.at]
 
+    @property
+    def origin(self) -> RecordMetadata:
+        """The record of the log that caused this one; itself unless another task sent it."""
+        rows = self.rows
+        if rows.origins is not None:
+            position: RecordMetadata = rows.origins.position(self.at)
+            return position
+        return RecordMetadata(rows.topic, rows.partition, rows.offsets[self.at])
+
     def context(self) -> RecordContext:
         """Return an immutable copy, to store with a buffered record."""
         return RecordContext(
@@ -287,3 +401,50 @@ class CurrentRecord:
 
 
 NO_RECORD = RecordContext(None, -1, -1, -1, NO_HEADERS)
+#: The position of a record whose source is unknown, or that has none.
+UNKNOWN_POSITION = RecordMetadata(None, -1, -1)
+_processed: ContextVar[CurrentRecord | None] = ContextVar("processed", default=None)
+
+
+@contextmanager
+def processing(current: CurrentRecord) -> Iterator[None]:
+    """Let `current_record` return the record of a task; entered once per call of the task."""
+    token = _processed.set(current)
+    try:
+        yield
+    finally:
+        _processed.reset(token)
+
+
+def current_record() -> RecordContext:
+    """Return topic, partition, offset, timestamp and headers of the record that is processed.
+
+    Any function of a topology may call it: a predicate, a mapper, a joiner, an aggregator.
+    Timestamp and headers are those of the record that the function receives; topic, partition and
+    offset are those of the record from which it was made. In `init` and in a punctuator the topic
+    is None.
+
+    Raises:
+        StreamsException: The caller is not a function of a running topology.
+
+    Example:
+        >>> from penstock import Serdes, StreamsBuilder, current_record
+        >>> from penstock.testing import TopologyTestDriver
+        >>> text = Serdes.string()
+        >>> builder = StreamsBuilder()
+        >>> words = builder.stream("words", key=text, value=text)
+        >>> times = words.map_values(lambda word: f"{word} at {current_record().timestamp}")
+        >>> times.to("times", key=text, value=text)
+        >>> with TopologyTestDriver(builder.build()) as driver:
+        ...     topic = driver.create_input_topic("words", text, text)
+        ...     topic.pipe_input("k", "hello", timestamp=7)
+        ...     driver.create_output_topic("times", text, text).read_value()
+        'hello at 7'
+    """
+    current = _processed.get()
+    if current is None:
+        raise StreamsException(
+            "current_record() was called outside of a running topology. "
+            "Call it inside of a function that a step calls for each record."
+        )
+    return current.context()

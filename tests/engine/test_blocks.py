@@ -5,7 +5,10 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import pyarrow as pa
+
 from penstock.engine.worker.blocks import Block, ConsumedBlock, encode_block, shuffled_ranges
+from penstock.engine.worker.origins import OriginColumns, ShuffleOrigins
 from penstock.engine.worker.record_groups import group_records
 from penstock.record import NO_HEADERS, Headers, TaskId
 
@@ -16,8 +19,12 @@ TARGET = TaskId(1, 2)
 def block(sender: TaskId, *rows: tuple[str, int], headers: Headers = NO_HEADERS) -> Block:
     """A block of (value, timestamp) rows from `sender`."""
     written = [("topic", 2, b"k", value.encode(), time, headers) for value, time in rows]
-    ((_, records),) = group_records(written, running_maximum=True).groups()
-    return Block.read(encode_block(sender, 7, TARGET, "topic", records))
+    origins = OriginColumns(
+        (("in", sender.partition),), pa.array([0] * len(rows), pa.int32()),
+        pa.array(range(100, 100 + len(rows)), pa.int64()),
+    )
+    ((_, records),) = group_records(written, running_maximum=True, origins=origins).groups()
+    return Block.read(encode_block(sender, 7, TARGET, "topic", records, origins.sources))
 
 
 def values(ranges: Any) -> list[str]:
@@ -76,3 +83,19 @@ def test_offsets_continue_from_earlier_batches() -> None:
     sent = block(TaskId(0, 1), ("x", 5), ("y", 6))
     (found,) = shuffled_ranges(TARGET, [sent], {"topic": 40, "other": 7}).values()
     assert list(found.records.offsets) == [40, 41]
+
+
+def test_origins_follow_the_records_of_several_senders() -> None:
+    first = block(TaskId(0, 0), ("a", 1), ("d", 4))
+    second = block(TaskId(0, 1), ("b", 2), ("c", 3))
+    (found,) = shuffled_ranges(TARGET, [second, first], {}).values()
+    origins = found.records.origins
+    assert isinstance(origins, ShuffleOrigins)
+    assert [value.decode() for value in found.records.values] == ["a", "b", "c", "d"]
+    positions = [origins.position(index) for index in range(4)]
+    assert positions == [("in", 0, 100), ("in", 1, 100), ("in", 1, 101), ("in", 0, 101)]
+    taken = origins.take([3, 1])
+    assert [
+        (*taken.sources[number], offset) for number, offset in
+        zip(taken.numbers.to_pylist(), taken.offsets.to_pylist(), strict=True)
+    ] == [positions[3], positions[1]]

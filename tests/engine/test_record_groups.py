@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from penstock.engine.worker import record_groups as module
-from penstock.engine.worker.record_groups import group_records, without_running_maximum
+from penstock.engine.worker.record_groups import group_records, without_shuffle_columns
 from penstock.log.types import as_header_pairs
 from penstock.record import NO_HEADERS, Headers
 
@@ -87,8 +87,8 @@ def test_running_maximum_covers_all_earlier_rows() -> None:
 
 def test_running_maximum_is_removed_for_the_log() -> None:
     ((_, batch),) = group_records(random_rows(5, 1, seed=1), running_maximum=True).groups()
-    assert without_running_maximum(batch).schema.names == ["timestamp", "key", "value"]
-    assert without_running_maximum(without_running_maximum(batch)).num_rows == 5
+    assert without_shuffle_columns(batch).schema.names == ["timestamp", "key", "value"]
+    assert without_shuffle_columns(without_shuffle_columns(batch)).num_rows == 5
 
 
 @pytest.mark.usefixtures("grouping")

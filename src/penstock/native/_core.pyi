@@ -37,6 +37,7 @@ class Core(Protocol):
     SOURCES: str
     PENDING: Any
     UNKNOWN: Any
+    HAS_FAST_CRC32: bool
     CacheEntry: type[twins.CacheEntry]
     CacheBudget: type[twins.CacheBudget]
     CacheEntries: type[twins.CacheEntries]
@@ -99,8 +100,9 @@ class Core(Protocol):
     def sink(
         self, topic: str, writers: tuple[_Write, _Write],
         encode: Callable[..., tuple[bytes | None, bytes | None] | None],
-        append_checked: Callable[..., None], current: CurrentRecord, outputs: list[Any],
-        partitions: int, limit: int, tail: int, earliest: int = ..., latest: int = ..., /,
+        append_checked: Callable[..., None], current: CurrentRecord,
+        outputs: tuple[list[Any], list[int] | None, list[Any] | None], partitions: int,
+        limit: int, tail: int, earliest: int = ..., latest: int = ..., /,
     ) -> _Forward: ...
 
     # stateless.c
@@ -142,3 +144,6 @@ class Core(Protocol):
     def windowed_writer(
         self, write_key: _Write, windowed: type[tuple[Any, ...]], sequenced: bool, /
     ) -> _Write: ...
+
+    # crc.c; the twin is zlib.crc32
+    def crc32(self, data: Any, start: int, /) -> int: ...

@@ -62,16 +62,23 @@ call_two(PyObject *function, PyObject *a, PyObject *b)
     return PyObject_Vectorcall(function, stack + 1, 2 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
 }
 
-/* Clears an `Exception`; -1 for another kind of error, which stays set. */
+/* `penstock.errors.StoreSerdeException`, see serdes.c. */
+extern PyObject *store_serde_exception;
+
+/* Clears the `Exception` of a fast function; -1 for another kind of error, and for the final one of
+ * a store's serde, which stays set. */
 static inline int
 forget_error(void)
 {
-    if (!PyErr_ExceptionMatches(PyExc_Exception))
+    if (!PyErr_ExceptionMatches(PyExc_Exception)
+        || PyErr_ExceptionMatches(store_serde_exception))
         return -1;
     PyErr_Clear();
     return 0;
 }
 
+/* Fetches and clears the current exception, with its traceback (flow.c). */
+PyObject *take_error(void);
 /* As `except Exception as error: judge(error, key, value, timestamp, headers)` (flow.c). */
 PyObject *ask_about_error(PyObject *judge, PyObject *const *args);
 
@@ -317,7 +324,7 @@ int entries_clear(CacheEntries *self);
 /* The stored value, borrowed from the entry. */
 PyObject *entry_stored(CacheEntries *self, Entry *entry);
 
-/* ---- rows.c, flush.c, restore.c, flow.c, stateless.c, operators.c: the functions of module.c - */
+/* ---- rows.c, flush.c, restore.c, flow.c, sink.c, stateless.c, operators.c: the functions of module.c - */
 
 PyObject *make_timestamped_rows(PyObject *module, PyObject *args);
 PyObject *make_folding(PyObject *module, PyObject *args);
@@ -359,8 +366,11 @@ PyObject *read_double(PyObject *module, PyObject *data);
 PyObject *murmur2_of(PyObject *module, PyObject *data);
 PyObject *make_windowed_writer(PyObject *module, PyObject *args);
 
+PyObject *crc32_of(PyObject *module, PyObject *args);
+
 int init_flow(void);
 int init_serdes(void);
 int init_cache(PyObject *module);
+int init_crc(PyObject *module);
 
 #endif

@@ -57,6 +57,8 @@ static PyMethodDef functions[] = {
     TAKES_ONE(read_double, "data"),
     {"murmur2", murmur2_of, METH_O, DOC(murmur2, "data, ")},
     MAKES(windowed_writer, "write_key, windowed, sequenced"),
+    /* crc.c */
+    {"crc32", crc32_of, METH_VARARGS, DOC(crc32, "data, start, ")},
     {NULL},
 };
 
@@ -76,7 +78,7 @@ PyInit__core(void)
         return NULL;
     if (PyModule_AddStringConstant(module, "SOURCES", PENSTOCK_SOURCES) < 0
         || PyType_Ready(&StepType) < 0 || init_serdes() < 0 || init_flow() < 0
-        || init_cache(module) < 0) {
+        || init_cache(module) < 0 || init_crc(module) < 0) {
         Py_DECREF(module);
         return NULL;
     }

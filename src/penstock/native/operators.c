@@ -114,6 +114,16 @@ fold_window(Step *step, PyObject *raw, int64_t start, PyObject *const *args)
     return result;
 }
 
+/* The bytes of the key; NULL without an exception if only `row_of` can serialize it. */
+static int
+fast_key(Step *step, PyObject *key, PyObject **raw)
+{
+    *raw = write_fast(step->held[WRITE_KEY], key);
+    if (*raw != NULL && !PyBytes_Check(*raw))
+        Py_CLEAR(*raw);
+    return *raw == NULL && PyErr_Occurred() ? forget_error() : 0;
+}
+
 /* Advances the stream time of the node. */
 static int
 observe(Step *step, PyObject *timestamp, int64_t time, int64_t *stream_time)
@@ -142,19 +152,17 @@ window_fold(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *name
     if ((time == -1 && PyErr_Occurred())
         || observe(step, args[2], time, &stream_time) < 0)
         return NULL;
-    PyObject *raw = write_fast(step->held[WRITE_KEY], args[0]);
-    if (raw == NULL && forget_error() < 0)
-        return NULL;
-    if (raw != NULL && !PyBytes_Check(raw))
-        Py_CLEAR(raw);
+    PyObject *raw = NULL;
     int64_t size = step->numbers[SIZE], advance = step->numbers[ADVANCE];
     int64_t start = time - (size - advance);
     start = start > 0 ? start - start % advance : 0;
-    int done = 0;
+    int done = 0, tried = 0;
     for (; done == 0 && start <= time; start += advance) {
-        int closed = start + size <= stream_time - step->numbers[GRACE];
-        PyObject *result = closed ? drop_because(step->held[DROP], "expired window")
-                                  : fold_window(step, raw, start, args);
+        PyObject *result = NULL;
+        if (start + size <= stream_time - step->numbers[GRACE])
+            result = drop_because(step->held[DROP], "expired window");
+        else if (tried++ || fast_key(step, args[0], &raw) == 0)
+            result = fold_window(step, raw, start, args);
         done = result == NULL ? -1 : 0;
         Py_XDECREF(result);
     }

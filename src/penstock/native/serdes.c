@@ -1,11 +1,18 @@
 /* Serdes: numbers, strings, windowed keys, timestamps in row keys, and Kafka's hash. */
 #include "core.h"
 
-PyObject *bytes_decode, *str_encode;
+PyObject *bytes_decode, *str_encode, *store_serde_exception;
 
 int
 init_serdes(void)
 {
+    PyObject *errors = PyImport_ImportModule("penstock.errors");
+    if (errors == NULL)
+        return -1;
+    store_serde_exception = PyObject_GetAttrString(errors, "StoreSerdeException");
+    Py_DECREF(errors);
+    if (store_serde_exception == NULL)
+        return -1;
     bytes_decode = PyObject_GetAttrString((PyObject *)&PyBytes_Type, "decode");
     str_encode = PyObject_GetAttrString((PyObject *)&PyUnicode_Type, "encode");
     return bytes_decode == NULL || str_encode == NULL ? -1 : 0;

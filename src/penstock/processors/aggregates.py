@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.errors import StreamsException
+from penstock.errors import StoreSerdeException, StreamsException
 from penstock.native import core
 from penstock.processors.base import Forward, NodeContext
 from penstock.processors.forwarding import row_writer
@@ -77,6 +77,8 @@ class StreamAggregate:
                 return
             try:
                 row = write_key(key)
+            except StoreSerdeException:
+                raise
             except Exception:
                 row = row_of(key)
             fold_row(row, key, value, timestamp)

@@ -7,11 +7,12 @@ from datetime import datetime, timedelta
 from enum import Enum
 from functools import wraps
 from inspect import iscoroutinefunction, isfunction
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
 
 from penstock.record import FixedKeyRecord, Record, RecordMetadata, TaskId
 
 if TYPE_CHECKING:
+    from penstock.metrics import StreamsMetrics
     from penstock.serdes.builtin import Serde
 
 KIn = TypeVar("KIn")
@@ -20,6 +21,14 @@ KIn_contra = TypeVar("KIn_contra", contravariant=True)
 VIn_contra = TypeVar("VIn_contra", contravariant=True)
 VOut_co = TypeVar("VOut_co", covariant=True)
 T = TypeVar("T")
+if TYPE_CHECKING:
+    import typing_extensions
+
+    KOut = typing_extensions.TypeVar("KOut", default=Any)
+    VOut = typing_extensions.TypeVar("VOut", default=Any)
+else:
+    KOut = TypeVar("KOut")
+    VOut = TypeVar("VOut")
 
 
 class PunctuationType(Enum):
@@ -33,7 +42,10 @@ class Cancellable(Protocol):
     """A schedule that can be cancelled."""
 
     def cancel(self) -> None:
-        """Stop the punctuations."""
+        """Stop the punctuations.
+
+        Kafka: Cancellable#cancel
+        """
         ...
 
 
@@ -76,12 +88,35 @@ class ProcessorContext(Protocol):
         """The directory in which the task may store files."""
         ...
 
-    def get_state_store(self, name: str) -> Any:
-        """Return a store that is connected to this processor, or a global store."""
+    @overload
+    def get_state_store(self, name: str) -> Any: ...
+    @overload
+    def get_state_store(self, name: str, kind: type[T]) -> T: ...
+    def get_state_store(self, name: str, kind: Any = None) -> Any:
+        """Return a store that is connected to this processor, or a global store.
+
+        Args:
+            name: The name of the store.
+            kind: The class of the store, such as `KeyValueStore[str, int]`. Type checkers know the
+                result by it.
+
+        Raises:
+            StreamsException: The store is not connected to the processor.
+            TypeError: The store is not of that kind.
+
+        Kafka: ProcessingContext#getStateStore
+        """
         ...
 
     def forward(self, record: Any, child: str | None = None) -> None:
-        """Send a record to all children, or to the named child."""
+        """Send a record to all children, or to the named child.
+
+        Args:
+            record: A `Record`; in `process_values` a `FixedKeyRecord`.
+            child: The name of a child; None for all.
+
+        Kafka: FixedKeyProcessorContext#forward, ProcessorContext#forward
+        """
         ...
 
     def schedule(
@@ -92,27 +127,56 @@ class ProcessorContext(Protocol):
         *,
         start: datetime | int | None = None,
     ) -> Cancellable:
-        """Call `punctuator(timestamp)` every `interval` of the given clock."""
+        """Call `punctuator(timestamp)` every `interval` of the given clock.
+
+        Args:
+            interval: The time between two calls.
+            type: The clock of the schedule.
+            punctuator: A function of the timestamp.
+            start: The time of the first call; None for one interval from now.
+
+        Kafka: ProcessingContext#schedule, ProcessorContext#schedule
+        """
         ...
 
     def commit(self) -> None:
-        """Request a commit."""
+        """Request a commit.
+
+        Kafka: ProcessingContext#commit, ProcessorContext#commit
+        """
         ...
 
     def resource(self, name: str, factory: Callable[[], T]) -> T:
-        """Return an object that is created once per worker: a connection, a model."""
+        """Return an object that is created once per worker: a connection, a model.
+
+        Args:
+            name: The name of the object.
+            factory: A function without arguments that creates it.
+        """
         ...
 
-    def metrics(self) -> Mapping[str, float]:
-        """The current counters of the task."""
+    def metrics(self) -> StreamsMetrics:
+        """The current counters of the task, and the sensors of processors.
+
+        Kafka: ProcessingContext#metrics, ProcessorContext#metrics
+        """
         ...
 
     def app_configs(self) -> Mapping[str, Any]:
-        """The configuration under Kafka's names."""
+        """The configuration under Kafka's names.
+
+        Kafka: ProcessingContext#appConfigs, ProcessorContext#appConfigs
+        """
         ...
 
     def app_configs_with_prefix(self, prefix: str) -> Mapping[str, Any]:
-        """The settings whose names start with the prefix, without the prefix."""
+        """The settings whose names start with the prefix, without the prefix.
+
+        Args:
+            prefix: The start of the names.
+
+        Kafka: ProcessingContext#appConfigsWithPrefix, ProcessorContext#appConfigsWithPrefix
+        """
         ...
 
 
@@ -136,7 +200,14 @@ class ValueTransformer(Protocol[KIn_contra, VIn_contra, VOut_co]):
     """The type for `transform_values`. `init(context)` and `close()` are called if they exist."""
 
     def transform(self, key: KIn_contra, value: VIn_contra | None, /) -> VOut_co:
-        """Return the new value of a row; `value` is None if the row was deleted."""
+        """Return the new value of a row; `value` is None if the row was deleted.
+
+        Args:
+            key: The key of the row.
+            value: The value of the row; None if it was deleted.
+
+        Kafka: ValueTransformerWithKey#transform
+        """
         ...
 
 
@@ -157,54 +228,102 @@ def _set_context_in_init(processor: type[Any]) -> None:
     processor.init = init_with_context
 
 
-class Processor(Generic[KIn, VIn]):
+def _with_any(arguments: Any, count: int) -> Any:
+    """Complete two type arguments: the types of what a processor forwards are optional."""
+    if isinstance(arguments, tuple) and len(arguments) == 2:
+        return (*arguments, *(Any,) * (count - 2))
+    return arguments
+
+
+class Processor(Generic[KIn, VIn, KOut, VOut]):
     """A processor: `init` once, `process` for every record, `close` at the end.
 
     Subclasses usually override only `process` and use `self.context`, which exists from the start
-    of `init`. Any other object with these methods works too.
+    of `init`. Any other object with these methods works too. `Processor[str, int]` declares the
+    types of the records that it gets, `Processor[str, int, str, float]` also the types of those
+    that it forwards: later steps then know their serdes.
     """
 
     context: ProcessorContext
 
+    def __class_getitem__(cls, arguments: Any) -> Any:
+        return super().__class_getitem__(_with_any(arguments, 4))  # type: ignore[misc]
+
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         _set_context_in_init(cls)
 
     def init(self, context: ProcessorContext) -> None:
-        """Called before the first record: open stores and create schedules here."""
+        """Called before the first record: open stores and create schedules here.
+
+        Args:
+            context: The context of the processor.
+
+        Kafka: ContextualProcessor#init, Processor#init
+        """
         self.context = context
 
     def process(self, record: Record[KIn, VIn]) -> None:
-        """Called for every record."""
+        """Called for every record.
+
+        Args:
+            record: The record.
+
+        Kafka: Processor#process
+        """
         raise TypeError(
             f"{type(self).__name__} does not override process(record)."
         )
 
     def close(self) -> None:
-        """Called at the end. The task closes the stores."""
+        """Called at the end. The task closes the stores.
+
+        Kafka: Processor#close
+        """
 
 
-class FixedKeyProcessor(Generic[KIn, VIn]):
-    """A processor that cannot change keys (`process_values`)."""
+class FixedKeyProcessor(Generic[KIn, VIn, VOut]):
+    """A processor that cannot change keys (`process_values`).
+
+    `FixedKeyProcessor[str, int, float]` also declares the type of the values that it forwards.
+    """
 
     context: ProcessorContext
+
+    def __class_getitem__(cls, arguments: Any) -> Any:
+        return super().__class_getitem__(_with_any(arguments, 3))  # type: ignore[misc]
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         _set_context_in_init(cls)
 
     def init(self, context: ProcessorContext) -> None:
-        """Called before the first record."""
+        """Called before the first record.
+
+        Args:
+            context: The context of the processor.
+
+        Kafka: ContextualFixedKeyProcessor#init, FixedKeyProcessor#init
+        """
         self.context = context
 
     def process(self, record: FixedKeyRecord[KIn, VIn]) -> None:
-        """Called for every record."""
+        """Called for every record.
+
+        Args:
+            record: The record.
+
+        Kafka: FixedKeyProcessor#process
+        """
         raise TypeError(
             f"{type(self).__name__} does not override process(record)."
         )
 
     def close(self) -> None:
-        """Called at the end."""
+        """Called at the end.
+
+        Kafka: FixedKeyProcessor#close
+        """
 
 
 #: Kafka has separate classes that keep the context; here every processor does.
@@ -212,17 +331,84 @@ ContextualProcessor = Processor
 ContextualFixedKeyProcessor = FixedKeyProcessor
 
 
+class WrappedProcessorSupplier:
+    """A supplier that a `ProcessorWrapper` returns: creates processors, and lists stores.
+
+    Kafka: WrappedProcessorSupplier, WrappedFixedKeyProcessorSupplier
+    """
+
+    def __init__(self, supplier: Callable[[], Any]) -> None:
+        self.supplier = supplier
+
+    def __call__(self) -> Any:
+        return self.supplier()
+
+    @property
+    def stores(self) -> Any:
+        """The store builders of the supplier, or None."""
+        return getattr(self.supplier, "stores", None)
+
+
 class ProcessorWrapper:
     """Wraps the suppliers of all processors, for example for logging or metrics (KIP-1112)."""
+
+    @staticmethod
+    def as_wrapped(supplier: Callable[[], Any]) -> WrappedProcessorSupplier:
+        """Return the supplier as the result of `wrap_processor_supplier`, with its stores.
+
+        A wrapper does not need it: it may return any callable.
+
+        Args:
+            supplier: A function without arguments that creates a processor.
+
+        Kafka: ProcessorWrapper#asWrapped
+        """
+        if isinstance(supplier, WrappedProcessorSupplier):
+            return supplier
+        return WrappedProcessorSupplier(supplier)
+
+    @staticmethod
+    def as_wrapped_fixed_key(supplier: Callable[[], Any]) -> WrappedProcessorSupplier:
+        """Return the supplier as the result of `wrap_fixed_key_processor_supplier`.
+
+        Args:
+            supplier: A function without arguments that creates a fixed-key processor.
+
+        Kafka: ProcessorWrapper#asWrappedFixedKey
+        """
+        return ProcessorWrapper.as_wrapped(supplier)
+
+    def configure(self, configs: Mapping[str, Any]) -> None:
+        """Receive the configuration, before the first supplier is wrapped.
+
+        Args:
+            configs: All settings, under Kafka's names.
+
+        Kafka: ProcessorWrapper#configure
+        """
 
     def wrap_processor_supplier(
         self, name: str, supplier: Callable[[], Any]
     ) -> Callable[[], Any]:
-        """Return the supplier to use; the default is the original one."""
+        """Return the supplier to use; the default is the original one.
+
+        Args:
+            name: The name of the processor.
+            supplier: A function without arguments that creates the processor.
+
+        Kafka: ProcessorWrapper#wrapProcessorSupplier
+        """
         return supplier
 
     def wrap_fixed_key_processor_supplier(
         self, name: str, supplier: Callable[[], Any]
     ) -> Callable[[], Any]:
-        """Return the supplier to use; the default is the original one."""
+        """Return the supplier to use; the default is the original one.
+
+        Args:
+            name: The name of the processor.
+            supplier: A function without arguments that creates the processor.
+
+        Kafka: ProcessorWrapper#wrapFixedKeyProcessorSupplier
+        """
         return supplier

@@ -8,6 +8,7 @@ record. The running topology is a chain of closures, without lookups per record.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -73,8 +74,12 @@ class NodeContext(Protocol):
         """The store of that name; it must be connected to this node."""
         ...
 
-    def drop(self, reason: str) -> None:
-        """Count the record as dropped (dropped-records-total) and log the reason at DEBUG."""
+    def drop(self, reason: str, level: int = logging.WARNING) -> None:
+        """Count the record as dropped (dropped-records-total) and log it at a limited rate."""
+        ...
+
+    def notice(self, event: str) -> None:
+        """Log what happened to the record, at a limited rate, without counting it as dropped."""
         ...
 
     def count(self, counter: str, amount: int = 1) -> None:

@@ -18,6 +18,7 @@ The left side drops responses for a value that has changed since.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -37,6 +38,7 @@ from penstock.processors.foreign_key_wire import (
 from penstock.processors.joiner import Joiner, orient_joiner
 from penstock.record import Change, Headers
 from penstock.serdes.base import Serde
+from penstock.serdes.headers import ReadOnlyHeaders
 
 _DELETE_SILENTLY = int(Instruction.DELETE_KEY_NO_PROPAGATE)
 _DELETE = int(Instruction.DELETE_KEY_AND_PROPAGATE)
@@ -45,6 +47,7 @@ _RESPOND_IF_FOUND = int(Instruction.PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE)
 
 _OUT_OF_ORDER = "out-of-order update of a versioned table in a foreign-key join"
 _NULL_FOREIGN_KEY = "null foreign key"
+_STALE_RESPONSE = "response for a left value that has changed since, in a foreign-key join"
 
 
 def response_partition(
@@ -59,7 +62,7 @@ class SubscriptionSend:
     """Turns an update of the left table into subscriptions, keyed by foreign key.
 
     It needs old values: a row that changes its foreign key is first removed from the old one.
-    `foreign_key` is called with (key, value). The serdes are never None.
+    `foreign_key` is called with (key, value). The serdes are those of the join's pseudo topics.
     """
 
     foreign_key: Callable[[Any, Any], Any]
@@ -70,14 +73,20 @@ class SubscriptionSend:
 
     def attach(self, node: NodeContext, forward: Forward) -> Forward:
         """The function that processes an update in this task."""
-        current, to_bytes, drop = node.current, self.value_serde.serialize, node.drop
-        instructions = self._left_instructions() if self.left else self._inner_instructions(drop)
+        current, drop = node.current, node.drop
+        headers_of = ReadOnlyHeaders(current)
+        to_bytes = self.value_serde.with_headers_of(headers_of).serialize
+        changed = self._changes(headers_of)
+        instructions = (
+            self._left_instructions(changed) if self.left
+            else self._inner_instructions(changed, drop)
+        )
         versioned = self.versioned
 
         def process(key: Any, change: Change, timestamp: int, headers: Headers) -> None:
             new, old, is_latest = change
             if versioned and not is_latest:
-                drop(_OUT_OF_ORDER)
+                drop(_OUT_OF_ORDER, logging.INFO)
                 return
             hashed = None
             for foreign_key, instruction in instructions(key, new, old):
@@ -90,17 +99,19 @@ class SubscriptionSend:
 
         return process
 
-    def _changes(self) -> Callable[[Any, Any], bool]:
+    def _changes(self, headers_of: ReadOnlyHeaders) -> Callable[[Any, Any], bool]:
         """Compares two foreign keys by their bytes."""
-        to_bytes = self.foreign_key_serde.serialize
+        to_bytes = self.foreign_key_serde.with_headers_of(headers_of).serialize
 
         def changed(new: Any, old: Any) -> bool:
             return new is None or bool(to_bytes(new) != to_bytes(old))
 
         return changed
 
-    def _left_instructions(self) -> Callable[[Any, Any, Any], tuple[tuple[Any, int], ...]]:
-        extract, changed = self.foreign_key, self._changes()
+    def _left_instructions(
+        self, changed: Callable[[Any, Any], bool]
+    ) -> Callable[[Any, Any, Any], tuple[tuple[Any, int], ...]]:
+        extract = self.foreign_key
 
         def instructions(key: Any, new: Any, old: Any) -> tuple[tuple[Any, int], ...]:
             if old is None and new is None:
@@ -115,9 +126,9 @@ class SubscriptionSend:
         return instructions
 
     def _inner_instructions(
-        self, drop: Callable[[str], None]
+        self, changed: Callable[[Any, Any], bool], drop: Callable[[str], None]
     ) -> Callable[[Any, Any, Any], tuple[tuple[Any, int], ...]]:
-        extract, changed = self.foreign_key, self._changes()
+        extract = self.foreign_key
 
         def instructions(key: Any, new: Any, old: Any) -> tuple[tuple[Any, int], ...]:
             old_key = None if old is None else extract(key, old)
@@ -149,7 +160,7 @@ class SubscriptionReceive:
     def attach(self, node: NodeContext, forward: Forward) -> Forward:
         """The function that processes a subscription in this task."""
         save, drop = node.store(self.store_name).save, node.drop
-        to_bytes = self.keys.to_bytes
+        to_bytes = self.keys.with_headers_of(ReadOnlyHeaders(node.current)).to_bytes
 
         def process(
             key: Any, subscription: Subscription, timestamp: int, headers: Headers
@@ -216,7 +227,8 @@ class ForeignTableJoin:
     def attach(self, node: NodeContext, forward: Forward) -> Forward:
         """The function that processes an update in this task."""
         scan = node.store(self.store_name).range
-        prefix_of, primary_key_of = self.keys.prefix, self.keys.primary_key.deserialize
+        keys = self.keys.with_headers_of(ReadOnlyHeaders(node.current))
+        prefix_of, primary_key_of = keys.prefix, keys.primary_key.deserialize
         drop, count, versioned = node.drop, node.count, self.versioned
 
         def process(key: Any, change: Change, timestamp: int, headers: Headers) -> None:
@@ -224,7 +236,7 @@ class ForeignTableJoin:
                 drop("null key in a foreign-key join")
                 return
             if versioned and not change.is_latest:
-                drop(_OUT_OF_ORDER)
+                drop(_OUT_OF_ORDER, logging.INFO)
                 return
             prefix = prefix_of(key)
             size = len(prefix)
@@ -270,7 +282,8 @@ class ResponseJoin:
     def attach(self, node: NodeContext, forward: Forward) -> Forward:
         """The function that processes a response in this task."""
         get, drop = self.left_table.attach_getter(node).get, node.drop
-        to_bytes, left = self.value_serde.serialize, self.left
+        to_bytes = self.value_serde.with_headers_of(ReadOnlyHeaders(node.current)).serialize
+        left = self.left
         combine = orient_joiner(self.joiner, with_key=self.with_key)
 
         def process(
@@ -281,7 +294,7 @@ class ResponseJoin:
                 raise StreamsException("SubscriptionResponseWrapper is of an incompatible version.")
             row = get(key)
             if hashed != (None if row is None else hash128(to_bytes(row[0]))):
-                drop("response for a left value that has changed since, in a foreign-key join")
+                drop(_STALE_RESPONSE, logging.DEBUG)
                 return
             if foreign_value is None and (not left or row is None):
                 result = None

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from penstock.errors import StreamsException
 from penstock.serdes.base import Serde, WrappingSerde, malformed_bytes_error
+from penstock.serdes.headers import HasHeaders
 
 SUBSCRIPTION_VERSION = 1
 RESPONSE_VERSION = 0
@@ -71,8 +72,8 @@ def subscription_serde(
 ) -> Serde[Subscription]:
     """Version and hash flag, instruction, hash, primary key, and since version 1 the partition.
 
-    The serde of the primary key does not receive the topic; bind it to the join's pseudo topic
-    first. `version` 0 is for a rolling upgrade from Kafka Streams before 3.4.
+    The serde of the primary key is already that of the join's pseudo topic. `version` 0 is for a
+    rolling upgrade from Kafka Streams before 3.4.
     """
     write, read = primary_key.serialize, primary_key.deserialize
 
@@ -98,9 +99,42 @@ def subscription_serde(
         (partition,) = _INT.unpack_from(data, len(data) - 4)
         return Subscription(hashed, data[1], read(data[at:-4]), partition, form)
 
-    serde = Serde(serialize, deserialize, f"subscription of {primary_key.name}")
-    serde.recipe = (subscription_serde, (primary_key, version))
-    return serde
+    return _SubscriptionSerde(
+        (serialize, deserialize), "subscription", primary_key, subscription_serde, version
+    )
+
+
+class _SubscriptionSerde(WrappingSerde[Subscription]):
+    """The topic of the record or store is not that of the primary key."""
+
+    def for_topic(self, topic: str, is_key: bool) -> Serde[Subscription]:
+        return self
+
+    def for_store(self, topic: str, is_key: bool) -> Serde[Subscription]:
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class PseudoTopics:
+    """The topics that Kafka Streams passes to the serdes of keys and values inside of messages.
+
+    Such bytes have no headers of their own, so the serdes are those for stores.
+    """
+
+    #: The name of the registration topic in the log.
+    registration_topic: str
+
+    def primary_key(self, serde: Serde[Any]) -> Serde[Any]:
+        """The serde of primary keys in subscriptions and in the keys of the store."""
+        return serde.for_store(f"{self.registration_topic}-pk", True)
+
+    def foreign_key(self, serde: Serde[Any]) -> Serde[Any]:
+        """The serde of foreign keys that are compared, and in the keys of the store."""
+        return serde.for_store(f"{self.registration_topic}-fk", True)
+
+    def hashed_value(self, serde: Serde[Any]) -> Serde[Any]:
+        """The serde of the left values that are hashed."""
+        return serde.for_store(f"{self.registration_topic}-vh", False)
 
 
 def response_serde(foreign_value: Serde[Any]) -> Serde[SubscriptionResponse]:
@@ -136,6 +170,12 @@ class CombinedKeyCodec:
 
     foreign_key: Serde[Any]
     primary_key: Serde[Any]
+
+    def with_headers_of(self, record: HasHeaders) -> CombinedKeyCodec:
+        """The codec whose serdes see the headers of `record`."""
+        return CombinedKeyCodec(
+            self.foreign_key.with_headers_of(record), self.primary_key.with_headers_of(record)
+        )
 
     def to_bytes(self, foreign_key: Any, primary_key: Any) -> bytes:
         """The key of one subscription."""

@@ -13,6 +13,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from penstock.serdes.headers import HasHeaders, ReadOnlyHeaders
+from penstock.serdes.store import store_serde
+
 if TYPE_CHECKING:
     from penstock.processors.base import Clock, NodeContext
     from penstock.serdes.base import Serde
@@ -40,7 +43,7 @@ class WaitingRecords(NamedTuple):
 class OuterJoinShared:
     """The store and clocks that the two sides of a left or outer join share.
 
-    The serdes are those of the join, never None.
+    The serdes are those of the join for the store's changelog topic.
     """
 
     store_name: str
@@ -50,7 +53,9 @@ class OuterJoinShared:
 
     def open(self, node: NodeContext) -> OuterJoinStore:
         """The store for one side of the join in one task."""
-        return OuterJoinStore(node.store(self.store_name), self)
+        return OuterJoinStore(
+            node.store(self.store_name), self, ReadOnlyHeaders(node.current)
+        )
 
     def stream_time(self, node: NodeContext) -> Clock:
         """The largest timestamp of both sides."""
@@ -66,14 +71,15 @@ class OuterJoinStore:
 
     __slots__ = ("_get", "_left", "_put", "_right", "_scan", "key_from_bytes", "key_to_bytes")
 
-    def __init__(self, store: Any, shared: OuterJoinShared) -> None:
+    def __init__(self, store: Any, shared: OuterJoinShared, record: HasHeaders) -> None:
         self._get = store.get
         self._put = store.put
         self._scan = store.all
-        self._left = shared.left_serde
-        self._right = shared.right_serde
-        self.key_to_bytes = shared.key_serde.serialize
-        self.key_from_bytes = shared.key_serde.deserialize
+        name = shared.store_name
+        self._left = store_serde(shared.left_serde.with_headers_of(record), name, "value")
+        self._right = store_serde(shared.right_serde.with_headers_of(record), name, "value")
+        key = store_serde(shared.key_serde.with_headers_of(record), name, "key")
+        self.key_to_bytes, self.key_from_bytes = key.serialize, key.deserialize
 
     def add(self, timestamp: int, is_left: bool, key: bytes, value: Any) -> None:
         """Add a record, after those of the same key, timestamp and side."""

@@ -7,6 +7,7 @@ sends nothing unless the left side has a row.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -62,7 +63,7 @@ class TableTableJoin:
                 return
             new, old, is_latest = change
             if versioned and not is_latest:
-                drop(_OUT_OF_ORDER)
+                drop(_OUT_OF_ORDER, logging.INFO)
                 return
             row = get(key)
             other = None if row is None else row[0]

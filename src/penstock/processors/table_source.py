@@ -34,7 +34,7 @@ class TableSource:
         if self.store_name is None:
             return self._attach_unmaterialized(node, forward)
         drop = node.drop
-        count = node.count
+        count, notice = node.count, node.notice
         store = node.store(self.store_name)
         load = TableStore(store).get
         write = row_writer(store, forward, self.send_old)
@@ -50,6 +50,7 @@ class TableSource:
             old, old_timestamp = row
             if timestamp < old_timestamp:
                 count("out-of-order")
+                notice("received an out-of-order update, which replaces a newer row")
             write(key, value, old, timestamp, headers)
 
         return process

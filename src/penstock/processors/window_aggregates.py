@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.errors import StoreSerdeException
 from penstock.native import core
 from penstock.processors.aggregates import Aggregator, Initializer, native_forms
 from penstock.processors.base import Forward, NodeContext
@@ -188,6 +189,8 @@ def _row_maker(store: Any) -> Callable[[Any, int], bytes]:
             known_start = start
         try:
             raw: bytes = write_key(key)
+        except StoreSerdeException:
+            raise
         except Exception:
             row: bytes = row_of(key, start)
             return row

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.errors import ConfigException, StreamsException, WrongSerdeException
+from penstock.errors import StreamsException, WrongSerdeException
 from penstock.native import core
 from penstock.processors.base import Forward, OnError, PlainOperator
 from penstock.record import CurrentRecord, Headers
@@ -55,8 +55,9 @@ def _attach_processor(
     node: ProcessorNode, children: list[NodeEntry], blueprint: Blueprint, runtime: Runtime,
     handlers: ExceptionHandlers,
 ) -> NodeEntry:
-    context = TaskNode(node.name, runtime, blueprint.connected[node.name])
-    operator = _operator(blueprint, node)
+    feeds = {plan.name: plan.feed.processor for plan in blueprint.stores if plan.feed is not None}
+    context = TaskNode(node.name, runtime, blueprint.connected[node.name], feeds)
+    operator = blueprint.operator(node)
     current = runtime.current
     context.children = {
         child.name: _call_children_with_context([child], current, handlers) for child in children
@@ -77,25 +78,14 @@ def _attach_processor(
     return NodeEntry(node.name, operator.attach(context, forward), guarded=True)
 
 
-def _operator(blueprint: Blueprint, node: ProcessorNode) -> Any:
-    try:
-        return blueprint.operator(node)
-    except ConfigException as error:
-        raise StreamsException(f"Failed to initialize serdes for {node.name}: {error}") from error
-
-
 def _sink(
     node: SinkNode, blueprint: Blueprint, runtime: Runtime, collector: Collector,
     handlers: ExceptionHandlers,
 ) -> Forward:
-    try:
-        serdes = blueprint.serdes(node)
-    except ConfigException as error:
-        raise StreamsException(
-            f"Failed to initialize serdes for sink node {node.name}: {error}"
-        ) from error
+    serdes = blueprint.serdes(node)
     topic = blueprint.topic(node.topic) if isinstance(node.topic, str) else None
-    return collector.attach_sink(node, topic, serdes, handlers, runtime.drop)
+    context = TaskNode(node.name, runtime, ())
+    return collector.attach_sink(node, topic, serdes, handlers, context.drop)
 
 
 def _call_children(children: list[NodeEntry], handlers: ExceptionHandlers) -> Forward:

@@ -14,7 +14,14 @@ from penstock.processors.base import Operator
 from penstock.serdes.builtin import Serde
 from penstock.topology.default_serdes import DefaultSerdes, resolve
 from penstock.topology.java_order import hash_order
-from penstock.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode, StoreSpec
+from penstock.topology.nodes import (
+    Node,
+    ProcessorNode,
+    SinkNode,
+    SourceNode,
+    StoreFeed,
+    StoreSpec,
+)
 from penstock.topology.topology import Topology
 
 
@@ -28,6 +35,8 @@ class StorePlan:
     changelog: str | None
     #: The topic that it is restored from: the changelog, or the source topic of a table.
     restored_from: str | None
+    #: The nodes that fill a read-only store, also when it is restored; None for other stores.
+    feed: StoreFeed | None = None
 
 
 @dataclass(frozen=True)
@@ -71,6 +80,13 @@ class Blueprint:
         """The name of a topic in the log: internal topics have the application id as prefix."""
         return f"{self.config.application_id}-{name}" if name in self.internal_topics else name
 
+    def source_changelogs(self) -> dict[str, str]:
+        """Store -> the source topic that it is restored from instead of a changelog."""
+        return {
+            store.name: self.topic(store.restored_from) for store in self.stores
+            if store.changelog is None and store.restored_from is not None
+        }
+
     @property
     def sources(self) -> tuple[SourceNode, ...]:
         """The nodes that read topics."""
@@ -103,5 +119,7 @@ def _stores(
             if spec.logging_enabled and name not in topology.source_changelogs:
                 changelog = f"{config.application_id}-{name}-changelog"
             restored_from = topology.source_changelogs.get(name, changelog)
-            plans[name] = StorePlan(name, spec, changelog, restored_from)
+            plans[name] = StorePlan(
+                name, spec, changelog, restored_from, topology.store_feeds.get(name)
+            )
     return tuple(plans.values())

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple
 
 from penstock.errors import NotSentException, StreamsException
 from penstock.handlers import ProducedRecord, SerializationExceptionOrigin
@@ -12,12 +13,23 @@ from penstock.partitioning import partition_of
 from penstock.processors.base import Forward
 from penstock.record import CurrentRecord, Headers, RecordContext
 from penstock.serdes.builtin import Serde
+from penstock.serdes.headers import RecordHeaders, bind_headers
 from penstock.serdes.windowed import WindowedSerde
 from penstock.task.error_handling import ExceptionHandlers
+from penstock.task.origins import OutputOrigins
 from penstock.task.record_limits import RecordLimits, no_limits
 from penstock.topology.nodes import Partitioner, SinkNode
 
 _NOT_WRITTEN = object()
+
+
+class _BoundSink(NamedTuple):
+    """The serdes of a sink for one topic, and the functions that encode and partition a record."""
+
+    serdes: tuple[Serde[Any], Serde[Any]]
+    encode: Callable[..., tuple[bytes | None, bytes | None] | None]
+    partitions: Callable[[str, Any, Any], Iterable[int | None]]
+    sees_headers: bool
 
 
 class Collector:
@@ -29,68 +41,108 @@ class Collector:
 
     def __init__(
         self, current: CurrentRecord, partitions_of: Callable[[str], int | None],
-        limits_of: Callable[[str], RecordLimits | None] = no_limits,
+        limits_of: Callable[[str], RecordLimits | None] = no_limits, *,
+        origins: OutputOrigins | None = None,
     ) -> None:
         #: Plain tuples with the fields of `Output`; named tuples cost more.
         self.outputs: list[tuple[Any, ...]] = []
+        #: The source records of the outputs; None if no other task receives outputs.
+        self.origins = origins
         self.null_keys_sent = 0
         self._current = current
         self._partitions_of = partitions_of
         self._limits_of = limits_of
 
-    def send_raw(self, record: ProducedRecord) -> None:
-        """Add a serialized record (dead letter queue)."""
+    def send_raw(self, record: ProducedRecord) -> tuple[Any, ...]:
+        """Add a serialized record (dead letter queue), and return it."""
         partition = record.partition
         if partition is None:
             partition = self._default_partition(record.topic, record.key)
-        self.outputs.append(
-            (record.topic, partition, record.key, record.value, record.timestamp, record.headers)
+        output = (
+            record.topic, partition, record.key, record.value, record.timestamp, record.headers
         )
+        self._append(output)
+        return output
+
+    def _append(self, output: tuple[Any, ...]) -> None:
+        self.outputs.append(output)
+        if self.origins is not None:
+            self.origins.note(self._current)
 
     def attach_sink(
         self, node: SinkNode, topic: str | None, serdes: tuple[Serde[Any], Serde[Any]],
         handlers: ExceptionHandlers, drop: Callable[[str], None],
     ) -> Forward:
         """The function of a sink. `topic` is None if it is selected per record."""
-        key_serde, value_serde = serdes
-        if topic is not None:
-            key_serde, value_serde = (
-                key_serde.for_topic(topic, True), value_serde.for_topic(topic, False)
+        record = RecordHeaders()
+
+        def bind(topic: str) -> _BoundSink:
+            key, value = serdes
+            bound, sees_headers = bind_headers(
+                (key.for_topic(topic, True), value.for_topic(topic, False)), record
             )
-        encode = _encoder(node.name, key_serde, value_serde, handlers)
-        partitions = self._partitioning(node, key_serde, drop)
-        if topic is not None and node.partitioner is None:
+            return _BoundSink(
+                bound, _encoder(node.name, *bound, handlers),
+                self._partitioning(node, bound[0], drop), sees_headers,
+            )
+
+        if topic is None:
+            return self._extracting_sink(node, cache(bind), record, handlers)
+        sink = bind(topic)
+        if node.partitioner is None and not sink.sees_headers:
             return self._plain_sink(
-                node.name, topic, (key_serde, value_serde), handlers,
-                _check_partition_first(partitions, encode),
+                node.name, topic, sink.serdes, handlers,
+                _check_partition_first(sink.partitions, sink.encode),
             )
-        choose: Any = node.topic if topic is None else None
-        current = self._current
-        append = self._checked_append(node.name, handlers)
+        send = self._sender(node.name, record, handlers)
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-            target = topic
-            if target is None:
-                target = choose(
-                    key, value,
-                    RecordContext(
-                        current.topic, current.partition, current.offset, timestamp, headers,
-                        current.raw_key, current.raw_value,
-                    ),
+            send(sink, topic, key, value, timestamp, headers)
+
+        return process
+
+    def _extracting_sink(
+        self, node: SinkNode, bind: Callable[[str], _BoundSink], record: RecordHeaders,
+        handlers: ExceptionHandlers,
+    ) -> Forward:
+        """A sink whose topic is selected per record."""
+        choose: Any = node.topic
+        current = self._current
+        send = self._sender(node.name, record, handlers)
+
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            context = RecordContext(
+                current.topic, current.partition, current.offset, timestamp, headers,
+                current.raw_key, current.raw_value,
+            )
+            topic = choose(key, value, context)
+            if not isinstance(topic, str):
+                raise ValueError(
+                    f"{node.name}: the topic name extractor returned {topic!r}, not a str."
                 )
-                if not isinstance(target, str):
-                    raise ValueError(
-                        f"{node.name}: the topic name extractor returned {target!r}, not a str."
-                    )
-            for partition in partitions(target, key, value):
-                encoded = encode(target, key, value, timestamp, headers)
+            send(bind(topic), topic, key, value, timestamp, headers)
+
+        return process
+
+    def _sender(
+        self, name: str, record: RecordHeaders, handlers: ExceptionHandlers
+    ) -> Callable[[_BoundSink, str, Any, Any, int, Headers], None]:
+        """Writes a record to each of its partitions, with the headers that its serdes add."""
+        current, append = self._current, self._checked_append(name, handlers)
+
+        def send(
+            sink: _BoundSink, topic: str, key: Any, value: Any, timestamp: int, headers: Headers
+        ) -> None:
+            for partition in sink.partitions(topic, key, value):
+                record.headers = headers
+                encoded = sink.encode(topic, key, value, timestamp, headers)
                 if encoded is None:
                     return
                 raw_key, raw_value = encoded
                 current.sent = True
-                append(target, partition, raw_key, raw_value, timestamp, headers)
+                append(topic, partition, raw_key, raw_value, timestamp, record.headers)
 
-        return process
+        return send
 
     def _plain_sink(
         self, name: str, topic: str, serdes: tuple[Serde[Any], Serde[Any]],
@@ -99,7 +151,7 @@ class Collector:
     ) -> Forward:
         """The common case: a fixed topic, partitioned by the serialized key."""
         write_key, write_value = serdes[0].writer, serdes[1].writer
-        current, append = self._current, self.outputs.append
+        current, append, origins = self._current, self._append, self.origins
         # A windowed key is partitioned by its inner key.
         tail = serdes[0].suffix_size if isinstance(serdes[0], WindowedSerde) else 0
         append_checked = self._checked_append(name, handlers, tail)
@@ -111,7 +163,9 @@ class Collector:
                 limits.max_bytes, tail, limits.earliest, limits.latest
             )
             native: Forward = core.sink(
-                topic, (write_key, write_value), encode, append_checked, current, self.outputs,
+                topic, (write_key, write_value), encode, append_checked, current,
+                (self.outputs, None, None) if origins is None
+                else (self.outputs, origins.indexes, origins.marks),
                 partitions or 0, *bounds,
             )
             return native
@@ -142,7 +196,7 @@ class Collector:
 
         `tail` is the number of bytes at the end of a key that do not affect its partition.
         """
-        append, limits_of = self.outputs.append, self._limits_of
+        append, limits_of = self._append, self._limits_of
 
         def checked(
             topic: str, partition: int | None, key: bytes | None, value: bytes | None,
@@ -206,8 +260,8 @@ class Collector:
         count = self._partitions_of(topic)
         if not count:
             raise NotSentException(
-                f"Could not get partition information for topic {topic}. "
-                "This can happen if the topic does not exist."
+                f"Topic {topic} does not exist. Create it with 'penstock topics create {topic}'.",
+                retriable=True,
             )
         return count
 
@@ -232,18 +286,12 @@ def _check_partition_first(
     return encoded
 
 
-def _has_fast_path(serde: Serde[Any]) -> bool:
-    """Whether a failure of `writer` means nothing, because `serialize` is another function."""
-    inner = serde.inner
-    return serde.fast_serialize is not None and (inner is None or _has_fast_path(inner))
-
-
 def _encoder(
     name: str, key_serde: Serde[Any], value_serde: Serde[Any], handlers: ExceptionHandlers
 ) -> Callable[..., tuple[bytes | None, bytes | None] | None]:
     """Serializes key and value; None if that fails and the handler skips the record."""
     halves = tuple(
-        (origin, serde, _has_fast_path(serde)) for origin, serde in (
+        (origin, serde, serde.has_careful_writer) for origin, serde in (
             (SerializationExceptionOrigin.KEY, key_serde),
             (SerializationExceptionOrigin.VALUE, value_serde),
         )
@@ -255,10 +303,10 @@ def _encoder(
     ) -> tuple[bytes | None, bytes | None] | None:
         """`written` has the key if it is serialized already; `writer` raised `failure` next."""
         encoded = list(written)
-        for origin, serde, has_fast_path in halves[len(written):]:
+        for origin, serde, is_careful in halves[len(written):]:
             half = key if origin is SerializationExceptionOrigin.KEY else value
             try:
-                if failure is not None and not has_fast_path:
+                if failure is not None and not is_careful:
                     # The user's serializer raised it, and is called only once per record.
                     raise failure
                 failure = None

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock.config import StreamsConfig
-from penstock.errors import ProcessingFailedException, StreamsException
+from penstock.errors import (
+    NotSentException,
+    ProcessingFailedException,
+    RetryRequestedException,
+    SchemaRegistryException,
+    StoreSerdeException,
+    StreamsException,
+)
 from penstock.handlers import (
     BuiltInHandler,
     ErrorHandlerContext,
@@ -15,12 +22,34 @@ from penstock.handlers import (
     Response,
     Result,
     SerializationExceptionOrigin,
+    log_bad_record,
 )
 from penstock.processors.base import OnError
-from penstock.record import CurrentRecord, Headers, Record, TaskId
+from penstock.record import Headers, Record, RecordMetadata
 from penstock.timestamps import ConsumedRecord
 
+if TYPE_CHECKING:
+    from penstock.task.runtime import Runtime
+
 log = logging.getLogger(__name__)
+
+#: The settings of the handlers.
+DESERIALIZATION_HANDLER = "deserialization.exception.handler"
+PROCESSING_HANDLER = "processing.exception.handler"
+PRODUCTION_HANDLER = "production.exception.handler"
+
+
+def end_sentence(text: object) -> str:
+    """Return a text with a full stop at its end."""
+    return f"{str(text).rstrip('.')}."
+
+
+def skipping_setting(error: BaseException) -> str | None:
+    """Return the setting that skips records for which a step raises this error.
+
+    None for the serde of a store: good records would be skipped, too.
+    """
+    return None if isinstance(error, StoreSerdeException) else PROCESSING_HANDLER
 
 
 class NodeFailed(StreamsException):
@@ -36,13 +65,15 @@ class NodeFailed(StreamsException):
 class ExceptionHandlers:
     """Calls the configured exception handlers for a task.
 
-    `write` sends a record of a dead letter queue, `drop` counts a skipped record.
+    `write` sends a record of a dead letter queue.
     """
 
     def __init__(
-        self, config: StreamsConfig, task_id: TaskId, current: CurrentRecord,
-        write: Callable[[ProducedRecord], None], drop: Callable[[str], None],
+        self, config: StreamsConfig, runtime: Runtime,
+        write: Callable[[ProducedRecord], tuple[Any, ...]],
     ) -> None:
+        #: The dead letters of a response that fails the batch, as outputs.
+        self.final_letters: list[tuple[Any, ...]] = []
         self._deserialization = config.deserialization_handler()
         self._processing = config.processing_handler()
         self._production = config.production_handler()
@@ -51,34 +82,45 @@ class ExceptionHandlers:
         self.needs_sources = config.errors_dead_letter_queue_topic_name is not None or not all(
             isinstance(handler, BuiltInHandler) for handler in (self._processing, self._production)
         )
-        self._task_id = task_id
-        self._current = current
+        self._runtime = runtime
+        self._task_id = runtime.task_id
+        self._current = runtime.current
         self._write = write
-        self._drop = drop
+        self._drop = runtime.drop
 
     def not_deserialized(
-        self, node: str, raw: ConsumedRecord, part: str, error: Exception
+        self, node: str, raw: ConsumedRecord, part: str, error: Exception,
+        origin: RecordMetadata | None = None,
     ) -> None:
-        """Handle a deserialization error: raise, or skip the record. `part` is key or value."""
+        """Handle a deserialization error: raise, or skip the record. `part` is key or value.
+
+        `origin` is the record of the log that caused this one, if another task sent it.
+        """
+        topic, partition, offset = origin or RecordMetadata(raw.topic, raw.partition, raw.offset)
         context = ErrorHandlerContext(
-            raw.topic, raw.partition, raw.offset, raw.headers, node, self._task_id, raw.timestamp,
+            topic, partition, offset, raw.headers, node, self._task_id, raw.timestamp,
             raw.key, raw.value,
         )
         response = self._call_handler(
             node, error, lambda: self._deserialization.handle_error(context, raw, error)
         )
         if response.result is Result.FAIL:
+            place = f"topic {topic}, partition {partition}, offset {offset}"
+            if origin is not None:
+                place = f"topic {raw.topic}, sent because of a record of {place},"
             raise ProcessingFailedException(
-                f"The {part} of a record of topic {raw.topic}, partition {raw.partition}, offset "
-                f"{raw.offset} cannot be deserialized: {error} To skip such records set "
-                "deserialization_exception_handler='continue'.",
-                task_id=str(self._task_id), processor=node, topic=raw.topic,
-                partition=raw.partition, offset=raw.offset, key=raw.key,
+                f"The {part} of a record of {place} cannot be deserialized: {end_sentence(error)} "
+                f"To skip such records, set {DESERIALIZATION_HANDLER}=continue.",
+                task_id=str(self._task_id), processor=node, topic=topic,
+                partition=partition, offset=offset, key=raw.key,
+                handler_setting=DESERIALIZATION_HANDLER,
             ) from error
-        log.warning(
-            "Skipping a record whose %s cannot be deserialized: topic %s, partition %d, offset %d.",
-            part, raw.topic, raw.partition, raw.offset,
-        )
+        if not isinstance(self._deserialization, BuiltInHandler):
+            # The built-in handlers have logged it.
+            log_bad_record(
+                logging.WARNING, f"Skipping a record whose {part} cannot be deserialized",
+                context, error,
+            )
         self._drop("deserialization error")
 
     def not_processed(
@@ -91,6 +133,8 @@ class ExceptionHandlers:
         )
         if response.result is Result.FAIL:
             raise NodeFailed(node, error, None if record is None else record.key) from error
+        # The error of a sink may have failed before, and its parent continues.
+        self.final_letters.clear()
         self._drop("processing error")
 
     def error_callback(self, node: str) -> OnError:
@@ -115,43 +159,68 @@ class ExceptionHandlers:
             ),
         )
         if response.result is not Result.RESUME:
+            self._explain_retry(response)
             raise self._not_produced(
-                node, f"the {origin.value} of a record for topic {record.topic} cannot be "
+                node, f"The {origin.value} of a record for topic {record.topic} cannot be "
                 f"serialized: {error}",
             ) from error
-        log.warning("Skipping a record for topic %s that cannot be serialized.", record.topic)
+        if not isinstance(self._production, BuiltInHandler):
+            log_bad_record(
+                logging.WARNING, f"Skipping a record for topic '{record.topic}'",
+                self._context(node), error,
+            )
         self._drop("serialization error")
 
-    def not_sent(self, node: str, record: ProducedRecord, error: Exception) -> None:
-        """Handle an output record that the log would reject: raise, or skip it."""
+    def not_sent(self, node: str, record: ProducedRecord, error: NotSentException) -> None:
+        """Handle an output record that the log would reject: raise, or skip it.
+
+        The parents of the sink are not asked: the record is the fault of none of them.
+        """
         response = self._call_handler(
             node, error,
             lambda: self._production.handle_error(self._context(node), record, error),
         )
-        if response.result is not Result.RESUME:
-            raise self._not_produced(
-                node, f"a record for topic {record.topic} cannot be sent: {error}"
-            ) from error
-        self._drop("production error")
+        if response.result is Result.RESUME:
+            self._drop("production error")
+            return
+        retries = response.result is Result.RETRY and error.retriable
+        if not retries:
+            self._explain_retry(response)
+        failure = self._not_produced(node, str(error), RetryRequestedException if retries else None)
+        failure.__cause__ = error
+        raise NodeFailed(node, failure) from error
 
-    def _not_produced(self, node: str, what: str) -> ProcessingFailedException:
+    def _explain_retry(self, response: Response) -> None:
+        if response.result is Result.RETRY:
+            log.warning(
+                "The production exception handler returned RETRY for an error that does not pass. "
+                "It means FAIL."
+            )
+
+    def _not_produced(
+        self, node: str, what: str, kind: type[ProcessingFailedException] | None = None
+    ) -> ProcessingFailedException:
         """The error with the source record; its key is shown as the bytes that were read."""
         current = self._current
         key = current.rows.keys[current.at]
-        source = "" if current.topic is None else (
-            f" Source record: topic {current.topic}, partition {current.partition}, offset "
-            f"{current.offset}, key {key!r}."
+        topic, partition, offset = self._runtime.source_position()
+        source = "" if topic is None else (
+            f" Source record: topic {topic}, partition {partition}, offset {offset}, key {key!r}."
         )
-        return ProcessingFailedException(
-            f"{node}: {what.rstrip('.')}.{source} To skip such records set "
-            "production_exception_handler='continue'.",
-            task_id=str(self._task_id), processor=node, topic=current.topic,
-            partition=current.partition, offset=current.offset, key=key,
+        return (kind or ProcessingFailedException)(
+            f"{node}: {end_sentence(what)}{source} To skip such records, set "
+            f"{PRODUCTION_HANDLER}=continue.",
+            task_id=str(self._task_id), processor=node, topic=topic,
+            partition=partition, offset=offset, key=key,
+            handler_setting=PRODUCTION_HANDLER,
         )
 
     def _call_handler(
         self, node: str, error: Exception, handler: Callable[[], Response]
     ) -> Response:
+        if any(isinstance(each, SchemaRegistryException) for each in (error, error.__cause__)):
+            # The record may be valid.
+            raise NodeFailed(node, error) from error
         try:
             response = handler()
             if not isinstance(response, Response):
@@ -159,14 +228,15 @@ class ExceptionHandlers:
         except Exception as broken:
             log.error("The exception handler itself failed on: %s", error)
             raise NodeFailed(node, broken) from broken
-        for record in response.dead_letter_queue_records:
-            self._write(record)
+        letters = [self._write(record) for record in response.dead_letter_queue_records]
+        if response.result is Result.FAIL:
+            self.final_letters += letters
         return response
 
     def _context(self, node: str) -> ErrorHandlerContext:
         current = self._current
         return ErrorHandlerContext(
-            current.topic, current.partition, current.offset, current.headers, node,
+            *self._runtime.source_position(), current.headers, node,
             self._task_id, current.timestamp, current.raw_key, current.raw_value,
         )
 

@@ -5,21 +5,22 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, overload
 
 from penstock.errors import StreamsException
 from penstock.processors.api import Cancellable, PunctuationType
 from penstock.processors.base import Clock, Forward, NodeCounter
 from penstock.processors.user import check_not_async
 from penstock.record import CurrentRecord, FixedKeyRecord, Headers, RecordMetadata, TaskId
+from penstock.stores.api.store import check_kind
 from penstock.windows import instant_ms, to_ms
 
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig
+    from penstock.metrics import StreamsMetrics
     from penstock.serdes.builtin import Serde
     from penstock.task.runtime import Runtime
-
-log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -27,15 +28,21 @@ T = TypeVar("T")
 class TaskNode:
     """Implements `NodeContext` for one node."""
 
-    def __init__(self, name: str, runtime: Runtime, stores: tuple[str, ...]) -> None:
+    def __init__(
+        self, name: str, runtime: Runtime, stores: tuple[str, ...],
+        feeds: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        """`feeds`: read-only store -> the processor that fills it."""
         self.name = name
+        self.feeds = feeds
         self.current: CurrentRecord = runtime.current
         self.runtime = runtime
         self._stores = stores
         #: Child name -> the function that forwards to it; set when the children are attached.
         self.children: dict[str, Forward] = {}
         self._schedules_made = 0
-        self._drops = f"{name}/dropped"
+        #: The reasons for which records were dropped -> the texts of the log lines.
+        self._events: dict[str, str] = {}
 
     @property
     def stream_time(self) -> int:
@@ -74,9 +81,16 @@ class TaskNode:
             )
         return runtime.stores[name]
 
-    def drop(self, reason: str) -> None:
-        log.debug("%s dropped a record: %s", self.name, reason)
-        self.runtime.dropped += 1
+    def drop(self, reason: str, level: int = logging.WARNING) -> None:
+        runtime = self.runtime
+        runtime.dropped += 1
+        event = self._events.get(reason)
+        if event is None:
+            event = self._events[reason] = f"dropped a record: {reason}"
+        runtime.drop_notes.add(self.name, event, level, runtime.source_position)
+
+    def notice(self, event: str) -> None:
+        self.runtime.notice(self.name, event)
 
     def count(self, counter: str, amount: int = 1) -> None:
         counters = self.runtime.counters
@@ -106,6 +120,8 @@ class TaskNode:
         self.runtime.closings.append(action)
 
     def user_context(self, forward: Forward, fixed_key: bool = False) -> UserContext:
+        if self.name in self.feeds.values():
+            return FeedContext(self, forward)
         return FixedKeyContext(self, forward) if fixed_key else UserContext(self, forward)
 
     def transformer_context(self, forward: Forward) -> TransformerContext:
@@ -175,10 +191,19 @@ class UserContext:
     def state_dir(self) -> str:
         return self._runtime.state_dir
 
-    def get_state_store(self, name: str) -> Any:
-        store = self.node.find_store(name)
+    @overload
+    def get_state_store(self, name: str) -> Any: ...
+    @overload
+    def get_state_store(self, name: str, kind: type[T]) -> T: ...
+    def get_state_store(self, name: str, kind: Any = None) -> Any:
+        return self._access(name, check_kind(self.node.find_store(name), kind))
+
+    def _access(self, name: str, store: Any) -> Any:
+        """Return the store as the processor may use it."""
         if name in self._runtime.global_stores:
-            return ReadOnlyStore(store)
+            return ReadOnlyStore(store, "Global store is read only")
+        if name in self.node.feeds:
+            return ReadOnlyStore(store, f"Only processor {self.node.feeds[name]} may write")
         return store
 
     def forward(self, record: Any, child: str | None = None) -> None:
@@ -216,8 +241,8 @@ class UserContext:
         found: T = resources[name]
         return found
 
-    def metrics(self) -> Mapping[str, float]:
-        return self._runtime.all_counters()
+    def metrics(self) -> StreamsMetrics:
+        return self._runtime.metrics
 
     def app_configs(self) -> Mapping[str, Any]:
         return self._runtime.config.app_configs()
@@ -237,6 +262,32 @@ class FixedKeyContext(UserContext):
                 "or use process() to change keys."
             )
         super().forward(record, child)
+
+
+class FeedContext(UserContext):
+    """The context of a processor that fills a read-only store.
+
+    A restore processes the records again, so the context offers only what is the same then.
+    """
+
+    @property
+    def current_stream_time_ms(self) -> int:
+        self._reject("the stream time")
+
+    @property
+    def current_system_time_ms(self) -> int:
+        self._reject("the system time")
+
+    def _access(self, name: str, store: Any) -> Any:
+        if name in self._runtime.global_stores:
+            self._reject(f"global store {name!r}")
+        return FedStore(store, self._runtime.current)
+
+    def _reject(self, what: str) -> NoReturn:
+        raise StreamsException(
+            f"Processor {self.node.name} fills a read-only store, so it cannot use {what}: it has "
+            "another value when the store is restored. Use it in a child of the processor."
+        )
 
 
 class TransformerContext(UserContext):
@@ -260,10 +311,11 @@ _WRITES = frozenset(
 
 
 class ReadOnlyStore:
-    """A global store for processors: writes raise an error."""
+    """A global or read-only store for processors: writes raise an error, with a reason."""
 
-    def __init__(self, store: Any) -> None:
+    def __init__(self, store: Any, reason: str) -> None:
         self._store = store
+        self._reason = reason
 
     def __getattr__(self, name: str) -> Any:
         if name in _WRITES:
@@ -278,7 +330,7 @@ class ReadOnlyStore:
 
     def _reject(self, operation: str) -> NoReturn:
         raise StreamsException(
-            f"Global store is read only: {operation} is not allowed on store {self._store.name!r}."
+            f"{self._reason}: {operation} is not allowed on store {self._store.name!r}."
         )
 
     def __getitem__(self, key: Any) -> Any:
@@ -289,6 +341,29 @@ class ReadOnlyStore:
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._store)
+
+
+class FedStore(ReadOnlyStore):
+    """A read-only store for the processor that fills it: it may write while it has a record."""
+
+    def __init__(self, store: Any, current: CurrentRecord) -> None:
+        super().__init__(store, "Only the records of its topic change a read-only store")
+        self._current = current
+
+    def __getattr__(self, name: str) -> Any:
+        if self._current.topic is None:
+            return super().__getattr__(name)
+        return getattr(self._store, name)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if self._current.topic is None:
+            super().__setitem__(key, value)
+        self._store[key] = value
+
+    def __delitem__(self, key: Any) -> None:
+        if self._current.topic is None:
+            super().__delitem__(key)
+        del self._store[key]
 
 
 def no_children(key: Any, value: Any, timestamp: int, headers: Headers) -> None:

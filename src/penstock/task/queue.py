@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import operator
 from collections import deque
 from collections.abc import Callable
@@ -11,12 +12,17 @@ from typing import Any, NamedTuple
 from penstock.errors import StreamsException
 from penstock.native import core
 from penstock.processors.base import Forward
-from penstock.record import NO_HEADERS, Headers, PartitionColumns
+from penstock.record import NO_HEADERS, Headers, PartitionColumns, RecordMetadata
 from penstock.serdes.builtin import Serde
+from penstock.serdes.headers import RecordHeaders, bind_headers
 from penstock.task.error_handling import ExceptionHandlers
 from penstock.task.punctuation import NEVER
 from penstock.task.runtime import Runtime
-from penstock.timestamps import ConsumedRecord, FailOnInvalidTimestamp
+from penstock.timestamps import (
+    ConsumedRecord,
+    FailOnInvalidTimestamp,
+    LogAndSkipOnInvalidTimestamp,
+)
 
 #: The number of records between two checks of the task's budget.
 CHUNK = 1024
@@ -76,9 +82,10 @@ class RecordQueue:
     """
 
     __slots__ = (
-        "_extract", "_feeds", "_handlers", "_next", "_plain_time", "_runtime", "_source", "at",
-        "corrupted", "cut", "forward", "has_head", "key", "name", "next_offset", "partition",
-        "partition_time", "rows", "skipped", "taken", "time", "topic", "value", "whole",
+        "_extract", "_feeds", "_handlers", "_head_headers", "_next", "_plain_time", "_runtime",
+        "_sees_headers", "_serdes", "_source", "at", "corrupted", "cut", "forward", "has_head",
+        "key", "name", "next_offset", "partition", "partition_time", "rows", "skipped", "taken",
+        "time", "topic", "value", "whole",
     )
 
     def __init__(
@@ -104,6 +111,9 @@ class RecordQueue:
         self.cut = False
         self.whole = False
         self._source = source
+        #: The headers of the record that is being deserialized, for serdes that depend on them.
+        self._head_headers = RecordHeaders()
+        self._serdes, self._sees_headers = bind_headers(source.serdes, self._head_headers)
         self._extract = source.extract
         self._plain_time = type(source.extract) is FailOnInvalidTimestamp
         self._handlers = source.handlers
@@ -145,34 +155,60 @@ class RecordQueue:
             self.has_head = self.corrupted = True
             self.time = -1
 
-    def _set_head(self, rows: PartitionColumns, at: int) -> bool:
-        """Make a record the head. Returns False if it must be skipped."""
+    def _set_head(
+        self, rows: PartitionColumns, at: int, halves: tuple[Any, ...] = (),
+        failure: Exception | None = None,
+    ) -> bool:
+        """Make a record the head. Returns False if it must be skipped.
+
+        `halves` holds the key, or key and value, if they are deserialized already. `reader` raised
+        `failure` for the next one.
+        """
         self.rows = rows
         self.at = at
-        key, value = rows.keys[at], rows.values[at]
-        read_key, read_value = self._source.serdes
+        known = len(halves)
+        if self._sees_headers:
+            self._head_headers.headers = NO_HEADERS if rows.headers is None else rows.headers[at]
         part = "key"
         try:
-            if key is not None:
-                key = read_key.deserialize(key)
+            key = halves[0] if known else self._read(0, rows.keys[at], failure)
             part = "value"
-            if value is not None:
-                value = read_value.deserialize(value)
+            value = halves[1] if known > 1 else self._read(
+                1, rows.values[at], failure if known else None
+            )
         except Exception as error:
             raw = self._consumed(rows.keys[at], rows.values[at])
-            self._handlers.not_deserialized(self.name, raw, part, error)
+            origin = None if rows.origins is None else rows.origins.position(at)
+            self._handlers.not_deserialized(self.name, raw, part, error, origin)
             return False
         timestamp = rows.timestamps[at]
         if not self._plain_time or timestamp < 0:
             timestamp = self._timestamp(key, value)
             if timestamp < 0:
-                self._runtime.drop("negative extracted timestamp")
+                self._drop_invalid_time()
                 return False
         self.has_head = True
         self.key = key
         self.value = value
         self.time = timestamp
         return True
+
+    def _drop_invalid_time(self) -> None:
+        runtime, rows, at = self._runtime, self.rows, self.at
+        runtime.drop("negative extracted timestamp")
+        if type(self._extract) is not LogAndSkipOnInvalidTimestamp:
+            # That extractor has logged the record.
+            runtime.drop_notes.add(
+                self.name, "dropped a record: negative extracted timestamp", logging.WARNING,
+                lambda: RecordMetadata(rows.topic, rows.partition, rows.offsets[at]),
+            )
+
+    def _read(self, half: int, data: bytes | None, failure: Exception | None) -> Any:
+        serde = self._serdes[half]
+        if failure is not None and not serde.has_careful_reader:
+            # The user's deserializer raised it, and is called only once per record.
+            raise failure
+        return None if data is None else serde.deserialize(data)
 
     def process_chunk(self) -> bool:
         """Process the next records, at most one chunk. Returns False if the queue is empty.
@@ -223,7 +259,10 @@ class RecordQueue:
 
     def _process_rows(self, rows: PartitionColumns, first: int, last: int) -> None:
         """Process records one by one: the hot path, bound to local names."""
-        read_key, read_value = (serde.reader for serde in self._source.serdes)
+        if self._sees_headers:
+            self._process_rows_with_headers(rows, first, last)
+            return
+        read_key, read_value = (serde.reader for serde in self._serdes)
         if core is not None:
             self.partition_time = core.process_rows(
                 self, self._runtime, rows, (first, last), (read_key, read_value),
@@ -242,17 +281,20 @@ class RecordQueue:
             range(first, last), rows.timestamps[first:last], rows.keys[first:last],
             rows.values[first:last], strict=True,
         ):
+            failure, known = None, 0
             try:
                 if key is not None:
                     key = read_key(key)
+                known = 1
                 if value is not None:
                     value = read_value(value)
-            except Exception:
-                timestamp = -1
+                known = 2
+            except Exception as error:
+                failure, timestamp = error, -1
             if timestamp < plain_from:
                 # The careful path: calls the deserialization handler and the extractor.
                 self.partition_time = partition_time
-                if not set_head(rows, at):
+                if not set_head(rows, at, (key, value)[:known], failure):
                     continue
                 key, value, timestamp = self.key, self.value, self.time
             if timestamp > partition_time:
@@ -271,6 +313,19 @@ class RecordQueue:
                 current.rows = rows
         self.has_head = False
         self.partition_time = partition_time
+
+    def _process_rows_with_headers(self, rows: PartitionColumns, first: int, last: int) -> None:
+        """Process records one by one with serdes that depend on headers."""
+        runtime = self._runtime
+        for at in range(first, last):
+            if not self._set_head(rows, at):
+                continue
+            if self.time > self.partition_time:
+                self.partition_time = self.time
+            if self.time > runtime.stream_time:
+                runtime.stream_time = self.time
+            self.process(rows, at, self.key, self.value, self.time)
+        self.has_head = False
 
     def take(self) -> None:
         """Count the head as processed; its fields stay valid until `next_head`."""

@@ -10,6 +10,7 @@ from penstock.stores.bytes.store import OpenBytesStore
 from penstock.stores.cache.record_cache import RecordCache
 from penstock.stores.replica.protocol import ReplicaStore
 from penstock.task.blueprint import Blueprint, StorePlan
+from penstock.task.reprocessed_store import ReprocessedStore
 from penstock.task.result import TaskState
 from penstock.task.runtime import Environment, Runtime
 
@@ -34,8 +35,10 @@ def _build(
     blueprint: Blueprint, task_id: TaskId, plan: StorePlan, open_bytes: OpenBytesStore
 ) -> Any:
     """Open the store over the given rows, in a task without changelogs."""
+    if plan.feed is not None:
+        return ReprocessedStore(blueprint, task_id, plan, open_bytes)
     environment = Environment(cache=RecordCache(0))
-    runtime = Runtime(blueprint.config, task_id, environment, TaskState(), {})
+    runtime = Runtime(blueprint.config, task_id, environment, TaskState())
     builder: Any = plan.spec.resolve(blueprint.config)
     store = builder.build(open_bytes)
     store.init(runtime)

@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from penstock.metrics import SensorReading
 from penstock.record import Headers, TaskId
+from penstock.task.drops import DropNote
+from penstock.task.origins import OutputOrigins
 from penstock.task.punctuation import ScheduleState
 
 #: Incremented when the meaning of a field changes, so that driver and worker can detect it.
@@ -71,11 +74,25 @@ class TaskResult:
     counters: dict[str, int]
     #: Whether a processor requested a commit.
     commit_requested: bool = False
-    #: The error of a failed batch; all other fields are then meaningless.
+    #: The values that the sensors of processors recorded in this batch.
+    sensors: tuple[SensorReading, ...] = ()
+    #: The source records of the outputs; None if no other task receives outputs.
+    origins: OutputOrigins | None = None
+    #: The records that were dropped.
+    drops: tuple[DropNote, ...] = ()
+    #: The error of a failed batch. Then only the outputs and dead letters are meaningful.
     failure: Exception | None = None
+    #: The dead letters of the record that failed the batch.
+    dead_letters: list[tuple[Any, ...]] = field(default_factory=list)
     format_version: int = FORMAT_VERSION
 
     @classmethod
-    def failed(cls, task_id: TaskId, failure: Exception, state: TaskState) -> TaskResult:
-        """The result of a failed batch."""
-        return cls(task_id, [], [], {}, state, None, [], {}, failure=failure)
+    def failed(
+        cls, task_id: TaskId, failure: Exception, state: TaskState,
+        outputs: list[tuple[Any, ...]], dead_letters: list[tuple[Any, ...]],
+    ) -> TaskResult:
+        """The result of a failed batch: the outputs so far, and the dead letters among them."""
+        return cls(
+            task_id, outputs, [], {}, state, None, [], {}, failure=failure,
+            dead_letters=dead_letters,
+        )

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from penstock.config import StreamsConfig
+from penstock.metrics import StreamsMetrics
 from penstock.processors.api import PunctuationType
 from penstock.processors.base import Clock, NodeCounter
-from penstock.record import CurrentRecord, Headers, TaskId
+from penstock.record import UNKNOWN_POSITION, CurrentRecord, Headers, RecordMetadata, TaskId
 from penstock.stores.bytes.store import OpenBytesStore, open_in_memory
 from penstock.stores.cache.record_cache import RecordCache
+from penstock.task.drops import DropNotes
 from penstock.task.punctuation import Schedule, Schedules
 from penstock.task.record_limits import RecordLimits, no_limits
 from penstock.task.result import TaskState
@@ -49,6 +53,10 @@ class Environment:
     state_dir: str = ""
     #: The shared record cache of the thread; None creates one for the task.
     cache: RecordCache | None = None
+    #: Topics that do not exist in the log: other tasks of the batch send their records.
+    shuffled_topics: frozenset[str] = frozenset()
+    #: Whether the task sends records to other tasks, which need to know their origins.
+    notes_origins: bool = False
     #: A batch ends early when its result has about this size; None means no limit.
     max_result_bytes: int | None = None
 
@@ -64,7 +72,8 @@ class Runtime:
 
     def __init__(
         self, config: StreamsConfig, task_id: TaskId, environment: Environment, state: TaskState,
-        changelogs: dict[str, str | None],
+        changelogs: Mapping[str, str | None] = MappingProxyType({}),
+        source_changelogs: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.config = config
         self.task_id = task_id
@@ -83,8 +92,11 @@ class Runtime:
         self.stream_schedules = Schedules(PunctuationType.STREAM_TIME, state.stream_schedules)
         self.wall_schedules = Schedules(PunctuationType.WALL_CLOCK_TIME, state.wall_schedules)
         self.dropped = 0
+        self.drop_notes = DropNotes()
         self.counters: dict[str, int] = {}
         self.node_counters: dict[str, NodeCounter] = {}
+        #: The counters and the sensors of processors.
+        self.metrics = StreamsMetrics(self.all_counters, config.metrics_recording_level)
         self.printed: list[tuple[str | None, str]] = []
         #: Tuples with the fields of `LoggedChange`.
         self.changelog: list[tuple[Any, ...]] = []
@@ -97,6 +109,16 @@ class Runtime:
         self.closings: list[Callable[[], object]] = []
         self._clocks = {name: Clock(time) for name, time in state.clocks.items()}
         self._changelogs = changelogs
+        self._source_changelogs = source_changelogs
+
+    def source_position(self) -> RecordMetadata:
+        """The position of the record in the log that caused the current one; for messages.
+
+        The topic is None if there is no such record, or if it is unknown: the buffers of suppress
+        and joins keep the position in a topic that may not exist in the log.
+        """
+        origin = self.current.origin
+        return UNKNOWN_POSITION if origin.topic in self.environment.shuffled_topics else origin
 
     def clock(self, name: str) -> Clock:
         """A clock that is kept between batches."""
@@ -114,8 +136,14 @@ class Runtime:
     # ---- for stores --------------------------------------------------------------------------
 
     def changelog_topic(self, store: str) -> str:
-        """The changelog topic of a store; also defined for stores without logging."""
-        return self._changelogs.get(store) or f"{self.application_id}-{store}-changelog"
+        """The topic of a store's serdes: its changelog, or the source topic that replaces it.
+
+        Also defined for stores without logging.
+        """
+        return (
+            self._changelogs.get(store) or self._source_changelogs.get(store)
+            or f"{self.application_id}-{store}-changelog"
+        )
 
     def log_change(
         self, store: str, key: bytes, value: bytes | None, timestamp: int, headers: Headers
@@ -129,6 +157,12 @@ class Runtime:
         if self._changelogs.get(store) is not None:
             self.changelog += changes
 
-    def drop(self, reason: str) -> None:
-        """Count a dropped record."""
+    def drop(self, reason: str, store: str | None = None) -> None:
+        """Count a dropped record. With the name of a store, it is logged as well."""
         self.dropped += 1
+        if store is not None:
+            self.notice(f"Store '{store}'", f"dropped a record: {reason}")
+
+    def notice(self, node: str, event: str, level: int = logging.WARNING) -> None:
+        """Log what happened to the current record, after the commit and at a limited rate."""
+        self.drop_notes.add(node, event, level, self.source_position)

@@ -10,18 +10,18 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NoReturn
 
 from penstock.errors import (
-    ConfigException,
     ProcessingFailedException,
     ProcessorStateException,
     StreamsException,
 )
-from penstock.record import NO_HEADERS, PartitionColumns, RecordContext, TaskId
+from penstock.record import NO_HEADERS, PartitionColumns, RecordContext, TaskId, processing
 from penstock.stores.buffers.buffer import Buffer
 from penstock.task.assembly import assemble
 from penstock.task.blueprint import Blueprint
 from penstock.task.collector import Collector
-from penstock.task.error_handling import ExceptionHandlers, NodeFailed
+from penstock.task.error_handling import ExceptionHandlers, NodeFailed, skipping_setting
 from penstock.task.gc_pause import gc_paused
+from penstock.task.origins import OutputOrigins
 from penstock.task.priority_queue import JavaPriorityQueue
 from penstock.task.punctuation import NEVER, Schedule
 from penstock.task.queue import CHUNK, QueueSource, RawRecord, RecordQueue, RecordRange
@@ -51,14 +51,17 @@ class Task:
         self.blueprint = blueprint
         self.task_id = task_id
         changelogs = {store.name: store.changelog for store in blueprint.stores}
-        self.runtime = Runtime(blueprint.config, task_id, environment, state, changelogs)
+        self.runtime = Runtime(
+            blueprint.config, task_id, environment, state, changelogs,
+            blueprint.source_changelogs(),
+        )
         self._collector = Collector(
-            self.runtime.current, environment.partitions_of, environment.limits_of
+            self.runtime.current, environment.partitions_of, environment.limits_of,
+            origins=OutputOrigins() if environment.notes_origins else None,
         )
         self._collector.null_keys_sent = state.null_keys_sent
         self._handlers = ExceptionHandlers(
-            blueprint.config, task_id, self.runtime.current, self._collector.send_raw,
-            self.runtime.drop,
+            blueprint.config, self.runtime, self._collector.send_raw
         )
         self._partition_times = dict(state.partition_times)
         self._queues: dict[Partition, RecordQueue] = {}
@@ -98,21 +101,14 @@ class Task:
                 current.set_context(
                     RecordContext(None, -1, -1, runtime.system_time, NO_HEADERS)
                 )
-                action()
+                with processing(current):
+                    action()
         runtime.stream_schedules.restore_order()
         runtime.wall_schedules.restore_order()
         runtime.starting = False
-        self._check_source_serdes()
-
-    def _check_source_serdes(self) -> None:
-        self._serdes = {}
-        for source in self.blueprint.sources:
-            try:
-                self._serdes[source.name] = self.blueprint.serdes(source)
-            except ConfigException as error:
-                raise StreamsException(
-                    f"Failed to initialize serdes for source node {source.name}: {error}"
-                ) from error
+        self._serdes = {
+            source.name: self.blueprint.serdes(source) for source in self.blueprint.sources
+        }
 
     def subscribe(self, source: str, topic: str, partition: int) -> None:
         """Create a queue for a partition of a source."""
@@ -196,12 +192,15 @@ class Task:
         `whole` are always processed completely. A failed batch returns a result with only the
         failure.
         """
-        with gc_paused():
+        with gc_paused(), processing(self.runtime.current):
             try:
                 self._run(ranges)
                 return self.commit()
             except StreamsException as failure:
-                return TaskResult.failed(self.task_id, failure, self._state())
+                return TaskResult.failed(
+                    self.task_id, failure, self._state(), list(self._collector.outputs),
+                    list(self._handlers.final_letters),
+                )
 
     def _run(self, ranges: Mapping[Partition, RecordRange]) -> None:
         self.punctuate_wall_clock(self.runtime.system_time)
@@ -286,6 +285,9 @@ class Task:
     def _raise_with_record(self, queue: RecordQueue, error: Exception) -> NoReturn:
         """Raise the error with the record that was processed."""
         if isinstance(error, NodeFailed):
+            if isinstance(error.cause, ProcessingFailedException):
+                # It already names the sink and the record.
+                raise error.cause from error.cause.__cause__
             raise self._failed(error.node, error.cause, error.key) from error.cause
         if isinstance(error, StreamsException):
             raise error
@@ -301,13 +303,13 @@ class Task:
     def _failed(
         self, node: str, cause: BaseException, key: object
     ) -> ProcessingFailedException:
-        current = self.runtime.current
+        topic, partition, offset = self.runtime.source_position()
         return ProcessingFailedException(
             f"Exception caught in process. taskId={self.task_id}, processor={node}, "
-            f"topic={current.topic}, partition={current.partition}, offset={current.offset}, "
-            f"key={key!r}: {type(cause).__name__}: {cause}",
-            task_id=str(self.task_id), processor=node, topic=current.topic,
-            partition=current.partition, offset=current.offset, key=key,
+            f"topic={topic}, partition={partition}, offset={offset}, key={key!r}: "
+            f"{type(cause).__name__}: {cause}",
+            task_id=str(self.task_id), processor=node, topic=topic, partition=partition,
+            offset=offset, key=key, handler_setting=skipping_setting(cause),
         )
 
     # ---- clocks ------------------------------------------------------------------------------
@@ -316,35 +318,40 @@ class Task:
         """Fire the due wall-clock schedules."""
         runtime = self.runtime
         runtime.system_time = max(runtime.system_time, now)
-        runtime.wall_schedules.fire(now, self._punctuate)
+        with processing(runtime.current):
+            runtime.wall_schedules.fire(now, self._punctuate)
 
     def _punctuate(self, schedule: Schedule, now: int) -> None:
         self.runtime.current.set_context(RecordContext(None, -1, -1, now, NO_HEADERS))
         try:
             schedule.punctuator(now)
         except NodeFailed as failure:
-            raise self._punctuation_failed(schedule, now, failure.cause) from failure.cause
+            self._raise_from_punctuation(schedule, now, failure.cause)
         except Exception as error:
             try:
                 self._handlers.not_processed(schedule.node, error, None)
             except NodeFailed as failure:
-                raise self._punctuation_failed(schedule, now, failure.cause) from failure.cause
+                self._raise_from_punctuation(schedule, now, failure.cause)
 
-    def _punctuation_failed(
+    def _raise_from_punctuation(
         self, schedule: Schedule, now: int, cause: BaseException
-    ) -> ProcessingFailedException:
-        return ProcessingFailedException(
+    ) -> NoReturn:
+        if isinstance(cause, ProcessingFailedException):
+            raise cause from cause.__cause__
+        raise ProcessingFailedException(
             f"Exception caught while punctuating processor {schedule.node} of task "
             f"{self.task_id} at time {now}: {type(cause).__name__}: {cause}",
             task_id=str(self.task_id), processor=schedule.node,
-        )
+            handler_setting=skipping_setting(cause),
+        ) from cause
 
     # ---- commit ------------------------------------------------------------------------------
 
     def commit(self) -> TaskResult:
         """Flush the caches and return the result of the batch."""
         runtime = self.runtime
-        self._flush()
+        with processing(runtime.current):
+            self._flush()
         due = runtime.wall_schedules.next_due
         offsets = {}
         for partition, queue in self._queues.items():
@@ -356,7 +363,9 @@ class Task:
         result = TaskResult(
             self.task_id, outputs, changelog, offsets, self._state(),
             None if due == NEVER else due, list(runtime.printed), runtime.all_counters(),
-            runtime.commit_requested,
+            runtime.commit_requested, runtime.metrics.take_readings(),
+            None if self._collector.origins is None else self._collector.origins.take(),
+            runtime.drop_notes.take(),
         )
         self._collector.outputs.clear()
         runtime.changelog.clear()
@@ -383,6 +392,8 @@ class Task:
         if isinstance(error, StreamsException) and not isinstance(error, NodeFailed):
             return error
         cause = error.cause if isinstance(error, NodeFailed) else error
+        if isinstance(cause, ProcessingFailedException):
+            return cause
         where = f", processor={error.node}" if isinstance(error, NodeFailed) else ""
         failure = ProcessorStateException(
             f"Failed to flush the cache of store {store}. taskId={self.task_id}{where}: "

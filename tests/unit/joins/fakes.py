@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ class FakeNode:
         self.current = CurrentRecord()
         self.stores: dict[str, Any] = stores
         self.dropped: list[str] = []
+        self.noticed: list[str] = []
         self.counted: Counter[str] = Counter()
         self.node_counters: dict[str, NodeCounter] = {}
         self.clocks: dict[str, Clock] = {}
@@ -28,8 +30,11 @@ class FakeNode:
     def store(self, name: str) -> Any:
         return self.stores[name]
 
-    def drop(self, reason: str) -> None:
+    def drop(self, reason: str, level: int = logging.WARNING) -> None:
         self.dropped.append(reason)
+
+    def notice(self, event: str) -> None:
+        self.noticed.append(event)
 
     def count(self, counter: str, amount: int = 1) -> None:
         self.counted[counter] += amount
@@ -185,5 +190,5 @@ class FakeStoreContext:
     ) -> None:
         self.log.append((key, value, timestamp, headers))
 
-    def drop(self, reason: str) -> None:
+    def drop(self, reason: str, store: str | None = None) -> None:
         raise AssertionError(reason)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -48,6 +49,7 @@ class FakeNode:
         self.system_time = 0
         self.stores = stores
         self.dropped: list[str] = []
+        self.noticed: list[str] = []
         self.counts: Counter[str] = Counter()
         self.printed: list[str] = []
         self.clocks: dict[str, Clock] = {}
@@ -57,8 +59,11 @@ class FakeNode:
     def store(self, name: str) -> Any:
         return self.stores[name]
 
-    def drop(self, reason: str) -> None:
+    def drop(self, reason: str, level: int = logging.WARNING) -> None:
         self.dropped.append(reason)
+
+    def notice(self, event: str) -> None:
+        self.noticed.append(event)
 
     def count(self, counter: str, amount: int = 1) -> None:
         self.counts[counter] += amount

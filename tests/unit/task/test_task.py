@@ -320,7 +320,7 @@ def test_rejected_record_is_reported_with_its_source_record(refusing: Any) -> No
     assert (failure.task_id, failure.processor, failure.topic) == ("0_0", "sink", "a")
     assert (failure.partition, failure.offset, failure.key) == (0, 41, b"k")
     assert "Source record: topic a, partition 0, offset 41, key b'k'." in str(failure)
-    assert str(failure).endswith("set production_exception_handler='continue'.")
+    assert str(failure).endswith("set production.exception.handler=continue.")
     assert isinstance(failure.__cause__, NotSentException)
 
 
@@ -335,7 +335,7 @@ def test_serialization_error_reports_the_source_record() -> None:
     assert isinstance(failure, ProcessingFailedException)
     assert (failure.processor, failure.topic, failure.offset) == ("sink", "a", 41)
     assert "cannot be serialized: no bytes. Source record: topic a" in str(failure)
-    assert "production_exception_handler" in str(failure)
+    assert "production.exception.handler" in str(failure)
 
 
 def test_rejected_record_of_a_punctuation_has_no_source_record() -> None:
@@ -346,7 +346,7 @@ def test_rejected_record_of_a_punctuation_has_no_source_record() -> None:
     assert isinstance(failure, ProcessingFailedException)
     assert (failure.topic, failure.offset) == (None, -1)
     assert "Source record" not in str(failure)
-    assert "production_exception_handler" in str(failure)
+    assert "production.exception.handler" in str(failure)
 
 
 class Counted:

@@ -20,6 +20,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.engine.worker.origins import OriginColumns, ShuffleOrigins
 from penstock.engine.worker.record_groups import WITH_HEADERS, layout_of, schema_of
 from penstock.log.types import as_header_pairs
 from penstock.record import Headers, PartitionColumns, TaskId
@@ -52,6 +53,8 @@ class BlockHeader(NamedTuple):
     topic: str
     records: int
     layout: int
+    #: The partitions of the log from which the records result.
+    sources: tuple[tuple[str, int], ...] = ()
 
 
 class SentBlock(NamedTuple):
@@ -72,10 +75,13 @@ class ConsumedBlock(NamedTuple):
 
 
 def encode_block(
-    sender: TaskId, attempt: int, target: TaskId, topic: str, records: pa.RecordBatch
+    sender: TaskId, attempt: int, target: TaskId, topic: str, records: pa.RecordBatch,
+    sources: tuple[tuple[str, int], ...] = (),
 ) -> bytes:
-    """Encode a block. The records must have the running maximum as a column."""
-    header = BlockHeader(sender, attempt, target, topic, records.num_rows, layout_of(records))
+    """Encode a block. The records must have the running maximum and the origins as columns."""
+    header = BlockHeader(
+        sender, attempt, target, topic, records.num_rows, layout_of(records), sources
+    )
     return encode_frame(RECORDS, header, (records.serialize(),))
 
 
@@ -131,6 +137,7 @@ def _range(topic: str, partition: int, blocks: list[Block], first: int) -> Recor
         pa.chunked_array([batch.column(name) for batch in batches])
         for name in ("timestamp", "key", "value", "running_maximum")
     )
+    order = None
     if len(batches) > 1:
         # The blocks are in the order of their senders and the sort is stable, so the running
         # maximum is the only sort key.
@@ -142,6 +149,10 @@ def _range(topic: str, partition: int, blocks: list[Block], first: int) -> Recor
         topic=topic, partition=partition, offsets=range(first, first + len(times)),
         timestamps=times.to_pylist(), keys=keys.to_pylist(), values=values.to_pylist(),
         headers=headers,
+        origins=ShuffleOrigins([
+            OriginColumns(block.header.sources, batch.column("source"), batch.column("offset"))
+            for block, batch in zip(blocks, batches, strict=True)
+        ], order),
     )
     return RecordRange(records, whole=True)
 

@@ -24,13 +24,19 @@ from penstock.engine.worker.blocks import (
 )
 from penstock.engine.worker.record_groups import layout_of, schema_of
 from penstock.log.types import Append, StagedRecords
+from penstock.metrics import SensorReading
 from penstock.record import TaskId
+from penstock.task.drops import DropNote
+
+#: Stands for a logger: the line was printed to standard output.
+STDOUT = "<stdout>"
 
 
 class LogLine(NamedTuple):
-    """A line that was logged while a task ran."""
+    """A line that was logged or printed while a task ran."""
 
     level: int
+    #: The name of the logger, or `STDOUT`.
     logger: str
     text: str
 
@@ -65,11 +71,17 @@ class _OutcomeFields(msgspec.Struct, frozen=True):
     logged: tuple[LogLine, ...] = ()
     restored: tuple[RestoredStore, ...] = ()
     counters: Mapping[str, int] = {}
+    #: The records that were dropped.
+    drops: tuple[DropNote, ...] = ()
+    #: The values that the sensors of processors recorded.
+    sensors: tuple[SensorReading, ...] = ()
+    #: Records of global topics that were dropped when this run updated the global stores.
+    global_dropped: int = 0
     commit_requested: bool = False
     #: Outputs that the worker has published itself, under at-least-once processing. They are not
     #: among the appends.
     published: int = 0
-    #: If set, the other fields are ignored.
+    #: If set, nothing is committed. The outputs are then the dead letters of the failed record.
     failure: Failure | None = None
 
 

@@ -16,11 +16,13 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.engine.worker.origins import OriginColumns
 from penstock.log.arrow_types import HEADER_TYPE
 
 #: The layout of a batch: the columns it has besides timestamp, key and value, as bits.
 WITH_HEADERS = 1
 WITH_RUNNING_MAXIMUM = 2
+WITH_ORIGINS = 4
 
 #: Rows are converted in chunks of this size, so that they are still in the CPU cache.
 _CHUNK_ROWS = 4096
@@ -41,6 +43,8 @@ def schema_of(layout: int) -> pa.Schema:
         columns.append(("headers", HEADER_TYPE))
     if layout & WITH_RUNNING_MAXIMUM:
         columns.append(("running_maximum", pa.int64()))
+    if layout & WITH_ORIGINS:
+        columns += [("source", pa.int32()), ("offset", pa.int64())]
     return pa.schema(columns)
 
 
@@ -50,6 +54,7 @@ def layout_of(batch: pa.RecordBatch) -> int:
     return (
         WITH_HEADERS * ("headers" in names)
         | WITH_RUNNING_MAXIMUM * ("running_maximum" in names)
+        | WITH_ORIGINS * ("source" in names)
     )
 
 
@@ -72,15 +77,16 @@ class RecordGroups(NamedTuple):
 
 
 def group_records(
-    rows: Sequence[tuple[Any, ...]], *, running_maximum: bool = False
+    rows: Sequence[tuple[Any, ...]], *, running_maximum: bool = False,
+    origins: OriginColumns | None = None,
 ) -> RecordGroups:
     """Group rows that consist of a destination, key, value, timestamp and headers.
 
     A destination is a name, or a name and a number. `running_maximum` adds a column: the largest
-    timestamp of a row and all rows before it, whatever their destinations.
+    timestamp of a row and all rows before it, whatever their destinations. `origins` adds two.
     """
     if len(rows) <= _MAX_PYTHON_ROWS:
-        return _group_in_python(rows, running_maximum)
+        return _group_in_python(rows, running_maximum, origins)
     chunks = [_Chunk(rows[at:at + _CHUNK_ROWS]) for at in range(0, len(rows), _CHUNK_ROWS)]
     layout = WITH_HEADERS if any(chunk.has_headers for chunk in chunks) else 0
     columns = [_concat([chunk.columns[n] for chunk in chunks]) for n in range(3)]
@@ -89,6 +95,9 @@ def group_records(
     if running_maximum:
         layout |= WITH_RUNNING_MAXIMUM
         columns.append(pc.cumulative_max(columns[0]))
+    if origins is not None:
+        layout |= WITH_ORIGINS
+        columns += [origins.numbers, origins.offsets]
     batch = pa.RecordBatch.from_arrays(columns, schema=schema_of(layout))
     names = list(dict.fromkeys(name for chunk in chunks for name in chunk.names))
     numbers = set().union(*(chunk.numbers for chunk in chunks))
@@ -106,7 +115,9 @@ def group_records(
     )
 
 
-def _group_in_python(rows: Sequence[tuple[Any, ...]], running_maximum: bool) -> RecordGroups:
+def _group_in_python(
+    rows: Sequence[tuple[Any, ...]], running_maximum: bool, origins: OriginColumns | None
+) -> RecordGroups:
     if not rows:
         layout = WITH_RUNNING_MAXIMUM if running_maximum else 0
         return RecordGroups(pa.RecordBatch.from_pylist([], schema_of(layout)), [], [])
@@ -124,6 +135,10 @@ def _group_in_python(rows: Sequence[tuple[Any, ...]], running_maximum: bool) -> 
         layout |= WITH_RUNNING_MAXIMUM
         maxima = list(accumulate((row[-2] for row in rows), max))
         columns.append(pa.array([maxima[at] for at in order], pa.int64()))
+    if origins is not None:
+        layout |= WITH_ORIGINS
+        taken = pa.array(order, pa.int64())
+        columns += [origins.numbers.take(taken), origins.offsets.take(taken)]
     batch = pa.RecordBatch.from_arrays(columns, schema=schema_of(layout))
     counted = Counter(destinations)
     distinct = sorted(counted, key=sort_keys.__getitem__)
@@ -169,14 +184,13 @@ class _Chunk:
         return pa.array([[*map(tuple, each)] or None for each in self._headers], HEADER_TYPE)
 
 
-def without_running_maximum(records: pa.RecordBatch) -> pa.RecordBatch:
-    """Remove the column that only the shuffle needs."""
+def without_shuffle_columns(records: pa.RecordBatch) -> pa.RecordBatch:
+    """Remove the columns that only the shuffle needs."""
     layout = layout_of(records)
-    if not layout & WITH_RUNNING_MAXIMUM:
+    if not layout & (WITH_RUNNING_MAXIMUM | WITH_ORIGINS):
         return records
-    return pa.RecordBatch.from_arrays(
-        records.columns[:-1], schema=schema_of(layout & ~WITH_RUNNING_MAXIMUM)
-    )
+    schema = schema_of(layout & WITH_HEADERS)
+    return pa.RecordBatch.from_arrays(records.columns[: len(schema)], schema=schema)
 
 
 def _concat(arrays: list[pa.Array]) -> pa.Array:

@@ -14,9 +14,11 @@ from penstock.engine.plan.batch_plan import BatchPlan, Range, TaskPlan
 from penstock.engine.plan.task_records import TaskRecord
 from penstock.engine.worker.blocks import Block, SentBlock, encode_block, shuffled_ranges
 from penstock.engine.worker.changelog_cache import ChangelogCache
+from penstock.engine.worker.origins import origin_columns
 from penstock.engine.worker.outcome import LogLine, TaskOutcome, count_records
-from penstock.engine.worker.record_groups import group_records, without_running_maximum
+from penstock.engine.worker.record_groups import group_records, without_shuffle_columns
 from penstock.engine.worker.replica_pool import TaskSnapshot
+from penstock.errors import RetryRequestedException
 from penstock.log.base import Log
 from penstock.log.types import Append, LogBatch
 from penstock.record import PartitionColumns, TaskId
@@ -69,7 +71,7 @@ class TaskRun:
 
         `log_lines` returns what was logged so far.
         """
-        worker, task_id = self._worker, self._task_id
+        worker, task_id, graph = self._worker, self._task_id, self._bundle.graph
         self._read_sizes = {}
         blueprint = worker.blueprint(task_id.subtopology)
         with worker.replicas.open(self._task_plan, blueprint, self._plan) as snapshot:
@@ -77,13 +79,15 @@ class TaskRun:
                 worker.topics.partitions_of, worker.topics.limits_of, snapshot.open_bytes,
                 worker.global_tables.stores(self._plan), worker.resources,
                 self._plan.now, self._processor_directory(),
+                shuffled_topics=frozenset(graph.shuffled),
+                notes_origins=graph.sends(task_id.subtopology),
                 max_result_bytes=self._bundle.max_result_bytes,
             )
             task = Task(blueprint, task_id, environment, self._task_plan.state)
             try:
                 snapshot.restore_custom_stores(task.runtime.stores)
                 task.start()
-                for source, topic in self._bundle.graph.queues(task_id):
+                for source, topic in graph.queues(task_id):
                     task.subscribe(source, topic, task_id.partition)
                 ranges = self._read()
                 ranges |= shuffled_ranges(task_id, self._blocks, self._task_plan.shuffled_offsets)
@@ -105,11 +109,14 @@ class TaskRun:
         snapshot: TaskSnapshot, log_lines: Callable[[], tuple[LogLine, ...]],
     ) -> tuple[TaskOutcome, list[AddressedBlock]]:
         plan = self._task_plan
+        global_report = self._worker.global_tables.take_report()
+        restored = (*global_report.restored, *snapshot.restored)
         if result.failure is not None:
             return TaskOutcome(
                 self._task_id, TaskRecord(self._plan.number, self._attempt, plan.state),
-                logged=log_lines(), restored=snapshot.restored,
+                logged=log_lines(), restored=restored,
                 failure=Failure.of(str(self._task_id), result.failure),
+                outputs=tuple(self._final_outputs(result)),
             ), []
         outputs, blocks, sent = self._split_outputs(result)
         changes, changed = self._changes(result, snapshot.changelog_cache)
@@ -137,8 +144,9 @@ class TaskRun:
             read=self._read_sizes,
             printed=tuple(result.printed),
             logged=log_lines(),
-            restored=snapshot.restored,
-            counters=result.counters,
+            restored=restored,
+            counters=result.counters, sensors=result.sensors, drops=result.drops,
+            global_dropped=global_report.dropped,
             commit_requested=result.commit_requested,
             published=published,
             outputs=tuple(outputs),
@@ -155,19 +163,43 @@ class TaskRun:
         appends: list[Append] = []
         blocks: list[AddressedBlock] = []
         sent: list[SentBlock] = []
-        groups = group_records(result.outputs, running_maximum=bool(shuffled)).groups()
+        origins = None if result.origins is None else origin_columns(result.origins)
+        groups = group_records(
+            result.outputs, running_maximum=bool(shuffled), origins=origins
+        ).groups()
         for (topic, partition), records in groups:
             if topic in shuffled:
                 target = TaskId(shuffled[topic], partition)
-                block = encode_block(self._task_id, self._attempt, target, topic, records)
+                assert origins is not None
+                block = encode_block(
+                    self._task_id, self._attempt, target, topic, records, origins.sources
+                )
                 blocks.append((target, block))
                 sent.append(SentBlock(target, topic, records.num_rows))
             else:
                 appends += self._appends(
-                    topic, partition, without_running_maximum(records),
+                    topic, partition, without_shuffle_columns(records),
                     may_stage=not self._worker.publishes,
                 )
         return appends, blocks, sent
+
+    def _final_outputs(self, result: TaskResult) -> list[Append]:
+        """Return the dead letters of a failed batch, which the driver writes.
+
+        Under at-least-once processing, the worker publishes them with the outputs before them.
+        """
+        if isinstance(result.failure, RetryRequestedException):
+            return []
+        publishes = self._worker.publishes
+        appends = [
+            Append(topic, partition, records) for (topic, partition), records
+            in group_records(result.outputs if publishes else result.dead_letters).groups()
+            if topic not in self._bundle.graph.shuffled
+        ]
+        if not publishes:
+            return appends
+        self._worker.log.append_many(appends, together=False)
+        return []
 
     def _changes(
         self, result: TaskResult, cache: ChangelogCache | None

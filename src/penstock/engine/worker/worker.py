@@ -7,7 +7,6 @@ state of its own: a task in a new worker has the same outcome.
 
 from __future__ import annotations
 
-import gc
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -29,7 +28,7 @@ from penstock.log import open_log
 from penstock.log.base import Log
 from penstock.record import TaskId
 from penstock.task.blueprint import Blueprint
-from penstock.task.gc_pause import gc_paused
+from penstock.task.gc_pause import freeze_heap, gc_paused
 
 log = logging.getLogger(__name__)
 
@@ -64,8 +63,7 @@ class Worker:
         if own_process:
             # Spark's worker loop may run a full collection after each task. The objects that exist
             # by now stay anyway.
-            gc.collect()
-            gc.freeze()
+            freeze_heap()
 
     def run_lane(
         self, stage: int, lane: int, plan: BatchPlan, attempt: int, blocks: Iterable[bytes]
