@@ -40,20 +40,24 @@ class SparkCluster:
             assert found is not None
             #: The master URL for applications.
             self.master = found[1]
-            outputs = [
-                self._start(
-                    f"worker-{host}", host, "worker.Worker", "--cores", "1", "--memory", "1g",
-                    "--work-dir", str(self._directory / f"work-{host}"), self.master,
-                )
-                for host in hosts
-            ]
-            wait_until(
-                "all workers had registered",
-                lambda: all(_WORKER in output.read_text() for output in outputs),
-            )
+            self.add_workers(hosts)
         except BaseException:
             self.close()
             raise
+
+    def add_workers(self, hosts: Sequence[str]) -> None:
+        """Start a worker on each host and wait until they have registered."""
+        outputs = [
+            self._start(
+                f"worker-{host}", host, "worker.Worker", "--cores", "1", "--memory", "1g",
+                "--work-dir", str(self._directory / f"work-{host}"), self.master,
+            )
+            for host in hosts
+        ]
+        wait_until(
+            "all workers had registered",
+            lambda: all(_WORKER in output.read_text() for output in outputs),
+        )
 
     def _start(self, name: str, host: str, kind: str, *arguments: str) -> Path:
         output = self._directory / f"{name}.log"

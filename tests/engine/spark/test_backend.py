@@ -35,10 +35,36 @@ def test_stopped_session_is_rejected() -> None:
             open_backend(config_of(), spark=spark)
 
 
+def dynamic_allocation(**settings: str) -> SparkBackend:
+    """A backend whose context has these settings and two slots."""
+    given = {f"spark.{name.replace('__', '.')}": value for name, value in settings.items()}
+    conf = SimpleNamespace(get=lambda name, default=None: given.get(name, default))
+    return SparkBackend(SimpleNamespace(getConf=lambda: conf), owned=False)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("settings", "lanes"),
+    [
+        ({}, 2),
+        ({"dynamicAllocation__enabled": "true"}, sys.maxsize),
+        (
+            {
+                "dynamicAllocation__enabled": "true", "dynamicAllocation__maxExecutors": "3",
+                "executor__cores": "2",
+            }, 6,
+        ),
+    ],
+)
+def test_lanes_are_the_slots_that_exist_or_can_be_allocated(
+    settings: dict[str, str], lanes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "task_slots", lambda context: 2)
+    assert dynamic_allocation(**settings).parallelism(config_of()) == lanes
+
+
 @pytest.mark.parametrize("lanes", ["0", "many", "-1"])
 def test_invalid_number_of_lanes_is_rejected(lanes: str) -> None:
-    backend = SparkBackend(SimpleNamespace(defaultParallelism=2), owned=False)  # type: ignore[arg-type]
-    assert backend.parallelism(config_of()) == 2
+    backend = SparkBackend(SimpleNamespace(), owned=False)  # type: ignore[arg-type]
     assert backend.parallelism(config_of(extra={PARALLELISM: "7"})) == 7
     with pytest.raises(ConfigException, match=f"not '{lanes}'"):
         backend.parallelism(config_of(extra={PARALLELISM: lanes}))
@@ -100,7 +126,7 @@ _INTERRUPTED = """
         (folder / "began").touch()
         while not (folder / "continue").exists():
             time.sleep(0.02)
-        print("printed by a worker", flush=True)
+        print("printed by a worker", file=sys.stderr, flush=True)
         return value.upper()
 
     builder = StreamsBuilder()

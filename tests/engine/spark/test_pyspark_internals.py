@@ -114,6 +114,11 @@ def test_context_and_gateway_of_this_process_are_found(backend: SparkBackend) ->
 
 
 @pytest.mark.spark
+def test_task_slots_are_those_of_the_executors(backend: SparkBackend) -> None:
+    assert internals.task_slots(backend.context) == 2
+
+
+@pytest.mark.spark
 def test_map_partitions_passes_raw_bytes(rdds: JvmRdds) -> None:
     def emit(partition: int, elements: Iterator[bytes]) -> Iterator[bytes]:
         assert list(elements) == []

@@ -12,6 +12,7 @@ from penstock.engine.spark.settings import (
     build_conf,
     check_log,
     default_master,
+    has_executors,
     is_local_master,
     is_loopback_master,
 )
@@ -56,3 +57,14 @@ def test_user_settings_override_the_defaults() -> None:
     assert conf.get("spark.driver.bindAddress") == "127.0.0.1"
     assert conf.get("spark.master") == "local[2,4]"
     assert conf.get("spark.app.name") == "app"
+
+
+@pytest.mark.parametrize(
+    ("master", "expected"),
+    [
+        ("local", False), ("local[2]", False), ("local[*,4]", False),
+        ("local-cluster[2,1,512]", True), ("spark://127.0.0.1:7077", True), ("yarn", True),
+    ],
+)
+def test_every_master_but_local_has_executors(master: str, expected: bool) -> None:
+    assert has_executors(master) is expected

@@ -6,6 +6,7 @@ A lane is a slot of a stage, one Spark task.
     shared_context     the SparkContext that penstock creates
     settings           masters, and the settings of that context
     gateway            starts the JVM and reads its output
+    cluster            waits for executors and follows their number
     job                `SparkCompute`: a plan becomes a job, which returns outcomes
     lane               runs in Spark's Python workers
     keepalive          keeps those workers alive while the application is idle
@@ -27,6 +28,7 @@ from penstock.topology.topology import Topology
 
 with explain_missing_extra():
     from penstock.engine.spark.backend import SparkBackend, open_backend
+    from penstock.engine.spark.cluster import ClusterMonitor
     from penstock.engine.spark.job import SparkCompute
 
 
@@ -36,10 +38,11 @@ def compute_on(
 ) -> SparkCompute:
     """Return a `Compute` for an application. The caller closes the backend."""
     with backend.report_jvm_loss():
+        backend.wait_for_slots()
         bundle = Bundle(topology, config, graph, source.address, backend.parallelism(config))
         if not backend.is_local:
             bundle = replace(bundle, staging_threshold_bytes=None)
         return SparkCompute(backend, bundle, pack_bundle(bundle))
 
 
-__all__ = ["SparkBackend", "SparkCompute", "compute_on", "open_backend"]
+__all__ = ["ClusterMonitor", "SparkBackend", "SparkCompute", "compute_on", "open_backend"]

@@ -6,6 +6,7 @@ of the process.
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import re
@@ -18,16 +19,24 @@ from pyspark import SparkContext
 
 from penstock.config import StreamsConfig
 from penstock.engine.compute_provider import PARALLELISM
+from penstock.engine.spark.cluster import wait_for_slots
 from penstock.engine.spark.errors import jvm_ended, spark_stopped
 from penstock.engine.spark.gateway import forget_jvm, is_jvm_gone
 from penstock.engine.spark.pyspark_internals import (
     active_context,
     current_gateway,
     has_jvm_exited,
+    is_inside_spark_submit,
     is_stopped,
+    task_slots,
     worker_python,
 )
-from penstock.engine.spark.settings import UNIX_SOCKETS, check_log, is_local_master
+from penstock.engine.spark.settings import (
+    UNIX_SOCKETS,
+    check_log,
+    has_executors,
+    is_local_master,
+)
 from penstock.engine.spark.shared_context import SharedContext
 from penstock.errors import ConfigException, StreamsException
 
@@ -107,11 +116,39 @@ class SparkBackend:
         # User functions can import what the application can import.
         return {"PYTHONPATH": os.pathsep.join(os.path.abspath(path) for path in sys.path)}
 
+    @property
+    def is_elastic(self) -> bool:
+        """Whether executors register later, come and go, or the JVM ends before this process."""
+        return has_executors(self.context.master or "") or is_inside_spark_submit()
+
+    def count_slots(self) -> int:
+        """Return how many tasks can run at the same time. Raise if the JVM has ended."""
+        if self._dynamic_slots is not None:
+            # Spark requests executors for the tasks that wait for a slot.
+            return max(self._dynamic_slots, task_slots(self.context))
+        return task_slots(self.context)
+
+    def wait_for_slots(self) -> None:
+        """Wait until the executors of a cluster have registered."""
+        master = self.context.master or ""
+        if has_executors(master):
+            wait_for_slots(self.count_slots, master)
+
+    @functools.cached_property
+    def _dynamic_slots(self) -> int | None:
+        """The most slots that dynamic allocation may request. None if it is disabled."""
+        conf = self.context.getConf()
+        if conf.get("spark.dynamicAllocation.enabled", "false") != "true":
+            return None
+        executors = conf.get("spark.dynamicAllocation.maxExecutors")
+        cores = int(conf.get("spark.executor.cores") or 1)
+        return sys.maxsize if executors is None else int(executors) * cores
+
     def parallelism(self, config: StreamsConfig) -> int:
         """Return how many lanes a stage may have."""
         given = config.extra.get(PARALLELISM)
         if given is None:
-            return max(1, self.context.defaultParallelism)
+            return max(1, self.count_slots())
         try:
             lanes = int(str(given))
         except ValueError:

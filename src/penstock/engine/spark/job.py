@@ -50,6 +50,8 @@ class SparkCompute:
         self._context = backend.context
         self._application_id = bundle.config.application_id
         self._stages = bundle.stages
+        #: How many lanes a stage may have.
+        self.parallelism = bundle.parallelism
         self._cancelled = threading.Event()
         self._closed = False
         fingerprint = hashlib.sha256(packed).hexdigest()

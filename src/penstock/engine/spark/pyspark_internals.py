@@ -100,6 +100,19 @@ def forget_context(context: SparkContext) -> None:
         SparkSession._instantiatedSession = SparkSession._activeSession = None
 
 
+def task_slots(context: SparkContext) -> int:
+    """Return how many tasks the registered executors can run at the same time.
+
+    `SparkContext.defaultParallelism` is at least 2 on a cluster, even without executors, and
+    returns `spark.default.parallelism` if that is set.
+    """
+    java_context: Any = context._jsc
+    scala_context = java_context.sc()
+    profile = scala_context.resourceProfileManager().defaultResourceProfile()
+    slots: int = scala_context.maxNumConcurrentTasks(profile)
+    return slots
+
+
 # ---- jobs ------------------------------------------------------------------------------------
 
 

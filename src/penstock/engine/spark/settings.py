@@ -58,6 +58,12 @@ def is_local_master(master: str) -> bool:
     return bool(_LOCAL.fullmatch(master) or _LOCAL_CLUSTER.fullmatch(master))
 
 
+def has_executors(master: str) -> bool:
+    """Whether tasks run in executors, which register after the start, and not in the driver's JVM:
+    any master but `local[n]`."""
+    return not _LOCAL.fullmatch(master)
+
+
 def is_loopback_master(master: str) -> bool:
     """Whether all workers of a master are on this host."""
     return is_local_master(master) or bool(_LOOPBACK_CLUSTER.fullmatch(master))
