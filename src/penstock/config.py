@@ -10,7 +10,9 @@ from __future__ import annotations
 import importlib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
 from typing import Any
@@ -26,8 +28,9 @@ from penstock.handlers import (
     make_processing_handler,
     make_production_handler,
 )
-from penstock.properties import PROPERTY_OF, parse_settings, read_properties
+from penstock.properties import BOOLEANS, PROPERTY_OF, parse_settings, read_properties
 from penstock.serdes.base import Serde
+from penstock.setting_effects import CONNECTION_SETTINGS, settings_without_effect
 from penstock.timestamps import TimestampExtractor, make_timestamp_extractor
 from penstock.windows import to_ms
 
@@ -100,6 +103,8 @@ class StreamsConfig:
     default_timestamp_extractor: TimestampExtractor | type | str | None = None
     deserialization_exception_handler: Any = "fail"
     processing_exception_handler: Any = "fail"
+    #: Whether the processing handler also decides about the processors of global stores.
+    processing_exception_handler_global_enabled: bool = False
     production_exception_handler: Any = "fail"
     #: The dead letter queue of the built-in handlers.
     errors_dead_letter_queue_topic_name: str | None = None
@@ -158,11 +163,11 @@ class StreamsConfig:
         check_handler(self.deserialization_exception_handler, "deserialization")
         check_handler(self.processing_exception_handler, "processing")
         check_handler(self.production_exception_handler, "production")
-        if not isinstance(self.ensure_explicit_internal_resource_naming, bool):
-            raise ConfigException(
-                "ensure_explicit_internal_resource_naming must be True or False, not "
-                f"{self.ensure_explicit_internal_resource_naming!r}."
-            )
+        for name in BOOLEANS:
+            if not isinstance(getattr(self, name), bool):
+                raise ConfigException(
+                    f"{name} must be True or False, not {getattr(self, name)!r}."
+                )
 
     @classmethod
     def from_properties(
@@ -172,6 +177,10 @@ class StreamsConfig:
 
         `properties` is a mapping or the path of a `.properties` file; values are strings or
         objects. Keyword arguments override properties. Unknown properties go to `extra`.
+
+        Args:
+            properties: Settings under Kafka's names.
+            settings: Settings under the names of the fields; they win.
         """
         if not isinstance(properties, Mapping):
             properties = read_properties(properties)
@@ -186,7 +195,11 @@ class StreamsConfig:
         return cls(**known)
 
     def with_(self, **settings: Any) -> StreamsConfig:
-        """Return a copy with other settings."""
+        """Return a copy with other settings.
+
+        Args:
+            settings: The new settings, under the names of the fields.
+        """
         return replace(self, **settings)
 
     @property
@@ -206,7 +219,11 @@ class StreamsConfig:
         return {name: value for name, value in own.items() if value is not None} | dict(self.extra)
 
     def app_configs_with_prefix(self, prefix: str) -> dict[str, Any]:
-        """Return the settings with this prefix in their names, without the prefix."""
+        """Return the settings with this prefix in their names, without the prefix.
+
+        Args:
+            prefix: The start of the names.
+        """
         return {
             name.removeprefix(prefix): value
             for name, value in self.app_configs().items()
@@ -215,11 +232,23 @@ class StreamsConfig:
 
     def connection_settings(self) -> dict[str, Any]:
         """Return the settings of connections and security, for `open_log`."""
-        return {
+        renamed = {
+            # Kafka's -1, the default of the system, is librdkafka's 0.
+            CONNECTION_SETTINGS[name]: 0 if str(value).strip() == "-1" else value
+            for name, value in self.extra.items() if name in CONNECTION_SETTINGS
+        }
+        return renamed | {
             name: value
             for name, value in self.extra.items()
             if name.startswith(_CONNECTION_PREFIXES)
         }
+
+    def warnings(self) -> list[str]:
+        """Return a line for every setting that has no effect, with the reason."""
+        return [
+            f"The setting {name} has no effect: {reason}."
+            for name, reason in settings_without_effect(self.app_configs())
+        ]
 
     def make_processor_wrapper(self) -> Any:
         """Create and configure the processor wrapper; None if there is none."""
@@ -246,6 +275,17 @@ class StreamsConfig:
     def production_handler(self) -> ProductionExceptionHandler:
         """Create the handler; each task has its own."""
         return make_production_handler(self.production_exception_handler, self._handler_configs())
+
+    def dead_letter_topics(self) -> tuple[str, ...]:
+        """The topics of the dead letter queues that the configuration names."""
+        chosen = (
+            self.errors_dead_letter_queue_topic_name,
+            *(getattr(handler, "dead_letter_queue_topic", None) for handler in (
+                self.deserialization_exception_handler, self.processing_exception_handler,
+                self.production_exception_handler,
+            )),
+        )
+        return tuple(dict.fromkeys(topic for topic in chosen if isinstance(topic, str)))
 
     def _handler_configs(self) -> dict[str, Any]:
         topic = self.errors_dead_letter_queue_topic_name
@@ -281,16 +321,47 @@ class TopologyConfig:
         return self.config.with_(**settings)
 
 
-def resolve_topology_config(config: StreamsConfig | TopologyConfig | None) -> StreamsConfig | None:
-    """Return the configuration given to a builder or a topology, with overrides applied."""
+def resolve_topology_config(
+    config: StreamsConfig | TopologyConfig | None, default: StreamsConfig | None = None
+) -> StreamsConfig | None:
+    """Return the configuration given to a builder or a topology, with overrides applied.
+
+    Without one it is `default`, then the configuration of an enclosing `building_with` block.
+    """
+    run_config, replaced = _building.get()
     if isinstance(config, TopologyConfig):
+        if run_config is not None and config.config is replaced:
+            config = replace(config, config=run_config)
         return config.streams_config()
-    if config is None or isinstance(config, StreamsConfig):
-        return config
-    raise TypeError(
-        f"The configuration of a topology is a StreamsConfig or a TopologyConfig, not "
-        f"{type(config).__name__}. Convert properties with StreamsConfig.from_properties()."
-    )
+    if config is None:
+        config = default or run_config
+    if config is not None and not isinstance(config, StreamsConfig):
+        raise TypeError(
+            f"The configuration of a topology is a StreamsConfig or a TopologyConfig, not "
+            f"{type(config).__name__}. Convert properties with StreamsConfig.from_properties()."
+        )
+    return run_config if run_config is not None and config is replaced else config
+
+
+#: The configuration of the `building_with` block, and the one that it replaces.
+_building: ContextVar[tuple[StreamsConfig | None, StreamsConfig | None]] = ContextVar(
+    "_building", default=(None, None)
+)
+
+
+@contextmanager
+def building_with(
+    config: StreamsConfig, *, instead_of: StreamsConfig | None = None
+) -> Iterator[None]:
+    """Let builders and topologies use this configuration during the block.
+
+    It is their default, and it replaces `instead_of` where that is given explicitly.
+    """
+    token = _building.set((config, instead_of))
+    try:
+        yield
+    finally:
+        _building.reset(token)
 
 
 _MINIMUMS: Mapping[str, int] = {

@@ -3,26 +3,20 @@
     StreamsException
     ├── TopologyException             the topology is invalid
     ├── InvalidStateStoreException    a store cannot be queried
-    │   ├── UnknownStateStoreException
-    │   ├── StateStoreNotAvailableException
-    │   ├── StateStoreMigratedException
-    │   ├── InvalidStateStorePartitionException
-    │   ├── StreamsNotStartedException
-    │   ├── StreamsRebalancingException
-    │   └── StreamsStoppedException
+    │   └── InvalidStateStorePartitionException
     ├── ProcessingFailedException     a record cannot be processed; has its position
+    │   └── RetryRequestedException   the production handler returned RETRY
     ├── SerializationException        a serde cannot read bytes or write a value
+    │   └── StoreSerdeException       the serde of a store
+    ├── SchemaRegistryException       the schema registry cannot be reached, or refuses a schema
     ├── NotSentException              the log would reject a record: too large, unknown topic
     ├── WrongSerdeException           the serdes of a node have the wrong types
     ├── ProcessorStateException       a store cannot be read or written
-    ├── TaskCorruptedException
-    ├── TaskMigratedException
-    ├── TaskIdFormatException
-    ├── LockException
-    ├── MissingSourceTopicException
-    ├── MissingInternalTopicsException
+    ├── TaskCorruptedException        local state is damaged and is restored
+    ├── TaskMigratedException         another instance has continued the application
+    ├── TaskIdFormatException         a string is not a task id
+    ├── MissingSourceTopicException   a topic that the topology reads does not exist
     ├── MisconfiguredInternalTopicException
-    ├── UnknownTopologyException
     └── ConfigException               a setting is missing or invalid
         └── MissingDependencyException    an optional package is not installed
 
@@ -39,6 +33,9 @@ class StreamsException(Exception):
 class TopologyException(StreamsException):
     """The topology is invalid."""
 
+    #: The line of the program that added the step, if the error was found later: "file, line N".
+    location: str | None = None
+
 
 class ConfigException(StreamsException):
     """A setting is missing or has an invalid value."""
@@ -52,8 +49,30 @@ class SerializationException(StreamsException):
     """A serde cannot deserialize bytes or serialize a value."""
 
 
+class StoreSerdeException(SerializationException):
+    """The serde of a store cannot deserialize a row or serialize a key or a value.
+
+    The usual reason is another serde or schema than the one that wrote the rows. Skipping records
+    is no remedy: it would skip every record that needs the row.
+    """
+
+
+class SchemaRegistryException(StreamsException):
+    """The schema registry cannot be reached, or refuses a schema.
+
+    The record may be valid, so exception handlers are not called.
+    """
+
+
 class NotSentException(StreamsException):
-    """The log would reject an output record. Passed to the production exception handler."""
+    """The log would reject an output record. Passed to the production exception handler.
+
+    `retriable`: the error may pass, for example because the topic is created later.
+    """
+
+    def __init__(self, message: str, *, retriable: bool = False) -> None:
+        super().__init__(message)
+        self.retriable = retriable
 
 
 class WrongSerdeException(StreamsException):
@@ -64,19 +83,28 @@ class ProcessingFailedException(StreamsException):
     """A record cannot be processed, and the exception handler decided to fail.
 
     The attributes give its position. `__cause__` is the original exception with its traceback.
+    `handler_setting` is the setting with which such records are skipped, None if skipping them is
+    no remedy. `store` is the global store that the record was to update, None for other records.
     """
 
     def __init__(
         self, message: str, *, task_id: str | None = None, processor: str | None = None,
         topic: str | None = None, partition: int = -1, offset: int = -1, key: object = None,
+        handler_setting: str | None = None, store: str | None = None,
     ) -> None:
         super().__init__(message)
+        self.store = store
         self.task_id = task_id
         self.processor = processor
         self.topic = topic
         self.partition = partition
         self.offset = offset
         self.key = key
+        self.handler_setting = handler_setting
+
+
+class RetryRequestedException(ProcessingFailedException):
+    """The production exception handler requested to process the batch again."""
 
 
 class ProcessorStateException(StreamsException):
@@ -87,32 +115,8 @@ class InvalidStateStoreException(StreamsException):
     """A store cannot be queried."""
 
 
-class UnknownStateStoreException(InvalidStateStoreException):
-    """The topology has no store with that name."""
-
-
-class StateStoreNotAvailableException(InvalidStateStoreException):
-    """The store exists but is closed."""
-
-
-class StateStoreMigratedException(InvalidStateStoreException):
-    """The store has moved to another instance. Retry."""
-
-
 class InvalidStateStorePartitionException(InvalidStateStoreException):
     """The store does not have that partition."""
-
-
-class StreamsNotStartedException(InvalidStateStoreException):
-    """The application has not been started yet."""
-
-
-class StreamsRebalancingException(InvalidStateStoreException):
-    """The application is rebalancing or restoring. Retry."""
-
-
-class StreamsStoppedException(InvalidStateStoreException):
-    """The application has been stopped."""
 
 
 class TaskCorruptedException(StreamsException):
@@ -127,21 +131,9 @@ class TaskIdFormatException(StreamsException):
     """A string is not a valid task id."""
 
 
-class LockException(StreamsException):
-    """The state directory is in use by another process."""
-
-
 class MissingSourceTopicException(StreamsException):
     """A topic that the topology reads does not exist."""
 
 
-class MissingInternalTopicsException(StreamsException):
-    """Internal topics do not exist."""
-
-
 class MisconfiguredInternalTopicException(StreamsException):
     """An internal topic has incompatible settings."""
-
-
-class UnknownTopologyException(StreamsException):
-    """No topology has that name."""

@@ -11,6 +11,12 @@ from typing import Any
 
 from penstock.errors import ConfigException
 from penstock.serdes.builtin import Serde, Serdes
+from penstock.setting_effects import (
+    CONNECTION_SETTINGS,
+    LIST_SERDE_SETTINGS,
+    NO_EFFECT,
+    OTHER_SETTINGS,
+)
 
 #: Settings whose property name is not the field name with dots.
 PROPERTY_OF: Mapping[str, str] = {
@@ -29,11 +35,7 @@ _SETTING_OF: Mapping[str, str] = {
     **_DEPRECATED_NAMES,
 }
 #: Settings that have an effect but are not fields of `StreamsConfig`.
-_OTHER_SETTINGS = frozenset((
-    "auto.offset.reset", "bootstrap.servers", "metadata.max.age.ms", "metrics.num.samples",
-    "metrics.sample.window.ms", "penstock.batch.max.bytes", "penstock.batch.max.records",
-    "penstock.batch.target.ms", "penstock.parallelism", "session.timeout.ms",
-))
+_OTHER_SETTINGS = OTHER_SETTINGS | LIST_SERDE_SETTINGS | frozenset(CONNECTION_SETTINGS)
 #: Prefixes of settings that are passed on unchecked.
 _PASS_THROUGH_PREFIXES = (
     "admin.", "consumer.", "global.consumer.", "log.", "main.consumer.", "producer.",
@@ -45,6 +47,10 @@ _MIN_SIMILARITY = 0.85
 _INTEGERS = frozenset((
     "num_stream_threads", "buffered_records_per_partition", "statestore_cache_max_bytes",
     "num_standby_replicas", "acceptable_recovery_lag", "replication_factor",
+))
+
+BOOLEANS = frozenset((
+    "ensure_explicit_internal_resource_naming", "processing_exception_handler_global_enabled",
 ))
 
 #: Serdes by the lower-case part of Kafka's class name between `Serdes$` and `Serde`.
@@ -89,7 +95,10 @@ def parse_settings(
             settings.setdefault("log", f"kafka://{servers}")
             extra[name] = value
         elif setting in known and setting != "extra":
-            settings[setting] = _parse_value(name, setting, value)
+            settings[setting] = (
+                _list_serde(name, properties) if _is_list_serde(setting, value)
+                else _parse_value(name, setting, value)
+            )
         else:
             _check_spelling(name, known)
             extra[name] = value
@@ -101,7 +110,7 @@ def parse_settings(
 def _check_spelling(name: str, known: set[str]) -> None:
     """Raise if a name is probably a misspelling of a known one."""
     normalized = name.lower().replace("_", ".")
-    if name in _OTHER_SETTINGS or name.startswith(_PASS_THROUGH_PREFIXES):
+    if name in _OTHER_SETTINGS | NO_EFFECT.keys() or name.startswith(_PASS_THROUGH_PREFIXES):
         return
     names = {PROPERTY_OF.get(setting, setting.replace("_", ".")) for setting in known}
     candidates = sorted(each for each in names | _OTHER_SETTINGS if "." in each)
@@ -124,7 +133,7 @@ def _parse_value(name: str, setting: str, value: Any) -> Any:
             return int(text)
         except ValueError:
             raise ConfigException(f"{name} must be an integer, not '{value}'.") from None
-    if setting == "ensure_explicit_internal_resource_naming":
+    if setting in BOOLEANS:
         if text.lower() not in {"true", "false"}:
             raise ConfigException(f"{name} must be true or false, not '{value}'.")
         return text.lower() == "true"
@@ -138,7 +147,7 @@ def _parse_value(name: str, setting: str, value: Any) -> Any:
 
 
 def _serde(name: str, text: str) -> Serde[Any]:
-    short = re.split(r"[.$]", text)[-1].lower()
+    short = _short_name(text)
     serde = _SERDES.get(short) or _SERDES.get(short.removesuffix("serde"))
     if serde is None:
         raise ConfigException(
@@ -146,6 +155,24 @@ def _serde(name: str, text: str) -> Serde[Any]:
             "For another serde, set an object in Python."
         )
     return serde
+
+
+def _is_list_serde(setting: str, value: Any) -> bool:
+    is_serde = setting in {"default_key_serde", "default_value_serde"}
+    return is_serde and isinstance(value, str) and _short_name(value) in {"list", "listserde"}
+
+
+def _list_serde(name: str, properties: Mapping[str, Any]) -> Serde[Any]:
+    """Return the default serde of lists; `default.list.key.serde.inner` is that of the elements."""
+    inner_name = f"default.list.{'key' if 'key' in name else 'value'}.serde.inner"
+    inner = properties.get(inner_name)
+    if inner is None:
+        raise ConfigException(f"{name} is a list, but {inner_name} is not set. Set it, too.")
+    return Serdes.list(_serde(inner_name, inner) if isinstance(inner, str) else inner)
+
+
+def _short_name(text: str) -> str:
+    return re.split(r"[.$]", text.strip())[-1].lower()
 
 
 def read_properties(path: str | os.PathLike[str]) -> dict[str, str]:

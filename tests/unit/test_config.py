@@ -154,7 +154,7 @@ def test_misspelled_name_raises_with_a_suggestion(name: str, suggestion: str) ->
 def test_settings_of_clients_and_user_code_are_accepted() -> None:
     names = {
         *EFFECTIVE, *WITHOUT_EFFECT, *ALIASES, "consumer.sesion.timeout.ms", "topic.retention.ms",
-        "my.client.id", "client.id.of.mine", "processing.exception.handler.global.enabled",
+        "my.client.id", "client.id.of.mine",
         "max.warmup.replicas", "probing.rebalance.interval.ms", "state.cleanup.dir.max.age.ms",
         "window.size", "spark.executor.memory", "log.create",
     }

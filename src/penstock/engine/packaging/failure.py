@@ -12,7 +12,13 @@ import msgspec
 
 import penstock
 from penstock.engine.packaging.escaping import escape_surrogates
-from penstock.errors import ProcessingFailedException, StreamsException
+from penstock.errors import (
+    NotSentException,
+    ProcessingFailedException,
+    StoreSerdeException,
+    StreamsException,
+)
+from penstock.log.errors import LogDamaged
 
 #: Frames of these packages are not part of the user's traceback.
 _INTERNAL_PATHS = (f"{Path(penstock.__file__).parent}/", "/pyspark/", "/py4j/", "<frozen ")
@@ -32,6 +38,10 @@ class Failure(msgspec.Struct, frozen=True):
     offset: int = -1
     #: The representation of the record's key.
     key: str | None = None
+    #: The setting of the handler that can skip such records.
+    handler_setting: str | None = None
+    #: The global store that the record was to update.
+    store: str | None = None
     #: The user's frames only.
     traceback: str = ""
     #: The exception and its cause, empty if they cannot be pickled.
@@ -45,6 +55,7 @@ class Failure(msgspec.Struct, frozen=True):
             details = {
                 "processor": error.processor, "topic": error.topic, "partition": error.partition,
                 "offset": error.offset, "key": None if error.key is None else _repr(error.key),
+                "handler_setting": error.handler_setting, "store": error.store,
             }
         return cls(
             task, type(error).__qualname__, str(error), traceback=user_traceback(error),
@@ -88,6 +99,7 @@ class Failure(msgspec.Struct, frozen=True):
             return ProcessingFailedException(
                 self.message, task_id=self.task, processor=self.processor, topic=self.topic,
                 partition=self.partition, offset=self.offset, key=self.key,
+                handler_setting=self.handler_setting, store=self.store,
             )
         return StreamsException(f"Task {self.task} failed: {self.kind}: {self.message}")
 
@@ -95,9 +107,14 @@ class Failure(msgspec.Struct, frozen=True):
 def user_traceback(error: BaseException) -> str:
     """Format the traceback of the original exception, with frames of user code only.
 
-    If no frame belongs to user code, all frames are kept.
+    If no frame belongs to user code, all frames are kept. The text is empty if the message is
+    complete: for damage of the log, for a record that cannot be sent, and for the built-in serdes
+    of stores.
     """
-    formatted = traceback.TracebackException.from_exception(error.__cause__ or error)
+    if isinstance(error, LogDamaged):
+        return ""
+    root = error.__cause__ or error
+    formatted = traceback.TracebackException.from_exception(root)
     each: traceback.TracebackException | None = formatted
     chain = []
     while each is not None:
@@ -107,6 +124,8 @@ def user_traceback(error: BaseException) -> str:
     if any(stacks):
         for each, frames in zip(chain, stacks, strict=True):
             each.stack = traceback.StackSummary.from_list(frames)
+    elif isinstance(root, NotSentException | StoreSerdeException):
+        return ""
     return "".join(formatted.format())
 
 

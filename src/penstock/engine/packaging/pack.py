@@ -8,44 +8,59 @@ import inspect
 from collections.abc import Iterator
 from pathlib import Path
 from types import FunctionType, MethodType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from penstock.engine.packaging.bundle import Bundle
+from penstock.config import StreamsConfig
 from penstock.engine.packaging.pickling import dumps
 from penstock.errors import TopologyException
+from penstock.topology.topology import Topology
+
+if TYPE_CHECKING:
+    # The test driver uses this module without the engine.
+    from penstock.engine.packaging.bundle import Bundle
 
 #: The maximum depth of the search.
 _MAX_DEPTH = 12
 
 
-def pack_bundle(bundle: Bundle, *, destination: str = "Spark's workers") -> bytes:
-    """Encode a bundle. `destination` is named in the error."""
+def pack_bundle(bundle: Bundle) -> bytes:
+    """Encode a bundle."""
     try:
         return bundle.dump()
     except Exception as error:
-        raise TopologyException(_explain(bundle, error, destination)) from error
+        raise _not_packable(bundle.topology, bundle.config, error) from error
 
 
-def _explain(bundle: Bundle, error: Exception, destination: str) -> str:
-    for name, part in _parts(bundle):
+def check_packable(topology: Topology, config: StreamsConfig) -> None:
+    """Raise the error of `pack_bundle` if the application cannot be sent to workers."""
+    try:
+        dumps((topology, config))
+    except Exception as error:
+        raise _not_packable(topology, config, error) from error
+
+
+def _not_packable(
+    topology: Topology, config: StreamsConfig, error: Exception
+) -> TopologyException:
+    for name, part in _parts(topology, config):
         if not _can_pickle(part):
-            return (
-                f"{name} cannot be sent to {destination}. {_Search().explain(part)} "
+            return TopologyException(
+                f"{name} cannot be sent to Spark's workers. {_Search().explain(part)} "
                 "Create the object where it is used: context.resource(name, factory) keeps one "
                 "per worker. Or create it in the function, on its first call."
             )
-    return f"The application cannot be sent to {destination}: {error}"
+    return TopologyException(f"The application cannot be sent to Spark's workers: {error}")
 
 
-def _parts(bundle: Bundle) -> Iterator[tuple[str, Any]]:
-    for node in bundle.topology.nodes:
+def _parts(topology: Topology, config: StreamsConfig) -> Iterator[tuple[str, Any]]:
+    for node in topology.nodes:
         yield f"The step '{node.name}'", node
-    for name, store in bundle.topology.stores.items():
+    for name, store in topology.stores.items():
         yield f"The store '{name}'", store
-    for name, global_store in bundle.topology.global_stores.items():
+    for name, global_store in topology.global_stores.items():
         yield f"The global store '{name}'", global_store
-    for field in dataclasses.fields(bundle.config):
-        yield f"The setting {field.name}", getattr(bundle.config, field.name)
+    for field in dataclasses.fields(config):
+        yield f"The setting {field.name}", getattr(config, field.name)
 
 
 def _can_pickle(part: Any) -> bool:
