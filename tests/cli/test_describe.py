@@ -171,3 +171,15 @@ def test_file_in_a_package_can_import_the_package(penstock, tmp_path: Path) -> N
     # Modules of the same directory can also be imported without the package.
     (shop / "near.py").write_text(APP.replace("from neighbour", "from names"))
     assert penstock("describe", shop / "near.py") == (0, TEXT, "")
+
+
+def test_topology_without_serdes_can_be_described(penstock, tmp_path: Path) -> None:
+    file = tmp_path / "app.py"
+    file.write_text(
+        "from penstock import StreamsBuilder\n"
+        "builder = StreamsBuilder()\n"
+        "builder.stream('orders').to('sales')\n"
+    )
+    ran = penstock("describe", file)
+    assert (ran.code, ran.err) == (0, "")
+    assert "Sink: KSTREAM-SINK-0000000001 (topic: sales)" in ran.out

@@ -21,7 +21,13 @@ from penstock.engine.layout.execution_graph import build_graph_for_log
 from penstock.engine.layout.internal_topics import ensure_internal_topics
 from penstock.engine.layout.upgrade_check import migrate_task_records
 from penstock.engine.plan.task_records import BATCH_KEY, BatchRecord, encode_batch
-from penstock.engine.reset import ResetTarget, apply_reset, find_internal_topics, plan_reset
+from penstock.engine.reset import (
+    ResetTarget,
+    apply_reset,
+    find_internal_topics,
+    plan_reset,
+    stopped_application,
+)
 from penstock.errors import StreamsException
 from penstock.log import Log, RecordColumns, TopicPartition, open_log
 from penstock.log.errors import Fenced
@@ -58,6 +64,12 @@ def log(path: Path) -> Iterator[Log]:
             "app", {TopicPartition("orders", 0): 2, TopicPartition("orders", 1): 1}
         )
         yield opened
+
+
+def apply(log: Log) -> None:
+    plan = plan_reset(log, "app", ResetTarget())
+    with stopped_application(log, "app") as lease:
+        apply_reset(log, plan, lease)
 
 
 def topics(log: Log) -> list[str]:
@@ -223,12 +235,15 @@ def test_internal_topics_of_an_application_with_a_longer_name_are_kept() -> None
 def test_running_application_cannot_be_reset(
     penstock: Penstock, log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # A renewal shows that the holder is alive; the timeout of the lease need not pass.
     monkeypatch.setattr(reset, "DEFAULT_TIMEOUT_MS", 60_000)
-    monkeypatch.setattr(reset, "ACQUIRE_TIMEOUT_MS", 200)
+    monkeypatch.setattr(reset, "ACQUIRE_TIMEOUT_MS", 60_000)
     with running(log):
-        ran = penstock("reset", "app")
+        ran = penstock("reset", "app", "--yes")
     assert ran.code == 1
-    assert "Application 'app' is running: an instance holds its lease." in ran.err
+    assert "Application 'app' is running: another instance holds its lease." in ran.err
+    # The plan is not printed.
+    assert ran.out == ""
     assert topics(log) == [*INTERNAL, "orders"]
 
 
@@ -244,8 +259,9 @@ def test_force_fences_a_running_application(penstock: Penstock, log: Log) -> Non
 
 def test_group_with_members_cannot_be_reset(penstock: Penstock, log: Log) -> None:
     member = log.join_group("app", ["orders"])
-    ran = penstock("reset", "app")
+    ran = penstock("reset", "app", "--yes")
     assert ran.code == 1
+    assert ran.out == ""
     assert "Group 'app' has members" in ran.err
     member.leave()
     assert penstock("reset", "app").code == 0
@@ -275,7 +291,7 @@ def test_interrupted_reset_is_completed_by_the_next_one(
         patched.setattr(log, "transaction", counted(log.transaction))
         patched.setattr(log, "delete_topic", counted(log.delete_topic))
         try:
-            apply_reset(log, plan_reset(log, "app", ResetTarget()))
+            apply(log)
             was_killed = False
         except _Killed:
             was_killed = True
@@ -283,7 +299,7 @@ def test_interrupted_reset_is_completed_by_the_next_one(
     if 0 < steps < 4:
         with pytest.raises(StreamsException, match="was interrupted"):
             start(log)
-    apply_reset(log, plan_reset(log, "app", ResetTarget()))
+    apply(log)
     assert topics(log) == ["orders"]
     assert committed(log) == {0: 0, 1: 0}
     start(log)

@@ -8,7 +8,8 @@ from io import BytesIO, StringIO
 
 import pytest
 
-from penstock.cli.status_line import StatusLine, log_to_status_line
+from penstock.cli.run_logging import LogOptions, run_logging
+from penstock.cli.status_line import StatusLine
 from penstock.cli.terminal import Terminal
 from penstock.engine.batch_report import BatchReport
 
@@ -188,7 +189,8 @@ def test_log_records_go_above_the_line(clock: Clock) -> None:
     err = StringIO()
     status = create(err, clock)
     user, package = logging.getLogger("shop"), logging.getLogger("penstock.engine.lease")
-    with log_to_status_line(status, logging.WARNING):
+    options = LogOptions(logging.WARNING, None, is_json=False, is_explicit=False)
+    with run_logging(status, options):
         user.warning("low on tea")
         package.info("below the level")
         package.warning("lease expires soon")

@@ -77,7 +77,9 @@ def test_describe_shows_settings_and_offsets(penstock, log: Log) -> None:
 def test_describe_of_an_unknown_topic_lists_the_topics(penstock, log: Log) -> None:
     ran = penstock("topics", "describe", "wrods")
     assert (ran.code, ran.out) == (1, "")
-    assert ran.err == "penstock: error: Topic 'wrods' does not exist. Topics: 'words'.\n"
+    assert ran.err == (
+        "penstock: error: Topic 'wrods' does not exist. Did you mean 'words'? Topics: 'words'.\n"
+    )
 
 
 def test_alter_changes_settings_and_adds_partitions(penstock, log: Log) -> None:

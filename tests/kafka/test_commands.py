@@ -107,6 +107,7 @@ def test_application_runs_and_is_reset_on_kafka(
             refused = penstock("reset", "copies", "--yes", **log)
             assert refused.returncode == 1
             assert "Application 'copies' is running." in refused.stderr
+            assert refused.stdout == ""
             assert f"-{one.process.pid}-" in refused.stderr
             assert "--force" in refused.stderr
             penstock("produce", "words", "--key-separator", ":", stdin="a:1\n", **log)

@@ -12,6 +12,7 @@ from typing import Any
 
 from penstock.cli.errors import CommandError, UsageError
 from penstock.cli.parsing import LOG_CONFIG_VARIABLE, LOG_VARIABLE
+from penstock.cli.reachability import REFUSED_TIMEOUT_S, wait_while_refused
 from penstock.log import Log, open_log, scheme_of
 from penstock.log.scheme import SEPARATOR
 from penstock.properties import read_properties
@@ -36,9 +37,15 @@ def open_log_option(args: argparse.Namespace, *, create: bool = False) -> Log:
 
 
 @contextmanager
-def report_slow_connection(address: str, *, quiet: bool = False) -> Iterator[None]:
-    """Write a line to standard error if a remote log does not respond for a while."""
+def report_slow_connection(
+    address: str, *, quiet: bool = False, refused_timeout_s: float = REFUSED_TIMEOUT_S
+) -> Iterator[None]:
+    """Write a line to standard error if a remote log does not respond for a while.
+
+    Raise if its servers refuse connections for longer than `refused_timeout_s`.
+    """
     scheme = scheme_of(address)
+    wait_while_refused(address, refused_timeout_s, _ignore if quiet else _write_stderr)
     if quiet or not scheme.capabilities.is_remote:
         yield
         return
@@ -52,6 +59,10 @@ def report_slow_connection(address: str, *, quiet: bool = False) -> Iterator[Non
     finally:
         timer.cancel()
         timer.join()
+
+
+def _ignore(text: str) -> None:
+    """Write nothing."""
 
 
 def _write_stderr(text: str) -> None:

@@ -23,6 +23,7 @@ from penstock.cli.commands import (
     reset,
     run,
     topics,
+    upgrade,
 )
 from penstock.cli.errors import UsageError
 from penstock.cli.parsing import LOG_VARIABLE, Parser, add_common_options, add_subcommands
@@ -42,7 +43,7 @@ class ExitCode(IntEnum):
 
 
 #: In the order of the help.
-COMMANDS = (run, topics, produce, consume, groups, describe, reset, broker)
+COMMANDS = (run, topics, produce, consume, groups, describe, upgrade, reset, broker)
 
 _EXAMPLES = """
   penstock run app.py --application-id orders --log orders.db
@@ -155,7 +156,7 @@ def _discard_output() -> None:
 
 
 class _VersionAction(argparse.Action):
-    """Prints the version; imports `importlib.metadata` only then."""
+    """Prints the version and which core runs: the native one or pure Python."""
 
     def __call__(
         self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: object,
@@ -163,7 +164,9 @@ class _VersionAction(argparse.Action):
     ) -> NoReturn:
         from importlib import metadata  # noqa: PLC0415
 
-        print(f"penstock {metadata.version('penstock')}")
+        from penstock import native  # noqa: PLC0415
+
+        print(f"penstock {metadata.version('penstock')}, core: {native.in_use()}")
         parser.exit()
 
 

@@ -79,6 +79,18 @@ def add_json_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_config_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options for settings."""
+    parser.add_argument(
+        "--config", metavar="FILE", action="append", default=[],
+        help="a properties file with Kafka's setting names (may be repeated)",
+    )
+    parser.add_argument(
+        "--set", metavar="NAME=VALUE", action="append", default=[], type=name_and_value,
+        help="a setting (may be repeated)",
+    )
+
+
 def add_command(
     subparsers: Subparsers, name: str, run: CommandFunction | None, *, summary: str,
     details: str = "", examples: str = "", log: bool = True,

@@ -1,4 +1,4 @@
-"""The configuration of `penstock run`.
+"""The configuration of `penstock run`, `penstock describe` and `penstock upgrade`.
 
 Sources in ascending priority: `config` in the file of the topology, --log-config, --config, --set,
 the options with their own names.
@@ -20,19 +20,17 @@ from penstock.properties import parse_settings, read_properties
 if TYPE_CHECKING:
     from penstock.cli.topology_loader import TopologyTarget
 
-#: Variables of the module that may hold the configuration.
-CONFIG_NAMES = ("config", "CONFIG")
+#: The application id of a topology that is only described.
+_NO_ID = "described"
+_ID_NAMES = {"application.id", "application_id"}
 
 
 def build_config(target: TopologyTarget, args: argparse.Namespace) -> StreamsConfig:
     """Merge the sources. A missing application id or log raises `UsageError`."""
-    given: dict[str, Any] = {}
     log_config = getattr(args, "log_config", "") or os.environ.get(LOG_CONFIG_VARIABLE, "")
-    for file in ([log_config] if log_config else []) + args.config:
-        given |= read_properties(file)
-    given |= dict(args.set)
+    given = _given_settings([log_config] if log_config else [], args)
     options = {
-        "application.id": args.application_id, "state.dir": args.state_dir,
+        "application.id": args.application_id, "state.dir": getattr(args, "state_dir", None),
         "log": getattr(args, "log", None),
     }
     given |= {name: value for name, value in options.items() if value is not None}
@@ -48,11 +46,23 @@ def build_config(target: TopologyTarget, args: argparse.Namespace) -> StreamsCon
     return config
 
 
+def build_description_config(target: TopologyTarget, args: argparse.Namespace) -> StreamsConfig:
+    """Merge the sources for `penstock describe`, which needs neither an id nor a log."""
+    given = _given_settings([], args)
+    own = target.config
+    has_id = isinstance(own, StreamsConfig) or bool(_ID_NAMES & {*given, *(own or ())})
+    return _merge_with_module(target, given if has_id else {"application.id": _NO_ID, **given})
+
+
+def _given_settings(files: list[str], args: argparse.Namespace) -> dict[str, Any]:
+    given: dict[str, Any] = {}
+    for file in [*files, *args.config]:
+        given |= read_properties(file)
+    return given | dict(args.set)
+
+
 def _merge_with_module(target: TopologyTarget, given: Mapping[str, Any]) -> StreamsConfig:
-    base = next(
-        (getattr(target.module, name) for name in CONFIG_NAMES if hasattr(target.module, name)),
-        None,
-    )
+    base = target.config
     if isinstance(base, StreamsConfig):
         known, extra = parse_settings(given, {field.name for field in fields(StreamsConfig)})
         return base.with_(**known, extra={**base.extra, **extra})
@@ -62,7 +72,7 @@ def _merge_with_module(target: TopologyTarget, given: Mapping[str, Any]) -> Stre
             "It must be a StreamsConfig or a mapping with Kafka's setting names."
         )
     properties = {**(base or {}), **given}
-    if not {"application.id", "application_id"} & properties.keys():
+    if not _ID_NAMES & properties.keys():
         raise UsageError(
             "The application has no id. Use --application-id NAME, or set application.id in the "
             f"configuration in '{target.location}'. The id is the prefix of internal topics and "

@@ -6,12 +6,11 @@ changes and every few seconds while batches run.
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from penstock.cli.terminal import Terminal, escape_control_characters
@@ -25,9 +24,6 @@ PLAIN_INTERVAL_S = 5.0
 REFRESH_INTERVAL_S = 0.1
 #: The record rate is the average over this time.
 RATE_WINDOW_S = 5.0
-
-#: Loggers whose errors end the application. The command prints these errors itself.
-_FATAL_LOGGERS = ("penstock.handlers", "penstock.engine.stream_thread")
 
 
 class StatusLine:
@@ -201,40 +197,3 @@ class StatusLine:
             console=console, auto_refresh=False, transient=True, redirect_stdout=False,
             redirect_stderr=False,
         ))
-
-
-class StatusLineHandler(logging.Handler):
-    """Writes log records above the live line."""
-
-    def __init__(self, status: StatusLine, level: int) -> None:
-        super().__init__(level)
-        self._status = status
-        self.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Drop records that the command shows itself: states, and the error that it ends with."""
-        return super().filter(record) is not False and not (
-            record.name == "penstock.engine.lifecycle"
-            or (record.levelno >= logging.ERROR and record.name in _FATAL_LOGGERS)
-        )
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Write the record, with its traceback if it has one."""
-        try:
-            self._status.write_message(self.format(record))
-        except Exception:
-            self.handleError(record)
-
-
-@contextmanager
-def log_to_status_line(status: StatusLine, level: int) -> Iterator[None]:
-    """Show log records of at least this level during the block."""
-    root, package = logging.getLogger(), logging.getLogger("penstock")
-    handler, previous = StatusLineHandler(status, level), package.level
-    root.addHandler(handler)
-    package.setLevel(level)
-    try:
-        yield
-    finally:
-        root.removeHandler(handler)
-        package.setLevel(previous)

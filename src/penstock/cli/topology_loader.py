@@ -5,15 +5,18 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
+import shlex
 import sys
+import sysconfig
 import traceback
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
 from penstock.cli.errors import CommandError
-from penstock.config import StreamsConfig
+from penstock.config import StreamsConfig, TopologyConfig, building_with
 from penstock.dsl.builder import StreamsBuilder
+from penstock.suggestions import did_you_mean
 from penstock.topology.describe import (
     NodeDescription,
     ProcessorDescription,
@@ -25,9 +28,16 @@ from penstock.topology.topology import Topology
 
 #: Names to look for, in this order, if the target has no name.
 DEFAULT_NAMES = ("topology", "build_topology", "builder", "build", "app")
+#: Variables of the module that may hold the configuration.
+CONFIG_NAMES = ("config", "CONFIG")
 
 #: The directory of penstock, with a trailing separator.
 _PACKAGE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
+#: The directories of Python's own modules and of installed packages.
+_INSTALLED = tuple(
+    os.path.join(path, "") for name, path in sysconfig.get_paths().items()
+    if name in {"stdlib", "platstdlib", "purelib", "platlib"}
+)
 
 
 @dataclass(frozen=True)
@@ -53,13 +63,31 @@ class TopologyTarget:
         """The entries of `sys.path` that the module and its neighbours need."""
         return _import_name(self.location)[0] if self.is_file else [os.getcwd()]
 
-    def build(self, config: StreamsConfig | None = None) -> Topology:
-        """Return the topology; a `StreamsBuilder` builds it with the configuration."""
+    @property
+    def config(self) -> Any:
+        """The configuration in the module; None if it has none."""
+        return next(
+            (getattr(self.module, name) for name in CONFIG_NAMES if hasattr(self.module, name)),
+            None,
+        )
+
+    def build(self, config: StreamsConfig, *, requires_serdes: bool = True) -> Topology:
+        """Return the topology, built with the configuration.
+
+        A function that creates a builder without one, or with that of the module, gets this one.
+        Without `requires_serdes`, missing serdes are not an error.
+        """
         result = self.factory
         if callable(result) and not isinstance(result, Topology | StreamsBuilder):
-            result = _call(result, f"{self.name}() in '{self.location}'")
+            own = self.config
+            with building_with(
+                config, instead_of=own if isinstance(own, StreamsConfig) else None
+            ):
+                result = _call(result, f"{self.name}() in '{self.location}'")
         if isinstance(result, StreamsBuilder):
-            result = result.build(config)
+            builder = result
+            given = config if requires_serdes else TopologyConfig(config)
+            result = _call(lambda: builder.build(given), f"Building '{self.spec}'")
         if not isinstance(result, Topology):
             raise CommandError(
                 f"'{self.spec}' has the type {type(result).__name__}. It must be a Topology, a "
@@ -150,7 +178,8 @@ def _find_factory(module: ModuleType, location: str, name: str | None) -> Any:
         for part in name.split("."):
             if not hasattr(found, part):
                 raise CommandError(
-                    f"'{name}' does not exist in '{location}'. {_candidates_text(module)}"
+                    f"'{name}' does not exist in '{location}'."
+                    f"{did_you_mean(name, _candidates(module))} {_candidates_text(module)}"
                 )
             found = getattr(found, part)
         return found
@@ -163,11 +192,12 @@ def _find_factory(module: ModuleType, location: str, name: str | None) -> Any:
         raise CommandError(
             f"'{location}' has no topology. Define a StreamsBuilder or a Topology at its top "
             "level, or a function topology() that returns one. For a function with another name "
-            f"use {location}:NAME."
+            f"use {shlex.quote(f'{location}:NAME')}."
         )
     if len(candidates) != 1:
         raise CommandError(
-            f"'{location}' has several topologies. Use {location}:NAME. {_candidates_text(module)}"
+            f"'{location}' has several topologies. Use {shlex.quote(f'{location}:NAME')}. "
+            f"{_candidates_text(module)}"
         )
     return getattr(module, candidates[0])
 
@@ -208,13 +238,23 @@ def _call(function: Any, title: str) -> Any:
 
 
 def _user_error(title: str, error: BaseException) -> CommandError:
-    """Describe an error of the user's code by its last line outside of penstock."""
+    """Describe an error by the user's line: of the step, or the last one of the traceback."""
+    line = getattr(error, "location", None) or _last_user_line(error)
+    return CommandError(
+        f"{title} failed with {type(error).__name__}: {error}{f' ({line})' if line else ''}"
+    )
+
+
+def _last_user_line(error: BaseException) -> str | None:
     frames = [
         frame for frame in traceback.extract_tb(error.__traceback__)
         if not frame.filename.startswith(("<", _PACKAGE))
     ]
-    line = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
-    return CommandError(f"{title} failed with {type(error).__name__}: {error}{line}")
+    # Installed packages and Python itself are not the user's code, if anything else is.
+    own = [frame for frame in frames if not frame.filename.startswith(_INSTALLED)]
+    return next(
+        (f"{frame.filename}, line {frame.lineno}" for frame in reversed(own or frames)), None
+    )
 
 
 def description_as_json(description: TopologyDescription) -> dict[str, object]:

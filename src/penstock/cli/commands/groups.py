@@ -23,6 +23,7 @@ from penstock.engine.reset import acquire_lease_if_stopped
 from penstock.log import Log, PartitionOffsets, TopicPartition
 from penstock.log.errors import GroupNotEmpty, UnknownPartition
 from penstock.log.types import GroupDescription
+from penstock.suggestions import did_you_mean, listed
 
 
 class GroupPartition(NamedTuple):
@@ -281,8 +282,10 @@ def _check_groups(log: Log, names: list[str]) -> list[str]:
     known = log.groups()
     for name in names:
         if name not in known:
-            listed = ", ".join(f"'{one}'" for one in known) or "none"
-            raise CommandError(f"Group '{name}' does not exist. Groups: {listed}.")
+            raise CommandError(
+                f"Group '{name}' does not exist.{did_you_mean(name, known)} "
+                f"Groups: {listed(known)}."
+            )
     return list(dict.fromkeys(names))
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +26,7 @@ from penstock.log.errors import GroupNotEmpty
 
 if TYPE_CHECKING:
     from penstock.engine.reset import ResetPlan, ResetTarget
+    from penstock.log.base import Lease
 
 
 def add(subparsers: Subparsers) -> None:
@@ -90,8 +93,12 @@ def _add_target_options(parser: argparse.ArgumentParser) -> None:
 
 
 def reset(args: argparse.Namespace, terminal: Terminal) -> None:
-    """Show the changes, ask for confirmation, apply them."""
-    from penstock.engine.reset import plan_reset  # noqa: PLC0415  (loads the engine)
+    """Check that the application is stopped, show the changes, ask, and apply them."""
+    from penstock.engine.reset import (  # noqa: PLC0415  (loads the engine)
+        apply_reset,
+        fenced_application,
+        plan_reset,
+    )
 
     topics = [topic for given in args.input_topics for topic in given]
     with open_log_option(args) as log:
@@ -99,29 +106,44 @@ def reset(args: argparse.Namespace, terminal: Terminal) -> None:
             log, args.application, _target(args), input_topics=topics,
             state_dir=None if args.state_dir is None else Path(args.state_dir),
         )
-        if not args.json:
-            _write_plan(plan, terminal)
-        if not args.dry_run:
-            question = f"Reset application '{args.application}'?"
-            if not args.yes and not terminal.confirm(question):
-                raise CommandError("Nothing was changed.")
-            _apply(log, plan, force=args.force)
+        if args.dry_run or args.force:
+            _confirm(plan, args, terminal)
+            if not args.dry_run:
+                with fenced_application(log, args.application) as lease:
+                    apply_reset(log, plan, lease)
+        else:
+            # The application cannot start while the user decides.
+            with _stopped(log, args.application) as lease:
+                _confirm(plan, args, terminal)
+                apply_reset(log, plan, lease)
     if args.json:
         _write_plan_as_json(plan, terminal, executed=not args.dry_run)
     else:
         terminal.note("Dry run: nothing was changed." if args.dry_run else "Done.")
 
 
-def _apply(log: Log, plan: ResetPlan, *, force: bool) -> None:
-    from penstock.engine.reset import apply_reset  # noqa: PLC0415
+@contextmanager
+def _stopped(log: Log, application: str) -> Iterator[Lease]:
+    """Hold the lease of the application. Raise if it is running."""
+    from penstock.engine.reset import stopped_application  # noqa: PLC0415
 
     try:
-        apply_reset(log, plan, force=force)
+        with stopped_application(log, application) as lease:
+            yield lease
     except GroupNotEmpty as error:
         raise CommandError(
-            f"Application '{plan.application_id}' is running. {error} Or use --force to fence "
+            f"Application '{application}' is running. {error} Or use --force to fence "
             "the running instances."
         ) from error
+
+
+def _confirm(plan: ResetPlan, args: argparse.Namespace, terminal: Terminal) -> None:
+    """Show the changes. Raise if the user does not agree."""
+    if not args.json:
+        _write_plan(plan, terminal)
+    question = f"Reset application '{args.application}'?"
+    if not (args.dry_run or args.yes or terminal.confirm(question)):
+        raise CommandError("Nothing was changed.")
 
 
 def _write_plan(plan: ResetPlan, terminal: Terminal) -> None:

@@ -12,10 +12,16 @@ from penstock.cli.errors import CommandError
 from penstock.cli.parsing import (
     Subparsers,
     add_command,
-    name_and_value,
+    add_config_options,
     positive_int,
     reject_combination,
     spark_master,
+)
+from penstock.cli.run_logging import (
+    LogOptions,
+    add_log_options,
+    print_to_status_line,
+    run_logging,
 )
 from penstock.cli.terminal import Terminal
 
@@ -25,7 +31,6 @@ if TYPE_CHECKING:
     from penstock.cli.topology_loader import TopologyTarget
     from penstock.config import StreamsConfig
     from penstock.engine.lifecycle import State
-    from penstock.log.base import Log
     from penstock.topology.topology import Topology
 
 #: Interval of the status line's `tick`.
@@ -66,14 +71,7 @@ first; a second Ctrl-C does not wait for it.""",
         "--once", action="store_true",
         help="process the existing records and stop, instead of waiting for new ones",
     )
-    parser.add_argument(
-        "--config", metavar="FILE", action="append", default=[],
-        help="a properties file with Kafka's setting names (may be repeated)",
-    )
-    parser.add_argument(
-        "--set", metavar="NAME=VALUE", action="append", default=[], type=name_and_value,
-        help="a setting (may be repeated)",
-    )
+    add_config_options(parser)
     parser.add_argument("--state-dir", metavar="DIR", help="directory of the state stores")
     parser.add_argument(
         "--create-topics", metavar="N", type=positive_int,
@@ -83,14 +81,19 @@ first; a second Ctrl-C does not wait for it.""",
     parser.add_argument(
         "--verbose", action="store_true", help="show every batch and informational log messages"
     )
+    add_log_options(parser)
 
 
 def run(args: argparse.Namespace, terminal: Terminal) -> None:
     """Run the application until it stops; raises the error that stopped it."""
     reject_combination(quiet=args.quiet, verbose=args.verbose)
+    log_options = LogOptions.of(args)
+    # JSON lines are not mixed with the status line.
+    quiet = args.quiet or (log_options.is_json and log_options.file is None)
     # The other commands start faster without the DSL.
     from penstock.cli.run_config import build_config  # noqa: PLC0415
-    from penstock.cli.status_line import StatusLine, log_to_status_line  # noqa: PLC0415
+    from penstock.cli.status_line import StatusLine  # noqa: PLC0415
+    from penstock.cli.topic_check import check_topics  # noqa: PLC0415
     from penstock.cli.topology_loader import load_target  # noqa: PLC0415
 
     handlers = list(logging.getLogger().handlers)
@@ -99,22 +102,24 @@ def run(args: argparse.Namespace, terminal: Terminal) -> None:
     configures_logging = logging.getLogger().handlers != handlers
     config = build_config(target, args)
     topology = target.build(config)
-    _check_topics(topology, config, args, terminal)
-    if args.master != "inline":
-        _make_importable_by_workers(target)
+    check_topics(topology, config, terminal, partitions=args.create_topics, quiet=quiet)
+    _send_to_workers(target, in_this_process=args.master == "inline")
     streams: Streams | None = None
     status = StatusLine(
-        terminal, config.application_id, quiet=args.quiet, every_batch=args.verbose,
+        terminal, config.application_id, quiet=quiet, every_batch=args.verbose,
         lag=lambda: None if streams is None else streams.lag(),
     )
-    level = logging.INFO if args.verbose else logging.WARNING
+    own_logging = configures_logging and not log_options.is_explicit
     try:
-        with nullcontext() if configures_logging else log_to_status_line(status, level):
+        with (
+            print_to_status_line(status),
+            nullcontext() if own_logging else run_logging(status, log_options),
+        ):
             streams = _create_application(topology, config, args, status)
             _run(streams, status, once=args.once)
     finally:
         status.close()
-    if not args.quiet:
+    if not quiet:
         terminal.note(_summary(status, config))
 
 
@@ -186,7 +191,8 @@ def _application_error(streams: Streams, error: Exception) -> Exception:
         message = f"{title}. {error}"
         return CommandError(f"{message}\n\n{user_traceback}" if user_traceback else message)
     fields = {
-        "processor": processor, "task": getattr(error, "task_id", None),
+        "processor": processor, "store": getattr(error, "store", None),
+        "task": getattr(error, "task_id", None),
         "topic": getattr(error, "topic", None), "partition": getattr(error, "partition", -1),
         "offset": getattr(error, "offset", -1), "key": getattr(error, "key", None),
     }
@@ -196,20 +202,14 @@ def _application_error(streams: Streams, error: Exception) -> Exception:
     ]
     cause = error.__cause__
     reason = f"{type(cause).__name__}: {cause}" if cause is not None else str(error)
+    setting: str | None = getattr(error, "handler_setting", None)
+    advice = "" if setting is None else (
+        f" To skip records like this one, set {setting}=continue."
+    )
     return CommandError("\n".join((
         f"{title}: {reason}", *lines, *(("", user_traceback) if user_traceback else ()), "",
-        "The batch was not committed. "
-        f"To skip records like this one, set {_handler_setting(error)}=continue.",
+        f"The batch was not committed.{advice}",
     )))
-
-
-def _handler_setting(error: Exception) -> str:
-    """Return the setting of the handler for this error; the message names it."""
-    message = str(error)
-    for kind in ("deserialization", "production"):
-        if f"{kind}_exception_handler" in message:
-            return f"{kind}.exception.handler"
-    return "processing.exception.handler"
 
 
 def _summary(status: StatusLine, config: StreamsConfig) -> str:
@@ -250,70 +250,17 @@ def _restore_listener(status: StatusLine) -> Any:
     return RestoreProgress()
 
 
-def _check_topics(
-    topology: Topology, config: StreamsConfig, args: argparse.Namespace, terminal: Terminal
-) -> None:
-    """Raise if the log or a topic does not exist; with --create-topics, create them."""
-    from penstock.cli.log_option import report_slow_connection  # noqa: PLC0415
-    from penstock.log import open_log, scheme_of  # noqa: PLC0415
+def _send_to_workers(target: TopologyTarget, *, in_this_process: bool) -> None:
+    """Send the file to the workers by value, and let them import its neighbours.
 
-    assert config.log is not None
-    create = args.create_topics is not None
-    if not create and not scheme_of(config.log).may_exist(config.log):
-        raise CommandError(
-            f"The log '{config.log}' does not exist. Create it with its topics:\n"
-            + _create_commands(_user_topics(topology), config.log)
-        )
-    with report_slow_connection(config.log, quiet=args.quiet):
-        opened = open_log(
-            config.log, create=create, connection=config.connection_settings()
-        )
-    with opened as log:
-        missing = _missing_topics(topology, log)
-        if not missing:
-            return
-        if not create:
-            listed = ", ".join(f"'{topic}'" for topic in missing)
-            subject = f"Topics {listed} do" if missing[1:] else f"Topic {listed} does"
-            raise CommandError(
-                f"{subject} not exist. Create {'them' if missing[1:] else 'it'} with:\n"
-                + _create_commands(missing, config.log)
-            )
-        for topic in missing:
-            log.create_topic(topic, args.create_topics)
-            if not args.quiet:
-                terminal.note(f"Created topic '{topic}'.")
-
-
-def _user_topics(topology: Topology) -> list[str]:
-    """Return the topics that the topology reads or writes by name, except internal topics."""
-    from penstock.topology.nodes import SinkNode, SourceNode  # noqa: PLC0415
-
-    names: dict[str, None] = {}
-    for node in topology.nodes:
-        if isinstance(node, SourceNode):
-            names |= dict.fromkeys(node.topics)
-        elif isinstance(node, SinkNode) and isinstance(node.topic, str):
-            names[node.topic] = None
-    names |= {store.topic: None for store in topology.global_stores.values()}
-    return [name for name in names if name not in topology.internal_topics]
-
-
-def _missing_topics(topology: Topology, log: Log) -> list[str]:
-    existing = {topic.name for topic in log.topics()}
-    return [name for name in _user_topics(topology) if name not in existing]
-
-
-def _create_commands(topics: list[str], address: str) -> str:
-    return "\n".join(f"  penstock topics create {topic} --log {address}" for topic in topics)
-
-
-def _make_importable_by_workers(target: TopologyTarget) -> None:
-    """Send the file to the workers by value, and let them import its neighbours."""
+    Without Spark, too, so that the same objects are refused.
+    """
     from penstock.engine.packaging.pickling import pickle_by_value  # noqa: PLC0415
 
     if target.is_file:
         pickle_by_value(target.module)
+    if in_this_process:
+        return
     previous = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join(
         [*target.import_paths, *([previous] if previous else [])]

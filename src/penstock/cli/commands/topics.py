@@ -1,10 +1,11 @@
-"""`penstock topics`: list, create, describe, alter, delete, clean."""
+"""`penstock topics`: list, create, describe, alter, delete, clean, verify."""
 
 from __future__ import annotations
 
 import argparse
 from dataclasses import asdict, fields
 
+from penstock.cli.commands.verify import add_verify
 from penstock.cli.errors import CommandError, UsageError
 from penstock.cli.log_option import open_log_option
 from penstock.cli.parsing import (
@@ -24,7 +25,7 @@ from penstock.log.types import CleanReport
 def add(subparsers: Subparsers) -> None:
     """Add the command and its subcommands."""
     group = add_command(
-        subparsers, "topics", None, summary="list, create, alter, delete and clean topics",
+        subparsers, "topics", None, summary="list, create, alter, delete, clean and verify topics",
         examples="""
   penstock topics list
   penstock topics create orders --partitions 4
@@ -39,6 +40,7 @@ def add(subparsers: Subparsers) -> None:
     _add_alter(commands)
     _add_delete(commands)
     _add_clean(commands)
+    add_verify(commands)
 
 
 def _add_list(commands: Subparsers) -> None:
@@ -68,6 +70,11 @@ def _add_create(commands: Subparsers) -> None:
     parser.add_argument(
         "--partitions", type=positive_int, default=1, metavar="N",
         help="number of partitions of each topic (default: 1)",
+    )
+    parser.add_argument(
+        "--replication-factor", type=positive_int, default=-1, metavar="N",
+        help="number of brokers that store each partition (default: the cluster's setting); no "
+        "effect in a file",
     )
     _add_config_option(parser)
     parser.add_argument(
@@ -179,7 +186,10 @@ def create_topics(args: argparse.Namespace, terminal: Terminal) -> None:
     with open_log_option(args, create=True) as log:
         for name in args.topics:
             try:
-                log.create_topic(name, args.partitions, dict(args.config))
+                log.create_topic(
+                    name, args.partitions, dict(args.config),
+                    replication_factor=args.replication_factor,
+                )
             except TopicExists:
                 if not args.if_not_exists:
                     raise

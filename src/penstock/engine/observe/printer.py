@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from penstock.engine.packaging.escaping import escape_surrogates
+from penstock.engine.stdout import write_to_stdout
 from penstock.errors import TopologyException
 from penstock.processors.stateless import Print
 from penstock.topology.nodes import ProcessorNode
 
 if TYPE_CHECKING:
     from penstock.topology.topology import Topology
-
-
-def write_to_stdout(lines: list[str]) -> None:
-    """Write lines to standard output and flush it, so that a pipe receives them at once."""
-    text = "".join(f"{line}\n" for line in lines)
-    try:
-        sys.stdout.write(text)
-    except UnicodeEncodeError as error:
-        # The lines are committed. A character that the terminal cannot show must not lose them.
-        sys.stdout.write(text.encode(error.encoding, "backslashreplace").decode(error.encoding))
-    sys.stdout.flush()
 
 
 class Printer:
