@@ -26,18 +26,23 @@ from .engine.exception_handler import StreamThreadExceptionResponse as StreamThr
 from .engine.lifecycle import State as State
 from .engine.observe.metadata import TaskMetadata as TaskMetadata
 from .engine.observe.metadata import ThreadMetadata as ThreadMetadata
-from .engine.observe.metrics import MetricName as MetricName
 from .engine.observe.restore import StateRestoreListener as StateRestoreListener
 from .engine.standby.update_listener import StandbyUpdateListener as StandbyUpdateListener
 from .engine.standby.update_listener import SuspendReason as SuspendReason
 from .errors import ConfigException as ConfigException
 from .errors import InvalidStateStoreException as InvalidStateStoreException
+from .errors import InvalidStateStorePartitionException as InvalidStateStorePartitionException
+from .errors import MisconfiguredInternalTopicException as MisconfiguredInternalTopicException
+from .errors import MissingSourceTopicException as MissingSourceTopicException
 from .errors import ProcessingFailedException as ProcessingFailedException
 from .errors import ProcessorStateException as ProcessorStateException
+from .errors import SchemaRegistryException as SchemaRegistryException
 from .errors import SerializationException as SerializationException
 from .errors import StreamsException as StreamsException
+from .errors import TaskCorruptedException as TaskCorruptedException
+from .errors import TaskIdFormatException as TaskIdFormatException
+from .errors import TaskMigratedException as TaskMigratedException
 from .errors import TopologyException as TopologyException
-from .errors import UnknownStateStoreException as UnknownStateStoreException
 from .handlers import DefaultProductionExceptionHandler as DefaultProductionExceptionHandler
 from .handlers import DeserializationExceptionHandler as DeserializationExceptionHandler
 from .handlers import ErrorHandlerContext as ErrorHandlerContext
@@ -55,6 +60,10 @@ from .handlers import ProducedRecord as ProducedRecord
 from .handlers import ProductionExceptionHandler as ProductionExceptionHandler
 from .handlers import Response as Response
 from .handlers import SerializationExceptionOrigin as SerializationExceptionOrigin
+from .metrics import MetricName as MetricName
+from .metrics import Sensor as Sensor
+from .metrics import Stat as Stat
+from .metrics import StreamsMetrics as StreamsMetrics
 from .processors.api import Cancellable as Cancellable
 from .processors.api import ContextualFixedKeyProcessor as ContextualFixedKeyProcessor
 from .processors.api import ContextualProcessor as ContextualProcessor
@@ -64,6 +73,7 @@ from .processors.api import ProcessorContext as ProcessorContext
 from .processors.api import ProcessorWrapper as ProcessorWrapper
 from .processors.api import PunctuationType as PunctuationType
 from .processors.api import ValueTransformer as ValueTransformer
+from .processors.api import WrappedProcessorSupplier as WrappedProcessorSupplier
 from .record import Change as Change
 from .record import FixedKeyRecord as FixedKeyRecord
 from .record import Headers as Headers
@@ -72,8 +82,10 @@ from .record import RecordContext as RecordContext
 from .record import RecordMetadata as RecordMetadata
 from .record import TaskId as TaskId
 from .record import ValueAndTimestamp as ValueAndTimestamp
+from .record import current_record as current_record
 from .serdes.base import Serde as Serde
 from .serdes.builtin import Serdes as Serdes
+from .serdes.headers import HeadersSerde as HeadersSerde
 from .serdes.windowed import WindowedSerdes as WindowedSerdes
 from .stores.api.builder import StoreBuilder as StoreBuilder
 from .stores.api.dsl_suppliers import BuiltInDslStoreSuppliers as BuiltInDslStoreSuppliers
@@ -86,8 +98,10 @@ from .stores.api.results import AggregationWithHeaders as AggregationWithHeaders
 from .stores.api.results import StoreIterator as StoreIterator
 from .stores.api.results import ValueTimestampHeaders as ValueTimestampHeaders
 from .stores.api.results import VersionedRecord as VersionedRecord
+from .stores.api.state_serdes import StateSerdes as StateSerdes
 from .stores.api.store import StateStore as StateStore
 from .stores.api.stores import Stores as Stores
+from .stores.bytes.store import BytesStore as BytesStore
 from .stores.typed.key_value import KeyValueStore as KeyValueStore
 from .stores.typed.key_value import TimestampedKeyValueStore as TimestampedKeyValueStore
 from .stores.typed.key_value import (

@@ -82,7 +82,13 @@ class Window(NamedTuple):
             return datetime.max.replace(tzinfo=UTC)
 
     def overlap(self, other: Window) -> bool:
-        """Return whether the windows overlap; `end` is excluded."""
+        """Return whether the windows overlap; `end` is excluded.
+
+        Args:
+            other: The other window.
+
+        Kafka: Window#overlap
+        """
         return self.start < other.end and other.start < self.end
 
 
@@ -92,7 +98,11 @@ class SessionWindow(Window):
     __slots__ = ()
 
     def overlap(self, other: Window) -> bool:
-        """Return whether the sessions overlap; `end` is included."""
+        """Return whether the sessions overlap; `end` is included.
+
+        Args:
+            other: The other window.
+        """
         return self.start <= other.end and other.start <= self.end
 
 
@@ -113,7 +123,13 @@ class Windows(JavaNames, ABC):
 
     @abstractmethod
     def windows_for(self, timestamp: int) -> dict[int, Window]:
-        """Return the windows of a timestamp by their start, earliest first."""
+        """Return the windows of a timestamp by their start, earliest first.
+
+        Args:
+            timestamp: The timestamp of a record.
+
+        Kafka: Windows#windowsFor
+        """
 
     @property
     @abstractmethod
@@ -157,13 +173,24 @@ class TimeWindows(Windows):
         """Return tumbling windows, or hopping windows if `advance` is less than `size`.
 
         Kafka: `ofSizeAndGrace`, `ofSizeWithNoGrace`.
+
+        Args:
+            size: The size of a window.
+            advance: The time between the starts of two windows; None for the size.
+            grace: How long after the end of a window late records are accepted.
         """
         size_ms = to_ms(size, "size")
         advance_ms = size_ms if advance is None else to_ms(advance, "advance")
         return cls(size_ms, advance_ms, to_ms(grace, "grace"))
 
     def advance_by(self, advance: timedelta | int) -> TimeWindows:
-        """Return a copy whose windows start every `advance`."""
+        """Return a copy whose windows start every `advance`.
+
+        Args:
+            advance: The time between the starts of two windows; None for the size.
+
+        Kafka: TimeWindows#advanceBy
+        """
         return replace(self, advance_ms=to_ms(advance, "advance"))
 
     def windows_for(self, timestamp: int) -> dict[int, Window]:
@@ -210,6 +237,10 @@ class SlidingWindows(JavaNames):
         """Return windows of records at most `time_difference` apart.
 
         Kafka: `ofTimeDifferenceAndGrace`, `ofTimeDifferenceWithNoGrace`.
+
+        Args:
+            time_difference: The largest difference of two timestamps.
+            grace: How long after the end of a window late records are accepted.
         """
         return cls(to_ms(time_difference, "time_difference"), to_ms(grace, "grace"))
 
@@ -243,6 +274,10 @@ class SessionWindows(JavaNames):
         """Return sessions that end after a gap without records.
 
         Kafka: `ofInactivityGapAndGrace`, `ofInactivityGapWithNoGrace`.
+
+        Args:
+            inactivity_gap: A session ends after this time without records.
+            grace: How long after the end of a window late records are accepted.
         """
         return cls(to_ms(inactivity_gap, "inactivity_gap"), to_ms(grace, "grace"))
 
@@ -293,6 +328,12 @@ class JoinWindows(Windows):
 
         `before=` and `after=` override the difference in one direction. Kafka:
         `ofTimeDifferenceAndGrace`, `ofTimeDifferenceWithNoGrace`.
+
+        Args:
+            time_difference: The largest difference of two timestamps.
+            grace: How long after the end of a window late records are accepted.
+            before: How much earlier the other record may be, instead of `time_difference`.
+            after: How much later the other record may be, instead of `time_difference`.
         """
         difference_ms = to_ms(time_difference, "time_difference")
         return cls(
@@ -302,11 +343,23 @@ class JoinWindows(Windows):
         )
 
     def before(self, time_difference: timedelta | int) -> JoinWindows:
-        """Return a copy in which the other record may be this much earlier."""
+        """Return a copy in which the other record may be this much earlier.
+
+        Args:
+            time_difference: The largest difference of two timestamps.
+
+        Kafka: JoinWindows#before
+        """
         return replace(self, before_ms=to_ms(time_difference, "time_difference"))
 
     def after(self, time_difference: timedelta | int) -> JoinWindows:
-        """Return a copy in which the other record may be this much later."""
+        """Return a copy in which the other record may be this much later.
+
+        Args:
+            time_difference: The largest difference of two timestamps.
+
+        Kafka: JoinWindows#after
+        """
         return replace(self, after_ms=to_ms(time_difference, "time_difference"))
 
     def windows_for(self, timestamp: int) -> dict[int, Window]:
@@ -333,11 +386,20 @@ class UnlimitedWindows(Windows):
 
     @classmethod
     def of(cls) -> UnlimitedWindows:
-        """Return the window that starts at the epoch."""
+        """Return the window that starts at the epoch.
+
+        Kafka: UnlimitedWindows#of
+        """
         return cls()
 
     def start_on(self, start: datetime | int) -> UnlimitedWindows:
-        """Return the window that starts at this time."""
+        """Return the window that starts at this time.
+
+        Args:
+            start: The start of the window.
+
+        Kafka: UnlimitedWindows#startOn
+        """
         return UnlimitedWindows(instant_ms(start, "start"))
 
     def windows_for(self, timestamp: int) -> dict[int, Window]:
@@ -361,12 +423,18 @@ class EmitStrategy(Enum):
 
     @staticmethod
     def on_window_update() -> EmitStrategy:
-        """Emit each update; a cache merges updates until the commit."""
+        """Emit each update; a cache merges updates until the commit.
+
+        Kafka: EmitStrategy#onWindowUpdate
+        """
         return EmitStrategy.ON_WINDOW_UPDATE
 
     @staticmethod
     def on_window_close() -> EmitStrategy:
-        """Emit one final result when the window closes."""
+        """Emit one final result when the window closes.
+
+        Kafka: EmitStrategy#onWindowClose
+        """
         return EmitStrategy.ON_WINDOW_CLOSE
 
 

@@ -178,7 +178,11 @@ class ConsumeError(KafkaException):
         self.kafka_message = message
 
     def caused_by(self, cause: Exception) -> Self:
-        """Set the cause and return this exception."""
+        """Set the cause and return this exception.
+
+        Args:
+            cause: The original error.
+        """
         self.__cause__ = cause
         return self
 

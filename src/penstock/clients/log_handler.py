@@ -71,8 +71,15 @@ _KEY_FUNCTIONS: Mapping[str, KeyFunction] = {
 class TopicHandler(logging.Handler):
     """Writes log events to a topic.
 
-    `key` sets the key of events: "none" (no key, partitions in turn), "thread" (the four bytes of
-    Java's hash of the thread name), "logger", or a function of the `LogRecord`.
+    Args:
+        config: Settings of the producer.
+        topic: The topic of the events.
+        key: The key of events: "none" (no key, partitions in turn), "thread" (the four bytes of
+            Java's hash of the thread name), "logger", or a function of the `LogRecord`.
+        fields: Fields that every event has.
+        capacity: The largest number of events that wait; more are dropped.
+        level: The lowest level of events.
+        close_timeout: How long `close` waits for events to be sent, in seconds.
     """
 
     def __init__(
@@ -116,7 +123,11 @@ class TopicHandler(logging.Handler):
         self._thread: threading.Thread | None = None
 
     def event(self, record: logging.LogRecord) -> dict[str, Any]:
-        """Return the event of a record. Override it for another format."""
+        """Return the event of a record. Override it for another format.
+
+        Args:
+            record: The log record.
+        """
         created = datetime.fromtimestamp(record.created, UTC)
         event: dict[str, Any] = {
             "@timestamp": created.isoformat(timespec="milliseconds"),
@@ -136,7 +147,11 @@ class TopicHandler(logging.Handler):
         return event
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Put the event into the queue. Does not raise or wait."""
+        """Put the event into the queue. Does not raise or wait.
+
+        Args:
+            record: The log record.
+        """
         if record.name.startswith(_OWN_LOGGERS):
             return
         try:

@@ -7,10 +7,12 @@ so on, or Kafka's class name ("org.apache.kafka.common.serialization.StringSeria
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from penstock.errors import ConfigException
+from penstock.record import NO_HEADERS, Headers, as_headers
 from penstock.serdes.base import Serde
 from penstock.serdes.builtin import Serdes
 
@@ -46,6 +48,12 @@ def to_bytes(value: Any) -> bytes:
     )
 
 
+class _ThreadHeaders(threading.local):
+    """The headers of the record that a thread is serializing: producers are thread-safe."""
+
+    headers: Headers = NO_HEADERS
+
+
 class TopicSerde:
     """Returns the serializer, or deserializer, of keys or values for each topic."""
 
@@ -55,6 +63,9 @@ class TopicSerde:
         )
         self._is_key = is_key
         self._reads = reads
+        #: Whether the functions depend on headers, which must then be set before a call.
+        self.sees_headers = False
+        self._record = _ThreadHeaders()
         #: By topic, because `Serde.for_topic` may be expensive.
         self._functions: dict[str, Callable[[Any], Any] | None] = {}
         if self._serde is not None and not callable(self._serde) and not _is_serde(self._serde):
@@ -72,12 +83,31 @@ class TopicSerde:
             self._functions[topic] = self._create_function(topic)
         return self._functions[topic]
 
+    def serialize(
+        self, topic: str, value: Any, headers: tuple[tuple[str, bytes | None], ...]
+    ) -> tuple[bytes, tuple[tuple[str, bytes | None], ...]]:
+        """Return the bytes of a key or value, and the headers of its record."""
+        function = self.function(topic)
+        assert function is not None
+        if not self.sees_headers:
+            return function(value), headers
+        self._record.headers = as_headers(headers)
+        return function(value), self._record.headers
+
+    def set_headers(self, headers: Headers) -> None:
+        """Set the headers of the record that is deserialized next."""
+        self._record.headers = headers
+
     def _create_function(self, topic: str) -> Callable[[Any], Any] | None:
         serde: Any = self._serde
         if serde is None:
             return None if self._reads else to_bytes
         if hasattr(serde, "for_topic"):
             serde = serde.for_topic(topic, self._is_key)
+        if isinstance(serde, Serde):
+            bound = serde.with_headers_of(self._record)
+            self.sees_headers |= bound is not serde
+            serde = bound
         if _is_serde(serde):
             function: Callable[[Any], Any] = serde.deserialize if self._reads else serde.serialize
             return function

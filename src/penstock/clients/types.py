@@ -28,7 +28,15 @@ HeadersLike: TypeAlias = (
 
 
 class TopicPartition:
-    """A partition with an optional offset. Only topic and partition count for equality."""
+    """A partition with an optional offset. Only topic and partition count for equality.
+
+    Args:
+        topic: The name of the topic.
+        partition: The partition; -1 for none.
+        offset: The offset, `OFFSET_BEGINNING`, `OFFSET_END` or another constant.
+        metadata: Text that is committed with the offset.
+        leader_epoch: The epoch of the leader; ignored.
+    """
 
     __slots__ = ("error", "leader_epoch", "metadata", "offset", "partition", "topic")
 
@@ -155,15 +163,27 @@ class Message:
         return None
 
     def set_key(self, key: Any) -> None:
-        """Replace the key."""
+        """Replace the key.
+
+        Args:
+            key: The new key.
+        """
         self._key = key
 
     def set_value(self, value: Any) -> None:
-        """Replace the value."""
+        """Replace the value.
+
+        Args:
+            value: The new value.
+        """
         self._value = value
 
     def set_headers(self, headers: Sequence[tuple[str, bytes | None]] | None) -> None:
-        """Replace the headers."""
+        """Replace the headers.
+
+        Args:
+            headers: The new headers.
+        """
         self._headers = headers
 
     def __len__(self) -> int:

@@ -35,6 +35,7 @@ from penstock.stores.api.results import (
     ValueTimestampHeaders,
     VersionedRecord,
 )
+from penstock.stores.api.state_serdes import StateSerdes
 from penstock.stores.api.store import StateStore, StoreContext
 from penstock.stores.api.stores import Stores
 from penstock.stores.api.suppliers import (
@@ -43,6 +44,7 @@ from penstock.stores.api.suppliers import (
     VersionedSupplier,
     WindowSupplier,
 )
+from penstock.stores.bytes.store import BytesStore
 from penstock.stores.cache.record_cache import RecordCache
 from penstock.stores.typed.key_value import (
     KeyValueStore,
@@ -60,6 +62,7 @@ from penstock.stores.typed.window import (
 __all__ = [
     "AggregationWithHeaders",
     "BuiltInDslStoreSuppliers",
+    "BytesStore",
     "DslKeyValueParams",
     "DslSessionParams",
     "DslStoreFormat",
@@ -71,6 +74,7 @@ __all__ = [
     "SessionStore",
     "SessionStoreWithHeaders",
     "SessionSupplier",
+    "StateSerdes",
     "StateStore",
     "StoreBuilder",
     "StoreContext",

@@ -8,14 +8,19 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar, overload
 
 from penstock.config import StreamsConfig
+from penstock.engine.packaging.pack import check_packable
 from penstock.partitioning import partition_of
 from penstock.record import NO_HEADERS, TaskId, as_headers
-from penstock.serdes.builtin import Serde
+from penstock.serdes.arguments import given_serde
+from penstock.serdes.base import SerdeOrType
+from penstock.suggestions import did_you_mean
 from penstock.task.result import Output
 from penstock.testing.store_access import StoreAccess
 from penstock.testing.task_layout import partitioned_layout, single_task_layout
 from penstock.testing.task_runner import TaskRunner
 from penstock.testing.topics import TestInputTopic, TestOutputTopic
+from penstock.topology.build_settings import check_build_settings
+from penstock.topology.serde_check import check_serdes
 from penstock.topology.topology import Topology
 from penstock.windows import instant_ms, to_ms
 
@@ -30,14 +35,33 @@ class TopologyTestDriver(StoreAccess):
     one partition, every record is committed, and processors live as long as the driver. Time moves
     only with `advance_wall_clock_time`. Use it as a context manager, or call `close`.
 
-    `partitions`: a count for all topics, or {topic: count}. Each sub-topology then runs as one task
-    per partition, and a record goes to the partition of its key.
-    `commit_interval`: commit only when the wall clock has advanced this far, when `commit` is
-    called, or when a processor requests it. `auto_commit=False` or `timedelta.max` turns commits by
-    the wall clock off. Before a commit, outputs are not visible, caches are not flushed, and
-    records do not reach other sub-topologies.
-    `batch_size`: call `new_batch` after this many records.
-    `show_printed`: write the lines of `KStream.print` to standard output and their files.
+    Args:
+        topology: The topology to test.
+        config: The configuration; the default has no default serdes.
+        initial_wall_clock: The wall clock at the start.
+        partitions: A count for all topics, or {topic: count}. Each sub-topology then runs as one
+            task per partition, and a record goes to the partition of its key.
+        commit_interval: Commit only when the wall clock has advanced this far, when `commit` is
+            called, or when a processor requests it. Before a commit, outputs are not visible,
+            caches are not flushed, and records do not reach other sub-topologies.
+        auto_commit: False turns commits by the wall clock off, as `timedelta.max` does.
+        batch_size: Call `new_batch` after this many records.
+        show_printed: Write the lines of `KStream.print` to standard output and their files.
+        check_pickling: Raise if a function refers to an object that cannot be sent to Spark's
+            workers, such as a lock. The topology itself is not copied.
+
+    Example:
+        >>> from penstock import Serdes, StreamsBuilder
+        >>> text = Serdes.string()
+        >>> builder = StreamsBuilder()
+        >>> loud = builder.stream("words", key=text, value=text).map_values(str.upper)
+        >>> loud.to("loud", key=text, value=text)
+        >>> with TopologyTestDriver(builder.build()) as driver:
+        ...     driver.create_input_topic("words", text, text).pipe_input("k", "hello")
+        ...     driver.create_output_topic("loud", text, text).read_key_value()
+        ('k', 'HELLO')
+
+    Kafka: TopologyTestDriver
     """
 
     def __init__(
@@ -51,6 +75,7 @@ class TopologyTestDriver(StoreAccess):
         auto_commit: bool = True,
         batch_size: int | None = None,
         show_printed: bool = True,
+        check_pickling: bool = True,
     ) -> None:
         if not isinstance(topology, Topology):
             raise TypeError(
@@ -60,6 +85,10 @@ class TopologyTestDriver(StoreAccess):
         if batch_size is not None and batch_size < 1:
             raise ValueError(f"batch_size must be at least 1, not {batch_size}.")
         self._config = config or topology.config or StreamsConfig(application_id="test")
+        check_build_settings(topology, self._config)
+        check_serdes(topology, self._config)
+        if check_pickling:
+            check_packable(topology, self._config)
         now = instant_ms(initial_wall_clock)
         # timedelta.max stands for no commits by the wall clock.
         auto_commit = auto_commit and commit_interval != timedelta.max
@@ -89,14 +118,24 @@ class TopologyTestDriver(StoreAccess):
         self, topic: str, key: bytes | None, value: bytes | None, timestamp: int,
         headers: Iterable[tuple[str, bytes | None]] = NO_HEADERS, *, partition: int | None = None,
     ) -> None:
-        """Pipe in a serialized record and process it, with all records that result from it."""
+        """Pipe in a serialized record and process it, with all records that result from it.
+
+        Args:
+            topic: The name of the topic.
+            key: The serialized key, or None.
+            value: The serialized value, or None.
+            timestamp: The timestamp, in milliseconds since the epoch.
+            headers: The headers: pairs of a name and bytes or None.
+            partition: The partition; None for the partition of the key.
+        """
         runner = self._runner
         if not runner.reads(topic):
             known = {queue for queue, _ in runner.layout.readers}
             if runner.global_state is not None:
                 known |= runner.global_state.topics
             raise ValueError(
-                f"Unknown topic: {topic}. Topics of the topology: {', '.join(sorted(known))}."
+                f"Unknown topic: {topic}.{did_you_mean(topic, known)} "
+                f"Topics of the topology: {', '.join(sorted(known))}."
             )
         number = self._partition(topic, key) if partition is None else partition
         if not 0 <= number < runner.layout.partitions_of(topic):
@@ -114,7 +153,7 @@ class TopologyTestDriver(StoreAccess):
 
     @overload
     def create_input_topic(
-        self, topic: str, key: Serde[K], value: Serde[V], *,
+        self, topic: str, key: SerdeOrType[K], value: SerdeOrType[V], *,
         start: datetime | int | None = None, auto_advance: timedelta | int = 0,
     ) -> TestInputTopic[K, V]: ...
     @overload
@@ -126,20 +165,28 @@ class TopologyTestDriver(StoreAccess):
         self, topic: str, key: Any = None, value: Any = None, *,
         start: datetime | int | None = None, auto_advance: timedelta | int = 0,
     ) -> TestInputTopic[Any, Any]:
-        """Return an input topic; `key` and `value` are its serdes.
+        """Return an input topic; `key` and `value` are its serdes, or types that have one.
 
         Records without a timestamp start at `start` (default: the wall clock) and advance by
         `auto_advance`.
+
+        Args:
+            topic: The name of the topic.
+            key: The serde of the keys or their type; None for the default.
+            value: The serde of the values or their type; None for the default.
+            start: The timestamp of the first record.
+            auto_advance: The difference of the timestamps of two records.
+
+        Kafka: TopologyTestDriver#createInputTopic
         """
         first = self._runner.now if start is None else instant_ms(start)
         return TestInputTopic(
-            self, topic, key or self._config.default_key_serde,
-            value or self._config.default_value_serde, first, to_ms(auto_advance),
+            self, topic, *self._serdes(topic, key, value), first, to_ms(auto_advance)
         )
 
     @overload
     def create_output_topic(
-        self, topic: str, key: Serde[K], value: Serde[V]
+        self, topic: str, key: SerdeOrType[K], value: SerdeOrType[V]
     ) -> TestOutputTopic[K, V]: ...
     @overload
     def create_output_topic(
@@ -148,16 +195,36 @@ class TopologyTestDriver(StoreAccess):
     def create_output_topic(
         self, topic: str, key: Any = None, value: Any = None
     ) -> TestOutputTopic[Any, Any]:
-        """Return an output topic; `key` and `value` are its serdes."""
-        return TestOutputTopic(
-            self, topic, key or self._config.default_key_serde,
-            value or self._config.default_value_serde,
+        """Return an output topic; `key` and `value` are its serdes, or types that have one.
+
+        Args:
+            topic: The name of the topic.
+            key: The serde of the keys or their type; None for the default.
+            value: The serde of the values or their type; None for the default.
+
+        Kafka: TopologyTestDriver#createOutputTopic
+        """
+        return TestOutputTopic(self, topic, *self._serdes(topic, key, value))
+
+    def _serdes(self, topic: str, key: Any, value: Any) -> tuple[Any, Any]:
+        where = f"topic {topic}"
+        key_serde = given_serde(key, "key", where=where)
+        value_serde = given_serde(value, "value", where=where)
+        return (
+            key_serde or self._config.default_key_serde,
+            value_serde or self._config.default_value_serde,
         )
 
     # ---- time, commits, batches, crashes -----------------------------------------------------
 
     def advance_wall_clock_time(self, advance: timedelta | int) -> None:
-        """Advance the wall clock and run the punctuators that are due."""
+        """Advance the wall clock and run the punctuators that are due.
+
+        Args:
+            advance: How much time passes.
+
+        Kafka: TopologyTestDriver#advanceWallClockTime
+        """
         advance_ms = to_ms(advance)
         if advance_ms < 0:
             raise ValueError(f"The wall clock cannot go backwards: {advance}.")
@@ -224,11 +291,18 @@ class TopologyTestDriver(StoreAccess):
         return self._runner.printed
 
     def produced_topic_names(self) -> frozenset[str]:
-        """Return the topics that have been written, including internal ones."""
+        """Return the topics that have been written, including internal ones.
+
+        Kafka: TopologyTestDriver#producedTopicNames
+        """
         return frozenset(self._runner.log.unread)
 
     def read_raw(self, topic: str) -> list[Output]:
-        """Return all unread records of a topic, serialized, and remove them."""
+        """Return all unread records of a topic, serialized, and remove them.
+
+        Args:
+            topic: The name of the topic.
+        """
         queue = self._runner.log.unread.get(topic)
         if queue is None:
             return []
@@ -237,15 +311,25 @@ class TopologyTestDriver(StoreAccess):
         return records
 
     def queue_of(self, topic: str) -> deque[Output]:
-        """Return the queue of unread records of a topic; `popleft()` takes the oldest."""
+        """Return the queue of unread records of a topic; `popleft()` takes the oldest.
+
+        Args:
+            topic: The name of the topic.
+        """
         return self._runner.log.unread.get(topic, deque())
 
-    def metrics(self) -> dict[str, int]:
-        """Return the counters, such as `dropped-records-total`."""
-        return self._runner.counters()
+    def metrics(self) -> dict[str, float]:
+        """Return the counters, such as `dropped-records-total`, and the metrics of sensors.
+
+        Kafka: TopologyTestDriver#metrics
+        """
+        return {**self._runner.counters(), **self._runner.sensors()}
 
     def close(self) -> None:
-        """Close all processors and stores."""
+        """Close all processors and stores.
+
+        Kafka: TopologyTestDriver#close
+        """
         if not self._closed:
             self._closed = True
             self._runner.close()

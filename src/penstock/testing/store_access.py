@@ -5,12 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar, overload
 
 from penstock.errors import InvalidStateStorePartitionException
 from penstock.partitioning import partition_of
 from penstock.record import ValueAndTimestamp
 from penstock.stores.api.results import StoreIterator
+from penstock.stores.api.store import check_kind
 from penstock.stores.typed.key_value import (
     KeyValueStore,
     TimestampedKeyValueStore,
@@ -23,6 +24,8 @@ from penstock.stores.typed.window import (
     TimestampedWindowStoreWithHeaders,
     WindowStore,
 )
+
+S = TypeVar("S")
 
 #: Store class, its name in messages, and the methods that return it, the most specific one first.
 #: A subclass comes before its base.
@@ -76,69 +79,198 @@ class StoreAccess(ABC):
         """Return all stores by name, including global ones."""
         return {name: self.get_state_store(name) for name in self._store_names()}
 
+    @overload
     def get_state_store(
         self, name: str, *, partition: int | None = None, key: Any = None
+    ) -> Any: ...
+    @overload
+    def get_state_store(
+        self, name: str, kind: type[S], *, partition: int | None = None, key: Any = None
+    ) -> S: ...
+    def get_state_store(
+        self, name: str, kind: Any = None, *, partition: int | None = None, key: Any = None
     ) -> Any:
-        """Return the store with that name, of any kind."""
+        """Return the store with that name, of any kind.
+
+        Args:
+            name: The name of the store.
+            kind: The class of the store, such as `WindowStore[str, int]`. Type checkers know the
+                result by it.
+            partition: The partition of the store; None for a read-only view of all.
+            key: Selects the partition of this key.
+
+        Raises:
+            KeyError: The topology has no store with that name.
+            TypeError: The store is not of that kind.
+            InvalidStateStorePartitionException: The store has no such partition.
+
+        Kafka: TopologyTestDriver#getStateStore
+        """
+        for store in self._partitions(name).values():
+            check_kind(store, kind)
         return self._select_store(name, partition, key, _identity)
 
     def get_key_value_store(
         self, name: str, *, partition: int | None = None, key: Any = None
-    ) -> Any:
-        """Return a key-value store; a timestamped one is shown with plain values."""
-        return self._typed_store("get_key_value_store", name, partition, key, _values_only)
+    ) -> KeyValueStore[Any, Any]:
+        """Return a key-value store; a timestamped one is shown with plain values.
+
+        Args:
+            name: The name of the store.
+            partition: The partition of the store; None for a read-only view of all.
+            key: Selects the partition of this key.
+
+        Raises:
+            KeyError: The topology has no store with that name.
+            ValueError: The store is of another kind.
+
+        Kafka: TopologyTestDriver#getKeyValueStore
+        """
+        return self._typed_store(KeyValueStore, name, partition, key)
 
     def get_timestamped_key_value_store(
         self, name: str, *, partition: int | None = None, key: Any = None
-    ) -> Any:
-        """Return a key-value store with values of type `ValueAndTimestamp`."""
-        method = "get_timestamped_key_value_store"
-        return self._typed_store(method, name, partition, key, _without_headers)
+    ) -> TimestampedKeyValueStore[Any, Any]:
+        """Return a key-value store with values of type `ValueAndTimestamp`.
+
+        Args:
+            name: The name of the store.
+            partition: The partition of the store; None for a read-only view of all.
+            key: Selects the partition of this key.
+
+        Raises:
+            KeyError: The topology has no store with that name.
+            ValueError: The store is of another kind.
+
+        Kafka: TopologyTestDriver#getTimestampedKeyValueStore
+        """
+        return self._typed_store(TimestampedKeyValueStore, name, partition, key)
 
     def get_timestamped_key_value_store_with_headers(
         self, name: str, *, partition: int | None = None, key: Any = None
-    ) -> Any:
-        """Return a key-value store with values of type `ValueTimestampHeaders`."""
-        method = "get_timestamped_key_value_store_with_headers"
-        return self._typed_store(method, name, partition, key, _identity)
+    ) -> TimestampedKeyValueStoreWithHeaders[Any, Any]:
+        """Return a key-value store with values of type `ValueTimestampHeaders`.
+
+        Args:
+            name: The name of the store.
+            partition: The partition of the store; None for a read-only view of all.
+            key: Selects the partition of this key.
+
+        Raises:
+            KeyError: The topology has no store with that name.
+            ValueError: The store is of another kind.
+
+        Kafka: TopologyTestDriver#getTimestampedKeyValueStoreWithHeaders
+        """
+        return self._typed_store(TimestampedKeyValueStoreWithHeaders, name, partition, key)
 
     def get_versioned_key_value_store(
         self, name: str, *, partition: int | None = None, key: Any = None
-    ) -> Any:
-        """Return a versioned key-value store."""
-        return self._typed_store("get_versioned_key_value_store", name, partition, key, _identity)
+    ) -> VersionedKeyValueStore[Any, Any]:
+        """Return a versioned key-value store.
+
+        Args:
+            name: The name of the store.
+            partition: The partition of the store; None for a read-only view of all.
+            key: Selects the partition of this key.
+
+        Raises:
+            KeyError: The topology has no store with that name.
+            ValueError: The store is of another kind.
+
+        Kafka: TopologyTestDriver#getVersionedKeyValueStore
+        """
+        return self._typed_store(VersionedKeyValueStore, name, partition, key)
 
     def get_window_store(
         self, name: str, *, partition: int | None = None, key: Any = None
-    ) -> Any:
-        """Return a window store; a timestamped one is shown with plain values."""
-        return self._typed_store("get_window_store", name, partition, key, _values_only)
+    ) -> WindowStore[Any, Any]:
+        """Return a window store; a timestamped one is shown with plain values.
+
+        Args:
+            name: The name of the store.
+            partition: The partition of the store; None for a read-only view of all.
+            key: Selects the partition of this key.
+
+        Raises:
+            KeyError: The topology has no store with that name.
+            ValueError: The store is of another kind.
+
+        Kafka: TopologyTestDriver#getWindowStore
+        """
+        return self._typed_store(WindowStore, name, partition, key)
 
     def get_timestamped_window_store(
         self, name: str, *, partition: int | None = None, key: Any = None
-    ) -> Any:
-        """Return a window store with values of type `ValueAndTimestamp`."""
-        method = "get_timestamped_window_store"
-        return self._typed_store(method, name, partition, key, _without_headers)
+    ) -> TimestampedWindowStore[Any, Any]:
+        """Return a window store with values of type `ValueAndTimestamp`.
+
+        Args:
+            name: The name of the store.
+            partition: The partition of the store; None for a read-only view of all.
+            key: Selects the partition of this key.
+
+        Raises:
+            KeyError: The topology has no store with that name.
+            ValueError: The store is of another kind.
+
+        Kafka: TopologyTestDriver#getTimestampedWindowStore
+        """
+        return self._typed_store(TimestampedWindowStore, name, partition, key)
 
     def get_timestamped_window_store_with_headers(
         self, name: str, *, partition: int | None = None, key: Any = None
-    ) -> Any:
-        """Return a window store with values of type `ValueTimestampHeaders`."""
-        method = "get_timestamped_window_store_with_headers"
-        return self._typed_store(method, name, partition, key, _identity)
+    ) -> TimestampedWindowStoreWithHeaders[Any, Any]:
+        """Return a window store with values of type `ValueTimestampHeaders`.
+
+        Args:
+            name: The name of the store.
+            partition: The partition of the store; None for a read-only view of all.
+            key: Selects the partition of this key.
+
+        Raises:
+            KeyError: The topology has no store with that name.
+            ValueError: The store is of another kind.
+
+        Kafka: TopologyTestDriver#getTimestampedWindowStoreWithHeaders
+        """
+        return self._typed_store(TimestampedWindowStoreWithHeaders, name, partition, key)
 
     def get_session_store(
         self, name: str, *, partition: int | None = None, key: Any = None
-    ) -> Any:
-        """Return a session store; one with headers is shown with plain aggregates."""
-        return self._typed_store("get_session_store", name, partition, key, _without_headers)
+    ) -> SessionStore[Any, Any]:
+        """Return a session store; one with headers is shown with plain aggregates.
+
+        Args:
+            name: The name of the store.
+            partition: The partition of the store; None for a read-only view of all.
+            key: Selects the partition of this key.
+
+        Raises:
+            KeyError: The topology has no store with that name.
+            ValueError: The store is of another kind.
+
+        Kafka: TopologyTestDriver#getSessionStore
+        """
+        return self._typed_store(SessionStore, name, partition, key)
 
     def get_session_store_with_headers(
         self, name: str, *, partition: int | None = None, key: Any = None
-    ) -> Any:
-        """Return a session store with values of type `AggregationWithHeaders`."""
-        return self._typed_store("get_session_store_with_headers", name, partition, key, _identity)
+    ) -> SessionStoreWithHeaders[Any, Any]:
+        """Return a session store with values of type `AggregationWithHeaders`.
+
+        Args:
+            name: The name of the store.
+            partition: The partition of the store; None for a read-only view of all.
+            key: Selects the partition of this key.
+
+        Raises:
+            KeyError: The topology has no store with that name.
+            ValueError: The store is of another kind.
+
+        Kafka: TopologyTestDriver#getSessionStoreWithHeaders
+        """
+        return self._typed_store(SessionStoreWithHeaders, name, partition, key)
 
     # ---- implemented by the driver -----------------------------------------------------------
 
@@ -152,16 +284,16 @@ class StoreAccess(ABC):
 
     # ---- internals ---------------------------------------------------------------------------
 
-    def _typed_store(
-        self, method: str, name: str, partition: int | None, key: Any, view: Callable[[Any], Any]
-    ) -> Any:
+    def _typed_store(self, kind: type[S], name: str, partition: int | None, key: Any) -> S:
         store = next(iter(self._partitions(name).values()))
         methods, what = _access_methods(store)
+        method, view = _VIEWS[kind]
         if method not in methods:
             raise ValueError(
                 f"Store {name!r} is a {what}. Use {methods[0]}({name!r}), not {method}."
             )
-        return self._select_store(name, partition, key, view)
+        found: S = self._select_store(name, partition, key, view)
+        return found
 
     def _select_store(
         self, name: str, partition: int | None, key: Any, view: Callable[[Any], Any]
@@ -210,6 +342,22 @@ def _values_only(store: Any) -> Any:
     if isinstance(store, TimestampedKeyValueStore | TimestampedWindowStore):
         return ValuesOnly(store)
     return store
+
+
+#: Store class -> the method that returns it, and the view of a store that this method shows.
+_VIEWS: dict[type, tuple[str, Callable[[Any], Any]]] = {
+    KeyValueStore: ("get_key_value_store", _values_only),
+    TimestampedKeyValueStore: ("get_timestamped_key_value_store", _without_headers),
+    TimestampedKeyValueStoreWithHeaders: (
+        "get_timestamped_key_value_store_with_headers", _identity,
+    ),
+    VersionedKeyValueStore: ("get_versioned_key_value_store", _identity),
+    WindowStore: ("get_window_store", _values_only),
+    TimestampedWindowStore: ("get_timestamped_window_store", _without_headers),
+    TimestampedWindowStoreWithHeaders: ("get_timestamped_window_store_with_headers", _identity),
+    SessionStore: ("get_session_store", _without_headers),
+    SessionStoreWithHeaders: ("get_session_store_with_headers", _identity),
+}
 
 
 class ValuesOnly:

@@ -8,11 +8,16 @@ from functools import partial
 from typing import Any
 
 from penstock.config import StreamsConfig
-from penstock.record import Headers, TaskId
+from penstock.errors import ProcessingFailedException
+from penstock.metrics import SensorHistory, sample_window_seconds
+from penstock.record import Headers, TaskId, processing
 from penstock.stores.bytes.store import BytesStore, InMemoryBytesStore
 from penstock.stores.cache.record_cache import RecordCache
 from penstock.task.blueprint import StorePlan
+from penstock.task.drops import DropLog
 from penstock.task.global_state import GlobalState
+from penstock.task.queue import RawRecord
+from penstock.task.reprocessed_store import ReprocessedStore
 from penstock.task.result import TaskResult, TaskState
 from penstock.task.runtime import Environment, thread_cache
 from penstock.task.task import Task
@@ -50,10 +55,12 @@ class TaskRunner:
         self._rows: dict[tuple[TaskId, str], BytesStore] = {}
         self._shared_cache: RecordCache | None = None
         self._resources: dict[str, Any] = {}
+        self._drop_log = DropLog()
         #: The number of inputs at the last commit: global stores restart from there after a crash.
         self._committed_inputs = 0
         #: Counters of closed tasks, and those of each task at its last commit.
         self._past_counters: Counter[str] = Counter()
+        self._sensors = SensorHistory(sample_window_seconds(config.extra))
         self._committed_counters: dict[TaskId, dict[str, int]] = {}
         self._start_global()
         self._start_tasks(_leave_empty)
@@ -81,7 +88,7 @@ class TaskRunner:
             self.tasks[reader].add_records((queue, record.partition), (record,))
             self.run()
         if with_global and self._is_global(record.topic):
-            self._global.update(record)
+            self._update_global(record)
 
     def run(self) -> bool:
         """Process all queued records, one per task in turn; return whether there were any."""
@@ -91,7 +98,8 @@ class TaskRunner:
             progress = False
             for task in self.tasks.values():
                 if task.has_records and task.may_process(self.now):
-                    task.process_next(self.now)
+                    with processing(task.runtime.current):
+                        task.process_next(self.now)
                     processed = progress = True
                     if self._commit_every_record:
                         self._commit((task,))
@@ -123,6 +131,9 @@ class TaskRunner:
             task.advance()
             self._states[task.task_id] = result.state
             self._committed_counters[task.task_id] = result.counters
+            self._drop_log.add(task.task_id, result.drops)
+            for reading in result.sensors:
+                self._sensors.add(reading, self.now / 1000)
             self.printed.extend(result.printed)
             self._publish(result)
         self._committed_inputs = len(self.log.inputs)
@@ -142,7 +153,7 @@ class TaskRunner:
             if reader is not None:
                 self.tasks[reader].add_records((queue or topic, partition), (record,))
             if is_global:
-                self._global.update(record)
+                self._update_global(record)
 
     # ---- batches and crashes -----------------------------------------------------------------
 
@@ -178,7 +189,7 @@ class TaskRunner:
         self._start_global()
         for _, record in inputs[:committed]:
             if self._is_global(record.topic):
-                self._global.update(record)
+                self._update_global(record)
         self._start_tasks(self._restore)
         self.punctuate()
         for number, input_record in enumerate(inputs):
@@ -186,7 +197,7 @@ class TaskRunner:
             if (queue, record.partition, record.offset) in unread:
                 self._deliver(input_record, with_global=number >= committed)
             elif number >= committed and self._is_global(record.topic):
-                self._global.update(record)
+                self._update_global(record)
 
     def _unread_inputs(self) -> list[InputRecord]:
         """Return the inputs of tasks at or above the committed offsets."""
@@ -202,6 +213,9 @@ class TaskRunner:
         if not hasattr(store, "restore"):
             return
         partition = spec.task_id.partition
+        if plan.feed is not None:
+            self._reprocess(spec, plan)
+            return
         if plan.changelog is None and plan.restored_from is not None:
             topic = spec.blueprint.topic(plan.restored_from)
             for record in self.log.records(topic, partition):
@@ -213,7 +227,23 @@ class TaskRunner:
         if hasattr(store, "advance"):
             store.advance()
 
+    def _reprocess(self, spec: TaskSpec, plan: StorePlan) -> None:
+        """Fill a read-only store with its processor."""
+        assert plan.restored_from is not None
+        topic, partition = spec.blueprint.topic(plan.restored_from), spec.task_id.partition
+        open_rows = partial(self._rows_of, spec.task_id)
+        restored = ReprocessedStore(spec.blueprint, spec.task_id, plan, open_rows)
+        restored.resume_restore({}, None)
+        for record in self.log.records(topic, partition):
+            restored.restore_all(record.columns())
+        restored.advance()
+        restored.close()
+
     # ---- life cycle --------------------------------------------------------------------------
+
+    def sensors(self) -> dict[str, float]:
+        """Return the metrics of the processors' sensors."""
+        return {str(name): value for name, value in self._sensors.values(self.now / 1000)}
 
     def counters(self) -> dict[str, int]:
         """Return the sums of all counters, without work that a crash has discarded."""
@@ -221,11 +251,12 @@ class TaskRunner:
         for task in self.tasks.values():
             totals.update(task.runtime.all_counters())
         if self.global_state is not None:
-            totals["dropped-records-total"] += self.global_state.runtime.dropped
+            totals["dropped-records-total"] += self.global_state.dropped
         return dict(totals)
 
     def close(self) -> None:
         """Close processors and stores."""
+        self._drop_log.log_counts(all_now=True)
         for task in self.tasks.values():
             task.close()
         if self.global_state is not None:
@@ -265,15 +296,27 @@ class TaskRunner:
             if len(self.layout.tasks) == 1:
                 # In Kafka's driver, global stores share the cache of its only thread.
                 self._shared_cache = thread_cache(self._config)
-            self.global_state = GlobalState(self._topology, self._config, self._shared_cache)
+            # Kafka's driver skips the records of global topics that cannot be deserialized.
+            config = self._config.with_(deserialization_exception_handler="continue")
+            self.global_state = GlobalState(self._topology, config, self._shared_cache)
+
+    def _update_global(self, record: RawRecord) -> None:
+        """Update the global store of a topic.
+
+        Without a handler, Kafka's driver raises the exception of the processor itself.
+        """
+        assert self.global_state is not None
+        try:
+            self.global_state.update(record)
+        except ProcessingFailedException as failure:
+            cause = failure.__cause__
+            if cause is None or self._config.processing_exception_handler_global_enabled:
+                raise
+            cause.add_note(str(failure))
+            raise cause from None
 
     def _is_global(self, topic: str) -> bool:
         return self.global_state is not None and topic in self.global_state.topics
-
-    @property
-    def _global(self) -> GlobalState:
-        assert self.global_state is not None
-        return self.global_state
 
 
 def _leave_empty(spec: TaskSpec, plan: StorePlan, store: Any) -> None:

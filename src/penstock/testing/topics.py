@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from penstock.record import NO_HEADERS, Headers, as_headers
 from penstock.serdes.builtin import Serde
+from penstock.serdes.headers import RecordHeaders
 from penstock.windows import instant_ms, to_ms
 
 if TYPE_CHECKING:
@@ -53,8 +54,9 @@ class TestInputTopic(Generic[K, V]):
             raise ValueError(f"auto_advance must not be negative: {auto_advance_ms} ms.")
         self._driver = driver
         self._topic = topic
-        self._key = key.for_topic(topic, True) if key is not None else None
-        self._value = value.for_topic(topic, False) if value is not None else None
+        self._current = RecordHeaders()
+        self._key = _bound(key, topic, True, self._current)
+        self._value = _bound(value, topic, False, self._current)
         self._time = start
         self._auto_advance_ms = auto_advance_ms
 
@@ -62,7 +64,13 @@ class TestInputTopic(Generic[K, V]):
         return f"<TestInputTopic '{self._topic}'>"
 
     def advance_time(self, advance: timedelta | int) -> None:
-        """Advance the time of the topic."""
+        """Advance the time of the topic.
+
+        Args:
+            advance: How much time passes.
+
+        Kafka: TestInputTopic#advanceTime
+        """
         advance_ms = to_ms(advance)
         if advance_ms < 0:
             raise ValueError(f"The time of a topic cannot go backwards: {advance}.")
@@ -79,6 +87,15 @@ class TestInputTopic(Generic[K, V]):
         """Pipe in one record: `(value)`, `(key, value)` or a `TestRecord`.
 
         Without `partition`, it goes to the partition of its key.
+
+        Args:
+            key_or_value: The value, or the key if a value follows, or a `TestRecord`.
+            value: The value, if the first argument is the key.
+            timestamp: The time of the record; None for the time of the topic.
+            headers: The headers: pairs of a name and bytes or None.
+            partition: The partition; None for the partition of the key.
+
+        Kafka: TestInputTopic#pipeInput
         """
         if isinstance(key_or_value, TestRecord):
             record = key_or_value
@@ -91,17 +108,27 @@ class TestInputTopic(Generic[K, V]):
         if time is None:
             time = self._time
             self._time += self._auto_advance_ms
+        self._current.headers = as_headers(record.headers)
+        key = _serialize(self._key, record.key, self._topic, "key")
+        data = _serialize(self._value, record.value, self._topic, "value")
         self._driver.pipe(
-            self._topic, _serialize(self._key, record.key, self._topic, "key"),
-            _serialize(self._value, record.value, self._topic, "value"), instant_ms(time),
-            record.headers, partition=record.partition if partition is None else partition,
+            self._topic, key, data, instant_ms(time), self._current.headers,
+            partition=record.partition if partition is None else partition,
         )
 
     def pipe_value_list(
         self, values: Iterable[V], *, start: datetime | int | None = None,
         advance: timedelta | int = 0,
     ) -> None:
-        """Pipe in values without keys."""
+        """Pipe in values without keys.
+
+        Args:
+            values: The values.
+            start: The time of the first record; None for the time of the topic.
+            advance: The difference of the timestamps of two records.
+
+        Kafka: TestInputTopic#pipeValueList
+        """
         self.pipe_record_list(
             [TestRecord(None, value) for value in values], start=start, advance=advance
         )
@@ -110,7 +137,15 @@ class TestInputTopic(Generic[K, V]):
         self, pairs: Iterable[tuple[K, V]], *, start: datetime | int | None = None,
         advance: timedelta | int = 0,
     ) -> None:
-        """Pipe in (key, value) pairs."""
+        """Pipe in (key, value) pairs.
+
+        Args:
+            pairs: Pairs of a key and a value.
+            start: The time of the first record; None for the time of the topic.
+            advance: The difference of the timestamps of two records.
+
+        Kafka: TestInputTopic#pipeKeyValueList
+        """
         self.pipe_record_list(
             [TestRecord(key, value) for key, value in pairs], start=start, advance=advance
         )
@@ -119,7 +154,15 @@ class TestInputTopic(Generic[K, V]):
         self, records: Iterable[TestRecord[Any, Any]], *, start: datetime | int | None = None,
         advance: timedelta | int = 0,
     ) -> None:
-        """Pipe in records; with `start`, from that timestamp on, `advance` apart."""
+        """Pipe in records; with `start`, from that timestamp on, `advance` apart.
+
+        Args:
+            records: The records.
+            start: The time of the first record; None for the time of the topic.
+            advance: The difference of the timestamps of two records.
+
+        Kafka: TestInputTopic#pipeRecordList
+        """
         time = None if start is None else instant_ms(start)
         for record in records:
             self.pipe_input(record, timestamp=time)
@@ -139,8 +182,9 @@ class TestOutputTopic(Generic[K, V]):
         _check_name(topic)
         self._driver = driver
         self._topic = topic
-        self._key = key.for_topic(topic, True) if key is not None else None
-        self._value = value.for_topic(topic, False) if value is not None else None
+        self._current = RecordHeaders()
+        self._key = _bound(key, topic, True, self._current)
+        self._value = _bound(value, topic, False, self._current)
 
     def __repr__(self) -> str:
         return f"<TestOutputTopic '{self._topic}', {self.queue_size} unread>"
@@ -156,7 +200,10 @@ class TestOutputTopic(Generic[K, V]):
         return len(self._driver.queue_of(self._topic))
 
     def read_record(self) -> TestRecord[K, V]:
-        """Return the next record; raise `LookupError` if there is none."""
+        """Return the next record; raise `LookupError` if there is none.
+
+        Kafka: TestOutputTopic#readRecord
+        """
         queue = self._driver.queue_of(self._topic)
         if not queue:
             written = ", ".join(sorted(self._driver.produced_topic_names())) or "none"
@@ -164,24 +211,39 @@ class TestOutputTopic(Generic[K, V]):
         return self._record(queue.popleft())
 
     def read_value(self) -> V:
-        """Return the value of the next record."""
+        """Return the value of the next record.
+
+        Kafka: TestOutputTopic#readValue
+        """
         return self.read_record().value
 
     def read_key_value(self) -> tuple[K, V]:
-        """Return key and value of the next record."""
+        """Return key and value of the next record.
+
+        Kafka: TestOutputTopic#readKeyValue
+        """
         record = self.read_record()
         return record.key, record.value
 
     def read_records_to_list(self) -> list[TestRecord[K, V]]:
-        """Return all unread records."""
+        """Return all unread records.
+
+        Kafka: TestOutputTopic#readRecordsToList
+        """
         return [self._record(output) for output in self._driver.read_raw(self._topic)]
 
     def read_key_values_to_list(self) -> list[tuple[K, V]]:
-        """Return the keys and values of all unread records."""
+        """Return the keys and values of all unread records.
+
+        Kafka: TestOutputTopic#readKeyValuesToList
+        """
         return [(record.key, record.value) for record in self.read_records_to_list()]
 
     def read_key_values_to_map(self) -> dict[K, V]:
-        """Return the latest value of each key of all unread records."""
+        """Return the latest value of each key of all unread records.
+
+        Kafka: TestOutputTopic#readKeyValuesToMap
+        """
         records = self.read_records_to_list()
         if any(record.key is None for record in records):
             raise ValueError(
@@ -191,10 +253,14 @@ class TestOutputTopic(Generic[K, V]):
         return {record.key: record.value for record in records}
 
     def read_values_to_list(self) -> list[V]:
-        """Return the values of all unread records."""
+        """Return the values of all unread records.
+
+        Kafka: TestOutputTopic#readValuesToList
+        """
         return [record.value for record in self.read_records_to_list()]
 
     def _record(self, output: Output) -> TestRecord[K, V]:
+        self._current.headers = output.headers
         return TestRecord(
             _deserialize(self._key, output.key, self._topic, "key"),
             _deserialize(self._value, output.value, self._topic, "value"),
@@ -205,6 +271,12 @@ class TestOutputTopic(Generic[K, V]):
 def _check_name(topic: Any) -> None:
     if not isinstance(topic, str) or not topic:
         raise TypeError(f"The name of a topic must be a non-empty str, not {topic!r}.")
+
+
+def _bound(
+    serde: Serde[Any] | None, topic: str, is_key: bool, record: RecordHeaders
+) -> Serde[Any] | None:
+    return None if serde is None else serde.for_topic(topic, is_key).with_headers_of(record)
 
 
 def _serialize(serde: Serde[Any] | None, value: Any, topic: str, what: str) -> bytes | None:

@@ -33,7 +33,7 @@ class FakeContext:
     ) -> None:
         self.logged.append((store, key, value, timestamp, headers))
 
-    def drop(self, reason: str) -> None:
+    def drop(self, reason: str, store: str | None = None) -> None:
         self.dropped.append(reason)
 
     def at(self, timestamp: int, offset: int = 0, headers: Headers = NO_HEADERS) -> None:

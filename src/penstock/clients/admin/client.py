@@ -62,7 +62,12 @@ T = TypeVar("T")
 
 
 class AdminClient:
-    """Creates, changes, describes and deletes topics and groups. Thread-safe."""
+    """Creates, changes, describes and deletes topics and groups. Thread-safe.
+
+    Args:
+        config: Settings under the names of confluent-kafka; `log` selects the log.
+        settings: The same as keyword arguments, with underscores; they win.
+    """
 
     def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Any) -> None:
         reader = ConfigReader(merge_config(config, settings), "AdminClient")
@@ -75,7 +80,13 @@ class AdminClient:
     def create_topics(
         self, new_topics: Sequence[NewTopic], *, validate_only: bool = False, **timeouts: float
     ) -> dict[str, Future[None]]:
-        """Create topics."""
+        """Create topics.
+
+        Args:
+            new_topics: The topics, with partitions and settings.
+            validate_only: Check the request and change nothing.
+            timeouts: `request_timeout` and `operation_timeout`, in seconds.
+        """
         return {
             new.topic: _completed(self._create_topic, new, validate_only)
             for new in _checked_list(NewTopic, new_topics)
@@ -87,12 +98,19 @@ class AdminClient:
         _check(KafkaError.INVALID_PARTITIONS, check_partitions, partitions)
         _check(KafkaError.INVALID_CONFIG, checked_config, new.config or {})
         if not validate_only:
-            self._log.create_topic(new.topic, partitions, new.config)
+            self._log.create_topic(
+                new.topic, partitions, new.config, replication_factor=new.replication_factor
+            )
         elif any(topic.name == new.topic for topic in self._log.topics()):
             raise TopicExists(new.topic)
 
     def delete_topics(self, topics: Sequence[str], **timeouts: float) -> dict[str, Future[None]]:
-        """Delete topics, their records and their committed offsets."""
+        """Delete topics, their records and their committed offsets.
+
+        Args:
+            topics: The topics.
+            timeouts: `request_timeout` and `operation_timeout`, in seconds.
+        """
         return {
             topic: _completed(self._log.delete_topic, topic)
             for topic in _checked_list(str, topics)
@@ -102,7 +120,13 @@ class AdminClient:
         self, new_partitions: Sequence[NewPartitions], *, validate_only: bool = False,
         **timeouts: float,
     ) -> dict[str, Future[None]]:
-        """Add partitions to topics. Keys may then be assigned to another partition than before."""
+        """Add partitions to topics. Keys may then be assigned to another partition than before.
+
+        Args:
+            new_partitions: The topics, with their new numbers of partitions.
+            validate_only: Check the request and change nothing.
+            timeouts: `request_timeout` and `operation_timeout`, in seconds.
+        """
         return {
             new.topic: _completed(self._add_partitions, new, validate_only)
             for new in _checked_list(NewPartitions, new_partitions)
@@ -120,13 +144,23 @@ class AdminClient:
             self._log.add_partitions(new.topic, new.new_total_count)
 
     def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
-        """Return the metadata of all topics, or of one."""
+        """Return the metadata of all topics, or of one.
+
+        Args:
+            topic: One topic; None for all.
+            timeout: How long to wait, in seconds; -1 or None waits without a limit.
+        """
         return describe_cluster(self._log, topic)
 
     def describe_topics(
         self, topics: TopicCollection, **timeouts: float
     ) -> dict[str, Future[DescribedTopic]]:
-        """Describe topics and their partitions, by name."""
+        """Describe topics and their partitions, by name.
+
+        Args:
+            topics: The topics.
+            timeouts: `request_timeout` and `operation_timeout`, in seconds.
+        """
         return {name: _completed(self._describe_topic, name) for name in topics.topic_names}
 
     def _describe_topic(self, name: str) -> DescribedTopic:
@@ -137,7 +171,12 @@ class AdminClient:
     def delete_records(
         self, topic_partition_offsets: Sequence[TopicPartition], **timeouts: float
     ) -> dict[TopicPartition, Future[DeletedRecords]]:
-        """Delete the records before each partition's offset; `OFFSET_END` deletes all."""
+        """Delete the records before each partition's offset; `OFFSET_END` deletes all.
+
+        Args:
+            topic_partition_offsets: The partitions, with an offset or an `OffsetSpec`.
+            timeouts: `request_timeout` and `operation_timeout`, in seconds.
+        """
         return {
             partition: _completed(self._delete_records, partition)
             for partition in _checked_list(TopicPartition, topic_partition_offsets)
@@ -153,7 +192,12 @@ class AdminClient:
     def list_offsets(
         self, topic_partition_offsets: Mapping[TopicPartition, OffsetSpec], **timeouts: Any
     ) -> dict[TopicPartition, Future[ListOffsetsResultInfo]]:
-        """Find the first offset, the end offset, or the first offset at a time."""
+        """Find the first offset, the end offset, or the first offset at a time.
+
+        Args:
+            topic_partition_offsets: The partitions, with an offset or an `OffsetSpec`.
+            timeouts: `request_timeout` and `operation_timeout`, in seconds.
+        """
         return {
             partition: _completed(self._find_offset, partition, spec)
             for partition, spec in topic_partition_offsets.items()
@@ -173,7 +217,12 @@ class AdminClient:
     def describe_configs(
         self, resources: Sequence[ConfigResource], **timeouts: float
     ) -> dict[ConfigResource, Future[dict[str, ConfigEntry]]]:
-        """Return all settings of topics, including defaults."""
+        """Return all settings of topics, including defaults.
+
+        Args:
+            resources: The topics and brokers.
+            timeouts: `request_timeout` and `operation_timeout`, in seconds.
+        """
         return {
             resource: _completed(self._describe_config, resource)
             for resource in _checked_list(ConfigResource, resources)
@@ -196,7 +245,13 @@ class AdminClient:
         self, resources: Sequence[ConfigResource], *, validate_only: bool = False,
         **timeouts: float,
     ) -> dict[ConfigResource, Future[None]]:
-        """Replace all settings of topics."""
+        """Replace all settings of topics.
+
+        Args:
+            resources: The topics and brokers.
+            validate_only: Check the request and change nothing.
+            timeouts: `request_timeout` and `operation_timeout`, in seconds.
+        """
         return {
             resource: _completed(self._replace_config, resource, validate_only)
             for resource in _checked_list(ConfigResource, resources)
@@ -211,7 +266,13 @@ class AdminClient:
         self, resources: Sequence[ConfigResource], *, validate_only: bool = False,
         **timeouts: float,
     ) -> dict[ConfigResource, Future[None]]:
-        """Set or delete single settings of topics."""
+        """Set or delete single settings of topics.
+
+        Args:
+            resources: The topics and brokers.
+            validate_only: Check the request and change nothing.
+            timeouts: `request_timeout` and `operation_timeout`, in seconds.
+        """
         return {
             resource: _completed(self._change_config, resource, validate_only)
             for resource in _checked_list(ConfigResource, resources)
@@ -235,7 +296,11 @@ class AdminClient:
     # Groups
 
     def list_consumer_groups(self, **options: Any) -> Future[ListConsumerGroupsResult]:
-        """List the groups that have members or committed offsets."""
+        """List the groups that have members or committed offsets.
+
+        Args:
+            options: Options of confluent-kafka, such as `request_timeout`.
+        """
         return _completed(self._list_groups)
 
     def _list_groups(self) -> ListConsumerGroupsResult:
@@ -247,7 +312,12 @@ class AdminClient:
     def describe_consumer_groups(
         self, group_ids: Sequence[str], **options: Any
     ) -> dict[str, Future[ConsumerGroupDescription]]:
-        """Return the members of groups and their partitions."""
+        """Return the members of groups and their partitions.
+
+        Args:
+            group_ids: The ids of the consumer groups.
+            options: Options of confluent-kafka, such as `request_timeout`.
+        """
         return {
             name: _completed(self._describe_group, name)
             for name in _checked_list(str, group_ids)
@@ -267,7 +337,12 @@ class AdminClient:
     def delete_consumer_groups(
         self, group_ids: Sequence[str], **timeouts: float
     ) -> dict[str, Future[None]]:
-        """Delete groups and their committed offsets. Fails for a group that has members."""
+        """Delete groups and their committed offsets. Fails for a group that has members.
+
+        Args:
+            group_ids: The ids of the consumer groups.
+            timeouts: `request_timeout` and `operation_timeout`, in seconds.
+        """
         return {
             name: _completed(self._delete_group, name)
             for name in _checked_list(str, group_ids)
@@ -282,7 +357,12 @@ class AdminClient:
         self, list_consumer_group_offsets_request: Sequence[ConsumerGroupTopicPartitions],
         **options: Any,
     ) -> dict[str, Future[ConsumerGroupTopicPartitions]]:
-        """Return committed offsets with their metadata; `OFFSET_INVALID` without one."""
+        """Return committed offsets with their metadata; `OFFSET_INVALID` without one.
+
+        Args:
+            list_consumer_group_offsets_request: One group, and its partitions or None for all.
+            options: Options of confluent-kafka, such as `request_timeout`.
+        """
         return {
             request.group_id: _completed(self._group_offsets, request)
             for request in list_consumer_group_offsets_request
@@ -307,7 +387,12 @@ class AdminClient:
         self, alter_consumer_group_offsets_request: Sequence[ConsumerGroupTopicPartitions],
         **timeouts: float,
     ) -> dict[str, Future[ConsumerGroupTopicPartitions]]:
-        """Set the committed offsets of groups. Fails for a group that has members."""
+        """Set the committed offsets of groups. Fails for a group that has members.
+
+        Args:
+            alter_consumer_group_offsets_request: One group, and its partitions with new offsets.
+            timeouts: `request_timeout` and `operation_timeout`, in seconds.
+        """
         return {
             request.group_id: _completed(self._alter_group_offsets, request)
             for request in alter_consumer_group_offsets_request
@@ -328,7 +413,11 @@ class AdminClient:
         return ConsumerGroupTopicPartitions(request.group_id, partitions)
 
     def poll(self, timeout: float = -1) -> int:
-        """Return 0: there are no callbacks."""
+        """Return 0: there are no callbacks.
+
+        Args:
+            timeout: How long to wait, in seconds; -1 or None waits without a limit.
+        """
         return 0
 
     def close(self) -> None:

@@ -12,7 +12,10 @@ from penstock.clients.types import BrokerMetadata, PartitionMetadata, TopicParti
 
 @dataclass(slots=True)
 class NewTopic:
-    """A topic to create. -1 partitions means one. Only Kafka uses the replica fields."""
+    """A topic to create. -1 partitions means one. Only Kafka uses `replication_factor`.
+
+    `replica_assignment` is not used: the cluster chooses the brokers.
+    """
 
     topic: str
     num_partitions: int = -1
@@ -73,7 +76,14 @@ class ConfigEntry:
 
 
 class ConfigResource:
-    """A topic whose settings are described or changed."""
+    """A topic whose settings are described or changed.
+
+    Args:
+        restype: The type of the resource.
+        name: The name of the topic.
+        set_config: All settings, for `alter_configs`.
+        incremental_configs: Single changes, for `incremental_alter_configs`.
+    """
 
     Type = ResourceType
 
@@ -92,11 +102,20 @@ class ConfigResource:
         self.incremental_configs = list(incremental_configs or ())
 
     def set_config(self, name: str, value: object) -> None:
-        """Add a value for `alter_configs`."""
+        """Add a value for `alter_configs`.
+
+        Args:
+            name: The name of the setting.
+            value: The new value.
+        """
         self.set_config_dict[name] = value
 
     def add_incremental_config(self, entry: ConfigEntry) -> None:
-        """Add a change for `incremental_alter_configs`."""
+        """Add a change for `incremental_alter_configs`.
+
+        Args:
+            entry: The setting and what to do with it.
+        """
         self.incremental_configs.append(entry)
 
     def __eq__(self, other: object) -> bool:
@@ -218,7 +237,11 @@ class OffsetSpec:
 
     @classmethod
     def for_timestamp(cls, timestamp: int) -> OffsetSpec:
-        """Select the first record at or after a time."""
+        """Select the first record at or after a time.
+
+        Args:
+            timestamp: The timestamp, in milliseconds since the epoch.
+        """
         if timestamp < 0:
             raise ValueError(f"The timestamp must not be negative: {timestamp}.")
         return cls(timestamp)

@@ -64,7 +64,12 @@ _DEFAULT_MAX_POLL_RECORDS = 500
 
 
 class Consumer:
-    """Reads topics. Not thread-safe, except for `wakeup`."""
+    """Reads topics. Not thread-safe, except for `wakeup`.
+
+    Args:
+        config: Settings under the names of confluent-kafka; `log` selects the log.
+        settings: The same as keyword arguments, with underscores; they win.
+    """
 
     def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Any) -> None:
         reader = ConfigReader(merge_config(config, settings), "Consumer")
@@ -100,6 +105,13 @@ class Consumer:
         ones (it may `seek`, or `assign` them with offsets), `on_revoke` those that move to another
         member and can still be committed, `on_lost` those that another member may already have
         (`on_revoke` is called instead if there is no `on_lost`).
+
+        Args:
+            topics: Names of topics, or regular expressions that start with "^".
+            on_assign: Called with the consumer and its new partitions.
+            on_revoke: Called with the consumer and the partitions that it loses.
+            on_lost: Called with the consumer and the partitions that others have already; None for
+                `on_revoke`.
         """
         self._check_open()
         if isinstance(topics, str):
@@ -146,6 +158,9 @@ class Consumer:
         """Read exactly these partitions, from their offsets if they have one, without a group.
 
         In `on_assign` it sets the initial offsets.
+
+        Args:
+            partitions: The partitions.
         """
         self._check_open()
         if not self._in_on_assign:
@@ -153,7 +168,11 @@ class Consumer:
         self.incremental_assign(partitions)
 
     def incremental_assign(self, partitions: Sequence[TopicPartition]) -> None:
-        """Add partitions to the assignment."""
+        """Add partitions to the assignment.
+
+        Args:
+            partitions: The partitions.
+        """
         self._check_open()
         for partition in partitions:
             log_partition = to_log_partition(partition)
@@ -171,7 +190,11 @@ class Consumer:
             self._remove_partitions(list(self._fetcher.cursors))
 
     def incremental_unassign(self, partitions: Sequence[TopicPartition]) -> None:
-        """Remove partitions. `on_revoke` and `on_lost` need not call it."""
+        """Remove partitions. `on_revoke` and `on_lost` need not call it.
+
+        Args:
+            partitions: The partitions.
+        """
         if self._membership is None:
             self._remove_partitions([to_log_partition(partition) for partition in partitions])
 
@@ -185,6 +208,9 @@ class Consumer:
         """Return the next record, an error event, or None after `timeout` seconds.
 
         None or a negative timeout waits indefinitely. Raises `WakeupException` after `wakeup`.
+
+        Args:
+            timeout: How long to wait, in seconds; -1 or None waits without a limit.
         """
         messages = self._consume(1, 1, timeout)
         return messages[0] if messages else None
@@ -196,6 +222,10 @@ class Consumer:
 
         Without a number it returns as soon as there are records, at most `max.poll.records` (or
         500), like Kafka's Java consumer.
+
+        Args:
+            num_messages: The largest number of messages.
+            timeout: How long to wait, in seconds; -1 or None waits without a limit.
         """
         limit = self._settings.max_poll_records
         if num_messages is None:
@@ -336,6 +366,11 @@ class Consumer:
 
         `asynchronous=False` waits and returns the committed offsets. Raises `KafkaException` if the
         consumer has lost a partition, or if there is nothing to commit.
+
+        Args:
+            message: The message after which to continue; None for the position of the consumer.
+            offsets: The partitions with their next offsets, instead of a message.
+            asynchronous: Return at once instead of waiting for the commit.
         """
         self._check_open()
         requested = requested_offsets(message, offsets)
@@ -357,7 +392,12 @@ class Consumer:
     def store_offsets(
         self, message: Message | None = None, offsets: Sequence[TopicPartition] | None = None
     ) -> None:
-        """Store offsets for the next commit. Needs `enable.auto.offset.store` set to false."""
+        """Store offsets for the next commit. Needs `enable.auto.offset.store` set to false.
+
+        Args:
+            message: The message after which to continue; None for the position of the consumer.
+            offsets: The partitions with their next offsets, instead of a message.
+        """
         self._check_open()
         requested = requested_offsets(message, offsets)
         if requested is None:
@@ -399,58 +439,103 @@ class Consumer:
         return self._positions.assignment()
 
     def position(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
-        """Return the offsets after the last returned records; `OFFSET_INVALID` if unknown."""
+        """Return the offsets after the last returned records; `OFFSET_INVALID` if unknown.
+
+        Args:
+            partitions: The partitions.
+        """
         self._check_open()
         return self._positions.position(partitions)
 
     def seek(self, partition: TopicPartition) -> None:
-        """Continue at the partition's offset, or at `OFFSET_BEGINNING` or `OFFSET_END`."""
+        """Continue at the partition's offset, or at `OFFSET_BEGINNING` or `OFFSET_END`.
+
+        Args:
+            partition: The partition, with an offset where one is needed.
+        """
         self._check_open()
         self._positions.seek(partition)
 
     def seek_to_beginning(self, partitions: Sequence[TopicPartition] | None = None) -> None:
-        """Continue the partitions, or all assigned ones, at their first records."""
+        """Continue the partitions, or all assigned ones, at their first records.
+
+        Args:
+            partitions: The partitions.
+        """
         self._check_open()
         self._positions.seek_all(partitions, OFFSET_BEGINNING)
 
     def seek_to_end(self, partitions: Sequence[TopicPartition] | None = None) -> None:
-        """Skip all records that exist at the next poll."""
+        """Skip all records that exist at the next poll.
+
+        Args:
+            partitions: The partitions.
+        """
         self._check_open()
         self._positions.seek_all(partitions, OFFSET_END)
 
     def pause(self, partitions: Sequence[TopicPartition]) -> None:
-        """Return no records of these partitions until `resume`. They stay assigned."""
+        """Return no records of these partitions until `resume`. They stay assigned.
+
+        Args:
+            partitions: The partitions.
+        """
         self._check_open()
         self._positions.set_paused(partitions, True)
 
     def resume(self, partitions: Sequence[TopicPartition]) -> None:
-        """Return records of paused partitions again."""
+        """Return records of paused partitions again.
+
+        Args:
+            partitions: The partitions.
+        """
         self._check_open()
         self._positions.set_paused(partitions, False)
 
     def committed(
         self, partitions: Sequence[TopicPartition], timeout: float = -1
     ) -> list[TopicPartition]:
-        """Return the committed offsets of the group; `OFFSET_INVALID` without one."""
+        """Return the committed offsets of the group; `OFFSET_INVALID` without one.
+
+        Args:
+            partitions: The partitions.
+            timeout: How long to wait, in seconds; -1 or None waits without a limit.
+        """
         self._check_open()
         return self._positions.committed(partitions)
 
     def get_watermark_offsets(
         self, partition: TopicPartition, timeout: float = -1, cached: bool = False
     ) -> tuple[int, int]:
-        """Return the first offset and the end offset of a partition."""
+        """Return the first offset and the end offset of a partition.
+
+        Args:
+            partition: The partition, with an offset where one is needed.
+            timeout: How long to wait, in seconds; -1 or None waits without a limit.
+            cached: Return the last known offsets without asking the log.
+        """
         self._check_open()
         return self._positions.watermarks(partition)
 
     def offsets_for_times(
         self, partitions: Sequence[TopicPartition], timeout: float = -1
     ) -> list[TopicPartition]:
-        """Return the first offset at or after the time in each partition's `offset`, or -1."""
+        """Return the first offset at or after the time in each partition's `offset`, or -1.
+
+        Args:
+            partitions: The partitions.
+            timeout: How long to wait, in seconds; -1 or None waits without a limit.
+        """
         self._check_open()
         return self._positions.offsets_for_times(partitions)
 
     def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
-        """Return the metadata of all topics, or of one."""
+        """Return the metadata of all topics, or of one.
+
+        Args:
+            topic: One topic; None for all.
+            timeout: How long to wait, in seconds; -1 or None waits without a limit.
+        """
         self._check_open()
         return describe_cluster(self._log, topic)
 

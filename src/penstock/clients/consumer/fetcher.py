@@ -34,7 +34,7 @@ from penstock.clients.types import (
 from penstock.log.base import Log
 from penstock.log.errors import LogError, OffsetOutOfRange, UnknownTopic
 from penstock.log.types import PartitionOffsets, TopicPartition
-from penstock.record import PartitionColumns
+from penstock.record import NO_HEADERS, PartitionColumns
 
 logger = logging.getLogger(__name__)
 
@@ -160,6 +160,7 @@ class Fetcher:
         topic, partition = cursor.partition
         read_key = self._key_serde.function(topic)
         read_value = self._value_serde.function(topic)
+        sees_headers = self._key_serde.sees_headers or self._value_serde.sees_headers
         timestamp_type = cursor.timestamp_type
         while cursor.batches and len(messages) < limit:
             batch = cursor.batches[0]
@@ -173,6 +174,10 @@ class Fetcher:
                     headers=None if headers is None else headers[row],
                     timestamp=(timestamp_type, batch.timestamps[row]),
                 )
+                if sees_headers:
+                    record_headers = NO_HEADERS if headers is None else headers[row]
+                    self._key_serde.set_headers(record_headers)
+                    self._value_serde.set_headers(record_headers)
                 if read_key is not None or read_value is not None:
                     error = _deserialize(message, read_key, read_value)
                     if error is not None:

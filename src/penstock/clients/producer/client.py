@@ -64,7 +64,12 @@ _RECORD_OVERHEAD = 100
 
 
 class Producer:
-    """Appends records to topics. Thread-safe."""
+    """Appends records to topics. Thread-safe.
+
+    Args:
+        config: Settings under the names of confluent-kafka; `log` selects the log.
+        settings: The same as keyword arguments, with underscores; they win.
+    """
 
     def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Any) -> None:
         reader = ConfigReader(merge_config(config, settings), "Producer")
@@ -106,6 +111,16 @@ class Producer:
 
         A timestamp of 0 means the current time. Unknown topics, records that are too large and
         values that cannot be serialized raise here.
+
+        Args:
+            topic: The topic; for `list_topics`, None for all.
+            value: The value.
+            key: The key.
+            partition: The partition; -1 for the partition of the key.
+            on_delivery: Called with an error or None, and the message.
+            timestamp: The timestamp, in milliseconds since the epoch.
+            headers: The headers: pairs of a name and bytes or None.
+            callback: The same as `on_delivery`.
         """
         report = on_delivery or callback or self._on_delivery
         self._enqueue(
@@ -125,6 +140,14 @@ class Producer:
 
         The future raises `KafkaException` if the delivery fails. It does not depend on `poll`. In a
         transaction, the commit resolves it.
+
+        Args:
+            topic: The topic; for `list_topics`, None for all.
+            value: The value.
+            key: The key.
+            partition: The partition; -1 for the partition of the key.
+            timestamp: The timestamp, in milliseconds since the epoch.
+            headers: The headers: pairs of a name and bytes or None.
         """
         future: Future[Message] = Future()
         self._enqueue(
@@ -145,10 +168,11 @@ class Producer:
         future: Future[Message] | None = None,
     ) -> PendingRecord:
         metadata = self._topics.get(topic)
+        header_pairs = to_header_pairs(headers)
         key_bytes = value_bytes = None
         if key is not None:
             try:
-                key_bytes = self._key_serde.function(topic)(key)  # type: ignore[misc]
+                key_bytes, header_pairs = self._key_serde.serialize(topic, key, header_pairs)
             except Exception as error:
                 raise KeySerializationError(
                     KafkaError(
@@ -157,7 +181,9 @@ class Producer:
                 ) from error
         if value is not None:
             try:
-                value_bytes = self._value_serde.function(topic)(value)  # type: ignore[misc]
+                value_bytes, header_pairs = self._value_serde.serialize(
+                    topic, value, header_pairs
+                )
             except Exception as error:
                 raise ValueSerializationError(
                     KafkaError(
@@ -177,7 +203,6 @@ class Producer:
             )
         if timestamp < 0:
             raise ValueError(f"The timestamp of a record must not be negative: {timestamp}.")
-        header_pairs = to_header_pairs(headers)
         size = record_size(key_bytes, value_bytes, header_pairs)
         limit = min(self._max_bytes or metadata.max_bytes, metadata.max_bytes)
         if size > limit:
@@ -208,13 +233,20 @@ class Producer:
                 self._started = True
 
     def poll(self, timeout: float | None = -1) -> int:
-        """Run the delivery callbacks and return their number. Waits for the first one."""
+        """Run the delivery callbacks and return their number. Waits for the first one.
+
+        Args:
+            timeout: How long to wait, in seconds; -1 or None waits without a limit.
+        """
         return self._buffer.run_callbacks(to_timeout(timeout))
 
     def flush(self, timeout: float | None = -1) -> int:
         """Send all records, wait for them, and return the number of remaining ones.
 
         In a transaction, the reports of the records come with the commit.
+
+        Args:
+            timeout: How long to wait, in seconds; -1 or None waits without a limit.
         """
         if self._transactions is not None:
             self._transactions.flush()
@@ -223,19 +255,34 @@ class Producer:
     def purge(
         self, in_queue: bool = True, in_flight: bool = True, blocking: bool = True
     ) -> None:
-        """Remove the records that are not being sent. Their reports have an error."""
+        """Remove the records that are not being sent. Their reports have an error.
+
+        Args:
+            in_queue: Drop messages that wait.
+            in_flight: Drop messages that were sent but not acknowledged.
+            blocking: Wait until they are dropped.
+        """
         if in_queue:
             error = KafkaError(KafkaError._PURGE_QUEUE, "The record was purged.")
             self._buffer.complete(failure_reports(self._buffer.purge(), error))
 
     def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
-        """Return the metadata of all topics, or of one."""
+        """Return the metadata of all topics, or of one.
+
+        Args:
+            topic: The topic; for `list_topics`, None for all.
+            timeout: How long to wait, in seconds; -1 or None waits without a limit.
+        """
         return describe_cluster(self._log, topic)
 
     # Transactions
 
     def init_transactions(self, timeout: float = -1) -> None:
-        """Acquire the `transactional.id` and fence older producers that have it."""
+        """Acquire the `transactional.id` and fence older producers that have it.
+
+        Args:
+            timeout: How long to wait, in seconds; -1 or None waits without a limit.
+        """
         self._require_transactions().init(to_timeout(timeout))
 
     def begin_transaction(self) -> None:
@@ -248,15 +295,29 @@ class Producer:
         group_metadata: ConsumerGroupMetadata,
         timeout: float = -1,
     ) -> None:
-        """Commit the offsets of a consumer atomically with the transaction."""
+        """Commit the offsets of a consumer atomically with the transaction.
+
+        Args:
+            positions: The partitions with their next offsets.
+            group_metadata: The result of `Consumer.consumer_group_metadata()`.
+            timeout: How long to wait, in seconds; -1 or None waits without a limit.
+        """
         self._require_transactions().send_offsets(positions, group_metadata)
 
     def commit_transaction(self, timeout: float = -1) -> None:
-        """Make all records of the transaction visible at once, then run the callbacks."""
+        """Make all records of the transaction visible at once, then run the callbacks.
+
+        Args:
+            timeout: How long to wait, in seconds; -1 or None waits without a limit.
+        """
         _run_callbacks(self._require_transactions().commit())
 
     def abort_transaction(self, timeout: float = -1) -> None:
-        """Discard the records of the transaction. They are reported as purged."""
+        """Discard the records of the transaction. They are reported as purged.
+
+        Args:
+            timeout: How long to wait, in seconds; -1 or None waits without a limit.
+        """
         _run_callbacks(self._require_transactions().abort())
 
     def _require_transactions(self) -> ProducerTransactions:
@@ -268,7 +329,11 @@ class Producer:
         return self._transactions
 
     def close(self, timeout: float | None = -1) -> None:
-        """Send the buffered records, abort an open transaction, and close the log."""
+        """Send the buffered records, abort an open transaction, and close the log.
+
+        Args:
+            timeout: How long to wait, in seconds; -1 or None waits without a limit.
+        """
         if self._closed:
             return
         self._closed = True

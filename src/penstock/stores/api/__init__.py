@@ -5,5 +5,6 @@
     suppliers.py      suppliers: what a store keeps, and for how long
     builder.py        `StoreBuilder`: a typed store over a supplier
     dsl_suppliers.py  the default stores of the DSL
+    state_serdes.py   `StateSerdes`: the serdes of a custom store
     results.py        iterators and values that stores return
 """

@@ -83,31 +83,51 @@ class StoreBuilder:
 
     @staticmethod
     def custom(name: str, factory: Callable[[], StateStore]) -> StoreBuilder:
-        """A custom store. The factory creates one for each task."""
+        """A custom store. The factory creates one for each task.
+
+        Args:
+            name: The name of the store.
+            factory: A function without arguments that creates the store; called once per task.
+        """
         return StoreBuilder(name, "custom", factory=factory)
 
     def with_caching_enabled(self) -> StoreBuilder:
-        """Keep writes in the record cache until a commit."""
+        """Keep writes in the record cache until a commit.
+
+        Kafka: StoreBuilder#withCachingEnabled
+        """
         if self.kind == "versioned_key_value":
             raise ValueError("Versioned stores do not support caching")
         return replace(self, caching_enabled=True)
 
     def with_caching_disabled(self) -> StoreBuilder:
-        """Write through to the store at once."""
+        """Write through to the store at once.
+
+        Kafka: StoreBuilder#withCachingDisabled
+        """
         return replace(self, caching_enabled=False)
 
     def with_logging_enabled(self, config: Mapping[str, str] | None = None) -> StoreBuilder:
-        """Log writes to a changelog topic with this configuration."""
+        """Log writes to a changelog topic with this configuration.
+
+        Args:
+            config: Settings of the changelog topic.
+
+        Kafka: StoreBuilder#withLoggingEnabled
+        """
         return replace(self, logging_enabled=True, log_config=dict(config or {}))
 
     def with_logging_disabled(self) -> StoreBuilder:
-        """Do not log writes. The store cannot be restored."""
+        """Do not log writes. The store cannot be restored.
+
+        Kafka: StoreBuilder#withLoggingDisabled
+        """
         return replace(self, logging_enabled=False, log_config={})
 
     @property
     def keeps_rows(self) -> bool:
         """Whether `build` takes the bytes store that holds the rows; False for custom stores."""
-        return self.factory is None
+        return self.supplier is not None and self.supplier.rows is None
 
     @property
     def is_windowed(self) -> bool:
@@ -136,10 +156,18 @@ class StoreBuilder:
         raise ValueError(f"Store '{self.name}' has no history: it is not a versioned store.")
 
     def build(self, open_bytes: OpenBytesStore = open_in_memory) -> Any:
-        """Build a store that is not open yet. `open_bytes` opens the bytes stores of its rows."""
+        """Build a store that is not open yet. `open_bytes` opens the bytes stores of its rows.
+
+        Args:
+            open_bytes: Opens the place of the rows by its name.
+
+        Kafka: StoreBuilder#build
+        """
         if self.factory is not None:
             return self.factory()
         supplier = self.supplier
+        if supplier is not None and supplier.rows is not None:
+            open_bytes = supplier.rows
         caching = self.caching_enabled
         if isinstance(supplier, WindowSupplier):
             caching = caching and not supplier.retain_duplicates and not supplier.indexed

@@ -67,15 +67,33 @@ class DslStoreSuppliers(Protocol):
     """Creates the suppliers of the DSL's stores."""
 
     def key_value_store(self, params: DslKeyValueParams) -> KeyValueSupplier:
-        """The store of a table or an aggregation."""
+        """The store of a table or an aggregation.
+
+        Args:
+            params: The requirements for the store.
+
+        Kafka: DslStoreSuppliers#keyValueStore
+        """
         ...
 
     def window_store(self, params: DslWindowParams) -> WindowSupplier:
-        """The store of a windowed aggregation or a stream-stream join."""
+        """The store of a windowed aggregation or a stream-stream join.
+
+        Args:
+            params: The requirements for the store.
+
+        Kafka: DslStoreSuppliers#windowStore
+        """
         ...
 
     def session_store(self, params: DslSessionParams) -> SessionSupplier:
-        """The store of a session aggregation."""
+        """The store of a session aggregation.
+
+        Args:
+            params: The requirements for the store.
+
+        Kafka: DslStoreSuppliers#sessionStore
+        """
         ...
 
 

@@ -72,13 +72,19 @@ class StoreIterator(Generic[K, V]):
         return self._peeked is not None
 
     def peek_next_key(self) -> K:
-        """The key of the next entry, without consuming the entry."""
+        """The key of the next entry, without consuming the entry.
+
+        Kafka: KeyValueIterator#peekNextKey
+        """
         if not self.has_next() or self._peeked is None:
             raise LookupError("The iterator has no more entries.")
         return self._peeked[0]
 
     def close(self) -> None:
-        """End the iteration."""
+        """End the iteration.
+
+        Kafka: KeyValueIterator#close, VersionedRecordIterator#close
+        """
         self._peeked = None
         self._source = iter(())
 

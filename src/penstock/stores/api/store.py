@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, get_origin
 
 from penstock.record import CurrentRecord, Headers
 
@@ -30,17 +30,34 @@ class StoreContext(Protocol):
     default_value_serde: Serde[Any] | None
 
     def changelog_topic(self, store: str) -> str:
-        """The name of a store's changelog topic."""
+        """The name of a store's changelog topic.
+
+        Args:
+            store: The name of the store.
+        """
         ...
 
     def log_change(
         self, store: str, key: bytes, value: bytes | None, timestamp: int, headers: Headers
     ) -> None:
-        """Append one record to the store's changelog, in Kafka Streams' bytes."""
+        """Append one record to the store's changelog, in Kafka Streams' bytes.
+
+        Args:
+            store: The name of the store.
+            key: The key in the changelog.
+            value: The value in the changelog; None deletes the key.
+            timestamp: The timestamp, in milliseconds since the epoch.
+            headers: The headers: pairs of a name and bytes or None.
+        """
         ...
 
-    def drop(self, reason: str) -> None:
-        """Count a dropped record (dropped-records-total)."""
+    def drop(self, reason: str, store: str | None = None) -> None:
+        """Count a dropped record (dropped-records-total); log it if a store is given.
+
+        Args:
+            reason: Why the record is dropped.
+            store: The name of the store.
+        """
         ...
 
 
@@ -63,11 +80,20 @@ class StateStore(Protocol):
         ...
 
     def init(self, context: StoreContext) -> None:
-        """Open the store in a task. Called once, before any other method."""
+        """Open the store in a task. Called once, before any other method.
+
+        Args:
+            context: The context of the task.
+
+        Kafka: StateStore#init
+        """
         ...
 
     def commit(self) -> None:
-        """Flush the cache, which forwards its changes. Called at every commit, in order."""
+        """Flush the cache, which forwards its changes. Called at every commit, in order.
+
+        Kafka: CommitCallback#onCommit, StateStore#commit
+        """
         ...
 
     def advance(self) -> None:
@@ -75,7 +101,16 @@ class StateStore(Protocol):
         ...
 
     def restore(self, key: bytes, value: bytes | None, timestamp: int, headers: Headers) -> None:
-        """Apply one changelog record, as it was given to `log_change`, without logging it."""
+        """Apply one changelog record, as it was given to `log_change`, without logging it.
+
+        Args:
+            key: The key in the changelog.
+            value: The value in the changelog; None deletes the key.
+            timestamp: The timestamp, in milliseconds since the epoch.
+            headers: The headers: pairs of a name and bytes or None.
+
+        Kafka: BatchingStateRestoreCallback#restore, StateRestoreCallback#restore
+        """
         ...
 
     def clocks(self) -> dict[str, int]:
@@ -83,9 +118,29 @@ class StateStore(Protocol):
         ...
 
     def set_clocks(self, clocks: Mapping[str, int]) -> None:
-        """Set the state that `clocks` returned in an earlier batch. Ignores unknown names."""
+        """Set the state that `clocks` returned in an earlier batch. Ignores unknown names.
+
+        Args:
+            clocks: The result of `clocks` in an earlier batch.
+        """
         ...
 
     def close(self) -> None:
-        """Close the store. It cannot be used after that."""
+        """Close the store. It cannot be used after that.
+
+        Kafka: StateStore#close
+        """
         ...
+
+
+def check_kind(store: Any, kind: Any) -> Any:
+    """Return the store; raise if it is not of the class `kind`, which may have type arguments."""
+    if kind is None:
+        return store
+    expected = get_origin(kind) or kind
+    # A Protocol that is not checkable at run time is for type checkers only.
+    if not getattr(expected, "_is_protocol", False) and not isinstance(store, expected):
+        raise TypeError(
+            f"Store '{store.name}' is a {type(store).__name__}, not a {expected.__name__}."
+        )
+    return store

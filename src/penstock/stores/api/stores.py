@@ -6,7 +6,8 @@ from datetime import timedelta
 from typing import Any
 
 from penstock.java_names import JavaNames
-from penstock.serdes.builtin import Serde
+from penstock.serdes.arguments import given_serde
+from penstock.serdes.base import SerdeOrType
 from penstock.stores.api.builder import StoreBuilder
 from penstock.stores.api.suppliers import (
     MIN_SEGMENT_MS,
@@ -25,40 +26,71 @@ from penstock.stores.bytes.value_formats import (
 from penstock.windows import to_ms
 
 Duration = timedelta | int
-AnySerde = Serde[Any] | None
+AnySerde = SerdeOrType[Any] | None
 
 
 class Stores(JavaNames):
     """The factory of suppliers and builders.
 
     A supplier defines what a store keeps. A builder creates a typed store over a supplier.
-    Durations are `timedelta` or int milliseconds. A serde of None means the default of the
-    application.
+    Durations are `timedelta` or int milliseconds. A serde is a `Serde` or a type that has one; None
+    means the default of the application.
     """
 
     @staticmethod
     def persistent_key_value_store(name: str) -> KeyValueSupplier:
-        """A persistent store without timestamps. A table on it reads timestamps as -1."""
+        """A persistent store without timestamps. A table on it reads timestamps as -1.
+
+        Args:
+            name: The name of the store.
+
+        Kafka: Stores#persistentKeyValueStore
+        """
         return KeyValueSupplier(_checked_name(name), True, PLAIN)
 
     @staticmethod
     def persistent_timestamped_key_value_store(name: str) -> KeyValueSupplier:
-        """A persistent store with timestamps."""
+        """A persistent store with timestamps.
+
+        Args:
+            name: The name of the store.
+
+        Kafka: Stores#persistentTimestampedKeyValueStore
+        """
         return KeyValueSupplier(_checked_name(name), True, TIMESTAMPED)
 
     @staticmethod
     def persistent_timestamped_key_value_store_with_headers(name: str) -> KeyValueSupplier:
-        """A persistent store with timestamps and headers."""
+        """A persistent store with timestamps and headers.
+
+        Args:
+            name: The name of the store.
+
+        Kafka: Stores#persistentTimestampedKeyValueStoreWithHeaders
+        """
         return KeyValueSupplier(_checked_name(name), True, HEADERS)
 
     @staticmethod
     def in_memory_key_value_store(name: str) -> KeyValueSupplier:
-        """An in-memory store. It keeps timestamps and headers if the builder needs them."""
+        """An in-memory store. It keeps timestamps and headers if the builder needs them.
+
+        Args:
+            name: The name of the store.
+
+        Kafka: Stores#inMemoryKeyValueStore
+        """
         return KeyValueSupplier(_checked_name(name), False)
 
     @staticmethod
     def lru_map(name: str, max_cache_size: int) -> KeyValueSupplier:
-        """An in-memory store that keeps only the most recently used keys."""
+        """An in-memory store that keeps only the most recently used keys.
+
+        Args:
+            name: The name of the store.
+            max_cache_size: The maximum number of keys.
+
+        Kafka: Stores#lruMap
+        """
         if max_cache_size < 0:
             raise ValueError("maxCacheSize cannot be negative")
         return KeyValueSupplier(_checked_name(name), False, max_entries=max_cache_size)
@@ -67,7 +99,15 @@ class Stores(JavaNames):
     def persistent_versioned_key_value_store(
         name: str, history_retention: Duration, segment_interval: Duration | None = None
     ) -> VersionedSupplier:
-        """A persistent store that keeps all versions for the history retention."""
+        """A persistent store that keeps all versions for the history retention.
+
+        Args:
+            name: The name of the store.
+            history_retention: How long old versions are kept.
+            segment_interval: Versions expire in segments of this length; None for Kafka's default.
+
+        Kafka: Stores#persistentVersionedKeyValueStore
+        """
         history_ms = _not_negative(history_retention, "historyRetention")
         if segment_interval is None:
             interval_ms = _history_segment_ms(history_ms)
@@ -81,14 +121,32 @@ class Stores(JavaNames):
     def persistent_window_store(
         name: str, retention: Duration, window_size: Duration, retain_duplicates: bool = False
     ) -> WindowSupplier:
-        """A persistent store without timestamps. An aggregation on it reads timestamps as -1."""
+        """A persistent store without timestamps. An aggregation on it reads timestamps as -1.
+
+        Args:
+            name: The name of the store.
+            retention: How long rows are kept.
+            window_size: The size of a window.
+            retain_duplicates: Whether several rows may have the same key and time.
+
+        Kafka: Stores#persistentWindowStore
+        """
         return window_supplier(name, retention, window_size, retain_duplicates)
 
     @staticmethod
     def persistent_timestamped_window_store(
         name: str, retention: Duration, window_size: Duration, retain_duplicates: bool = False
     ) -> WindowSupplier:
-        """A persistent store with timestamps."""
+        """A persistent store with timestamps.
+
+        Args:
+            name: The name of the store.
+            retention: How long rows are kept.
+            window_size: The size of a window.
+            retain_duplicates: Whether several rows may have the same key and time.
+
+        Kafka: Stores#persistentTimestampedWindowStore
+        """
         return window_supplier(
             name, retention, window_size, retain_duplicates, value_format=TIMESTAMPED
         )
@@ -97,7 +155,16 @@ class Stores(JavaNames):
     def persistent_timestamped_window_store_with_headers(
         name: str, retention: Duration, window_size: Duration, retain_duplicates: bool = False
     ) -> WindowSupplier:
-        """A persistent store with timestamps and headers."""
+        """A persistent store with timestamps and headers.
+
+        Args:
+            name: The name of the store.
+            retention: How long rows are kept.
+            window_size: The size of a window.
+            retain_duplicates: Whether several rows may have the same key and time.
+
+        Kafka: Stores#persistentTimestampedWindowStoreWithHeaders
+        """
         return window_supplier(
             name, retention, window_size, retain_duplicates, value_format=HEADERS
         )
@@ -106,23 +173,53 @@ class Stores(JavaNames):
     def in_memory_window_store(
         name: str, retention: Duration, window_size: Duration, retain_duplicates: bool = False
     ) -> WindowSupplier:
-        """An in-memory store. Expiry is exact to the millisecond."""
+        """An in-memory store. Expiry is exact to the millisecond.
+
+        Args:
+            name: The name of the store.
+            retention: How long rows are kept.
+            window_size: The size of a window.
+            retain_duplicates: Whether several rows may have the same key and time.
+
+        Kafka: Stores#inMemoryWindowStore
+        """
         retention_ms, size_ms = _window_times(name, retention, window_size)
         return WindowSupplier(_checked_name(name), False, retention_ms, size_ms, retain_duplicates)
 
     @staticmethod
     def persistent_session_store(name: str, retention: Duration) -> SessionSupplier:
-        """A persistent store without headers."""
+        """A persistent store without headers.
+
+        Args:
+            name: The name of the store.
+            retention: How long rows are kept.
+
+        Kafka: Stores#persistentSessionStore
+        """
         return session_supplier(name, retention)
 
     @staticmethod
     def persistent_session_store_with_headers(name: str, retention: Duration) -> SessionSupplier:
-        """A persistent store with headers."""
+        """A persistent store with headers.
+
+        Args:
+            name: The name of the store.
+            retention: How long rows are kept.
+
+        Kafka: Stores#persistentSessionStoreWithHeaders
+        """
         return session_supplier(name, retention, value_format=SESSION_HEADERS)
 
     @staticmethod
     def in_memory_session_store(name: str, retention: Duration) -> SessionSupplier:
-        """An in-memory store. Expiry is exact to the millisecond."""
+        """An in-memory store. Expiry is exact to the millisecond.
+
+        Args:
+            name: The name of the store.
+            retention: How long rows are kept.
+
+        Kafka: Stores#inMemorySessionStore
+        """
         retention_ms = _not_negative(retention, "retentionPeriod")
         return SessionSupplier(_checked_name(name), False, retention_ms)
 
@@ -130,63 +227,135 @@ class Stores(JavaNames):
     def key_value_store_builder(
         supplier: KeyValueSupplier, key: AnySerde = None, value: AnySerde = None
     ) -> StoreBuilder:
-        """Builds a `KeyValueStore`."""
+        """Builds a `KeyValueStore`.
+
+        Args:
+            supplier: The supplier of the store.
+            key: The serde of the keys; None for the default of the application.
+            value: The serde of the values; None for the default of the application.
+
+        Kafka: Stores#keyValueStoreBuilder
+        """
         return _builder("key_value", supplier, key, value)
 
     @staticmethod
     def timestamped_key_value_store_builder(
         supplier: KeyValueSupplier, key: AnySerde = None, value: AnySerde = None
     ) -> StoreBuilder:
-        """Builds a `TimestampedKeyValueStore`."""
+        """Builds a `TimestampedKeyValueStore`.
+
+        Args:
+            supplier: The supplier of the store.
+            key: The serde of the keys; None for the default of the application.
+            value: The serde of the values; None for the default of the application.
+
+        Kafka: Stores#timestampedKeyValueStoreBuilder
+        """
         return _builder("timestamped_key_value", supplier, key, value)
 
     @staticmethod
     def timestamped_key_value_store_with_headers_builder(
         supplier: KeyValueSupplier, key: AnySerde = None, value: AnySerde = None
     ) -> StoreBuilder:
-        """Builds a `TimestampedKeyValueStoreWithHeaders`."""
+        """Builds a `TimestampedKeyValueStoreWithHeaders`.
+
+        Args:
+            supplier: The supplier of the store.
+            key: The serde of the keys; None for the default of the application.
+            value: The serde of the values; None for the default of the application.
+
+        Kafka: Stores#timestampedKeyValueStoreWithHeadersBuilder
+        """
         return _builder("timestamped_key_value_with_headers", supplier, key, value)
 
     @staticmethod
     def versioned_key_value_store_builder(
         supplier: VersionedSupplier, key: AnySerde = None, value: AnySerde = None
     ) -> StoreBuilder:
-        """Builds a `VersionedKeyValueStore`."""
+        """Builds a `VersionedKeyValueStore`.
+
+        Args:
+            supplier: The supplier of the store.
+            key: The serde of the keys; None for the default of the application.
+            value: The serde of the values; None for the default of the application.
+
+        Kafka: Stores#versionedKeyValueStoreBuilder
+        """
         return _builder("versioned_key_value", supplier, key, value)
 
     @staticmethod
     def window_store_builder(
         supplier: WindowSupplier, key: AnySerde = None, value: AnySerde = None
     ) -> StoreBuilder:
-        """Builds a `WindowStore`."""
+        """Builds a `WindowStore`.
+
+        Args:
+            supplier: The supplier of the store.
+            key: The serde of the keys; None for the default of the application.
+            value: The serde of the values; None for the default of the application.
+
+        Kafka: Stores#windowStoreBuilder
+        """
         return _builder("window", supplier, key, value)
 
     @staticmethod
     def timestamped_window_store_builder(
         supplier: WindowSupplier, key: AnySerde = None, value: AnySerde = None
     ) -> StoreBuilder:
-        """Builds a `TimestampedWindowStore`."""
+        """Builds a `TimestampedWindowStore`.
+
+        Args:
+            supplier: The supplier of the store.
+            key: The serde of the keys; None for the default of the application.
+            value: The serde of the values; None for the default of the application.
+
+        Kafka: Stores#timestampedWindowStoreBuilder
+        """
         return _builder("timestamped_window", supplier, key, value)
 
     @staticmethod
     def timestamped_window_store_with_headers_builder(
         supplier: WindowSupplier, key: AnySerde = None, value: AnySerde = None
     ) -> StoreBuilder:
-        """Builds a `TimestampedWindowStoreWithHeaders`."""
+        """Builds a `TimestampedWindowStoreWithHeaders`.
+
+        Args:
+            supplier: The supplier of the store.
+            key: The serde of the keys; None for the default of the application.
+            value: The serde of the values; None for the default of the application.
+
+        Kafka: Stores#timestampedWindowStoreWithHeadersBuilder
+        """
         return _builder("timestamped_window_with_headers", supplier, key, value)
 
     @staticmethod
     def session_store_builder(
         supplier: SessionSupplier, key: AnySerde = None, value: AnySerde = None
     ) -> StoreBuilder:
-        """Builds a `SessionStore`."""
+        """Builds a `SessionStore`.
+
+        Args:
+            supplier: The supplier of the store.
+            key: The serde of the keys; None for the default of the application.
+            value: The serde of the values; None for the default of the application.
+
+        Kafka: Stores#sessionStoreBuilder
+        """
         return _builder("session", supplier, key, value)
 
     @staticmethod
     def session_store_with_headers_builder(
         supplier: SessionSupplier, key: AnySerde = None, value: AnySerde = None
     ) -> StoreBuilder:
-        """Builds a `SessionStoreWithHeaders`."""
+        """Builds a `SessionStoreWithHeaders`.
+
+        Args:
+            supplier: The supplier of the store.
+            key: The serde of the keys; None for the default of the application.
+            value: The serde of the values; None for the default of the application.
+
+        Kafka: Stores#sessionStoreWithHeadersBuilder
+        """
         return _builder("session_with_headers", supplier, key, value)
 
 
@@ -217,7 +386,11 @@ def session_supplier(
 def _builder(kind: str, supplier: Any, key: AnySerde, value: AnySerde) -> StoreBuilder:
     if supplier is None:
         raise TypeError("supplier cannot be null")
-    return StoreBuilder(supplier.name, kind, supplier, key, value)
+    where = f"Store '{supplier.name}'"
+    return StoreBuilder(
+        supplier.name, kind, supplier, given_serde(key, "key", where=where),
+        given_serde(value, "value", where=where),
+    )
 
 
 def _checked_name(name: str) -> str:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import ConfigException
 from penstock.record import NO_HEADERS, Headers, PartitionColumns, RecordContext
+from penstock.serdes.headers import RecordHeaders, bind_headers
+from penstock.serdes.store import store_serde
 from penstock.stores.bytes.store import BytesStore, OpenBytesStore, open_in_memory
 
 if TYPE_CHECKING:
@@ -38,6 +40,8 @@ class Buffer(ABC):
         self._logging = logging
         self._open_bytes = open_bytes
         self._open = False
+        #: The headers of the record that is read or written, for serdes that depend on them.
+        self._record = RecordHeaders()
 
     @property
     def is_open(self) -> bool:
@@ -46,7 +50,7 @@ class Buffer(ABC):
 
     def init(self, context: StoreContext) -> None:
         """Open the store in a task. Called once, before any other method."""
-        topic = context.changelog_topic(self.name)
+        topic = self._topic_of_serdes(context)
         key = self._key_serde or context.default_key_serde
         value = self._value_serde or context.default_value_serde
         if key is None or value is None:
@@ -56,13 +60,20 @@ class Buffer(ABC):
                 f"The store has no {missing} serde and no default is configured. "
                 f"Give the operator a serde, or set default_{missing}_serde in StreamsConfig."
             )
-        key, value = key.for_topic(topic, True), value.for_topic(topic, False)
+        (key, value), _ = bind_headers(
+            (key.for_store(topic, True), value.for_store(topic, False)), self._record
+        )
+        key = store_serde(key, self.name, "key")
+        value = store_serde(value, self.name, "value")
         self._key_to_bytes, self._key_from_bytes = key.serialize, key.deserialize
         self._value_to_bytes, self._value_from_bytes = value.serialize, value.deserialize
         self._log_change = context.log_change
         self._current = context.current
         self._open_rows()
         self._open = True
+
+    def _topic_of_serdes(self, context: StoreContext) -> str:
+        return context.changelog_topic(self.name)
 
     @abstractmethod
     def _open_rows(self) -> None:

@@ -18,6 +18,7 @@ from penstock.stores.bytes.store import OpenBytesStore, open_in_memory
 
 if TYPE_CHECKING:
     from penstock.serdes.base import Serde
+    from penstock.stores.api.store import StoreContext
 
 _TIME = struct.Struct(">q")
 _SEQUENCE = struct.Struct(">i")
@@ -62,6 +63,7 @@ class JoinGraceBuffer(Buffer):
         if self._stream_time - self._grace > timestamp:
             return False
         self._sequence = (self._sequence + 1) & _SEQUENCE_MASK
+        self._record.headers = context.headers
         row_key = b"".join((
             b"\x00", _TIME.pack(timestamp), self._key_to_bytes(key),
             _SEQUENCE.pack(self._sequence),
@@ -72,6 +74,10 @@ class JoinGraceBuffer(Buffer):
         if self._logging:
             self._log(row_key, encode_buffer_value(buffered, 0), NO_HEADERS)
         return True
+
+    def _topic_of_serdes(self, context: StoreContext) -> str:
+        # Kafka Streams passes the name of the join, not that of the changelog.
+        return self.name.removesuffix("-Buffer")
 
     def evict(self, emit: Emit) -> None:
         """Emit, in order, every record that is at least the grace period behind stream time."""
@@ -84,6 +90,7 @@ class JoinGraceBuffer(Buffer):
             buffered = self._find(row_key)
             if buffered is not None:
                 new = buffered.new
+                self._record.headers = buffered.context.headers
                 emit(
                     self._key_from_bytes(row_key[9:-4]),
                     None if new is None else self._value_from_bytes(new), buffered.context,

@@ -13,7 +13,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from penstock.errors import ProcessorStateException, WrongSerdeException
+from penstock.errors import (
+    ProcessorStateException,
+    StoreSerdeException,
+    WrongSerdeException,
+)
 from penstock.record import NO_HEADERS, Change, Headers, RecordContext
 from penstock.stores.buffers.buffer import Buffer, Emit, OrderedKeys
 from penstock.stores.buffers.codec import (
@@ -105,12 +109,15 @@ class SuppressBuffer(Buffer):
     def put(self, time: int, key: Any, change: Change, context: RecordContext) -> None:
         """Buffer an update. It replaces a buffered update of the same key."""
         to_bytes = self._value_to_bytes
+        self._record.headers = context.headers
         try:
             raw_key = self._key_to_bytes(key)
             old = None if change.old is None else to_bytes(change.old)
             new = None if change.new is None else to_bytes(change.new)
-        except TypeError as error:
-            raise WrongSerdeException(f"Store {self.name}: {error}") from error
+        except StoreSerdeException as error:
+            if isinstance(error.__cause__, TypeError):
+                raise WrongSerdeException(str(error)) from error
+            raise
         earlier = self._find(raw_key)
         prior = old if earlier is None else earlier[2][0]
         self._set(time, raw_key, _new_buffer_value((prior, old, new, context)), earlier)
@@ -172,6 +179,7 @@ class SuppressBuffer(Buffer):
         entry = self._entries[key]
         assert entry is not None
         _, _, (_, old, new, context) = entry
+        self._record.headers = context.headers
         from_bytes = self._value_from_bytes
         change = _new_change((
             None if new is None else from_bytes(new),
@@ -190,6 +198,7 @@ class SuppressBuffer(Buffer):
         if entry is None:
             return False, None
         prior = entry.buffered.prior
+        self._record.headers = entry.buffered.context.headers
         return True, None if prior is None else self._value_from_bytes(prior)
 
     def commit(self) -> None:

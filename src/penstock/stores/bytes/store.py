@@ -20,21 +20,39 @@ class BytesStore(Protocol):
     """Committed rows. Only `write` and `drop_below` change them, between batches."""
 
     def get(self, key: bytes) -> bytes | None:
-        """The value of a key; None if the key does not exist."""
+        """The value of a key; None if the key does not exist.
+
+        Args:
+            key: The key.
+        """
         ...
 
     def scan(
         self, start: bytes | None, end: bytes | None, reverse: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
-        """The rows with start <= key < end, in ascending or descending order of their keys."""
+        """The rows with start <= key < end, in ascending or descending order of their keys.
+
+        Args:
+            start: The first key; None for the first of all.
+            end: The key after the last one; None for no bound.
+            reverse: Whether the rows come in descending order.
+        """
         ...
 
     def write(self, changes: Iterable[tuple[bytes, bytes | None]]) -> None:
-        """Apply changes in order; None deletes a row."""
+        """Apply changes in order; None deletes a row.
+
+        Args:
+            changes: Pairs of a key and a value; None deletes the row.
+        """
         ...
 
     def drop_below(self, key: bytes) -> None:
-        """Delete all rows with smaller keys."""
+        """Delete all rows with smaller keys.
+
+        Args:
+            key: The key.
+        """
         ...
 
     def count(self) -> int:

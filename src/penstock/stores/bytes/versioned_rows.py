@@ -44,14 +44,14 @@ class VersionedRows:
     def put(self, key: bytes, value: bytes | None, time: int) -> int:
         """Add a version. Returns its `valid_to` time, `VALID_TO_UNDEFINED` or `NOT_PUT`."""
         if time < self._stream_time - self._history:
-            self._drop("Skipping record for expired put.")
+            self._drop("expired put")
             return NOT_PUT
         return self._put(key, value, time)
 
     def delete(self, key: bytes, time: int) -> Version | None:
         """Add a deletion. Returns the version that was valid at that time."""
         if time < self._stream_time - self._history:
-            self._drop("Skipping record for expired delete.")
+            self._drop("expired delete")
             return None
         existing = self.get_as_of(key, time)
         self._put(key, None, time)

@@ -17,7 +17,7 @@ from penstock.stores.bytes.overlay import Overlay
 from penstock.stores.bytes.rows import PutAll, Row
 from penstock.stores.bytes.value_formats import Converter, Converters
 
-_EXPIRED = "Skipping record for expired segment."
+_EXPIRED = "expired segment"
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,11 @@ class RecordCache(CacheBudget):
 
         `key_overhead` is added to the size of each row key. `time_at` is the index of the time in
         row keys, if they have one.
+
+        Args:
+            flush: Receives the entries that leave the cache.
+            key_overhead: The size of a key besides its bytes.
+            time_at: Where a key has its time.
         """
         return StoreCache(self, flush, key_overhead, time_at)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
+from penstock.errors import StoreSerdeException
 from penstock.native import core
 from penstock.record import ValueAndTimestamp
 from penstock.serdes.builtin import Serde
@@ -36,7 +37,11 @@ class KeyValueStore(LayeredStore, Generic[K, V]):
         self._supplier = supplier
 
     def init(self, context: StoreContext) -> None:
-        """Open the store in a task."""
+        """Open the store in a task.
+
+        Args:
+            context: The context of the task.
+        """
         self._init_serdes(context)
         supplier = self._supplier
         overlay = Overlay(self._options.open_bytes(self.name))
@@ -49,16 +54,36 @@ class KeyValueStore(LayeredStore, Generic[K, V]):
         self._stack_layers(context, rows, supplier.format if converters else self._format)
 
     def get(self, key: K) -> V | None:
-        """The value of a key; None if the key does not exist."""
+        """The value of a key; None if the key does not exist.
+
+        Args:
+            key: The key.
+
+        Kafka: ReadOnlyKeyValueStore#get
+        """
         stored = self._rows.get(self._key(key))
         return None if stored is None else self._decode(stored)
 
     def put(self, key: K, value: V | None) -> None:
-        """Write a value; None deletes the key."""
+        """Write a value; None deletes the key.
+
+        Args:
+            key: The key.
+            value: The value; None deletes the key.
+
+        Kafka: KeyValueStore#put
+        """
         self._rows.put(self._key(key), None if value is None else self._encode(value))
 
     def put_if_absent(self, key: K, value: V | None) -> V | None:
-        """Write a value unless the key has one. Returns the existing value."""
+        """Write a value unless the key has one. Returns the existing value.
+
+        Args:
+            key: The key.
+            value: The value; None deletes the key.
+
+        Kafka: KeyValueStore#putIfAbsent
+        """
         row_key = self._key(key)
         rows = self._rows
         stored = rows.get(row_key)
@@ -69,7 +94,13 @@ class KeyValueStore(LayeredStore, Generic[K, V]):
         return existing
 
     def put_all(self, entries: Iterable[tuple[K, V | None]]) -> None:
-        """Write several values. If a key is None, nothing is written."""
+        """Write several values. If a key is None, nothing is written.
+
+        Args:
+            entries: Pairs of a key and a value; None deletes the key.
+
+        Kafka: KeyValueStore#putAll
+        """
         rows = [
             (self._key(key), None if value is None else self._encode(value))
             for key, value in entries
@@ -78,26 +109,52 @@ class KeyValueStore(LayeredStore, Generic[K, V]):
             self._rows.put(row_key, stored)
 
     def delete(self, key: K) -> V | None:
-        """Delete a key. Returns its last value."""
+        """Delete a key. Returns its last value.
+
+        Args:
+            key: The key.
+
+        Kafka: KeyValueStore#delete
+        """
         row_key = self._key(key)
         stored = self._rows.get(row_key)
         self._rows.put(row_key, None)
         return None if stored is None else self._decode(stored)
 
     def range(self, start: K | None, end: K | None) -> StoreIterator[K, V]:
-        """The entries from `start` to `end`, both included; None is unbounded."""
+        """The entries from `start` to `end`, both included; None is unbounded.
+
+        Args:
+            start: The first key; None for no bound.
+            end: The last key; None for no bound.
+
+        Kafka: ReadOnlyKeyValueStore#range
+        """
         return self._scan(self._key_range(start, end), False)
 
     def reverse_range(self, start: K | None, end: K | None) -> StoreIterator[K, V]:
-        """The entries of `range`, in descending order."""
+        """The entries of `range`, in descending order.
+
+        Args:
+            start: The first key; None for no bound.
+            end: The last key; None for no bound.
+
+        Kafka: ReadOnlyKeyValueStore#reverseRange
+        """
         return self._scan(self._key_range(start, end), True)
 
     def all(self) -> StoreIterator[K, V]:
-        """All entries, in ascending order."""
+        """All entries, in ascending order.
+
+        Kafka: ReadOnlyKeyValueStore#all
+        """
         return self._scan(KeyRange(None, None), False)
 
     def reverse_all(self) -> StoreIterator[K, V]:
-        """All entries, in descending order."""
+        """All entries, in descending order.
+
+        Kafka: ReadOnlyKeyValueStore#reverseAll
+        """
         return self._scan(KeyRange(None, None), True)
 
     def prefix_scan(
@@ -106,6 +163,12 @@ class KeyValueStore(LayeredStore, Generic[K, V]):
         """The entries whose serialized keys start with the serialized prefix.
 
         The serializer is a serde or a function; the default is the key serde.
+
+        Args:
+            prefix: The prefix, before it is serialized.
+            serializer: A serde or a function for the prefix; None for the key serde.
+
+        Kafka: ReadOnlyKeyValueStore#prefixScan
         """
         if prefix is None:
             raise TypeError(f"The prefix for store '{self.name}' is None.")
@@ -204,6 +267,8 @@ class TimestampedKeyValueStore(
         def load(key: Any) -> tuple[Any, int] | None:
             try:
                 row_key = write_key(key)
+            except StoreSerdeException:
+                raise
             except Exception:
                 row_key = row_of(key)
             return load_row(row_key)
@@ -230,7 +295,7 @@ class TimestampedKeyValueStoreWithHeaders(
     def _bind(self) -> None:
         self.row_of = row_of = self._serialize_key
         self.load_row, self.save_row = load_row, save_row = headers_access(
-            self._rows, self._serialize_value, self._split
+            self._rows, self._encode_plain, self._split
         )
 
         def load(key: Any) -> tuple[Any, int] | None:

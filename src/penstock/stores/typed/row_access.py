@@ -11,10 +11,9 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Any, NamedTuple
 
+from penstock.errors import StoreSerdeException
 from penstock.native import core
-from penstock.record import NO_HEADERS
 from penstock.stores.bytes.rows import RowLayer
-from penstock.stores.bytes.value_formats import write_headers
 from penstock.stores.cache.cache_layer import CacheLayer
 from penstock.stores.cache.record_cache import PENDING, UNKNOWN
 
@@ -66,6 +65,8 @@ def timestamped_access(
             return None
         try:
             value = read(stored[8:])
+        except StoreSerdeException:
+            raise
         except Exception:
             value = deserialize(stored[8:])
         return None if value is None else (value, _long_at(stored, 0)[0])
@@ -77,12 +78,12 @@ def timestamped_access(
 
 
 def headers_access(
-    rows: RowLayer, serialize: Callable[[Any], bytes],
+    rows: RowLayer, encode: Callable[[Any, int], bytes],
     split: Callable[[bytes], tuple[Any, int]],
 ) -> tuple[LoadRow, SaveRow]:
-    """`load_row` and `save_row` of a store with headers. `save_row` writes no headers."""
+    """`load_row` and `save_row` of a store with headers. `save_row` writes no headers, except those
+    of the serde."""
     get, put = rows.get, rows.put
-    no_headers = write_headers(NO_HEADERS)
 
     def load_row(row_key: bytes) -> tuple[Any, int] | None:
         stored = get(row_key)
@@ -92,10 +93,7 @@ def headers_access(
         return None if found[0] is None else found
 
     def save_row(row_key: bytes, key: Any, value: Any, timestamp: int) -> None:
-        stored = None
-        if value is not None:
-            stored = no_headers + _pack_long(timestamp) + serialize(value)
-        put(row_key, stored)
+        put(row_key, None if value is None else encode(value, timestamp))
 
     return load_row, save_row
 
@@ -133,6 +131,8 @@ def _cached_access(cache_layer: CacheLayer, codec: ValueCodec) -> tuple[LoadRow,
             return None
         try:
             value = read(stored[8:])
+        except StoreSerdeException:
+            raise
         except Exception:
             value = deserialize(stored[8:])
         return None if value is None else (value, _long_at(stored, 0)[0])
@@ -198,6 +198,8 @@ def _row_folder_in_python(
         if old is UNKNOWN:
             try:
                 old = read(entry.value[8:])
+            except StoreSerdeException:
+                raise
             except Exception:
                 old = deserialize(entry.value[8:])
             if old is None:
@@ -218,6 +220,8 @@ def _row_folder_in_python(
         else:
             try:
                 stored = _pack_long(timestamp) + write(new)
+            except StoreSerdeException:
+                raise
             except Exception:
                 stored = _pack_long(timestamp) + serialize(new)
             growth = len(stored) - len(entry.value)

@@ -17,11 +17,12 @@ from penstock.stores.bytes.key_schema import (
     WindowRange,
 )
 from penstock.stores.bytes.overlay import Overlay
-from penstock.stores.bytes.value_formats import SESSION_HEADERS, read_headers, write_headers
+from penstock.stores.bytes.value_formats import SESSION_HEADERS
 from penstock.stores.bytes.windowed_rows import Retention, RowIndex, WindowedRows
 from penstock.stores.cache.cache_layer import RowListener
 from penstock.stores.cache.record_cache import CacheEntry
 from penstock.stores.typed.store import LayeredStore, StoreOptions, null_key
+from penstock.stores.typed.value_codecs import RowsWithHeaders
 from penstock.windows import Window, Windowed, instant_ms
 
 K = TypeVar("K")
@@ -48,7 +49,11 @@ class SessionStore(LayeredStore, Generic[K, V]):
         self._key_schema = _key_schema(supplier)
 
     def init(self, context: StoreContext) -> None:
-        """Open the store in a task."""
+        """Open the store in a task.
+
+        Args:
+            context: The context of the task.
+        """
         self._init_serdes(context)
         supplier = self._supplier
         converters = self._converters(supplier)
@@ -66,16 +71,37 @@ class SessionStore(LayeredStore, Generic[K, V]):
         self._stack_layers(context, rows, supplier.format if converters else self._format)
 
     def put(self, session: Windowed[K], aggregate: V | None) -> None:
-        """Write the aggregate of a session; None deletes it."""
+        """Write the aggregate of a session; None deletes it.
+
+        Args:
+            session: The key and its session window.
+            aggregate: The aggregate of the session; None deletes it.
+
+        Kafka: SessionStore#put
+        """
         stored = None if aggregate is None else self._encode(aggregate)
         self._rows.put(self._row_key(session), stored)
 
     def remove(self, session: Windowed[K]) -> None:
-        """Delete a session."""
+        """Delete a session.
+
+        Args:
+            session: The key and its session window.
+
+        Kafka: SessionStore#remove
+        """
         self._rows.remove(self._row_key(session))
 
     def fetch_session(self, key: K, start: int, end: int) -> V | None:
-        """The aggregate of exactly this session; None if it does not exist."""
+        """The aggregate of exactly this session; None if it does not exist.
+
+        Args:
+            key: The key, or the first key of a range; None for no bound.
+            start: The start of the session.
+            end: The end of the session.
+
+        Kafka: ReadOnlySessionStore#fetchSession, SessionStore#fetchSession
+        """
         row_key = self._key_schema.encode(self._key(key), instant_ms(end), instant_ms(start))
         stored = self._rows.get(row_key)
         return None if stored is None else self._decode(stored)
@@ -83,13 +109,27 @@ class SessionStore(LayeredStore, Generic[K, V]):
     def fetch(
         self, key: K | None, key_to: K | None = _NO_RANGE
     ) -> StoreIterator[Windowed[K], V]:
-        """All sessions of a key, or of a range of keys. In a range, None is unbounded."""
+        """All sessions of a key, or of a range of keys. In a range, None is unbounded.
+
+        Args:
+            key: The key, or the first key of a range; None for no bound.
+            key_to: The last key of a range of keys.
+
+        Kafka: ReadOnlySessionStore#fetch
+        """
         return self._scan(self._key_bounds(key, key_to), False)
 
     def backward_fetch(
         self, key: K | None, key_to: K | None = _NO_RANGE
     ) -> StoreIterator[Windowed[K], V]:
-        """`fetch` in the opposite order."""
+        """`fetch` in the opposite order.
+
+        Args:
+            key: The key, or the first key of a range; None for no bound.
+            key_to: The last key of a range of keys.
+
+        Kafka: ReadOnlySessionStore#backwardFetch
+        """
         return self._scan(self._key_bounds(key, key_to), True)
 
     def find_sessions(self, *arguments: Any) -> StoreIterator[Windowed[K], V]:
@@ -98,13 +138,24 @@ class SessionStore(LayeredStore, Generic[K, V]):
         `find_sessions(key, earliest_end, latest_start)`,
         `find_sessions(key_from, key_to, earliest_end, latest_start)`, and by time alone
         `find_sessions(earliest_end, latest_end)` (in-memory stores and stores for emit on close).
+
+        Args:
+            arguments: A key and bounds; see above.
+
+        Kafka: ReadOnlySessionStore#findSessions, SessionStore#findSessions
         """
         if len(arguments) == 2:
             return self._find_by_end(*arguments)
         return self._scan(self._bounds(arguments), False)
 
     def backward_find_sessions(self, *arguments: Any) -> StoreIterator[Windowed[K], V]:
-        """`find_sessions` with three or four arguments, in the opposite order."""
+        """`find_sessions` with three or four arguments, in the opposite order.
+
+        Args:
+            arguments: A key and bounds; see above.
+
+        Kafka: ReadOnlySessionStore#backwardFindSessions, SessionStore#backwardFindSessions
+        """
         return self._scan(self._bounds(arguments), True)
 
     def _plain_value(self, stored: bytes) -> Any:
@@ -186,7 +237,7 @@ def _key_schema(supplier: SessionSupplier) -> KeySchema:
     return KeyFirstSchema(supplier.segment_interval_ms, sessions=True)
 
 
-class SessionStoreWithHeaders(SessionStore[K, AggregationWithHeaders[V]]):
+class SessionStoreWithHeaders(RowsWithHeaders, SessionStore[K, AggregationWithHeaders[V]]):
     """Aggregates with headers. The store for operators (`plain`) writes no headers."""
 
     has_headers = True
@@ -204,14 +255,14 @@ class SessionStoreWithHeaders(SessionStore[K, AggregationWithHeaders[V]]):
     def _encode(self, value: AggregationWithHeaders[V]) -> bytes | None:
         if value.aggregation is None:
             return None
-        return write_headers(as_headers(value.headers)) + self._serialize_value(value.aggregation)
+        return self._write(value.aggregation, as_headers(value.headers))
 
     def _decode(self, stored: bytes) -> AggregationWithHeaders[V]:
-        headers, at = read_headers(stored)
-        return AggregationWithHeaders(self._deserialize_value(stored[at:]), headers)
+        aggregation, headers, _ = self._read(stored, 0)
+        return AggregationWithHeaders(aggregation, headers)
 
     def _plain_value(self, stored: bytes) -> Any:
-        return self._deserialize_value(stored[read_headers(stored)[1] :])
+        return self._read(stored, 0)[0]
 
 
 class HeaderlessSessionView(SessionStore[K, V]):

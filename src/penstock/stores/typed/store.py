@@ -10,6 +10,8 @@ from typing import Any, NoReturn
 from penstock.errors import ConfigException, InvalidStateStoreException, StreamsException
 from penstock.record import Headers, PartitionColumns
 from penstock.serdes.builtin import Serde
+from penstock.serdes.headers import ReadOnlyHeaders, RecordHeaders
+from penstock.serdes.store import store_serde
 from penstock.stores.api.store import FlushListener, StoreContext
 from penstock.stores.api.suppliers import KeyValueSupplier, SessionSupplier, WindowSupplier
 from penstock.stores.bytes.changelog_layer import ChangelogLayer
@@ -44,6 +46,9 @@ class TypedStore:
     is_versioned = False
     #: The functions that read and write values. Set by `init`.
     _value_codec: ValueCodec
+    #: The headers of the row that is read or written, in a store with headers. In other stores a
+    #: serde sees the headers of the current record.
+    _row_headers: RecordHeaders | None = None
 
     def __init__(self, name: str, persistent: bool, options: StoreOptions) -> None:
         self.name = name
@@ -93,8 +98,11 @@ class TypedStore:
         topic = context.changelog_topic(self.name)
         key = _serde(self._options.key_serde, context.default_key_serde, "key", self.name)
         value = _serde(self._options.value_serde, context.default_value_serde, "value", self.name)
-        key = key.for_topic(topic, True)
-        value = value.for_topic(topic, False)
+        headers = ReadOnlyHeaders(context.current)
+        key = key.for_store(topic, True).with_headers_of(headers)
+        value = value.for_store(topic, False).with_headers_of(self._row_headers or headers)
+        key = store_serde(key, self.name, "key")
+        value = store_serde(value, self.name, "value")
         self._serialize_key = key.serialize
         self._deserialize_key = key.deserialize
         self._serialize_value = value.serialize

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Any, Generic, TypeVar
 
-from penstock.record import ValueAndTimestamp, as_headers
+from penstock.record import NO_HEADERS, Headers, ValueAndTimestamp, as_headers
+from penstock.serdes.headers import RecordHeaders
 from penstock.stores.api.results import ValueTimestampHeaders
-from penstock.stores.api.store import FlushListener
+from penstock.stores.api.store import FlushListener, StoreContext
 from penstock.stores.bytes.value_formats import (
     HEADERS,
     TIMESTAMPED,
@@ -57,7 +58,30 @@ class TimestampedValues(LayeredStore, Generic[V]):
         return self._deserialize_value(stored[8:]), _long_at(stored, 0)[0]
 
 
-class HeadersValues(LayeredStore, Generic[V]):
+class RowsWithHeaders(LayeredStore):
+    """A mixin for stores that keep headers with their values. A serde sees those of the row."""
+
+    _row_headers: RecordHeaders
+
+    def _init_serdes(self, context: StoreContext) -> None:
+        self._row_headers = RecordHeaders()
+        super()._init_serdes(context)
+
+    def _write(self, value: Any, headers: Headers, timestamp: bytes = b"") -> bytes:
+        """The stored form of a value: headers with those that the serde adds, timestamp, value."""
+        row = self._row_headers
+        row.headers = headers
+        raw = self._serialize_value(value)
+        return write_headers(row.headers) + timestamp + raw
+
+    def _read(self, stored: bytes, timestamp_size: int) -> tuple[Any, Headers, int]:
+        """The value, its headers, and the position after them."""
+        headers, at = read_headers(stored)
+        self._row_headers.headers = headers
+        return self._deserialize_value(stored[at + timestamp_size :]), headers, at
+
+
+class HeadersValues(RowsWithHeaders, Generic[V]):
     """A mixin for stores of values with timestamps and headers."""
 
     _format: ValueFormat = HEADERS
@@ -75,19 +99,22 @@ class HeadersValues(LayeredStore, Generic[V]):
     def _encode(self, value: ValueTimestampHeaders[V]) -> bytes | None:
         if value.value is None:
             return None
-        raw = self._serialize_value(value.value)
-        return write_headers(as_headers(value.headers)) + _pack_long(value.timestamp) + raw
+        return self._write(
+            value.value, as_headers(value.headers), _pack_long(value.timestamp)
+        )
+
+    def _encode_plain(self, value: V, timestamp: int) -> bytes:
+        return self._write(value, NO_HEADERS, _pack_long(timestamp))
 
     def _decode(self, stored: bytes) -> ValueTimestampHeaders[V] | None:
-        headers, at = read_headers(stored)
-        value = self._deserialize_value(stored[at + 8 :])
+        value, headers, at = self._read(stored, 8)
         if value is None:
             return None
         return ValueTimestampHeaders(value, _long_at(stored, at)[0], headers)
 
     def _split(self, stored: bytes) -> tuple[Any, int]:
-        _, at = read_headers(stored)
-        return self._deserialize_value(stored[at + 8 :]), _long_at(stored, at)[0]
+        value, _, at = self._read(stored, 8)
+        return value, _long_at(stored, at)[0]
 
 
 class HeaderlessView(TimestampedValues[V]):

@@ -49,12 +49,16 @@ class VersionedKeyValueStore(TypedStore, Generic[K, V]):
         self._context: StoreContext | None = None
 
     def init(self, context: StoreContext) -> None:
-        """Open the store in a task."""
+        """Open the store in a task.
+
+        Args:
+            context: The context of the task.
+        """
         self._init_serdes(context)
         supplier = self._supplier
         self._versions = VersionedRows(
             Overlay(self._options.open_bytes(self.name)), supplier.history_retention_ms,
-            supplier.segment_interval_ms, context.drop,
+            supplier.segment_interval_ms, lambda reason: context.drop(reason, self.name),
         )
         self._rows = self._versions
         self._context = context
@@ -64,6 +68,13 @@ class VersionedKeyValueStore(TypedStore, Generic[K, V]):
 
         Returns the time up to which the version is valid, -1 if it is the latest, and -2**63 if it
         was not put.
+
+        Args:
+            key: The key.
+            value: The value; None is a deletion.
+            timestamp: The time from which the version is valid.
+
+        Kafka: VersionedKeyValueStore#put
         """
         time = instant_ms(timestamp)
         raw_key = self._key(key)
@@ -73,7 +84,14 @@ class VersionedKeyValueStore(TypedStore, Generic[K, V]):
         return valid_to
 
     def delete(self, key: K, timestamp: Instant) -> VersionedRecord[V] | None:
-        """Add a deletion. Returns the version that was valid at that time."""
+        """Add a deletion. Returns the version that was valid at that time.
+
+        Args:
+            key: The key.
+            timestamp: The time from which the version is valid.
+
+        Kafka: VersionedKeyValueStore#delete
+        """
         time = instant_ms(timestamp)
         raw_key = self._key(key)
         version = self._rows.delete(raw_key, time)
@@ -81,18 +99,37 @@ class VersionedKeyValueStore(TypedStore, Generic[K, V]):
         return self._record(version)
 
     def get(self, key: K, as_of: Instant | None = None) -> VersionedRecord[V] | None:
-        """The latest version, or the version at a time. Without `valid_to`, as in Kafka Streams."""
+        """The latest version, or the version at a time. Without `valid_to`, as in Kafka Streams.
+
+        Args:
+            key: The key.
+            as_of: The time of the version; None for the latest.
+
+        Kafka: VersionedKeyValueStore#get
+        """
         return self._record(self._version(key, as_of))
 
     def get_version(self, key: K, as_of: Instant | None = None) -> VersionedRecord[V] | None:
-        """`get` with `valid_to` if the version is not the latest (`VersionedKeyQuery`)."""
+        """`get` with `valid_to` if the version is not the latest (`VersionedKeyQuery`).
+
+        Args:
+            key: The key.
+            as_of: The time of the version; None for the latest.
+        """
         return self._full_record(self._version(key, as_of))
 
     def versions(
         self, key: K, time_from: Instant | None = None, time_to: Instant | None = None,
         reverse: bool = False,
     ) -> Iterator[VersionedRecord[V]]:
-        """All versions valid at some time in [from, to], by time (`MultiVersionedKeyQuery`)."""
+        """All versions valid at some time in [from, to], by time (`MultiVersionedKeyQuery`).
+
+        Args:
+            key: The key.
+            time_from: The earliest time; None for no bound.
+            time_to: The latest time; None for no bound.
+            reverse: Whether the last one comes first.
+        """
         low = MIN_TIME if time_from is None else instant_ms(time_from)
         high = MAX_TIME if time_to is None else instant_ms(time_to)
         if low > high:
@@ -111,11 +148,22 @@ class VersionedKeyValueStore(TypedStore, Generic[K, V]):
         return self._rows.get(self._key(key)) is not None
 
     def restore(self, key: bytes, value: bytes | None, timestamp: int, headers: Headers) -> None:
-        """Apply one changelog record without logging it."""
+        """Apply one changelog record without logging it.
+
+        Args:
+            key: The key.
+            value: The value; None is a deletion.
+            timestamp: The time from which the version is valid.
+            headers: The headers: pairs of a name and bytes or None.
+        """
         self._rows.restore(key, value, timestamp, headers)
 
     def restore_all(self, records: PartitionColumns) -> None:
-        """Apply many changelog records one by one, because each depends on those before it."""
+        """Apply many changelog records one by one, because each depends on those before it.
+
+        Args:
+            records: The records.
+        """
         restore = self._rows.restore
         for key, value, time in zip(
             records.keys, records.values, records.timestamps, strict=True
@@ -126,7 +174,12 @@ class VersionedKeyValueStore(TypedStore, Generic[K, V]):
     def resume_restore(
         self, restored: Mapping[str, int], committed: Mapping[str, int] | None
     ) -> None:
-        """Continue a restore. The committed stream time does not apply to its records."""
+        """Continue a restore. The committed stream time does not apply to its records.
+
+        Args:
+            restored: The result of `restored_clocks`.
+            committed: The result of `clocks` at the commit; None if there is none.
+        """
         if self._versions is not None:
             self._versions.resume_restore(restored)
 
@@ -144,7 +197,11 @@ class VersionedKeyValueStore(TypedStore, Generic[K, V]):
         return {} if self._versions is None else self._versions.clocks()
 
     def set_clocks(self, clocks: Mapping[str, int]) -> None:
-        """Set the stream time of an earlier batch."""
+        """Set the stream time of an earlier batch.
+
+        Args:
+            clocks: The result of `clocks` in an earlier batch.
+        """
         if self._versions is not None:
             self._versions.set_clocks(clocks)
 

@@ -57,7 +57,11 @@ class WindowStore(LayeredStore, Generic[K, V]):
         self._last_put = 0
 
     def init(self, context: StoreContext) -> None:
-        """Open the store in a task."""
+        """Open the store in a task.
+
+        Args:
+            context: The context of the task.
+        """
         self._init_serdes(context)
         supplier = self._supplier
         converters = self._converters(supplier)
@@ -82,7 +86,15 @@ class WindowStore(LayeredStore, Generic[K, V]):
         self._stack_layers(context, rows, supplier.format if converters else self._format)
 
     def put(self, key: K, value: V | None, window_start: Instant) -> None:
-        """Write the value of a window; None deletes it."""
+        """Write the value of a window; None deletes it.
+
+        Args:
+            key: The key.
+            value: The value; None deletes the window.
+            window_start: The start of the window.
+
+        Kafka: WindowStore#put
+        """
         stored = None if value is None else self._encode(value)
         start = window_start if type(window_start) is int else instant_ms(window_start)
         self._rows.put(self._new_row_key(self._key(key), start, stored is not None), stored)
@@ -93,35 +105,66 @@ class WindowStore(LayeredStore, Generic[K, V]):
         `fetch(key, start)`: the value of one window; None if it does not exist.
         `fetch(key, start_from, start_to)`: an iterator of (start, value).
         `fetch(key_from, key_to, start_from, start_to)`: an iterator of (Windowed, value).
+
+        Args:
+            arguments: A key and bounds; see above.
+
+        Kafka: ReadOnlyWindowStore#fetch, WindowStore#fetch
         """
         if len(arguments) == 2:
             return self._fetch_one(*arguments)
         return self._fetch(arguments, False)
 
     def backward_fetch(self, *arguments: Any) -> Any:
-        """`fetch` with three or four arguments, in the opposite order."""
+        """`fetch` with three or four arguments, in the opposite order.
+
+        Args:
+            arguments: A key and bounds; see above.
+
+        Kafka: ReadOnlyWindowStore#backwardFetch, WindowStore#backwardFetch
+        """
         return self._fetch(arguments, True)
 
     def fetch_all(
         self, start_from: Instant, start_to: Instant
     ) -> StoreIterator[Windowed[K], V]:
-        """All windows that start in a range of time."""
+        """All windows that start in a range of time.
+
+        Args:
+            start_from: The earliest start of a window.
+            start_to: The latest start of a window.
+
+        Kafka: ReadOnlyWindowStore#fetchAll, WindowStore#fetchAll
+        """
         bounds = WindowRange(None, None, instant_ms(start_from), instant_ms(start_to))
         return self._scan_windowed(bounds, False)
 
     def backward_fetch_all(
         self, start_from: Instant, start_to: Instant
     ) -> StoreIterator[Windowed[K], V]:
-        """`fetch_all` in the opposite order."""
+        """`fetch_all` in the opposite order.
+
+        Args:
+            start_from: The earliest start of a window.
+            start_to: The latest start of a window.
+
+        Kafka: ReadOnlyWindowStore#backwardFetchAll, WindowStore#backwardFetchAll
+        """
         bounds = WindowRange(None, None, instant_ms(start_from), instant_ms(start_to))
         return self._scan_windowed(bounds, True)
 
     def all(self) -> StoreIterator[Windowed[K], V]:
-        """All windows."""
+        """All windows.
+
+        Kafka: ReadOnlyWindowStore#all
+        """
         return self._scan_windowed(WindowRange(None, None, 0, MAX_TIME), False)
 
     def backward_all(self) -> StoreIterator[Windowed[K], V]:
-        """All windows in the opposite order."""
+        """All windows in the opposite order.
+
+        Kafka: ReadOnlyWindowStore#backwardAll
+        """
         return self._scan_windowed(WindowRange(None, None, 0, MAX_TIME), True)
 
     def clocks(self) -> dict[str, int]:
@@ -132,30 +175,58 @@ class WindowStore(LayeredStore, Generic[K, V]):
         return clocks
 
     def set_clocks(self, clocks: Mapping[str, int]) -> None:
-        """Set the state of an earlier batch."""
+        """Set the state of an earlier batch.
+
+        Args:
+            clocks: The result of `clocks` in an earlier batch.
+        """
         super().set_clocks(clocks)
         self._sequence = clocks.get("sequence", self._sequence)
         self._last_put = clocks.get("last_put", self._last_put)
 
     def restore(self, key: bytes, value: bytes | None, timestamp: int, headers: Headers) -> None:
-        """Apply one changelog record. New rows get larger sequence numbers."""
+        """Apply one changelog record. New rows get larger sequence numbers.
+
+        Args:
+            key: The key.
+            value: The value; None deletes the window.
+            timestamp: The timestamp, in milliseconds since the epoch.
+            headers: The headers: pairs of a name and bytes or None.
+        """
         super().restore(key, value, timestamp, headers)
         if self._supplier.retain_duplicates:
             self._sequence = max(self._sequence, int.from_bytes(key[-4:], "big"))
 
     def restore_all(self, records: PartitionColumns) -> None:
-        """Apply many changelog records. New rows get larger sequence numbers."""
+        """Apply many changelog records. New rows get larger sequence numbers.
+
+        Args:
+            records: The records.
+        """
         super().restore_all(records)
         if self._supplier.retain_duplicates:
             numbers = (int.from_bytes(key[-4:], "big") for key in records.keys if key is not None)
             self._sequence = max(self._sequence, max(numbers, default=0))
 
     def put_join_record(self, key: K, value: Any, timestamp: int, headers: Headers) -> None:
-        """Keep a stream record for later records of the other side of a join."""
+        """Keep a stream record for later records of the other side of a join.
+
+        Args:
+            key: The key.
+            value: The value; None deletes the window.
+            timestamp: The timestamp, in milliseconds since the epoch.
+            headers: The headers: pairs of a name and bytes or None.
+        """
         self.put(key, value, timestamp)
 
     def fetch_join_records(self, key: K, since: int, until: int) -> Iterable[tuple[int, Any]]:
-        """The records of a key that `put_join_record` kept: (timestamp, value), by time."""
+        """The records of a key that `put_join_record` kept: (timestamp, value), by time.
+
+        Args:
+            key: The key.
+            since: The earliest timestamp.
+            until: The latest timestamp.
+        """
         found: Iterable[tuple[int, Any]] = self.fetch(key, since, until)
         return found
 
@@ -268,6 +339,9 @@ class TimestampedWindowStore(
         """The bytes before and after the key in the row key of a window.
 
         None if row keys do not have this form.
+
+        Args:
+            start: The start of the window.
         """
         key_schema = self._key_schema
         return key_schema.key_affixes(start) if isinstance(key_schema, KeyFirstSchema) else None
@@ -307,7 +381,7 @@ class TimestampedWindowStoreWithHeaders(
     def _bind(self) -> None:
         serialize_key, encode = self._serialize_key, self._key_schema.encode
         self.load_row, self.save_row = load_row, save_row = headers_access(
-            self._rows, self._serialize_value, self._split
+            self._rows, self._encode_plain, self._split
         )
 
         def row_of(key: Any, start: int) -> bytes:
