@@ -9,6 +9,7 @@ one, on this host or another, resumes from the last committed batch.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Mapping
 from datetime import timedelta
@@ -24,31 +25,48 @@ from penstock.engine.lease import lease_timeout_ms
 from penstock.engine.lifecycle import IllegalTransition, LifeCycle, State, StateListener
 from penstock.engine.observe.batch_observers import BatchObservers
 from penstock.engine.observe.metadata import ThreadMetadata
-from penstock.engine.observe.metrics import MetricName, Metrics, Value
-from penstock.engine.observe.printer import write_to_stdout
+from penstock.engine.observe.metrics import Metrics, Value
 from penstock.engine.observe.restore import StateRestoreListener
 from penstock.engine.observe.status import InstanceStatus
 from penstock.engine.standby.update_listener import StandbyUpdateListener
+from penstock.engine.stdout import write_to_stdout
 from penstock.engine.stream_thread import StreamThread, thread_name
 from penstock.errors import ConfigException
 from penstock.log import open_log
+from penstock.metrics import MetricName
 from penstock.stores.replica.generations import clean_up
+from penstock.topology.build_settings import check_build_settings
+from penstock.topology.serde_check import check_serdes
 from penstock.topology.topology import Topology
 
 if TYPE_CHECKING:
     from penstock.engine.batch_report import BatchReport
     from penstock.engine.compute import ComputeFactory
 
+log = logging.getLogger(__name__)
+
 
 class Streams:
     """One instance of an application. Other instances with the same application id are standbys.
 
-    `spark` is the `SparkSession` to use. Without it, penstock starts Spark on `master` (default:
-    this machine, with `num_stream_threads` cores). The master "inline" runs everything in this
-    process, without Spark or Java. `compute` replaces both.
+    It is also a context manager, which starts and closes it.
 
-    `on_batch` is called after every batch, `on_standby` with the name of the instance that runs the
-    application if this one is a standby, and `out` with the lines of print operators.
+    Args:
+        topology: The topology to run.
+        config: A `StreamsConfig`, or settings under Kafka's names.
+        spark: The `SparkSession` to use. Without it, penstock starts Spark on `master`.
+        master: Spark's master; the default is this machine, with `num_stream_threads` cores.
+            "inline" runs everything in this process, without Spark or Java.
+        compute: Runs the tasks instead of Spark.
+        on_batch: Called with the report of every batch.
+        on_standby: Called with the name of the instance that runs the application, if this one is
+            a standby.
+        out: Called with the lines of print operators.
+
+    Raises:
+        ConfigException: A setting is missing or invalid.
+
+    Kafka: KafkaStreams
     """
 
     def __init__(
@@ -72,6 +90,8 @@ class Streams:
                 "file, or to kafka://host:port."
             )
         lease_timeout_ms(config)
+        check_build_settings(topology, config)
+        check_serdes(topology, config)
         self.topology = topology
         self._lifecycle = LifeCycle(config.application_id)
         self._instance = Instance(
@@ -93,12 +113,24 @@ class Streams:
     # ---- before the start --------------------------------------------------------------------
 
     def set_state_listener(self, listener: StateListener | None) -> None:
-        """Set a function that is called with the new state and the old one at every change."""
+        """Set a function that is called with the new state and the old one at every change.
+
+        Args:
+            listener: A function (new state, old state); None for none.
+
+        Kafka: KafkaStreams#setStateListener
+        """
         self._check_not_started("set_state_listener")
         self._lifecycle.listener = listener
 
     def set_uncaught_exception_handler(self, handler: UncaughtExceptionHandler) -> None:
-        """Set the handler of failed batches. Without one, a failure ends the instance in ERROR."""
+        """Set the handler of failed batches. Without one, a failure ends the instance in ERROR.
+
+        Args:
+            handler: A function of the exception that returns a `StreamThreadExceptionResponse`.
+
+        Kafka: KafkaStreams#setUncaughtExceptionHandler
+        """
         self._check_not_started("set_uncaught_exception_handler")
         if not callable(handler):
             raise TypeError(
@@ -108,7 +140,13 @@ class Streams:
         self._instance.callbacks.exception_handler = handler
 
     def set_global_state_restore_listener(self, listener: StateRestoreListener) -> None:
-        """Set the listener for stores that are restored from their changelogs."""
+        """Set the listener for stores that are restored from their changelogs.
+
+        Args:
+            listener: Its methods are called at the start, for the progress and at the end.
+
+        Kafka: KafkaStreams#setGlobalStateRestoreListener
+        """
         self._check_not_started("set_global_state_restore_listener")
         self._instance.observers.set_restore_listener(listener)
 
@@ -116,6 +154,11 @@ class Streams:
         """Set the listener for stores that this instance updates while it is a standby.
 
         A standby updates stores if `num_standby_replicas` is at least 1.
+
+        Args:
+            listener: Its methods are called at the start, for the progress and at the end.
+
+        Kafka: KafkaStreams#setStandbyUpdateListener
         """
         self._check_not_started("set_standby_update_listener")
         self._instance.standby.set_listener(listener)
@@ -124,6 +167,8 @@ class Streams:
         """Delete the application's local state on this machine. It can be restored from the log.
 
         Call it before `start` or after `close`.
+
+        Kafka: KafkaStreams#cleanUp
         """
         if not (self.state is State.CREATED or self.state.has_ended):
             raise IllegalTransition(
@@ -146,6 +191,8 @@ class Streams:
         """Start to run the application, or to wait as a standby. Returns at once.
 
         An instance can be started once.
+
+        Kafka: KafkaStreams#start
         """
         with self._starting:
             if self.state is not State.CREATED:
@@ -155,6 +202,8 @@ class Streams:
                     f"{self._lifecycle.history()}"
                 )
             config = self.config
+            for line in config.warnings():
+                log.warning("%s", line)
             assert config.log is not None
             instance = self._instance
             instance.log = open_log(config.log, connection=config.connection_settings())
@@ -176,7 +225,13 @@ class Streams:
         When a timeout expires, the running batch is cancelled together with its Spark job, and the
         instance ends soon after; nothing of the batch is committed. With `leave_group=False`,
         another instance takes over only after `session.timeout.ms`. Use it for a restart that takes
-        less time than that.
+        less time than that. Kafka's client always leaves the group; there it has no effect.
+
+        Args:
+            timeout: How long to wait; None waits without a limit.
+            leave_group: False lets another instance take over only after `session.timeout.ms`.
+
+        Kafka: KafkaStreams#close, CloseOptions
         """
         with self._starting:
             if self.state is State.CREATED:
@@ -186,6 +241,11 @@ class Streams:
         if thread is None:
             return True
         self._lifecycle.try_transition_to(State.PENDING_SHUTDOWN)
+        source = self._instance.log
+        if not leave_group and source is not None and source.capabilities.is_remote:
+            log.warning(
+                "close(leave_group=False) has no effect: the client of the log leaves the group."
+            )
         thread.stop(leave_group=leave_group)
         seconds = _seconds(timeout)
         if thread.join(seconds):
@@ -195,13 +255,19 @@ class Streams:
         return False
 
     def pause(self) -> None:
-        """Run no more batches until `resume`. The instance keeps the lease."""
+        """Run no more batches until `resume`. The instance keeps the lease.
+
+        Kafka: KafkaStreams#pause
+        """
         self._instance.is_paused = True
         if self._thread is not None:
             self._thread.pause()
 
     def resume(self) -> None:
-        """Run batches again after `pause`."""
+        """Run batches again after `pause`.
+
+        Kafka: KafkaStreams#resume
+        """
         self._instance.is_paused = False
         if self._thread is not None:
             self._thread.resume()
@@ -216,6 +282,9 @@ class Streams:
 
         Raise the error that ended the application, if it failed. Raise `TimeoutError` when the
         timeout expires, for example because another instance runs the application.
+
+        Args:
+            timeout: How long to wait; None waits without a limit.
         """
         if self.state is State.CREATED:
             self.start()
@@ -240,6 +309,9 @@ class Streams:
         """Whether the current content of the source topics is processed within the timeout.
 
         Raise the error that ended the application, if it failed.
+
+        Args:
+            timeout: How long to wait; None waits without a limit.
         """
         thread = self._thread
         is_done = thread is not None and thread.wait_until_caught_up(_seconds(timeout))
@@ -250,6 +322,9 @@ class Streams:
         """Wait until the application has ended. Return False if the timeout expires first.
 
         Raise the error that ended the application, if it failed.
+
+        Args:
+            timeout: How long to wait; None waits without a limit.
         """
         ended = self._lifecycle.wait_until(lambda state: state.has_ended, _seconds(timeout))
         if ended:
@@ -285,6 +360,8 @@ class Streams:
 
         The number of Spark's cores does not change. Return the name of the new thread, or None if
         the application is not running.
+
+        Kafka: KafkaStreams#addStreamThread
         """
         return self._change_threads(+1)
 
@@ -292,6 +369,8 @@ class Streams:
         """Let one task less run at the same time. One thread always remains.
 
         Return the name of the removed thread, or None if no thread can be removed.
+
+        Kafka: KafkaStreams#removeStreamThread
         """
         return self._change_threads(-1)
 
@@ -323,7 +402,10 @@ class Streams:
         return self._status.waits_for
 
     def metrics(self) -> dict[MetricName, Value]:
-        """Return all metrics, under Kafka's names."""
+        """Return all metrics, under Kafka's names.
+
+        Kafka: KafkaStreams#metrics
+        """
         return self._status.metrics()
 
     def lag(self) -> int | None:
@@ -331,7 +413,10 @@ class Streams:
         return self._status.lag()
 
     def metadata_for_local_threads(self) -> frozenset[ThreadMetadata]:
-        """Return the thread of this instance and its tasks."""
+        """Return the thread of this instance and its tasks.
+
+        Kafka: KafkaStreams#metadataForLocalThreads
+        """
         return self._status.threads()
 
     def __str__(self) -> str:

@@ -6,11 +6,8 @@ import re
 from collections import Counter
 from pathlib import Path
 
-import penstock
-import penstock.testing
 from house import semantics
-from penstock import ProcessorWrapper, Serdes, StreamsBuilder, StreamsConfig
-from penstock.testing import TopologyTestDriver
+from penstock import Serdes
 
 TEXT = (Path(__file__).resolve().parents[2] / "docs" / "compatibility.md").read_text("utf-8")
 ROWS = dict(re.findall(r"^\| ([A-Z]\d+) \|[^|]*\| ([^|]*?) \|", TEXT, re.MULTILINE))
@@ -34,29 +31,6 @@ def test_every_row_has_a_state() -> None:
 def test_partly_supported_rows_say_what_is_missing() -> None:
     lines = [line for line in TEXT.splitlines() if "| partly |" in line]
     assert [line for line in lines if len(line.rpartition("partly |")[2].strip(" |")) < 20] == []
-
-
-def test_rows_marked_not_yet_do_not_exist() -> None:
-    assert (ROWS["L1"] == "not yet") == (not hasattr(penstock, "Streams"))
-    assert (ROWS["I2"] == "not yet") == (not hasattr(penstock, "StateQueryRequest"))
-    assert (ROWS["D3"] == "not yet") == (not hasattr(penstock.testing, "MockProcessorContext"))
-
-
-def test_processor_wrapper_is_called_if_the_table_says_so() -> None:
-    class RecordingWrapper(ProcessorWrapper):
-        names: list[str] = []  # noqa: RUF012
-
-        def wrap_processor_supplier(self, name, supplier):  # type: ignore[no-untyped-def]
-            self.names.append(name)
-            return supplier
-
-    config = StreamsConfig(application_id="test", processor_wrapper=RecordingWrapper)
-    builder = StreamsBuilder(config)
-    text = Serdes.string()
-    builder.stream("in", key=text, value=text).process(penstock.Processor, name="own")
-    with TopologyTestDriver(builder.build(config), config):
-        pass
-    assert (ROWS["A7"] == "yes") == bool(RecordingWrapper.names)
 
 
 def test_list_with_an_empty_last_element_is_read() -> None:

@@ -110,7 +110,7 @@ def test_function_that_cannot_be_pickled_is_reported_without_spark(
     streams = create_streams(builder.build())
     with pytest.raises(TopologyException) as caught:
         streams.run_until_caught_up(PATIENCE_S)
-    assert str(caught.value).startswith("The step 'locked' cannot be sent to a worker.")
+    assert str(caught.value).startswith("The step 'locked' cannot be sent to Spark's workers.")
     assert "guarded (test_streams_status.py:" in str(caught.value)
     assert received(log) == []
 

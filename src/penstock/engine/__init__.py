@@ -14,6 +14,7 @@
     inline.py             a `Compute` in this process
     housekeeping.py       purges and cleans the log between batches
     reset.py              resets an application
+    stdout.py             lines of the application on standard output
     failpoints.py         the places at which crash tests kill a process
     layout/               execution graph, internal topics, upgrade check
     plan/                 planning a batch

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 
 from penstock.engine.plan.batch_plan import BatchPlan
 from penstock.engine.worker.outcome import RestoredStore, TaskOutcome
+from penstock.metrics import SensorReading
 from penstock.record import TaskId
+from penstock.task.global_state import GLOBAL_TASK
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +30,15 @@ class BatchReport:
     commit_seconds: float
     #: Unread records when the batch was planned, less those that it consumed.
     lag: int = 0
-    #: Task -> its counters. `process-total` is the number of records it consumed.
+    #: Task -> its counters. `process-total` is the number of records it consumed. `GLOBAL_TASK`
+    #: has the counters of global stores.
     counters: Mapping[TaskId, Mapping[str, int]] = field(default_factory=dict)
     #: The lines of print operators: (file, or None for standard output, line).
     printed: tuple[tuple[str | None, str], ...] = ()
     #: The stores that were restored from their changelogs before the batch.
     restored: tuple[RestoredStore, ...] = ()
+    #: The values that the sensors of processors recorded.
+    sensors: tuple[SensorReading, ...] = ()
 
     @property
     def seconds(self) -> float:
@@ -54,10 +59,19 @@ class BatchReport:
             sum(outcome.written[1] for outcome in outcomes),
             *seconds,
             lag,
-            {
-                outcome.task_id: {**outcome.counters, "process-total": outcome.records_consumed}
-                for outcome in outcomes
-            },
+            _counters(outcomes),
             tuple(line for outcome in outcomes for line in outcome.printed),
             tuple(each for outcome in outcomes for each in outcome.restored),
+            tuple(reading for outcome in outcomes for reading in outcome.sensors),
         )
+
+
+def _counters(outcomes: Sequence[TaskOutcome]) -> dict[TaskId, dict[str, int]]:
+    found = {
+        outcome.task_id: {**outcome.counters, "process-total": outcome.records_consumed}
+        for outcome in outcomes
+    }
+    dropped = sum(outcome.global_dropped for outcome in outcomes)
+    if dropped:
+        found[GLOBAL_TASK] = {"dropped-records-total": dropped}
+    return found

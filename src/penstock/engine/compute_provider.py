@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from penstock.config import StreamsConfig
@@ -10,7 +11,7 @@ from penstock.config import StreamsConfig
 if TYPE_CHECKING:
     from penstock.engine.compute import Compute, ComputeFactory
     from penstock.engine.layout.execution_graph import ExecutionGraph
-    from penstock.engine.spark import SparkBackend, SparkCompute
+    from penstock.engine.spark import ClusterMonitor, SparkBackend, SparkCompute
     from penstock.log.base import Log
     from penstock.topology.topology import Topology
 
@@ -36,7 +37,10 @@ class ComputeProvider:
         self._spark = spark
         self._master = master
         self._factory = factory
+        #: Called when the slots of the cluster have changed, and when Spark is lost.
+        self.on_change: Callable[[], object] = lambda: None
         self._backend: SparkBackend | None = None
+        self._monitor: ClusterMonitor | None = None
         self._opening = threading.Lock()
 
     @property
@@ -46,7 +50,9 @@ class ComputeProvider:
 
     @property
     def has_local_workers(self) -> bool:
-        """Whether Spark runs, with workers on this host."""
+        """Whether the tasks run on this host. False if it is not known, because Spark is closed."""
+        if not self.uses_spark:
+            return True
         backend = self._backend
         return backend is not None and backend.is_local
 
@@ -75,7 +81,23 @@ class ComputeProvider:
         """Start a `Compute` in the Spark backend."""
         from penstock.engine.spark import compute_on  # noqa: PLC0415  (brings Spark)
 
-        return compute_on(self.open_backend(config), topology, config, graph, source)
+        backend = self.open_backend(config)
+        compute = compute_on(backend, topology, config, graph, source)
+        if backend.is_elastic:
+            self._monitor_cluster(backend, config, compute.parallelism)
+        return compute
+
+    def _monitor_cluster(
+        self, backend: SparkBackend, config: StreamsConfig, parallelism: int
+    ) -> None:
+        from penstock.engine.spark import ClusterMonitor  # noqa: PLC0415  (brings Spark)
+
+        def count_lanes() -> int:
+            return backend.count_slots() and backend.parallelism(config)
+
+        if self._monitor is not None:
+            self._monitor.close()
+        self._monitor = ClusterMonitor(count_lanes, parallelism, self.on_change)
 
     def open_backend(self, config: StreamsConfig) -> SparkBackend:
         """Return the Spark backend. Open it first if there is none, or if its JVM has ended."""
@@ -91,5 +113,7 @@ class ComputeProvider:
 
     def close(self) -> None:
         """Close the Spark backend."""
+        if self._monitor is not None:
+            self._monitor.close()
         if self._backend is not None:
             self._backend.close()

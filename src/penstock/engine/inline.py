@@ -65,4 +65,4 @@ def start_inline(
 ) -> InlineCompute:
     """Start a `Compute` in this process: a `ComputeFactory`."""
     bundle = Bundle(topology, config, graph, log.address, config.num_stream_threads)
-    return InlineCompute(pack_bundle(bundle, destination="a worker"))
+    return InlineCompute(pack_bundle(bundle))

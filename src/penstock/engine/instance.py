@@ -16,7 +16,7 @@ from penstock.config import StreamsConfig
 from penstock.engine.compute_provider import PARALLELISM, ComputeProvider
 from penstock.engine.lifecycle import LifeCycle
 from penstock.engine.observe.batch_observers import BatchObservers
-from penstock.engine.observe.restore import restore_targets
+from penstock.engine.observe.restore import global_restore_targets, restore_targets
 from penstock.engine.standby.standby import Standby
 from penstock.engine.standby.update_listener import SuspendReason
 from penstock.engine.standby.warmup import WarmCompute
@@ -62,6 +62,7 @@ class Instance:
             before_attempt=self.standby.check, on_end=self._close,
         )
         self._on_standby = on_standby
+        compute.on_change = self._reopen_engine
 
     @property
     def parallelism(self) -> int:
@@ -97,7 +98,10 @@ class Instance:
             if self.compute.has_local_workers:
                 self.observers.monitor_restores(
                     Path(self.config.state_dir) / self.config.application_id,
-                    restore_targets(source, engine.graph, engine.planner.offsets),
+                    {
+                        **global_restore_targets(source, engine.graph, self.topology),
+                        **restore_targets(source, engine.graph, engine.planner.offsets),
+                    },
                 )
         except BaseException:
             engine.close()
@@ -109,6 +113,11 @@ class Instance:
     ) -> Compute:
         warm = self.standby.take_compute(graph, config)
         return warm or self.compute.start(topology, config, graph, source)
+
+    def _reopen_engine(self) -> None:
+        """Distribute the tasks again, or fail if Spark is lost. Any thread may call it."""
+        if self.thread is not None:
+            self.thread.reopen()
 
     # ---- without the lease -------------------------------------------------------------------
 

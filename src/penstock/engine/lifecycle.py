@@ -58,9 +58,32 @@ class State(Enum):
         return self in (State.PENDING_SHUTDOWN, State.PENDING_ERROR)
 
     @property
+    def has_not_started(self) -> bool:
+        """Whether `start` has not been called."""
+        return self is State.CREATED
+
+    @property
     def has_ended(self) -> bool:
-        """Whether the state is final."""
+        """Whether the state is final.
+
+        Kafka: KafkaStreams.State#hasCompletedShutdown
+        """
         return not TRANSITIONS[self]
+
+    @property
+    def has_started_or_finished_shutting_down(self) -> bool:
+        """Whether the instance is about to end, or has ended."""
+        return self.is_shutting_down or self.has_ended
+
+    def is_valid_transition(self, new_state: State) -> bool:
+        """Return whether `new_state` may follow this state.
+
+        Args:
+            new_state: The next state.
+
+        Kafka: KafkaStreams.State#isValidTransition
+        """
+        return new_state in TRANSITIONS[self]
 
 
 #: State -> the states that may follow it. RUNNING follows itself when a failed thread is replaced.

@@ -25,6 +25,7 @@ from penstock.engine.commit import (
     find_failure,
 )
 from penstock.engine.compute import BatchCancelled, ComputeFactory
+from penstock.engine.dead_letters import check_dead_letter_topics, write_dead_letters
 from penstock.engine.failpoints import failpoint
 from penstock.engine.housekeeping import Housekeeping
 from penstock.engine.layout.execution_graph import build_graph_for_log
@@ -32,7 +33,8 @@ from penstock.engine.layout.internal_topics import ensure_internal_topics
 from penstock.engine.layout.upgrade_check import migrate_task_records
 from penstock.engine.plan.batch_plan import BatchPlan
 from penstock.engine.plan.planner import Planner
-from penstock.engine.worker.outcome import TaskOutcome, decode_outcomes
+from penstock.engine.stdout import write_to_stdout
+from penstock.engine.worker.outcome import STDOUT, TaskOutcome, decode_outcomes
 from penstock.errors import StreamsException, TaskMigratedException
 from penstock.log.base import Lease, Log
 from penstock.log.errors import (
@@ -43,6 +45,7 @@ from penstock.log.errors import (
     OutcomeUnknown,
 )
 from penstock.log.types import TopicPartition
+from penstock.task.drops import DropLog
 from penstock.topology.topology import Topology
 
 log = logging.getLogger(__name__)
@@ -66,16 +69,18 @@ class Engine:
         self._cancelled = threading.Event()
         #: The number of the last batch that the log refused because of invalid records.
         self._refused_batch = -1
+        self._drop_log = DropLog()
         self._open()
 
     def _open(self) -> None:
         """Build everything that depends on the execution graph and on the committed state."""
         self._lease.settle()
+        check_dead_letter_topics(self._log, self._config)
         self.graph = build_graph_for_log(self._log, self._topology, self._config)
         records = migrate_task_records(
             self._log, self._lease, self._topology, self._config, self.graph
         )
-        ensure_internal_topics(self._log, self.graph)
+        ensure_internal_topics(self._log, self.graph, self._config.replication_factor)
         self.planner = Planner(
             self._log, self.graph, self._config, self._topology, now_ms=wall_clock_ms(),
             records=records,
@@ -96,6 +101,7 @@ class Engine:
         4. Advance: move the planner to the new offsets. Replicas catch up when they are next used.
         """
         start = time.perf_counter()
+        self._drop_log.log_counts()
         # 1. Plan
         plan = self.planner.next_plan(wall_clock_ms(), self._lease.epoch)
         if self.planner.graph_changed:
@@ -127,6 +133,8 @@ class Engine:
             raise
         failpoint("after-commit")
         committed = time.perf_counter()
+        for outcome in outcomes:
+            self._drop_log.add(outcome.task_id, outcome.drops)
         # 4. Advance
         self._advance(plan, result, outcomes, committed - start)
         return BatchReport.of(
@@ -143,6 +151,9 @@ class Engine:
             failure = find_failure(outcomes)
             try:
                 if failure is not None:
+                    write_dead_letters(
+                        self._log, self._lease, self._config.application_id, outcomes
+                    )
                     raise failure
                 check_attempts(plan, outcomes)
                 return outcomes
@@ -251,6 +262,7 @@ class Engine:
 
     def close(self) -> None:
         """Release the resources."""
+        self._drop_log.log_counts(all_now=True)
         self._compute.close()
         self._housekeeping.close()
 
@@ -264,10 +276,13 @@ class Engine:
 
 
 def _replay_log_lines(outcomes: list[TaskOutcome]) -> None:
-    """Log the lines of the workers with the loggers of the same names in this process."""
+    """Log and print the lines of the workers, with the loggers of the same names."""
     for outcome in outcomes:
         for level, name, text in outcome.logged:
-            logging.getLogger(name).log(level, "%s", text)
+            if name == STDOUT:
+                write_to_stdout([text])
+            else:
+                logging.getLogger(name).log(level, "%s", text)
 
 
 def _bytes_read(outcomes: list[TaskOutcome]) -> dict[str, tuple[int, int]]:

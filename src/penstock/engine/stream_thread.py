@@ -36,7 +36,7 @@ from penstock.engine.lease import (
     wait_for_lease,
 )
 from penstock.engine.lifecycle import LifeCycle, State
-from penstock.errors import StreamsException
+from penstock.errors import RetryRequestedException, StreamsException
 from penstock.log.base import Candidate, Lease, Log
 from penstock.log.errors import Fenced, LogBusy, LogError, LogUnavailable, OutcomeUnknown
 
@@ -382,14 +382,15 @@ class StreamThread:
             self._woken.clear()
 
     def _run_batch(self, engine: BatchRunner) -> BatchReport | None:
-        """Run a batch. Retry for `task.timeout.ms` while other processes keep the log busy."""
+        """Run a batch. Retry for `task.timeout.ms` while other processes keep the log busy, or
+        while the production exception handler requests it."""
         self.catch_up.start_round()
         deadline: float | None = None
         pause = FIRST_PAUSE_S
         while True:
             try:
                 return engine.run_batch()
-            except LogBusy as busy:
+            except (LogBusy, RetryRequestedException) as busy:
                 now = time.monotonic()
                 if deadline is None:
                     deadline = now + self._config.task_timeout_ms / 1000

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 from penstock.engine.observe.metrics import Metrics
 from penstock.engine.observe.printer import Printer
 from penstock.engine.observe.restore import (
+    ReplicaTargets,
     RestoreMonitor,
     RestoreNotifier,
-    RestoreRange,
     StateRestoreListener,
 )
-from penstock.record import TaskId
 from penstock.topology.topology import Topology
 
 if TYPE_CHECKING:
@@ -45,9 +44,7 @@ class BatchObservers:
         """Open the files of print operators."""
         self._printer.open_files(topology)
 
-    def monitor_restores(
-        self, directory: Path, targets: Mapping[TaskId, Mapping[str, RestoreRange]]
-    ) -> None:
+    def monitor_restores(self, directory: Path, targets: Mapping[str, ReplicaTargets]) -> None:
         """Poll the replicas in `directory` until the next batch is committed."""
         self._restore_monitor = RestoreMonitor(directory, self._restores, targets)
 

@@ -12,9 +12,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from importlib import metadata
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from penstock.config import StreamsConfig
+from penstock.metrics import MetricName, SensorHistory, sample_window_seconds
 
 if TYPE_CHECKING:
     from penstock.engine.batch_report import BatchReport
@@ -23,6 +24,8 @@ CLIENT = "stream-metrics"
 THREAD = "stream-thread-metrics"
 TASK = "stream-task-metrics"
 NODE = "stream-processor-node-metrics"
+#: Kafka's metrics of a producer.
+PRODUCER = "producer-metrics"
 #: penstock's own: the results of joins. Kafka has no such metrics.
 JOIN = "stream-join-metrics"
 
@@ -37,27 +40,10 @@ JOIN_COUNTERS = {
 #: Kafka's name of a node's counter, where it is not `<counter>-total`.
 _KAFKA_NAMES = {
     "emitted": "suppression-emit-total",
-    "emitted-records": "emitted-records-total",
+    "emitted-records": "window-aggregate-final-emit-total",
 }
 
 Value: TypeAlias = float | int | str
-
-
-class MetricName(NamedTuple):
-    """The name of a metric, as in Kafka."""
-
-    group: str
-    name: str
-    #: In the order of Kafka's documentation: thread-id, task-id, processor-node-id.
-    tags: tuple[tuple[str, str], ...] = ()
-
-    def tag(self, name: str) -> str | None:
-        """Return the value of a tag, or None if it does not exist."""
-        return dict(self.tags).get(name)
-
-    def __str__(self) -> str:
-        tags = ",".join(f"{name}={value}" for name, value in self.tags)
-        return f"{self.group}:{self.name}" + (f"{{{tags}}}" if tags else "")
 
 
 class SampleWindow:
@@ -116,11 +102,7 @@ class Metrics:
         self._thread_tags = (("thread-id", thread),)
         self._clock = clock
         self._lock = threading.Lock()
-        extra = config.extra
-        self._seconds = (
-            float(extra.get("metrics.num.samples", 2))
-            * float(extra.get("metrics.sample.window.ms", 30_000)) / 1000
-        )
+        self._seconds = sample_window_seconds(config.extra)
         now = clock()
         self._records, self._outputs, self._computing, self._committing, self._planning = (
             SampleWindow(self._seconds, now) for _ in range(5)
@@ -129,6 +111,7 @@ class Metrics:
         #: (task, counter) -> its total. The counters of a node are named `node/name`.
         self._counters: dict[tuple[str, str], int] = {}
         self._task_records: dict[str, SampleWindow] = {}
+        self._sensors = SensorHistory(self._seconds)
 
     def record(self, report: BatchReport) -> None:
         """Add the report of a committed batch."""
@@ -146,6 +129,8 @@ class Metrics:
                     self._counters[key] = self._counters.get(key, 0) + amount
                 window = self._task_records.setdefault(str(task), SampleWindow(self._seconds, now))
                 window.add(counters.get("process-total", 0), now)
+            for reading in report.sensors:
+                self._sensors.add(reading, now)
 
     def snapshot(self, client: Mapping[str, Value]) -> dict[MetricName, Value]:
         """Return all metrics. `client` adds those that only the instance knows."""
@@ -159,8 +144,12 @@ class Metrics:
                 MetricName(THREAD, name, self._thread_tags): value
                 for name, value in self._thread_metrics(now)
             }
+            producer = (("client-id", f"{self._thread_tags[0][1]}-producer"),)
+            found[MetricName(PRODUCER, "record-send-total", producer)] = int(self._outputs.total)
+            found[MetricName(PRODUCER, "record-send-rate", producer)] = self._outputs.rate(now)
             found |= dict(self._task_metrics(now))
             found |= dict(self._node_metrics())
+            found |= dict(self._sensors.values(now, self._thread_tags))
         return found
 
     @property
@@ -178,8 +167,6 @@ class Metrics:
         yield "process-rate", self._records.rate(now)
         yield "process-records-avg", self._records.average(now)
         yield "process-records-max", self._records.maximum(now)
-        yield "send-total", int(self._outputs.total)
-        yield "send-rate", self._outputs.rate(now)
         for step, window in (
             ("poll", self._planning), ("process", self._computing), ("commit", self._committing)
         ):

@@ -10,7 +10,8 @@ from penstock.engine.observe.metadata import (
     describe_tasks,
     format_tasks,
 )
-from penstock.engine.observe.metrics import MetricName, Value
+from penstock.engine.observe.metrics import Value
+from penstock.metrics import MetricName
 
 if TYPE_CHECKING:
     from penstock.engine.instance import Instance

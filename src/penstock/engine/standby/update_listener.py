@@ -31,19 +31,48 @@ class StandbyUpdateListener:
     def on_update_start(
         self, partition: TopicPartition, store: str, starting_offset: int
     ) -> None:
-        """The updates of a store start at an offset."""
+        """The updates of a store start at an offset.
+
+        Args:
+            partition: The partition of the changelog, or of the source topic that serves as one.
+            store: The name of the store.
+            starting_offset: The offset of the first record.
+
+        Kafka: StandbyUpdateListener#onUpdateStart
+        """
 
     def on_batch_loaded(
         self, partition: TopicPartition, store: str, task_id: TaskId, batch_end_offset: int,
         batch_size: int, current_end_offset: int,
     ) -> None:
-        """A number of records was applied to a store."""
+        """A number of records was applied to a store.
+
+        Args:
+            partition: The partition of the changelog, or of the source topic that serves as one.
+            store: The name of the store.
+            task_id: The task of the store.
+            batch_end_offset: The offset of the last record of the batch.
+            batch_size: The number of records of the batch.
+            current_end_offset: The end of the changelog.
+
+        Kafka: StandbyUpdateListener#onBatchLoaded
+        """
 
     def on_update_suspended(
         self, partition: TopicPartition, store: str, store_offset: int, current_end_offset: int,
         reason: SuspendReason,
     ) -> None:
-        """The updates of a store have ended."""
+        """The updates of a store have ended.
+
+        Args:
+            partition: The partition of the changelog, or of the source topic that serves as one.
+            store: The name of the store.
+            store_offset: The position of the store.
+            current_end_offset: The end of the changelog.
+            reason: Why the updates end.
+
+        Kafka: StandbyUpdateListener#onUpdateSuspended
+        """
 
 
 @dataclass
