@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: install demo test test-rest test-pure test-all wheels check bench faults asan clean \
+.PHONY: install demo docs test test-rest test-pure test-all wheels check bench faults asan clean \
 	conformance conformance-spark
 
 install: .venv/installed
@@ -27,6 +27,11 @@ demo: install
 	$(BIN)/penstock broker fetch --streams
 	touch $@
 
+# A schema registry, for tests/kafka/test_schema_registry.py.
+.venv/registry: .venv/installed tests/kafka/apicurio.py
+	$(BIN)/python tests/kafka/apicurio.py
+	touch $@
+
 # Test tiers: every test is in `test`, in `test-rest`, or a soak test of `make faults`, see
 # tests/conftest.py.
 PYTEST = $(BIN)/python -m pytest -n 2 --dist loadscope
@@ -37,7 +42,7 @@ test: install .venv/kafka
 	$(PYTEST) -m "not full and not soak"
 
 # Everything else on Spark and Kafka, all conformance cases, all crash tests.
-test-rest: install .venv/kafka test-pure
+test-rest: install .venv/kafka .venv/registry test-pure
 	$(PYTEST) -m "full and not soak"
 
 # Without the native core.
@@ -55,13 +60,19 @@ check: install
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# The documentation with the API reference as a site, in build/site. Works offline.
+docs: install
+	$(BIN)/mkdocs build --strict --quiet
+	@echo "Open build/site/index.html"
+
 bench: install
 	$(BIN)/python bench/run.py
 
-# Many more processes killed than in the tests: the log's in a minute, the engine's in an hour, on
-# Kafka in half an hour.
+# Many more processes killed and files damaged than in the tests: the log's in minutes, the engine's
+# in an hour, on Kafka in half an hour.
 faults: install .venv/kafka asan
 	$(BIN)/python tests/faults/log_kills.py --kills 200
+	$(BIN)/python tests/faults/log_damage.py --flips 2000 --areas 400
 	PYTHONPATH=tests $(BIN)/python -m faults.engine_kills --kills 210 --report docs/faults.md
 	PYTHONPATH=tests $(BIN)/python -m faults.kafka_kills --kills 105 --report docs/faults-kafka.md
 	$(BIN)/python -m pytest -m soak

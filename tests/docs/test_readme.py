@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
 TESTING = ROOT / "docs" / "testing.md"
 RUNNING = ROOT / "docs" / "running.md"
+SERDES = ROOT / "docs" / "serdes.md"
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#]+)[^)]*\)")
@@ -59,6 +60,12 @@ def test_code_of_the_testing_page_runs(tmp_path: Path) -> None:
 
 def test_code_of_the_running_page_runs(tmp_path: Path) -> None:
     ran = run("-W", "error", written(RUNNING, tmp_path))
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
+
+
+def test_code_of_the_serdes_page_runs(tmp_path: Path) -> None:
+    pytest.importorskip("fastavro", reason="needs penstock[registry]")
+    ran = run("-W", "error", written(SERDES, tmp_path))
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
 
 
