@@ -16,7 +16,6 @@ scopes start first.
 from __future__ import annotations
 
 import functools
-import gc
 import signal
 from pathlib import Path
 from typing import Any
@@ -71,12 +70,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.full)
     if hasattr(config, "workerinput"):
         items.sort(key=start_order)
-
-
-def pytest_runtest_setup() -> None:
-    """Undo `gc.freeze` of a worker in an earlier test. Every task calls `gc.get_freeze_count`,
-    which takes long if the conformance cases are frozen."""
-    gc.unfreeze()
 
 
 @pytest.hookimpl(optionalhook=True)

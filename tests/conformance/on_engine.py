@@ -33,6 +33,7 @@ from penstock.task.blueprint import Blueprint
 from penstock.task.runtime import Environment
 from penstock.task.task import Task
 from penstock.topology.nodes import SinkNode, SourceNode
+from penstock.topology.serde_check import check_serdes
 
 #: Timestamps of cases are in the year 1970 or far in the future.
 _ANY_TIME = {"retention.ms": "-1", "message.timestamp.after.max.ms": str(2**63 - 1)}
@@ -91,6 +92,10 @@ class EngineRun(Run):
         self._start_compute = start_compute
 
     def _driver(self, topology: Topology, config: Any) -> Any:
+        if topology.global_stores:
+            # Kafka's driver has this handler for global topics, whatever the configuration says.
+            config = config.with_(deserialization_exception_handler="continue")
+        check_serdes(topology, config)  # as Streams does
         return EngineDriver(
             topology,
             config.with_(

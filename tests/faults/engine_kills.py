@@ -310,7 +310,12 @@ class Trial:
         elif in_driver:
             send(self._any(instance.executors()).pid, signal.SIGKILL)
         else:
-            send(instance.executor_of(stopped.pid).pid, signal.SIGKILL)
+            executor = instance.executor_of(stopped.pid)
+            if executor is None:
+                # Spark has ended the executor of an overtaken attempt.
+                instance.resume()
+                return False
+            send(executor.pid, signal.SIGKILL)
         instance.resume()
         return True
 

@@ -169,12 +169,14 @@ class Instance:
             if _is_java(each) and "CoarseGrainedExecutorBackend" in each.command
         ]
 
-    def executor_of(self, pid: int) -> Process:
-        """The executor of a worker."""
+    def executor_of(self, pid: int) -> Process | None:
+        """The executor of a worker; None if it has ended."""
         there = self.all()
-        process = there[pid]
-        while "CoarseGrainedExecutorBackend" not in process.command or not _is_java(process):
-            process = there[process.parent]
+        process = there.get(pid)
+        while process is not None and not (
+            "CoarseGrainedExecutorBackend" in process.command and _is_java(process)
+        ):
+            process = there.get(process.parent)
         return process
 
     def kill_driver(self) -> None:

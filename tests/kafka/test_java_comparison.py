@@ -137,9 +137,13 @@ def streams(
     config = StreamsConfig(
         application_id=f"{prefix}-{name}", log=broker.address,
         state_dir=str(directory / "penstock-state"), statestore_cache_max_bytes=0,
-        commit_interval_ms=0, default_key_serde=Serdes.string(),
-        default_value_serde=Serdes.string(),
+        commit_interval_ms=0,
     )
+    if name != ORDERS:
+        # The serdes of the orders application are inferred, which default serdes would prevent.
+        config = config.with_(
+            default_key_serde=Serdes.string(), default_value_serde=Serdes.string()
+        )
     return Streams(topology(name, f"{prefix}-{name}"), config, master=master)
 
 
