@@ -46,6 +46,14 @@ group coordinator detects it, after at least six seconds, and a holder that does
 its own timeout gives up the lease. On Kafka, do not use `candidate` and `take_lease` with the same
 name at the same time.
 
+*Writers.* The holder of a lease may let other processes write on its behalf. Each gets a grant of
+its own (`Lease.create_writer`) and opens a `Writer` with it, in any process. The holder can fence a
+single writer. A new holder of the lease has fenced all writers of earlier holders before it gets
+the lease.
+
+*Tails.* A `TailReader` follows partitions as they grow: it returns committed records in the order
+of each partition, and fetches ahead.
+
 *Threads and processes.* Several threads may share a `Log`. Pass its `address`, not the object, to
 another process. A forked child may continue to use its copy.
 """
@@ -53,7 +61,7 @@ another process. A forked child may continue to use its copy.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -75,8 +83,9 @@ from penstock.log.types import (
     TopicDescription,
     TopicPartition,
     VerifyReport,
+    WriterGrant,
 )
-from penstock.record import RecordColumns
+from penstock.record import PartitionColumns, RecordColumns
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -159,6 +168,88 @@ class Lease(ABC):
     @abstractmethod
     def release(self) -> None:
         """Give up the lease so that the next holder need not wait. No effect if it is lost."""
+
+    # Writers
+
+    @abstractmethod
+    def create_writer(self) -> WriterGrant:
+        """Let one more process write on behalf of the holder. Recorded in the log at once."""
+
+    @abstractmethod
+    def fence_writer(self, grant: WriterGrant) -> None:
+        """End a writer. Its later transactions raise `Fenced`.
+
+        Returns when its last transaction is decided and, if it is committed, readable.
+        """
+
+    @abstractmethod
+    def member_token(self) -> bytes:
+        """Return a proof of the lease, with which writers commit offsets. It may change.
+
+        `Fenced` if the lease is lost.
+        """
+
+
+class Writer(ABC):
+    """Transactions of one process on behalf of the holder of a lease. One thread uses it."""
+
+    grant: WriterGrant
+
+    @abstractmethod
+    def transaction(self) -> Transaction:
+        """Begin a transaction. Its commit raises `Fenced` once the writer or the lease is fenced.
+
+        Offsets of the group with the name of the lease are committed with the holder's token. When
+        the commit returns, it is decided; the records may become readable a moment later.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release the resources. The grant stays valid until it is fenced."""
+
+
+class TailReader(ABC):
+    """Follows partitions, each from its own position. One thread uses it, any may `wake` it."""
+
+    @abstractmethod
+    def add(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Follow more partitions, from these offsets on."""
+
+    @abstractmethod
+    def remove(self, partitions: Iterable[TopicPartition]) -> None:
+        """Stop following partitions, and drop what was fetched of them."""
+
+    @abstractmethod
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """Return no records of these partitions until `resume`. Nothing fetched is lost."""
+
+    @abstractmethod
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """Return records of these partitions again."""
+
+    @abstractmethod
+    def poll(self, timeout: float, max_records: int) -> list[PartitionColumns]:
+        """Return the next records, about `max_records` at most; each item of one partition.
+
+        Waits for at most `timeout` seconds until a record arrives, a partition turns out to be at
+        its end, or `wake` is called. `OffsetOutOfRange` if retention has removed a position.
+        """
+
+    @abstractmethod
+    def position(self, partition: TopicPartition) -> int:
+        """Return the offset after the last returned record and the offsets without a record."""
+
+    @abstractmethod
+    def is_at_end(self, partition: TopicPartition) -> bool:
+        """Return whether there was no further record when the partition was last fetched."""
+
+    @abstractmethod
+    def wake(self) -> None:
+        """Make the current or the next `poll` return at once."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Stop following all partitions."""
 
 
 class Candidate(ABC):
@@ -392,6 +483,19 @@ class Log(ABC):
     @abstractmethod
     def take_lease(self, name: str, *, holder: str = "") -> Lease:
         """Take the lease at once and fence its current holder."""
+
+    # Continuous reading and writing
+
+    @abstractmethod
+    def open_writer(self, grant: WriterGrant, token: Callable[[], bytes]) -> Writer:
+        """Open a writer. `token` returns the current `Lease.member_token`, from any process.
+
+        Initializes the writer, so that the first transaction is fast.
+        """
+
+    @abstractmethod
+    def tail(self) -> TailReader:
+        """Return a reader that follows partitions. It follows none at first."""
 
     # Maintenance
 

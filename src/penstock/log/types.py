@@ -83,6 +83,17 @@ class CommittedOffset(NamedTuple):
     metadata: str = ""
 
 
+class WriterGrant(NamedTuple):
+    """Lets one process write on behalf of the holder of a lease. It can be sent to others.
+
+    `serial` is unique within the epoch of the lease.
+    """
+
+    lease: str
+    epoch: int
+    serial: int
+
+
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
     """A topic. A later topic of the same name has another `id`."""
