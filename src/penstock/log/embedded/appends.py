@@ -10,15 +10,15 @@ from __future__ import annotations
 import json
 import sqlite3
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from penstock.log.base import Lease, Member, Transaction
+from penstock.log.base import Lease, Member, Transaction, Writer
 from penstock.log.embedded.batch_codec import BatchInfo, EncodedBatch, encode_records
 from penstock.log.embedded.batch_rows import insert_batch, insert_blob, insert_unreferenced
 from penstock.log.embedded.checksums import ASIDE, Damage
 from penstock.log.embedded.database import Database
-from penstock.log.embedded.leases import check_lease
+from penstock.log.embedded.leases import check_lease, check_writer
 from penstock.log.embedded.offsets import write_offsets
 from penstock.log.embedded.partitions import PartitionKey, write_partition
 from penstock.log.embedded.topics import find_partition
@@ -31,11 +31,15 @@ from penstock.log.types import (
     Records,
     StagedRecords,
     TopicPartition,
+    WriterGrant,
 )
 from penstock.record import RecordColumns
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+#: Raises `Fenced` unless the writer of a transaction may commit. Called inside it.
+_FenceCheck: TypeAlias = Callable[[sqlite3.Connection], object]
 
 #: A transaction stages its records once they exceed this size.
 _SPILL_BYTES = 32 * 1024 * 1024
@@ -141,10 +145,10 @@ def _delete_staged(db: sqlite3.Connection, staged: Iterable[StagedRecords]) -> N
 class EmbeddedTransaction(Transaction):
     """Collects appends and offsets, and writes them in one transaction of the file."""
 
-    def __init__(self, database: Database, lease: Lease | None) -> None:
+    def __init__(self, database: Database, check_fence: _FenceCheck | None) -> None:
         self.appended: list[AppendResult] = []
         self._database = database
-        self._lease = lease
+        self._check_fence = check_fence
         self._appends: list[_EncodedAppend] = []
         self._offsets: list[
             tuple[str, Mapping[TopicPartition, CommittedOffset | int], Member | None]
@@ -192,8 +196,8 @@ class EmbeddedTransaction(Transaction):
         self._check_open()
         try:
             with self._database.writing() as db:
-                if self._lease is not None:
-                    check_lease(db, self._lease)
+                if self._check_fence is not None:
+                    self._check_fence(db)
                 now = self._database.options.clock()
                 appended = _write_appends(db, self._appends, now)
                 for group, offsets, member in self._offsets:
@@ -220,6 +224,21 @@ class EmbeddedTransaction(Transaction):
             raise ValueError("The transaction is over. Begin a new one.")
 
 
+class EmbeddedWriter(Writer):
+    """Each of its transactions checks the lease and the grant."""
+
+    def __init__(self, database: Database, grant: WriterGrant) -> None:
+        self.grant = grant
+        self._database = database
+
+    def transaction(self) -> EmbeddedTransaction:
+        """See `Writer.transaction`."""
+        return EmbeddedTransaction(self._database, lambda db: check_writer(db, self.grant))
+
+    def close(self) -> None:
+        """See `Writer.close`."""
+
+
 class Appender:
     """Writes records and owns the staged ones."""
 
@@ -234,7 +253,15 @@ class Appender:
 
     def transaction(self, lease: Lease | None) -> EmbeddedTransaction:
         """Begin a transaction."""
-        return EmbeddedTransaction(self._database, lease)
+        if lease is None:
+            return EmbeddedTransaction(self._database, None)
+        return EmbeddedTransaction(
+            self._database, lambda db: check_lease(db, lease.name, lease.epoch)
+        )
+
+    def open_writer(self, grant: WriterGrant) -> EmbeddedWriter:
+        """Open a writer."""
+        return EmbeddedWriter(self._database, grant)
 
     def stage(self, records: RecordColumns | pa.RecordBatch | pa.Table) -> list[StagedRecords]:
         """Store records that no partition refers to yet."""

@@ -1,4 +1,8 @@
-"""Leases. A lease has a name, an epoch that only grows, and a counter of its holder's renewals."""
+"""Leases. A lease has a name, an epoch that only grows, and a counter of its holder's renewals.
+
+The grant of a writer is a row of its own, named after the lease, the epoch and a serial number. The
+row exists until the writer is fenced, or until a new holder takes the lease.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ from penstock.log.base import Candidate, Lease
 from penstock.log.embedded.checksums import LEASES, Damage
 from penstock.log.embedded.database import Database
 from penstock.log.errors import Fenced
+from penstock.log.types import WriterGrant
 
 
 class _LeaseRow(NamedTuple):
@@ -37,17 +42,35 @@ def _write(db: sqlite3.Connection, row: _LeaseRow) -> None:
     db.execute("INSERT OR REPLACE INTO leases VALUES (?, ?, ?, ?, ?, ?)", (*row, LEASES.of(row)))
 
 
-def check_lease(db: sqlite3.Connection, lease: Lease) -> _LeaseRow:
+def check_lease(db: sqlite3.Connection, name: str, epoch: int) -> _LeaseRow:
     """Raise `Fenced` unless the lease is held, inside a write transaction."""
-    row = _find(db, lease.name)
-    if row.epoch == lease.epoch and row.held:
+    row = _find(db, name)
+    if row.epoch == epoch and row.held:
         return row
     now = f"'{row.holder}' holds epoch {row.epoch}" if row.held else "no process holds it"
-    raise Fenced(f"Epoch {lease.epoch} of the lease '{lease.name}' is over: {now} now.")
+    raise Fenced(f"Epoch {epoch} of the lease '{name}' is over: {now} now.")
+
+
+def check_writer(db: sqlite3.Connection, grant: WriterGrant) -> None:
+    """Raise `Fenced` unless lease and grant are valid, inside a write transaction."""
+    check_lease(db, grant.lease, grant.epoch)
+    if not _find(db, _grant_name(grant)).held:
+        raise Fenced(f"Writer {grant.serial} of the lease '{grant.lease}' is fenced.")
+
+
+def _grant_name(grant: WriterGrant) -> str:
+    # Names of leases do not contain a slash.
+    return f"{_grant_prefix(grant.lease)}{grant.epoch}/{grant.serial}"
+
+
+def _grant_prefix(lease: str) -> str:
+    return f"{lease}/writers/"
 
 
 def _take(database: Database, db: sqlite3.Connection, name: str, holder: str) -> EmbeddedLease:
     epoch = _find(db, name).epoch + 1
+    prefix = _grant_prefix(name)
+    db.execute("DELETE FROM leases WHERE substr(name, 1, ?) = ?", (len(prefix), prefix))
     _write(db, _LeaseRow(name, epoch, 0, 1, holder))
     return EmbeddedLease(database, name, epoch)
 
@@ -59,11 +82,12 @@ class EmbeddedLease(Lease):
         self.name = name
         self.epoch = epoch
         self._database = database
+        self._writers = 0
 
     def renew(self) -> None:
         """See `Lease.renew`."""
         with self._database.writing() as db:
-            row = check_lease(db, self)
+            row = check_lease(db, self.name, self.epoch)
             _write(db, row._replace(beat=row.beat + 1))
 
     def settle(self) -> None:
@@ -75,6 +99,26 @@ class EmbeddedLease(Lease):
             row = _find(db, self.name)
             if row.epoch == self.epoch:
                 _write(db, row._replace(held=0))
+
+    def create_writer(self) -> WriterGrant:
+        """See `Lease.create_writer`."""
+        self._writers += 1
+        grant = WriterGrant(self.name, self.epoch, self._writers)
+        with self._database.writing() as db:
+            check_lease(db, self.name, self.epoch)
+            _write(db, _LeaseRow(_grant_name(grant), 1, 0, 1))
+        return grant
+
+    def fence_writer(self, grant: WriterGrant) -> None:
+        """See `Lease.fence_writer`. A transaction is decided when its commit returns."""
+        with self._database.writing() as db:
+            db.execute("DELETE FROM leases WHERE name = ?", (_grant_name(grant),))
+
+    def member_token(self) -> bytes:
+        """See `Lease.member_token`. The file itself checks the lease at each commit."""
+        with self._database.reading() as db:
+            check_lease(db, self.name, self.epoch)
+        return b""
 
 
 class EmbeddedCandidate(Candidate):

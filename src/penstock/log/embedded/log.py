@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.log.base import Candidate, Lease, Log, Member, RangeReader, Transaction
+from penstock.log.base import (
+    Candidate,
+    Lease,
+    Log,
+    Member,
+    RangeReader,
+    TailReader,
+    Transaction,
+    Writer,
+)
 from penstock.log.embedded.appends import Appender
 from penstock.log.embedded.cleaner import Cleaner
 from penstock.log.embedded.database import Database
@@ -18,6 +27,7 @@ from penstock.log.embedded.options import EmbeddedOptions
 from penstock.log.embedded.ranges import RangeQueries
 from penstock.log.embedded.schema import read_id
 from penstock.log.embedded.scheme import EMBEDDED
+from penstock.log.embedded.tail import EmbeddedTailReader
 from penstock.log.embedded.topics import TopicCatalog
 from penstock.log.embedded.verifier import Verifier
 from penstock.log.types import (
@@ -33,6 +43,7 @@ from penstock.log.types import (
     TopicDescription,
     TopicPartition,
     VerifyReport,
+    WriterGrant,
 )
 from penstock.record import RecordColumns
 
@@ -222,6 +233,16 @@ class EmbeddedLog(Log):
     def take_lease(self, name: str, *, holder: str = "") -> Lease:
         """See `Log.take_lease`."""
         return self._leases.take(name, holder)
+
+    # Continuous reading and writing
+
+    def open_writer(self, grant: WriterGrant, token: Callable[[], bytes]) -> Writer:
+        """See `Log.open_writer`. The file checks the lease itself, without a token."""
+        return self._appends.open_writer(grant)
+
+    def tail(self) -> TailReader:
+        """See `Log.tail`."""
+        return EmbeddedTailReader(self._ranges, self.wait_for_change, self.wake)
 
     # Maintenance
 
