@@ -219,7 +219,7 @@ class EngineDriver:
         epoch = self._engine._lease.epoch
         # An application with global tables only has no tasks, hence no plan.
         plan = planner.next_plan(self.now, epoch) or BatchPlan(
-            1, epoch, self.now, {}, planner._global_positions()
+            1, epoch, self.now, {}, planner.global_positions()
         )
         bundle = Bundle(self._topology, self._config, self._graph, self._log.address, 1)
         tables = GlobalTables(self._log, bundle)

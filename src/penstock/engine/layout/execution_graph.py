@@ -140,6 +140,14 @@ class ExecutionGraph:
             for _, topic in each.reads if topic not in self.shuffled
         }
 
+    @property
+    def global_partitions(self) -> list[TopicPartition]:
+        """The partitions of the topics of global tables."""
+        return [
+            TopicPartition(topic, number) for topic in sorted(self.global_topics)
+            for number in range(self.partitions[topic])
+        ]
+
     def sends(self, subtopology: int) -> bool:
         """Whether a sub-topology sends records to other tasks of the batch."""
         return any(subtopology in writers for writers in self.writers.values())
