@@ -67,6 +67,8 @@ class StreamsConfig:
     #: "exactly_once" or "at_least_once".
     processing_guarantee: str = "exactly_once"
     commit_interval_ms: int | None = None
+    #: "batch": a Spark job for each batch; "continuous": long-lived Spark tasks.
+    execution: str = "batch"
     num_stream_threads: int = 1
     #: How long a task waits for records of an empty source partition; -1: it does not wait.
     max_task_idle_ms: int = 0
@@ -142,6 +144,7 @@ class StreamsConfig:
                 "errors_dead_letter_queue_topic_name", self.errors_dead_letter_queue_topic_name
             )
         _check_choice(self, "processing_guarantee", ("exactly_once", "at_least_once"))
+        _check_choice(self, "execution", ("batch", "continuous"))
         _check_choice(self, "dsl_store_format", ("DEFAULT", "HEADERS"))
         _check_choice(self, "metrics_recording_level", ("INFO", "DEBUG", "TRACE"))
         _check_minimum("commit_interval_ms", self.commit_interval, 0)
@@ -208,6 +211,11 @@ class StreamsConfig:
         if self.commit_interval_ms is not None:
             return self.commit_interval_ms
         return 100 if self.processing_guarantee == "exactly_once" else 30_000
+
+    @property
+    def is_continuous(self) -> bool:
+        """Whether tasks run continuously, not in batches."""
+        return self.execution == "continuous"
 
     def app_configs(self) -> dict[str, Any]:
         """Return all settings by their property names, including `extra`."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from penstock.engine.plan.batch_plan import BatchPlan
 from penstock.engine.worker.outcome import RestoredStore, TaskOutcome
 from penstock.metrics import SensorReading
 from penstock.record import TaskId
@@ -47,12 +46,12 @@ class BatchReport:
 
     @classmethod
     def of(
-        cls, plan: BatchPlan, outcomes: Sequence[TaskOutcome], *,
+        cls, number: int, outcomes: Sequence[TaskOutcome], *,
         seconds: tuple[float, float, float], lag: int,
     ) -> BatchReport:
         """Summarize the outcomes. `seconds`: the durations of plan, compute and commit."""
         return cls(
-            plan.number,
+            number,
             sum(outcome.records_consumed for outcome in outcomes),
             sum(outcome.input_records for outcome in outcomes),
             sum(outcome.written[0] for outcome in outcomes),

@@ -10,6 +10,7 @@ from penstock.config import StreamsConfig
 
 if TYPE_CHECKING:
     from penstock.engine.compute import Compute, ComputeFactory
+    from penstock.engine.continuous.lane_starter import LaneStarter, OnConnection, OnEnded
     from penstock.engine.layout.execution_graph import ExecutionGraph
     from penstock.engine.spark import ClusterMonitor, SparkBackend, SparkCompute
     from penstock.log.base import Log
@@ -74,6 +75,24 @@ class ComputeProvider:
 
             return start_inline(topology, config, graph, source)
         return self.start_spark(topology, config, graph, source)
+
+    def start_lanes(
+        self, topology: Topology, config: StreamsConfig, graph: ExecutionGraph, source: Log,
+        on_connection: OnConnection, on_ended: OnEnded,
+    ) -> LaneStarter:
+        """Return what starts the lanes of an application in continuous mode."""
+        if self._master == INLINE:
+            # These bring pyarrow.
+            from penstock.engine.continuous.lane_starter import InlineLanes  # noqa: PLC0415
+            from penstock.engine.packaging.bundle import Bundle  # noqa: PLC0415
+            from penstock.engine.packaging.pack import pack_bundle  # noqa: PLC0415
+
+            bundle = Bundle(topology, config, graph, source.address, 1)
+            return InlineLanes(pack_bundle(bundle), on_connection, on_ended)
+        from penstock.engine.spark import lanes_on  # noqa: PLC0415  (brings Spark)
+
+        backend = self.open_backend(config)
+        return lanes_on(backend, topology, config, graph, source, on_connection, on_ended)
 
     def start_spark(
         self, topology: Topology, config: StreamsConfig, graph: ExecutionGraph, source: Log

@@ -1,4 +1,4 @@
-"""Failpoints: the named places of a batch at which the crash tests kill or stop a process.
+"""Failpoints: named places in batches and lanes at which the crash tests kill or stop a process.
 
 `failpoint` does nothing unless `PENSTOCK_CRASH_AT` is set to `name:count:file`. The process that
 reaches the failpoint for the `count`-th time and is the first to create the file kills itself.
@@ -13,7 +13,8 @@ import signal
 from typing import Literal
 
 FailpointName = Literal[
-    "planned", "computing", "before-commit", "in-commit", "after-commit", "applying", "restoring"
+    "planned", "computing", "before-commit", "in-commit", "after-commit", "applying", "restoring",
+    "lane-started", "granted", "processed", "released",
 ]
 
 _SIGNALS = {"PENSTOCK_CRASH_AT": signal.SIGKILL, "PENSTOCK_STOP_AT": signal.SIGSTOP}

@@ -10,6 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Mapping
+from typing import Any
 
 from penstock.engine.layout.execution_graph import ExecutionGraph
 from penstock.engine.layout.internal_topics import find_expired_changelogs
@@ -37,7 +38,7 @@ class Housekeeping:
         self._round: threading.Thread | None = None
 
     def after_commit(
-        self, offsets: Mapping[tuple[str, int], int], records: Mapping[TaskId, TaskRecord]
+        self, offsets: Mapping[Any, int], records: Mapping[TaskId, TaskRecord]
     ) -> None:
         """Start a round if one is due.
 

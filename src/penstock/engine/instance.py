@@ -27,6 +27,7 @@ from penstock.topology.topology import Topology
 
 if TYPE_CHECKING:
     from penstock.engine.compute import Compute
+    from penstock.engine.continuous.engine import ContinuousEngine
     from penstock.engine.layout.execution_graph import ExecutionGraph
     from penstock.engine.loop import Engine
 
@@ -84,14 +85,12 @@ class Instance:
 
     # ---- with the lease ----------------------------------------------------------------------
 
-    def open_engine(self, source: Log, lease: Lease) -> Engine:
+    def open_engine(self, source: Log, lease: Lease) -> Engine | ContinuousEngine:
         """Open the engine that runs the application while this instance holds the lease."""
-        from penstock.engine.loop import Engine  # noqa: PLC0415  (brings pyarrow)
-
         self.observers.suspend_restores()
         self.standby.stop_follower(SuspendReason.PROMOTED)
         self.observers.open_files(self.topology)
-        engine = Engine(self.topology, self.config, source, lease, self._start_compute)
+        engine = self._create_engine(source, lease)
         # The warm-up may have started a follower until the engine took its result.
         self.standby.stop_follower(SuspendReason.PROMOTED)
         try:
@@ -107,6 +106,17 @@ class Instance:
             engine.close()
             raise
         return engine
+
+    def _create_engine(self, source: Log, lease: Lease) -> Engine | ContinuousEngine:
+        # These bring pyarrow.
+        from penstock.engine.continuous.engine import ContinuousEngine  # noqa: PLC0415
+        from penstock.engine.loop import Engine  # noqa: PLC0415
+
+        if self.config.is_continuous:
+            return ContinuousEngine(
+                self.topology, self.config, source, lease, self.compute.start_lanes
+            )
+        return Engine(self.topology, self.config, source, lease, self._start_compute)
 
     def _start_compute(
         self, topology: Topology, config: StreamsConfig, graph: ExecutionGraph, source: Log
@@ -141,6 +151,8 @@ class Instance:
         config = self.config
         if self.compute.open_backend(config).is_local:
             self._start_follower()
+        if config.is_continuous:
+            return None
         try:
             graph = build_graph_for_log(self.log, self.topology, config)
         except StreamsException as error:

@@ -138,7 +138,8 @@ class Engine:
         # 4. Advance
         self._advance(plan, result, outcomes, committed - start)
         return BatchReport.of(
-            plan, outcomes, seconds=(planned - start, computed - planned, committed - computed),
+            plan.number, outcomes,
+            seconds=(planned - start, computed - planned, committed - computed),
             lag=sum(self.planner.lag().values()),
         )
 
@@ -147,7 +148,7 @@ class Engine:
         for _ in range(MAX_ATTEMPTS):
             self._check_cancelled(plan)
             outcomes = decode_outcomes(self._compute.compute(plan))
-            _replay_log_lines(outcomes)
+            replay_log_lines(outcomes)
             failure = find_failure(outcomes)
             try:
                 if failure is not None:
@@ -235,6 +236,18 @@ class Engine:
         due = self.planner.next_due
         return at_most if due is None else min(at_most, max(0.0, (due - wall_clock_ms()) / 1000))
 
+    def wake(self) -> None:
+        """End the current wait. Any thread may call it."""
+        self._log.wake()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the stores are restored. The first batch does it, with or without input."""
+        return True
+
+    def set_paused(self, paused: bool) -> None:
+        """Nothing to do: no batch runs while the thread is paused."""
+
     @property
     def has_delayed_input(self) -> bool:
         """Whether records wait for other input (`max.task.idle.ms`)."""
@@ -275,7 +288,7 @@ class Engine:
         self._open()
 
 
-def _replay_log_lines(outcomes: list[TaskOutcome]) -> None:
+def replay_log_lines(outcomes: list[TaskOutcome]) -> None:
     """Log and print the lines of the workers, with the loggers of the same names."""
     for outcome in outcomes:
         for level, name, text in outcome.logged:

@@ -71,6 +71,19 @@ class BatchRunner(InputProgress, Protocol):
         """Return the seconds until a batch is due even without input, but at most so many."""
         ...
 
+    def wake(self) -> None:
+        """End the current `wait`. Any thread may call it."""
+        ...
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the stores of all tasks are restored, so that the application is RUNNING."""
+        ...
+
+    def set_paused(self, paused: bool) -> None:
+        """Pause or resume what runs between the calls of `run_batch`."""
+        ...
+
     def cancel(self) -> None:
         """Cancel the running batch. Nothing of it is committed."""
         ...
@@ -177,7 +190,11 @@ class StreamThread:
 
     def _wake(self) -> None:
         self._woken.set()
-        self._log.wake()
+        engine = self.engine
+        if engine is None:
+            self._log.wake()
+        else:
+            engine.wake()
 
     def cancel(self) -> None:
         """Cancel the running batch, after `stop`. Nothing of it is committed. Returns at once."""
@@ -355,13 +372,14 @@ class StreamThread:
             while not (
                 self._stopped.is_set() or self._reopen_requested.is_set() or held.is_lost
             ):
-                if self.is_paused:
+                engine.set_paused(self.is_paused)
+                if self.is_paused and not self._config.is_continuous:
                     self._resumed.wait(LONGEST_WAIT_S)
                     continue
                 report = self._run_batch(engine)
                 self._unavailable_since = None
-                # The first batch restores the stores of all tasks, with or without input.
-                self._lifecycle.try_transition_to(State.RUNNING, unless=(State.RUNNING,))
+                if engine.is_ready:
+                    self._lifecycle.try_transition_to(State.RUNNING, unless=(State.RUNNING,))
                 if report is not None:
                     self._callbacks.on_batch(report)
                 self.catch_up.finish_round(engine, is_idle=report is None)

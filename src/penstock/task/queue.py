@@ -130,6 +130,11 @@ class RecordQueue:
             return offset + self.corrupted
         return self.next_offset
 
+    @property
+    def size(self) -> int:
+        """The number of queued records."""
+        return sum(map(len, self._feeds)) - self._next + self.has_head
+
     def add(self, rows: PartitionColumns) -> None:
         """Append records."""
         self._feeds.append(rows)

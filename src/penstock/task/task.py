@@ -6,7 +6,7 @@ to be written. Once that is written, `advance` applies the changes to the task's
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NoReturn
 
 from penstock.errors import (
@@ -197,10 +197,54 @@ class Task:
                 self._run(ranges)
                 return self.commit()
             except StreamsException as failure:
-                return TaskResult.failed(
-                    self.task_id, failure, self._state(), list(self._collector.outputs),
-                    list(self._handlers.final_letters),
-                )
+                return self.failed(failure)
+
+    def failed(self, failure: Exception) -> TaskResult:
+        """The result of a failed batch: the outputs so far, and the dead letters among them."""
+        return TaskResult.failed(
+            self.task_id, failure, self._state(), list(self._collector.outputs),
+            list(self._handlers.final_letters),
+        )
+
+    def add_columns(self, records: PartitionColumns) -> None:
+        """Append records to the queue of their partition."""
+        assert records.topic is not None
+        self._add((records.topic, records.partition), records)
+
+    def process_available(self, cut: Collection[Partition], enough: Callable[[], bool]) -> bool:
+        """Process queued records by time, until `enough` returns True after a chunk of them.
+
+        Stops where a partition in `cut` runs empty, because its next record might be the earliest
+        of all. Returns whether a record was taken. The caller commits later.
+        """
+        queues = self._queues
+        for partition, queue in queues.items():
+            queue.cut = partition in cut
+        if not self._waiting.items or any(
+            queue.cut and not queue.has_head for queue in queues.values()
+        ):
+            return False
+        with gc_paused(), processing(self.runtime.current):
+            self._take_until(enough)
+            self._restore_heads()
+        return True
+
+    def _restore_heads(self) -> None:
+        """A queue that was processed alone has no head, even if records are left."""
+        waiting = self._waiting.items
+        if len(waiting) == 1 and not waiting[0].has_head:
+            waiting[0].next_head()
+            if not waiting[0].has_head:
+                waiting.clear()
+
+    def queued(self, partition: Partition) -> int:
+        """The number of queued records of a partition."""
+        return self._queues[partition].size
+
+    @property
+    def taken_records(self) -> int:
+        """The number of records that were processed or skipped since the last commit."""
+        return sum(queue.taken + queue.skipped for queue in self._queues.values())
 
     def _run(self, ranges: Mapping[Partition, RecordRange]) -> None:
         self.punctuate_wall_clock(self.runtime.system_time)
@@ -210,7 +254,7 @@ class Task:
             self._add((topic, partition), record_range.records)
         queues = self._queues.values()
         if not any(queue.cut and not queue.has_head for queue in queues):
-            self._take_until(self._is_full)
+            self._take_until(self.is_full)
         self._waiting.items.clear()
         for queue in queues:
             if queue.whole:
@@ -268,7 +312,7 @@ class Task:
             waiting.add(queue)
         return True
 
-    def _is_full(self) -> bool:
+    def is_full(self) -> bool:
         """Whether the result has reached its size limit; sizes are sampled."""
         limit = self.runtime.environment.max_result_bytes
         if limit is None:

@@ -180,7 +180,8 @@ def build_graph(
 
     The shuffle carries a repartition topic unless that would close a cycle, in which a record would
     go to a task that has run already. Such a topic exists in the log and is read in a later batch,
-    like a user's topic that the application both writes and reads.
+    like a user's topic that the application both writes and reads. In continuous mode there is no
+    shuffle, and all repartition topics exist in the log.
     """
     external = _external_topics(topology, config, log_partitions)
     plan = resolve_partitions(topology, external)
@@ -192,7 +193,10 @@ def build_graph(
     }
     internal = {log_name(name): plan.partitions[name] for name in topology.internal_topics
                 if name in plan.partitions}
-    shuffled = _shuffled_topics(internal, writers, readers, topology, log_name)
+    shuffled = (
+        [] if config.is_continuous
+        else _shuffled_topics(internal, writers, readers, topology, log_name)
+    )
     settings = repartition_settings(config)
     changelogs, retention_ms = _changelogs(topology, config, plan)
     global_topics = frozenset(store.topic for store in topology.global_stores.values())

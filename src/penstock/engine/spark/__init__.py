@@ -9,6 +9,7 @@ A lane is a slot of a stage, one Spark task.
     cluster            waits for executors and follows their number
     job                `SparkCompute`: a plan becomes a job, which returns outcomes
     lane               runs in Spark's Python workers
+    lanes              `SparkLanes`: the long-lived tasks of continuous mode
     keepalive          keeps those workers alive while the application is idle
     errors             translates Spark's exceptions, retries lost jobs
     pyspark_internals  PySpark's private names
@@ -19,6 +20,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from penstock.config import StreamsConfig
+from penstock.engine.continuous.lane_starter import OnConnection, OnEnded
 from penstock.engine.layout.execution_graph import ExecutionGraph
 from penstock.engine.packaging.bundle import Bundle
 from penstock.engine.packaging.pack import pack_bundle
@@ -30,6 +32,7 @@ with explain_missing_extra():
     from penstock.engine.spark.backend import SparkBackend, open_backend
     from penstock.engine.spark.cluster import ClusterMonitor
     from penstock.engine.spark.job import SparkCompute
+    from penstock.engine.spark.lanes import SparkLanes
 
 
 def compute_on(
@@ -45,4 +48,20 @@ def compute_on(
         return SparkCompute(backend, bundle, pack_bundle(bundle))
 
 
-__all__ = ["ClusterMonitor", "SparkBackend", "SparkCompute", "compute_on", "open_backend"]
+def lanes_on(
+    backend: SparkBackend, topology: Topology, config: StreamsConfig, graph: ExecutionGraph,
+    source: Log, on_connection: OnConnection, on_ended: OnEnded,
+) -> SparkLanes:
+    """Return what starts the lanes of an application in continuous mode."""
+    with backend.report_jvm_loss():
+        backend.wait_for_slots()
+        bundle = Bundle(topology, config, graph, source.address, backend.parallelism(config))
+        return SparkLanes(
+            backend, bundle, pack_bundle(bundle), on_connection=on_connection, on_ended=on_ended
+        )
+
+
+__all__ = [
+    "ClusterMonitor", "SparkBackend", "SparkCompute", "SparkLanes", "compute_on", "lanes_on",
+    "open_backend",
+]

@@ -104,6 +104,15 @@ class SparkBackend:
         return is_local_master(self.context.master or "")
 
     @property
+    def control_host(self) -> str | None:
+        """The address on which the driver listens for lanes; None for a socket of this host."""
+        if self.is_local:
+            return None
+        return self.context.getConf().get("spark.driver.bindAddress") or self.context.getConf().get(
+            "spark.driver.host"
+        )
+
+    @property
     def python(self) -> str:
         """The Python of the workers. On this host it is the one that runs penstock."""
         return sys.executable if self.is_local else worker_python(self.context)

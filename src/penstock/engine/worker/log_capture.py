@@ -63,6 +63,14 @@ class LogCapture:
             for kind, count in omitted.items() if count
         ))
 
+    def take_lines(self) -> tuple[LogLine, ...]:
+        """Return the lines since the last call."""
+        lines = self.lines()
+        self._lines.clear()
+        self._handler.reset()
+        self._printed = 0
+        return lines
+
     def _add_printed(self, lines: list[str]) -> None:
         free = max(0, MAX_PRINTED_LINES - self._printed)
         self._printed += len(lines)
@@ -75,6 +83,10 @@ class _CapturingHandler(logging.Handler):
     def __init__(self, level: int, lines: list[LogLine]) -> None:
         super().__init__(level)
         self._lines = lines
+        self.reset()
+
+    def reset(self) -> None:
+        """Count the lines from 0 again."""
         self._count = 0
         self.omitted = 0
 

@@ -78,9 +78,10 @@ class _OutcomeFields(msgspec.Struct, frozen=True):
     #: Records of global topics that were dropped when this run updated the global stores.
     global_dropped: int = 0
     commit_requested: bool = False
-    #: Outputs that the worker has published itself, under at-least-once processing. They are not
-    #: among the appends.
+    #: Outputs that the worker has written itself. They are not among the appends.
     published: int = 0
+    #: Changelog records that the worker has written itself. They are not among the appends.
+    logged_changes: int = 0
     #: If set, nothing is committed. The outputs are then the dead letters of the failed record.
     failure: Failure | None = None
 
@@ -100,7 +101,10 @@ class TaskOutcome(_OutcomeFields, frozen=True, kw_only=True):
     @property
     def written(self) -> tuple[int, int]:
         """The number of output records and of changelog records."""
-        return self.published + count_records(self.outputs), count_records(self.changes)
+        return (
+            self.published + count_records(self.outputs),
+            self.logged_changes + count_records(self.changes),
+        )
 
     def staged_records(self) -> list[StagedRecords]:
         """The appends that are staged in the log."""

@@ -19,6 +19,7 @@ from penstock.engine.worker.outcome import RestoredStore
 from penstock.log.base import Log
 from penstock.record import TaskId
 from penstock.stores.bytes.store import BytesStore, open_in_memory
+from penstock.stores.replica.live_replica import LiveReplica
 from penstock.stores.replica.protocol import ReplicaTarget
 from penstock.stores.replica.snapshot import Snapshot
 from penstock.stores.replica.task_replica import TaskReplica
@@ -80,6 +81,25 @@ class ReplicaPool:
         if not blueprint.stores:
             yield TaskSnapshot(None, ())
             return
+        replica, target, cache, restored = self._catch_up(plan, blueprint, batch)
+        with replica.snapshot(target) as snapshot:
+            yield TaskSnapshot(snapshot, restored, cache)
+
+    def open_live(
+        self, plan: TaskPlan, blueprint: Blueprint, batch: BatchPlan
+    ) -> tuple[LiveReplica | None, tuple[RestoredStore, ...]]:
+        """Open the stores of a task that runs continuously; None for a task without stores.
+
+        Also returns the stores that were restored completely.
+        """
+        if not blueprint.stores:
+            return None, ()
+        replica, target, _, restored = self._catch_up(plan, blueprint, batch)
+        return replica.open_live(target), restored
+
+    def _catch_up(
+        self, plan: TaskPlan, blueprint: Blueprint, batch: BatchPlan
+    ) -> tuple[TaskReplica, ReplicaTarget, ChangelogCache | None, tuple[RestoredStore, ...]]:
         task_id = plan.task_id
         replica = self._replica(task_id, blueprint, batch.incarnation)
         topics = self._graph.restore_partitions(task_id)
@@ -102,8 +122,7 @@ class ReplicaPool:
             RestoredStore(store, *topics[store], start, end, records)
             for store, start, end, records in restores
         )
-        with replica.snapshot(target) as snapshot:
-            yield TaskSnapshot(snapshot, restored, cache)
+        return replica, target, cache, restored
 
     def _replica(self, task_id: TaskId, blueprint: Blueprint, incarnation: str) -> TaskReplica:
         identity = replica_identity(self._log, self._graph, task_id, incarnation)

@@ -78,7 +78,7 @@ class TaskRun:
             environment = Environment(
                 worker.topics.partitions_of, worker.topics.limits_of, snapshot.open_bytes,
                 worker.global_tables.stores(self._plan), worker.resources,
-                self._plan.now, self._processor_directory(),
+                self._plan.now, worker.processor_directory(task_id),
                 shuffled_topics=frozenset(graph.shuffled),
                 notes_origins=graph.sends(task_id.subtopology),
                 max_result_bytes=self._bundle.max_result_bytes,
@@ -97,12 +97,6 @@ class TaskRun:
             finally:
                 task.close()
         return self._outcome(result, ranges, snapshot, log_lines)
-
-    def _processor_directory(self) -> str:
-        """Create the directory in which user processors may keep files."""
-        path = self._bundle.directory / str(self._task_id) / "files"
-        path.mkdir(parents=True, exist_ok=True)
-        return str(path)
 
     def _outcome(
         self, result: TaskResult, ranges: Mapping[Partition, RecordRange],

@@ -149,6 +149,12 @@ class Worker:
             )
         return self._blueprints[subtopology]
 
+    def processor_directory(self, task_id: TaskId) -> str:
+        """Create the directory in which the processors of a task may keep files."""
+        path = self.bundle.directory / str(task_id) / "files"
+        path.mkdir(parents=True, exist_ok=True)
+        return str(path)
+
     def close(self) -> None:
         """Close the log and all stores."""
         self.global_tables.close()

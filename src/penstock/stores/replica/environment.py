@@ -109,6 +109,16 @@ class ReplicaEnvironment:
 
         return environment.write(self._databases, mark_and_write)
 
+    def write_last(self, work: Callable[[LmdbTransaction], T]) -> T:
+        """Run `work` in a write transaction of the generation that was used last.
+
+        Raises `ReplicaDeleted` or `TaskCorruptedException` if the files are not usable any more.
+        """
+        if self._current is None or self._current[2] != os.getpid():
+            raise TaskCorruptedException(f"The replica in '{self.directory}' is closed.")
+        name, environment, _ = self._current
+        return self.write(name, environment, work)
+
     def rebuild(self, batch: int) -> None:
         """Start a new generation on the order of a batch, unless that was done already.
 

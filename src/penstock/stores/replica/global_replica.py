@@ -7,7 +7,7 @@ feed one store, so all stores are emptied together.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -25,6 +25,7 @@ from penstock.stores.replica.changelog_reader import (
 )
 from penstock.stores.replica.databases import rows_database
 from penstock.stores.replica.environment import ReplicaEnvironment, replica_ahead
+from penstock.stores.replica.moving_rows import MovingRows
 from penstock.stores.replica.protocol import (
     Changelogs,
     StepListener,
@@ -75,33 +76,6 @@ class GlobalStores(Protocol):
         ...
 
 
-class _SnapshotRows:
-    """A `BytesStore` that delegates to the current snapshot."""
-
-    def __init__(self) -> None:
-        self.current: BytesStore = InMemoryBytesStore()
-
-    def get(self, key: bytes) -> bytes | None:
-        return self.current.get(key)
-
-    def scan(
-        self, start: bytes | None, end: bytes | None, reverse: bool = False
-    ) -> Iterator[tuple[bytes, bytes]]:
-        return self.current.scan(start, end, reverse)
-
-    def write(self, changes: Iterable[tuple[bytes, bytes | None]]) -> None:
-        self.current.write(changes)
-
-    def drop_below(self, key: bytes) -> None:
-        self.current.drop_below(key)
-
-    def count(self) -> int:
-        return self.current.count()
-
-    def close(self) -> None:
-        """Nothing to close: the snapshot belongs to the replica."""
-
-
 class GlobalUpdates(NamedTuple):
     """Complete restores, and the number of dropped records, by one process.
 
@@ -149,8 +123,8 @@ class GlobalReplica:
         *, map_size: int = MAP_SIZE,
     ) -> None:
         self._make = make
-        self._snapshot_rows: dict[str, _SnapshotRows] = {}
-        #: The stores to read, over the current snapshot. Created again when positions change.
+        self._snapshot_rows: dict[str, MovingRows] = {}
+        #: The stores to read, over the current snapshot. They stay valid when it is replaced.
         self._global_stores = make(self._open_snapshot_rows)
         self._positions: dict[str, int] = {}
         self._databases = [rows_database(name) for name in self._snapshot_rows]
@@ -195,7 +169,7 @@ class GlobalReplica:
         self._global_stores.close()
 
     def _open_snapshot_rows(self, name: str) -> BytesStore:
-        return self._snapshot_rows.setdefault(name, _SnapshotRows())
+        return self._snapshot_rows.setdefault(name, MovingRows())
 
     def _catch_up_and_open(
         self, work: _GlobalCatchUp, generation: str, environment: LmdbEnvironment
@@ -214,8 +188,6 @@ class GlobalReplica:
             for name, rows in self._snapshot_rows.items():
                 rows.current = transaction.open(rows_database(name)) or InMemoryBytesStore()
             if state.positions != self._positions:
-                self._global_stores.close()
-                self._global_stores = self._make(self._open_snapshot_rows)
                 self._global_stores.set_clocks(state.clocks)
                 self._positions = state.positions
             self._snapshot = stack.pop_all()

@@ -37,6 +37,7 @@ from penstock.stores.replica.databases import (
 )
 from penstock.stores.replica.environment import ReplicaEnvironment, replica_ahead
 from penstock.stores.replica.files import RunId
+from penstock.stores.replica.live_replica import LiveReplica
 from penstock.stores.replica.protocol import (
     Changelogs,
     ReplicaStore,
@@ -257,6 +258,11 @@ class TaskReplica:
                 f"The replica in '{self.directory}' is not at the positions of the plan. "
                 f"Stores: {', '.join(lagging)}. Catch up again, then run the task."
             )
+
+    def open_live(self, target: ReplicaTarget) -> LiveReplica:
+        """Return the rows for a task that runs continuously. They must be at the target."""
+        with self.snapshot(target):
+            return LiveReplica(self._environment, self._stores)
 
     # ---- closing -----------------------------------------------------------------------------
 

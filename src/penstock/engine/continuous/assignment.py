@@ -1,0 +1,50 @@
+"""Which lane runs which task: balanced, and sticky to lanes and hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from penstock.record import TaskId
+
+
+def assign(
+    tasks: Iterable[TaskId], lanes: Mapping[int, str], current: Mapping[TaskId, int],
+    last_hosts: Mapping[TaskId, str],
+) -> dict[TaskId, int]:
+    """Return the lane of each task.
+
+    `lanes`: the serial of each lane -> its host. `current`: task -> the lane that runs it.
+    `last_hosts`: task -> the host that ran it last, which has its state. The numbers of tasks of
+    two lanes differ by one at most, and no task moves that need not.
+    """
+    tasks = list(tasks)
+    if not lanes:
+        return {}
+    of_lane: dict[int, list[TaskId]] = {serial: [] for serial in lanes}
+    for task_id in tasks:
+        if current.get(task_id) in of_lane:
+            of_lane[current[task_id]].append(task_id)
+    most = -(-len(tasks) // len(lanes))
+    for task_id in tasks:
+        if current.get(task_id) in of_lane:
+            continue
+        # The host with the state comes first, while its lanes have room for the task.
+        free = {serial: len(taken) for serial, taken in of_lane.items() if len(taken) < most}
+        candidates = free or {serial: len(taken) for serial, taken in of_lane.items()}
+        host = last_hosts.get(task_id)
+        chosen = min(
+            candidates, key=lambda serial: (lanes[serial] != host, candidates[serial], serial)
+        )
+        of_lane[chosen].append(task_id)
+    _balance(of_lane)
+    return {task_id: serial for serial, taken in of_lane.items() for task_id in taken}
+
+
+def _balance(of_lane: dict[int, list[TaskId]]) -> None:
+    """Move tasks from the lanes with the most to those with the fewest."""
+    while True:
+        most = max(of_lane, key=lambda serial: (len(of_lane[serial]), -serial))
+        fewest = min(of_lane, key=lambda serial: (len(of_lane[serial]), serial))
+        if len(of_lane[most]) - len(of_lane[fewest]) < 2:
+            return
+        of_lane[fewest].append(of_lane[most].pop())

@@ -1,0 +1,120 @@
+"""An authenticated connection between the driver and a lane.
+
+The connection is that of `multiprocessing`: both ends prove that they know a secret key before
+anything else is sent. Messages are bytes, which are never unpickled. The driver's key reaches the
+lanes through Spark, which has its own means to protect it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections.abc import Callable
+from multiprocessing import AuthenticationError
+from multiprocessing.connection import Client, Connection, Listener
+from secrets import token_bytes
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from penstock.engine.continuous.messages import encode
+
+log = logging.getLogger(__name__)
+
+M = TypeVar("M")
+
+
+class Endpoint(NamedTuple):
+    """Where lanes reach the driver, and the key of its connections. Never logged."""
+
+    #: A path, or host and port.
+    address: Any
+    key: bytes
+
+    def __repr__(self) -> str:
+        return f"Endpoint({self.address!r})"
+
+    def connect(self) -> Connection:
+        """Connect to the driver."""
+        connection: Connection = Client(self.address, authkey=self.key)
+        return connection
+
+
+class Channel(Generic[M]):
+    """One end of a connection. A thread reads it and passes on each message.
+
+    Any thread may send. After the connection is lost, messages are dropped, and `on_closed` has
+    been called once.
+    """
+
+    def __init__(
+        self, connection: Connection, decode: Callable[[bytes], M],
+        on_message: Callable[[M], object], on_closed: Callable[[], object],
+    ) -> None:
+        self._connection = connection
+        self._decode = decode
+        self._on_message = on_message
+        self._on_closed = on_closed
+        self._sending = threading.Lock()
+        self._thread = threading.Thread(target=self._read, name="penstock-channel", daemon=True)
+        self._thread.start()
+
+    def send(self, message: object) -> None:
+        """Send a message."""
+        data = encode(message)
+        try:
+            with self._sending:
+                self._connection.send_bytes(data)
+        except (OSError, ValueError):
+            log.debug("A message was dropped: the connection is closed.")
+
+    def _read(self) -> None:
+        try:
+            while True:
+                self._on_message(self._decode(self._connection.recv_bytes()))
+        except (EOFError, OSError, ValueError):
+            pass
+        finally:
+            self._on_closed()
+
+    def close(self) -> None:
+        """Close the connection. The other end notices it."""
+        with self._sending:
+            self._connection.close()
+
+
+class ControlServer:
+    """Accepts the connections of lanes."""
+
+    def __init__(self, host: str | None, on_connection: Callable[[Connection], object]) -> None:
+        """`host`: the address to listen on; None listens on a Unix socket of this host."""
+        key = token_bytes(32)
+        self._listener = (
+            Listener(family="AF_UNIX", authkey=key) if host is None
+            else Listener((host, 0), family="AF_INET", authkey=key)
+        )
+        self.endpoint = Endpoint(self._listener.address, key)
+        self._on_connection = on_connection
+        self._closed = False
+        self._thread = threading.Thread(target=self._accept, name="penstock-control", daemon=True)
+        self._thread.start()
+
+    def _accept(self) -> None:
+        while not self._closed:
+            try:
+                connection = self._listener.accept()
+            except AuthenticationError:
+                log.warning("A connection with a wrong key was refused.")
+            except (EOFError, OSError) as error:
+                if self._closed:
+                    return
+                log.debug("A connection could not be accepted: %s", error)
+            else:
+                self._on_connection(connection)
+
+    def close(self) -> None:
+        """Accept no more connections."""
+        self._closed = True
+        # A thread that waits in accept() notices a closed listener only at the next connection.
+        with contextlib.suppress(OSError, EOFError, AuthenticationError):
+            self.endpoint.connect().close()
+        self._listener.close()

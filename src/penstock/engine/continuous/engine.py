@@ -1,0 +1,488 @@
+"""`ContinuousEngine`: starts lanes, grants tasks to them, and supervises them.
+
+Lanes process and commit on their own. The driver decides which lane runs which task:
+
+- A lane gets a grant of its own before it starts, with which the log recognizes its transactions.
+- A task is granted from what the log holds. It moves only after its lane has released it, or after
+  the lane is fenced.
+- A lane that ends or is silent is fenced and replaced. The other lanes keep running. Only a changed
+  execution graph restarts all lanes.
+
+Holds no durable state. One thread calls it; only `cancel` and `wake` may be called from another.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from multiprocessing.connection import Connection
+from typing import TYPE_CHECKING
+
+from penstock.clock import wall_clock_ms
+from penstock.config import StreamsConfig
+from penstock.engine.batch_report import BatchReport
+from penstock.engine.commit import find_failure
+from penstock.engine.continuous.assignment import assign
+from penstock.engine.continuous.channel import Channel
+from penstock.engine.continuous.lane_handle import LaneHandle, LaneState, TaskStage
+from penstock.engine.continuous.messages import (
+    Alive,
+    Committed,
+    Ended,
+    Grant,
+    Hello,
+    LaneMessage,
+    Pause,
+    Ready,
+    Release,
+    Released,
+    Resume,
+    Running,
+    Start,
+    Stop,
+    Token,
+    TokenRequest,
+    decode_from_lane,
+)
+from penstock.engine.continuous.progress import ContinuousProgress
+from penstock.engine.dead_letters import check_dead_letter_topics, write_dead_letters
+from penstock.engine.housekeeping import Housekeeping
+from penstock.engine.layout.execution_graph import build_graph_for_log
+from penstock.engine.layout.internal_topics import ensure_internal_topics
+from penstock.engine.layout.upgrade_check import migrate_task_records
+from penstock.engine.loop import replay_log_lines
+from penstock.engine.plan.planner import TopicMonitor
+from penstock.engine.worker.outcome import decode_outcome
+from penstock.errors import StreamsException
+from penstock.log.base import Lease, Log
+from penstock.log.errors import LogBusy, LogError, OffsetOutOfRange
+from penstock.log.types import TopicPartition
+from penstock.record import TaskId
+from penstock.task.drops import DropLog
+from penstock.topology.topology import Topology
+
+if TYPE_CHECKING:
+    from penstock.engine.continuous.lane_starter import LaneStarter, OnConnection, OnEnded
+    from penstock.engine.layout.execution_graph import ExecutionGraph
+
+log = logging.getLogger(__name__)
+
+#: A lane that sends nothing for so long is fenced and replaced.
+SILENCE_S = 5.0
+#: How often the driver sends a sign of life.
+HEARTBEAT_S = 1.0
+#: After the first lane is ready, how long the first assignment waits for the other lanes.
+ASSEMBLY_S = 5.0
+#: After so many seconds, the driver reports what a starting lane waits for.
+REPORT_S = 10.0
+#: How long `close` waits for the last commits.
+CLOSE_S = 30.0
+#: So many lanes may end in succession without a commit before that is a failure.
+MAX_LOST_LANES = 10
+
+#: Starts the lanes of an application: a `LaneStarter` with its callbacks.
+StartLanes = Callable[
+    [Topology, StreamsConfig, "ExecutionGraph", Log, "OnConnection", "OnEnded"], "LaneStarter"
+]
+
+
+class ContinuousEngine:
+    """An application in continuous mode, while this instance holds its lease."""
+
+    def __init__(
+        self, topology: Topology, config: StreamsConfig, target: Log, lease: Lease,
+        start_lanes: StartLanes,
+    ) -> None:
+        self._topology = topology
+        self._config = config
+        self._log = target
+        self._lease = lease
+        self._start_lanes = start_lanes
+        self._cancelled = threading.Event()
+        self._is_paused = False
+        self._drop_log = DropLog()
+        self._commits = 0
+        #: Messages of lanes, each with its connection; written by the threads of the channels.
+        self._inbox: deque[tuple[_LaneConnection, LaneMessage | None]] = deque()
+        self._woken = threading.Event()
+        self._open()
+
+    def _open(self) -> None:
+        """Build everything that depends on the execution graph, and start the lanes."""
+        config = self._config
+        self._lease.settle()
+        check_dead_letter_topics(self._log, config)
+        self.graph = build_graph_for_log(self._log, self._topology, config)
+        records = migrate_task_records(
+            self._log, self._lease, self._topology, config, self.graph
+        )
+        ensure_internal_topics(self._log, self.graph, config.replication_factor)
+        now = wall_clock_ms()
+        self.planner = ContinuousProgress(
+            self._log, self.graph, config, self._topology, now_ms=now, records=records
+        )
+        self.planner.record_start(self._lease, now)
+        self._topics = TopicMonitor(self._log, self._topology, config, self.graph, now)
+        self._housekeeping = Housekeeping(
+            self._log, self.graph, config.repartition_purge_interval_ms
+        )
+        self._lanes: dict[int, LaneHandle] = {}
+        self._last_hosts: dict[TaskId, str] = {}
+        #: Tasks that ran into a replica they cannot use.
+        self._first_ready_at: float | None = None
+        self._lost_lanes = 0
+        self._failure: Exception | None = None
+        self._reports: deque[BatchReport] = deque()
+        self._heartbeat_at = 0.0
+        self._ended_jobs: deque[tuple[int, Exception | None]] = deque()
+        self._starter = self._start_lanes(
+            self._topology, config, self.graph, self._log, self._accept, self._job_ended
+        )
+
+    # ---- rounds ------------------------------------------------------------------------------
+
+    def run_batch(self) -> BatchReport | None:
+        """Run one round of supervision. Returns the report of a commit, or None."""
+        if self._reports:
+            return self._reports.popleft()
+        self._drop_log.log_counts()
+        self._topics.check(wall_clock_ms())
+        if self._topics.graph_changed:
+            self._reopen()
+        self._handle_messages()
+        self._handle_ended_jobs()
+        self._check_lanes()
+        self._raise_failure()
+        self._start_missing_lanes()
+        self._assign_tasks()
+        return self._reports.popleft() if self._reports else None
+
+    def wait(self, timeout: float) -> None:
+        """Wait until a lane has sent a message, for at most `timeout` seconds."""
+        if self._inbox or self._reports:
+            return
+        self._woken.wait(min(timeout, HEARTBEAT_S / 2))
+        self._woken.clear()
+
+    def wake(self) -> None:
+        """End the current wait. Any thread may call it."""
+        self._woken.set()
+
+    def seconds_until_due(self, at_most: float) -> float:
+        """Return 0: lanes keep the commit interval themselves."""
+        return 0.0
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether all tasks run: their stores are restored."""
+        running = {
+            task_id for lane in self._lanes.values() for task_id, stage in lane.tasks.items()
+            if stage is TaskStage.RUNNING
+        }
+        return running.issuperset(self.graph.tasks)
+
+    def set_paused(self, paused: bool) -> None:
+        """Pause or resume all lanes."""
+        if paused != self._is_paused:
+            self._is_paused = paused
+            for lane in self._lanes.values():
+                lane.send(Pause() if paused else Resume())
+
+    # ---- progress ----------------------------------------------------------------------------
+
+    @property
+    def has_delayed_input(self) -> bool:
+        """Whether any input, also of repartition topics, is not processed yet."""
+        return not (self.is_ready and self.planner.is_caught_up())
+
+    def end_offsets(self) -> dict[TopicPartition, int] | None:
+        """Return the current ends of the input; None if the application writes to its input."""
+        return None if self.graph.repartition_topics else self.planner.end_offsets()
+
+    def is_behind(self, ends: Mapping[TopicPartition, int]) -> bool:
+        """Whether input before these offsets is not processed yet."""
+        offsets = self.planner.offsets
+        return any(offsets.get(at, end) < end for at, end in ends.items())
+
+    # ---- lanes -------------------------------------------------------------------------------
+
+    def _start_missing_lanes(self) -> None:
+        """Start as many lanes as there are slots, but not more than tasks."""
+        wanted = min(self._starter.slots, sum(1 for _ in self.graph.tasks))
+        while len(self._lanes) < wanted:
+            lane = LaneHandle(self._lease.create_writer())
+            self._lanes[lane.serial] = lane
+            log.debug("Starting %s of application '%s'.", lane, self._config.application_id)
+            self._starter.start(lane.serial)
+
+    def _accept(self, connection: Connection) -> None:
+        """Take the connection of a lane. Called by other threads."""
+        lane = _LaneConnection(self._inbox, self._woken)
+        lane.open(connection)
+
+    def _job_ended(self, serial: int, error: Exception | None) -> None:
+        """Called by other threads."""
+        self._ended_jobs.append((serial, error))
+        self._woken.set()
+
+    def _handle_ended_jobs(self) -> None:
+        while self._ended_jobs:
+            serial, error = self._ended_jobs.popleft()
+            lane = self._lanes.get(serial)
+            if lane is None:
+                continue
+            log.warning("The job of %s has ended%s.", lane, f": {error}" if error else "")
+            self._drop(lane)
+            if error is not None:
+                self._failure = self._failure or error
+
+    def _check_lanes(self) -> None:
+        """Send signs of life, and replace silent lanes."""
+        now = time.monotonic()
+        if now - self._heartbeat_at >= HEARTBEAT_S:
+            self._heartbeat_at = now
+            for lane in self._lanes.values():
+                lane.send(Alive())
+        for lane in list(self._lanes.values()):
+            if lane.silent_seconds() > SILENCE_S:
+                log.warning(
+                    "%s has been silent for %.0f seconds and is replaced. Its tasks: %s.",
+                    str(lane).capitalize(), lane.silent_seconds(), _names(lane.tasks),
+                )
+                self._drop(lane)
+            elif (
+                lane.state is LaneState.STARTING and not lane.is_warned
+                and now - lane.started_at > REPORT_S
+            ):
+                lane.is_warned = True
+                log.warning(
+                    "Waiting for a slot for %s for %.0f seconds. Check that Spark has free cores.",
+                    lane, now - lane.started_at,
+                )
+
+    def _drop(self, lane: LaneHandle, *, has_ended: bool = False) -> None:
+        """Fence a lane, and take its tasks back. `has_ended`: it has stopped by itself."""
+        lane.state = LaneState.ENDED
+        self._lanes.pop(lane.serial, None)
+        for task_id in lane.tasks:
+            self._last_hosts[task_id] = lane.host
+        if lane.channel is not None:
+            lane.channel.close()
+        if not has_ended:
+            self._starter.cancel(lane.serial)
+        self._lease.fence_writer(lane.grant)
+        self.planner.reload()
+        self._lost_lanes += 1
+        if self._lost_lanes > MAX_LOST_LANES and self._failure is None:
+            self._failure = StreamsException(
+                f"{self._lost_lanes} lanes of application '{self._config.application_id}' ended "
+                "in succession without a commit. The log lines before this one name the reasons."
+            )
+
+    def _raise_failure(self) -> None:
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
+    # ---- assignment --------------------------------------------------------------------------
+
+    def _assign_tasks(self) -> None:
+        """Grant and release tasks until each lane has its share."""
+        ready = {
+            lane.serial: lane.host for lane in self._lanes.values()
+            if lane.state is LaneState.READY
+        }
+        if not ready or not self._is_assembled(len(ready)):
+            return
+        current = {
+            task_id: lane.serial for lane in self._lanes.values() for task_id in lane.tasks
+        }
+        wanted = assign(self.graph.tasks, ready, current, self._last_hosts)
+        free = [task_id for task_id in wanted if task_id not in current]
+        if free:
+            self._grant(free, wanted)
+        for task_id, serial in current.items():
+            lane = self._lanes[serial]
+            if wanted[task_id] != serial and lane.tasks[task_id] is not TaskStage.RELEASING:
+                lane.tasks[task_id] = TaskStage.RELEASING
+                lane.send(Release(task_id))
+
+    def _is_assembled(self, ready: int) -> bool:
+        """Whether to assign tasks: all lanes are ready, or have had the time to become ready."""
+        if self._first_ready_at is None:
+            self._first_ready_at = time.monotonic()
+        return (
+            ready == len(self._lanes)
+            or time.monotonic() - self._first_ready_at > ASSEMBLY_S
+        )
+
+    def _grant(self, tasks: list[TaskId], wanted: Mapping[TaskId, int]) -> None:
+        try:
+            grants = self.planner.grants(tasks, wall_clock_ms())
+        except LogBusy as error:
+            # The last commit of a former owner is not readable yet. The next round tries again.
+            log.debug("Tasks cannot be granted yet: %s", error)
+            self._woken.set()
+            return
+        for task_id, (plan, offsets) in grants.items():
+            lane = self._lanes[wanted[task_id]]
+            lane.tasks[task_id] = TaskStage.GRANTED
+            lane.send(Grant(plan, offsets))
+            log.debug("Task %s is granted to %s.", task_id, lane)
+
+    # ---- messages ----------------------------------------------------------------------------
+
+    def _handle_messages(self) -> None:
+        while self._inbox:
+            connection, message = self._inbox.popleft()
+            if isinstance(message, Hello):
+                self._greet(connection, message)
+                continue
+            lane = self._lanes.get(connection.serial)
+            if lane is None:
+                continue
+            lane.heard_at = time.monotonic()
+            if message is None:
+                log.warning("%s has closed its connection.", str(lane).capitalize())
+                self._drop(lane)
+            else:
+                self._handle(lane, message)
+
+    def _greet(self, connection: _LaneConnection, hello: Hello) -> None:
+        lane = self._lanes.get(hello.serial)
+        if lane is None or lane.state is not LaneState.STARTING:
+            # A lane that was replaced before it started.
+            connection.close()
+            return
+        connection.serial = hello.serial
+        lane.state, lane.channel = LaneState.CONNECTED, connection.channel
+        lane.host, lane.process = hello.host, hello.process
+        lane.heard_at = time.monotonic()
+        lane.send(Start(lane.grant, self._lease.member_token(), self.planner.incarnation))
+        if self._is_paused:
+            lane.send(Pause())
+
+    def _handle(self, lane: LaneHandle, message: LaneMessage) -> None:
+        if isinstance(message, Committed):
+            self._add_commit(message)
+        elif isinstance(message, Ready):
+            lane.state = LaneState.READY
+            log.info("%s is ready.", str(lane).capitalize())
+        elif isinstance(message, Running):
+            if lane.tasks.get(message.task_id) is TaskStage.GRANTED:
+                lane.tasks[message.task_id] = TaskStage.RUNNING
+        elif isinstance(message, Released):
+            if lane.tasks.pop(message.task_id, None) is not None:
+                self._last_hosts[message.task_id] = lane.host
+        elif isinstance(message, TokenRequest):
+            lane.send(Token(self._lease.member_token()))
+        elif isinstance(message, Ended):
+            self._end(lane, message)
+
+    def _add_commit(self, message: Committed) -> None:
+        outcomes = [decode_outcome(data) for data in message.outcomes]
+        replay_log_lines(outcomes)
+        for outcome in outcomes:
+            self._drop_log.add(outcome.task_id, outcome.drops)
+            self.planner.records[outcome.task_id] = outcome.record
+        self.planner.advance(message.offsets)
+        if outcomes:
+            self._commits += 1
+            self._lost_lanes = 0
+            self._reports.append(BatchReport.of(
+                self._commits, outcomes, seconds=(0.0, *message.seconds), lag=0
+            ))
+            self._housekeeping.after_commit(self.planner.offsets, self.planner.records)
+
+    def _end(self, lane: LaneHandle, ended: Ended) -> None:
+        """Handle the last message of a lane."""
+        if ended.is_fenced:
+            log.warning("%s has ended: %s", str(lane).capitalize(), ended.reason)
+        self._drop(lane, has_ended=True)
+        if not ended.outcome:
+            return
+        outcome = decode_outcome(ended.outcome)
+        replay_log_lines([outcome])
+        write_dead_letters(self._log, self._lease, self._config.application_id, [outcome])
+        failure = find_failure([outcome])
+        if isinstance(failure, OffsetOutOfRange) and failure.offset < failure.start:
+            log.warning("Retention has removed records before they were read: %s", failure)
+            return
+        self._failure = self._failure or failure
+
+    # ---- the end -----------------------------------------------------------------------------
+
+    def cancel(self) -> None:
+        """End all lanes without a last commit. Another thread calls this."""
+        self._cancelled.set()
+        for lane in list(self._lanes.values()):
+            if lane.channel is not None:
+                lane.channel.close()
+        self._woken.set()
+
+    def close(self) -> None:
+        """Let all lanes commit and end, and release the resources."""
+        for lane in self._lanes.values():
+            lane.send(Stop())
+        deadline = time.monotonic() + CLOSE_S
+        while self._lanes and not self._cancelled.is_set() and time.monotonic() < deadline:
+            self.wait(0.1)
+            try:
+                self._handle_messages()
+                self._handle_ended_jobs()
+                self._check_lanes()
+            except LogError as error:
+                # The lease is lost, or the log is unavailable. The next holder fences the lanes.
+                log.debug("Lanes are closed without their last messages: %s", error)
+                break
+            if all(lane.state is LaneState.STARTING for lane in self._lanes.values()):
+                break
+        for lane in list(self._lanes.values()):
+            with contextlib.suppress(LogError):
+                self._drop(lane)
+        self._drop_log.log_counts(all_now=True)
+        self._starter.close()
+        self._housekeeping.close()
+
+    def _reopen(self) -> None:
+        log.info(
+            "Topics have changed: the execution graph of application '%s' is rebuilt.",
+            self._config.application_id,
+        )
+        self.close()
+        self._open()
+
+
+class _LaneConnection:
+    """The driver's end of a connection. `serial` is known after the lane's first message."""
+
+    def __init__(
+        self, inbox: deque[tuple[_LaneConnection, LaneMessage | None]], woken: threading.Event
+    ) -> None:
+        self.serial = -1
+        self.channel: Channel[LaneMessage] | None = None
+        self._inbox = inbox
+        self._woken = woken
+
+    def open(self, connection: Connection) -> None:
+        """Start to read the connection."""
+        self.channel = Channel(
+            connection, decode_from_lane, self._receive, lambda: self._receive(None)
+        )
+
+    def _receive(self, message: LaneMessage | None) -> None:
+        self._inbox.append((self, message))
+        self._woken.set()
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self.channel is not None:
+            self.channel.close()
+
+
+def _names(tasks: Mapping[TaskId, object]) -> str:
+    return ", ".join(map(str, sorted(tasks))) or "none"

@@ -1,0 +1,436 @@
+"""`Lane`: runs topology tasks continuously: poll, process, commit.
+
+    poll ──► queue ──► process ──► commit when the queues are empty, or at the commit interval
+      ▲                                 │
+      └─────────────────────────────────┘
+
+A lane runs in any process: a Spark task, or a thread of the driver. It receives its tasks from the
+driver and keeps their stores open. It ends when the driver asks for it, when a task fails, when the
+log refuses a commit, and when the driver is silent. What it has not committed is then processed
+again by another lane.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection
+
+from penstock.clock import wall_clock_ms
+from penstock.engine.continuous.channel import Channel
+from penstock.engine.continuous.commit_pacer import CommitPacer
+from penstock.engine.continuous.lane_commit import commit_tasks
+from penstock.engine.continuous.lane_task import LaneTask, RestoredReplica, restore_replica
+from penstock.engine.continuous.messages import (
+    Alive,
+    Committed,
+    DriverMessage,
+    Ended,
+    Grant,
+    Hello,
+    Pause,
+    Ready,
+    Release,
+    Released,
+    Resume,
+    Running,
+    Start,
+    Stop,
+    Token,
+    TokenRequest,
+    decode_from_driver,
+)
+from penstock.engine.failpoints import failpoint
+from penstock.engine.packaging.failure import Failure
+from penstock.engine.plan.batch_plan import BatchPlan
+from penstock.engine.plan.task_records import TaskRecord
+from penstock.engine.worker.log_capture import LogCapture
+from penstock.engine.worker.outcome import TaskOutcome, encode_outcome
+from penstock.engine.worker.worker import ATTEMPT_BITS, Worker
+from penstock.errors import StreamsException
+from penstock.log.base import TailReader, Writer
+from penstock.log.errors import Fenced, OutcomeUnknown
+from penstock.log.types import TopicPartition
+from penstock.record import TaskId
+from penstock.task.runtime import thread_cache
+
+log = logging.getLogger(__name__)
+
+#: The longest wait for records. Messages of the driver end it.
+LONGEST_POLL_S = 0.5
+#: About how many records one poll returns.
+POLL_RECORDS = 10_000
+#: How often a lane sends a sign of life, and how long it waits for one of the driver.
+HEARTBEAT_S, SILENCE_S = 1.0, 15.0
+#: How often the stores of global tables are brought to the ends of their topics.
+GLOBAL_INTERVAL_S = 0.1
+#: How often the topics of sinks are looked up.
+TOPICS_INTERVAL_MS = 1_000
+
+
+class DriverLost(StreamsException):
+    """The driver has closed the connection, or is silent."""
+
+
+class _TaskFailed(Exception):
+    """A task of the lane has failed. The cause is its error."""
+
+    def __init__(self, task: LaneTask) -> None:
+        super().__init__(str(task.task_id))
+        self.task = task
+
+
+@dataclass(frozen=True, slots=True)
+class _RestoreDone:
+    """A restore thread has finished: a message of the lane to itself."""
+
+    grant: Grant
+    restored: RestoredReplica | None = None
+    error: Exception | None = None
+
+
+class Lane:
+    """One lane. `run` returns when it has ended."""
+
+    def __init__(
+        self, worker: Worker, connection: Connection, serial: int, *, own_process: bool = True
+    ) -> None:
+        """`own_process`: log lines and printed lines are captured and sent to the driver."""
+        self._worker = worker
+        self._config = worker.bundle.config
+        self._serial = serial
+        self._capture = LogCapture(worker.bundle.log_level, active=own_process)
+        self._tasks: dict[TaskId, LaneTask] = {}
+        self._owners: dict[TopicPartition, LaneTask] = {}
+        self._cache = thread_cache(self._config)
+        self._pacer = CommitPacer(self._config.commit_interval_ms)
+        self._restores = ThreadPoolExecutor(1, thread_name_prefix="penstock-restore")
+        self._is_paused = self._is_stopping = False
+        #: Whether the last round has processed records.
+        self._has_progressed = False
+        #: The partitions that are not read, because enough of their records are queued.
+        self._full: set[TopicPartition] = set()
+        #: The wall clock, the epoch and the positions of global tables, in the form of a plan.
+        self._context = BatchPlan(0, 0, 0, {})
+        self._globals_due = 0.0
+        #: (topic, partition) -> the offset that was last reported.
+        self._reported: dict[tuple[str, int], int] = {}
+        self._writer: Writer | None = None
+        self._tail: TailReader = worker.log.tail()
+        self._inbox: deque[DriverMessage | _RestoreDone] = deque()
+        self._heard_at = time.monotonic()
+        self._is_lost = False
+        self._received = threading.Condition()
+        self._tokens: deque[bytes] = deque()
+        self._channel: Channel[DriverMessage] = Channel(
+            connection, decode_from_driver, self._receive, self._lose_driver
+        )
+
+    # ---- the connection ----------------------------------------------------------------------
+
+    def _receive(self, message: DriverMessage) -> None:
+        """Called in the thread of the channel."""
+        self._heard_at = time.monotonic()
+        if isinstance(message, Alive):
+            return
+        with self._received:
+            if isinstance(message, Token):
+                self._tokens.append(message.token)
+            else:
+                self._inbox.append(message)
+            self._received.notify_all()
+        self._tail.wake()
+
+    def _lose_driver(self) -> None:
+        self._is_lost = True
+        with self._received:
+            self._received.notify_all()
+        self._tail.wake()
+
+    def _wait_for(self, condition: Callable[[], object]) -> None:
+        with self._received:
+            if not self._received.wait_for(lambda: self._is_lost or condition(), SILENCE_S):
+                raise DriverLost("The driver does not respond.")
+        if self._is_lost:
+            raise DriverLost("The driver has closed the connection.")
+
+    def _token(self) -> bytes:
+        """Return the token of the lease. The first one came with `Start`."""
+        if not self._tokens:
+            self._channel.send(TokenRequest())
+            self._wait_for(lambda: self._tokens)
+        return self._tokens.popleft()
+
+    def _send_heartbeats(self, ended: threading.Event) -> None:
+        while not ended.wait(HEARTBEAT_S):
+            self._channel.send(Alive())
+            if time.monotonic() - self._heard_at > SILENCE_S:
+                self._lose_driver()
+
+    # ---- life cycle --------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Run until the lane ends."""
+        ended = threading.Event()
+        heartbeats = threading.Thread(
+            target=self._send_heartbeats, args=(ended,), name="penstock-heartbeat", daemon=True
+        )
+        heartbeats.start()
+        last = Ended()
+        with self._capture:
+            try:
+                self._start()
+                self._loop()
+            except _TaskFailed as failed:
+                last = self._failure(failed)
+            except (Fenced, OutcomeUnknown, DriverLost) as lost:
+                last = Ended(reason=str(lost), is_fenced=True)
+            except (Exception, SystemExit) as error:
+                last = Ended(outcome=self._encode_failure(error), reason=str(error))
+            finally:
+                self._close()
+                self._channel.send(last)
+                ended.set()
+                self._channel.close()
+
+    def _start(self) -> None:
+        """Introduce the lane and open its writer."""
+        failpoint("lane-started")
+        self._channel.send(Hello(self._serial, socket.gethostname(), os.getpid()))
+        self._wait_for(lambda: self._inbox)
+        start = self._inbox.popleft()
+        assert isinstance(start, Start), start
+        with self._received:
+            self._tokens.append(start.token)
+        self._writer = self._worker.log.open_writer(start.grant, self._token)
+        self._context = BatchPlan(
+            0, start.grant.epoch, wall_clock_ms(), {}, incarnation=start.incarnation
+        )
+        self._refresh_topics(self._context.now)
+        self._update_globals()
+        self._channel.send(Ready())
+
+    def _close(self) -> None:
+        self._restores.shutdown(wait=False, cancel_futures=True)
+        for task in self._tasks.values():
+            try:
+                task.close()
+            except Exception:
+                log.exception("Task %s could not be closed.", task.task_id)
+        self._tasks.clear()
+        self._tail.close()
+        self._worker.global_tables.release()
+        if self._writer is not None:
+            self._writer.close()
+
+    def _failure(self, failed: _TaskFailed) -> Ended:
+        error = failed.__cause__
+        assert isinstance(error, Exception)
+        outcome = failed.task.failure(error, self._capture.take_lines())
+        return Ended(outcome=encode_outcome(outcome), reason=str(error))
+
+    def _encode_failure(self, error: BaseException) -> bytes:
+        """Encode the failure of the lane itself."""
+        name = f"lane {self._serial}"
+        return encode_outcome(TaskOutcome(
+            TaskId(0, 0), TaskRecord(0, 0), logged=self._capture.take_lines(),
+            failure=Failure.of(name, error),
+        ))
+
+    # ---- the loop ----------------------------------------------------------------------------
+
+    def _loop(self) -> None:
+        while not self._is_stopping:
+            for records in self._tail.poll(self._poll_seconds(), POLL_RECORDS):
+                at = TopicPartition(records.topic or "", records.partition)
+                self._owners[at].add(records)
+            self._limit_queues()
+            if self._is_lost:
+                raise DriverLost("The driver has closed the connection, or is silent.")
+            self._handle_messages()
+            if not self._is_paused:
+                self._process()
+            if self._pacer.is_due(self._has_queued(), self._needs_commit()):
+                self._commit()
+            elif not self._has_queued():
+                self._report_positions()
+        self._commit()
+
+    def _limit_queues(self) -> None:
+        """Stop reading partitions whose records wait for those of another partition."""
+        limit = max(self._config.buffered_records_per_partition, POLL_RECORDS)
+        full = {
+            at for task in self._tasks.values() if len(task.offsets) > 1
+            for at in task.offsets if task.queued(at) > limit
+        }
+        if full != self._full and not self._is_paused:
+            self._tail.pause(full - self._full)
+            self._tail.resume(self._full - full)
+            self._full = full
+
+    def _poll_seconds(self) -> float:
+        """How long the next poll may wait."""
+        if self._inbox or (self._has_progressed and self._has_queued()):
+            return 0.0
+        waits = [LONGEST_POLL_S]
+        if self._needs_commit():
+            waits.append(self._pacer.seconds_until_due())
+        if self._context.global_positions:
+            waits.append(self._globals_due - time.monotonic())
+        now = wall_clock_ms()
+        waits += [(task.next_due - now) / 1000 for task in self._tasks.values()]
+        return max(0.0, min(waits))
+
+    def _process(self) -> None:
+        """Process what is queued, until the next commit is due."""
+        self._update_globals()
+        self._has_progressed = False
+        now = wall_clock_ms()
+        self._refresh_topics(now)
+        for task in self._tasks.values():
+            try:
+                task.punctuate(now)
+                if task.has_records and task.process(self._tail, now, self._pacer.is_time_up):
+                    self._has_progressed = True
+            except Exception as error:
+                raise _TaskFailed(task) from error
+        failpoint("processed")
+
+    def _refresh_topics(self, now: int) -> None:
+        """Look up the topics of sinks again from time to time: their limits move with the clock."""
+        number = now // TOPICS_INTERVAL_MS
+        self._worker.topics.begin_batch(number, number * TOPICS_INTERVAL_MS)
+
+    def _has_queued(self) -> bool:
+        return any(task.has_records for task in self._tasks.values())
+
+    def _needs_commit(self) -> bool:
+        return any(task.needs_commit for task in self._tasks.values())
+
+    def _update_globals(self) -> None:
+        """Bring the stores of global tables to the current ends of their topics."""
+        graph = self._worker.bundle.graph
+        if not graph.global_topics or time.monotonic() < self._globals_due:
+            return
+        self._globals_due = time.monotonic() + GLOBAL_INTERVAL_S
+        ends = self._worker.log.offsets(graph.global_partitions)
+        positions = {(at.topic, at.partition): bounds.end for at, bounds in ends.items()}
+        if positions != self._context.global_positions:
+            self._context = replace(
+                self._context, number=self._context.number + 1, global_positions=positions
+            )
+            self._worker.global_tables.stores(self._context)
+
+    # ---- commit ------------------------------------------------------------------------------
+
+    def _commit(self) -> None:
+        assert self._writer is not None
+        tasks = [task for task in self._tasks.values() if task.needs_commit]
+        processing_s = self._pacer.begin_commit()
+        if not tasks:
+            return
+        attempt = (self._context.epoch << ATTEMPT_BITS) + self._serial
+        try:
+            commits = commit_tasks(
+                tasks, self._writer, self._tail, attempt=attempt, now=wall_clock_ms()
+            )
+        except (Fenced, OutcomeUnknown):
+            raise
+        except StreamsException as error:
+            raise _TaskFailed(_failed_task(tasks, error)) from error
+        commit_s = self._pacer.end_commit()
+        logged = self._capture.take_lines()
+        outcomes = []
+        for task, commit in commits:
+            outcomes.append(encode_outcome(task.outcome(commit, logged)))
+            logged = ()
+        self._report(tuple(outcomes), (processing_s, commit_s))
+        for task in tasks:
+            if task.is_broken:
+                log.warning("Task %s is opened again: its replica was replaced.", task.task_id)
+                self._remove(task.task_id)
+
+    def _report_positions(self) -> None:
+        """Report positions that have moved behind offsets without a record."""
+        self._report((), (0.0, 0.0))
+
+    def _report(self, outcomes: tuple[bytes, ...], seconds: tuple[float, float]) -> None:
+        offsets = {
+            (at.topic, at.partition): offset
+            for task in self._tasks.values()
+            for at, offset in task.positions(self._tail).items()
+        }
+        moved = {at: offset for at, offset in offsets.items() if self._reported.get(at) != offset}
+        if moved or outcomes:
+            self._reported.update(moved)
+            self._channel.send(Committed(outcomes, moved, seconds))
+
+    # ---- messages ----------------------------------------------------------------------------
+
+    def _handle_messages(self) -> None:
+        while self._inbox:
+            message = self._inbox.popleft()
+            if isinstance(message, Grant):
+                self._restores.submit(self._restore, message)
+            elif isinstance(message, _RestoreDone):
+                self._open_task(message)
+            elif isinstance(message, Release):
+                self._commit()
+                self._remove(message.task_id)
+            elif isinstance(message, Pause):
+                self._is_paused = True
+                self._tail.pause(self._owners)
+            elif isinstance(message, Resume):
+                self._is_paused = False
+                self._tail.resume(self._owners)
+                self._full = set()
+            elif isinstance(message, Stop):
+                self._is_stopping = True
+
+    def _restore(self, grant: Grant) -> None:
+        """Restore the stores of a task. Runs in its own thread: the other tasks continue."""
+        try:
+            done = _RestoreDone(grant, restore_replica(self._worker, grant, self._context))
+        except Exception as error:
+            done = _RestoreDone(grant, error=error)
+        self._inbox.append(done)
+        self._tail.wake()
+
+    def _open_task(self, done: _RestoreDone) -> None:
+        if done.error is not None:
+            raise done.error
+        assert done.restored is not None
+        context = replace(self._context, now=wall_clock_ms())
+        task = LaneTask(self._worker, done.grant, done.restored, context, self._cache)
+        self._tasks[task.task_id] = task
+        self._owners.update(dict.fromkeys(task.offsets, task))
+        self._tail.add(task.offsets)
+        if self._is_paused:
+            self._tail.pause(task.offsets)
+        failpoint("granted")
+        self._channel.send(Running(task.task_id))
+
+    def _remove(self, task_id: TaskId) -> None:
+        """Give up a task that is committed."""
+        task = self._tasks.pop(task_id, None)
+        if task is not None:
+            self._tail.remove(task.offsets)
+            for at in task.offsets:
+                del self._owners[at]
+                self._reported.pop((at.topic, at.partition), None)
+            task.close()
+            failpoint("released")
+        self._channel.send(Released(task_id))
+
+
+def _failed_task(tasks: list[LaneTask], error: StreamsException) -> LaneTask:
+    """Return the task that an error of a commit belongs to."""
+    name = getattr(error, "task_id", None)
+    return next((task for task in tasks if str(task.task_id) == name), tasks[0])

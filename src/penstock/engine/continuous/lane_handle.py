@@ -1,0 +1,64 @@
+"""`LaneHandle`: the driver's view of one lane."""
+
+from __future__ import annotations
+
+import time
+from enum import Enum
+
+from penstock.engine.continuous.channel import Channel
+from penstock.engine.continuous.messages import LaneMessage
+from penstock.log.types import WriterGrant
+from penstock.record import TaskId
+
+
+class LaneState(Enum):
+    """The life of a lane: STARTING → CONNECTED → READY → ENDED; it may end in any state."""
+
+    #: Its job is submitted, and waits for a slot or loads the application.
+    STARTING = "starting"
+    #: It has said hello, and initializes its writer.
+    CONNECTED = "connected"
+    READY = "ready"
+    ENDED = "ended"
+
+
+class TaskStage(Enum):
+    """A task in a lane: GRANTED → RUNNING → RELEASING."""
+
+    GRANTED = "granted"
+    RUNNING = "running"
+    RELEASING = "releasing"
+
+
+class LaneHandle:
+    """A lane and the tasks that it runs. Only the driver's thread uses it."""
+
+    def __init__(self, grant: WriterGrant) -> None:
+        self.grant = grant
+        self.state = LaneState.STARTING
+        self.host = ""
+        self.process = 0
+        self.started_at = self.heard_at = time.monotonic()
+        self.tasks: dict[TaskId, TaskStage] = {}
+        self.channel: Channel[LaneMessage] | None = None
+        self.is_warned = False
+
+    @property
+    def serial(self) -> int:
+        """The serial of its grant, which names the lane."""
+        return self.grant.serial
+
+    def send(self, message: object) -> None:
+        """Send a message, if the lane is connected."""
+        if self.channel is not None:
+            self.channel.send(message)
+
+    def silent_seconds(self) -> float:
+        """How long the lane has sent nothing; 0 while it is starting."""
+        if self.state in (LaneState.STARTING, LaneState.ENDED):
+            return 0.0
+        return time.monotonic() - self.heard_at
+
+    def __str__(self) -> str:
+        where = f" on {self.host} (process {self.process})" if self.host else ""
+        return f"lane {self.serial}{where}"

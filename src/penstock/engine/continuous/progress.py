@@ -1,0 +1,125 @@
+"""`ContinuousProgress`: how far an application has processed its input, as lanes report it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from penstock.config import StreamsConfig
+from penstock.engine.layout.execution_graph import ExecutionGraph
+from penstock.engine.layout.internal_topics import tasks_topic
+from penstock.engine.plan.batch_plan import TaskPlan
+from penstock.engine.plan.committed_state import CommittedState
+from penstock.engine.plan.task_records import (
+    BATCH_KEY,
+    BatchRecord,
+    TaskRecord,
+    TaskRecords,
+    encode_batch,
+    read_task_records,
+)
+from penstock.log.base import Lease, Log
+from penstock.log.types import TopicPartition
+from penstock.record import RecordColumns, TaskId
+from penstock.topology.topology import Topology
+
+
+class ContinuousProgress:
+    """A copy of the committed state, kept up to date by the messages of lanes.
+
+    It is exact for tasks that no lane runs: a task is granted from it.
+    """
+
+    def __init__(
+        self, log: Log, graph: ExecutionGraph, config: StreamsConfig, topology: Topology, *,
+        now_ms: int, records: TaskRecords,
+    ) -> None:
+        self._log = log
+        self._graph = graph
+        self._application_id = config.application_id
+        self._state = CommittedState(log, graph, config, topology, now_ms=now_ms, records=records)
+
+    @property
+    def offsets(self) -> dict[TopicPartition, int]:
+        """Source partition -> the offset up to which everything is committed."""
+        return dict(self._state.offsets)
+
+    @property
+    def records(self) -> dict[TaskId, TaskRecord]:
+        """The committed state of each task."""
+        return self._state.records
+
+    @property
+    def incarnation(self) -> str:
+        """Identifies the time between two resets of the application."""
+        return self._state.incarnation
+
+    def record_start(self, lease: Lease, now: int) -> None:
+        """Commit the start offsets, and record which topics the application reads."""
+        state, graph = self._state, self._graph
+        state.number, state.now = state.number + 1, max(now, state.now)
+        record = BatchRecord(
+            state.number, state.now, state.global_positions(), graph.source_topics
+        )
+        with self._log.transaction(lease) as transaction:
+            transaction.append(
+                tasks_topic(self._application_id), 0,
+                RecordColumns([BATCH_KEY], [encode_batch(record)], [state.now]),
+            )
+            transaction.commit_offsets(self._application_id, state.offsets)
+
+    def advance(self, offsets: Mapping[tuple[str, int], int]) -> None:
+        """Take over the offsets that a lane has reported."""
+        self._state.offsets.update(
+            (TopicPartition(*at), offset) for at, offset in offsets.items()
+        )
+
+    def reload(self) -> None:
+        """Read the state from the log, after a lane has ended without a report."""
+        state = self._state
+        records = read_task_records(self._log, self._application_id)
+        state.records.update(
+            (task_id, record) for task_id, record in records.tasks.items()
+            if task_id in state.records or task_id in set(self._graph.tasks)
+        )
+        committed = self._log.committed(self._application_id, state.offsets)
+        state.offsets.update((at, found.offset) for at, found in committed.items())
+
+    def grants(
+        self, tasks: Iterable[TaskId], now: int
+    ) -> dict[TaskId, tuple[TaskPlan, dict[tuple[str, int], int]]]:
+        """Return the committed state of each task, and the offsets of its source partitions."""
+        tasks = list(tasks)
+        state = self._state
+        state.read_bounds(now)
+        positions = state.store_positions(tasks)
+        return {
+            task_id: (
+                state.resume_task(task_id, positions[task_id]),
+                {
+                    (topic, task_id.partition): state.offsets[
+                        TopicPartition(topic, task_id.partition)
+                    ]
+                    for topic in self._graph.log_topics(task_id)
+                },
+            )
+            for task_id in tasks
+        }
+
+    def is_caught_up(self) -> bool:
+        """Whether everything in the source topics is processed.
+
+        The positions are taken before the ends: a record that a commit has written to a repartition
+        topic since then is beyond the position that was reported before.
+        """
+        offsets = self.offsets
+        ends = self._log.offsets(offsets)
+        return all(offset >= ends[at].end for at, offset in offsets.items())
+
+    def end_offsets(self) -> dict[TopicPartition, int]:
+        """Return the current end of each source partition."""
+        return {at: bounds.end for at, bounds in self._log.offsets(self.offsets).items()}
+
+    def lag(self) -> dict[TopicPartition, int]:
+        """Return the unread offsets of each source partition."""
+        offsets = self.offsets
+        return {at: max(0, end - offsets[at]) for at, end in self.end_offsets().items()}

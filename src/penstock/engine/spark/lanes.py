@@ -1,0 +1,143 @@
+"""`SparkLanes`: runs the lanes of continuous mode, each as a Spark job of one long-lived task.
+
+One job for each lane: the failures of a job are counted until it succeeds, so in a common job four
+losses of one lane would end all of them, and a lane that waits for a slot would hold up the others.
+Spark may repeat a task after its worker is lost. The repeated attempt returns at once: the driver
+replaces the lane, with a grant of its own.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark import TaskContext, inheritable_thread_target
+
+from penstock.engine.continuous.channel import ControlServer, Endpoint
+from penstock.engine.continuous.lane_starter import OnConnection, OnEnded
+from penstock.engine.packaging.bundle import Bundle
+from penstock.engine.spark.backend import SparkBackend
+from penstock.engine.spark.pyspark_internals import (
+    JvmRdds,
+    cancel_group_and_future_jobs,
+    is_stopped,
+    worker_settings,
+)
+
+if TYPE_CHECKING:
+    from pyspark import Broadcast
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class LaneFunction:
+    """The function of a lane's job. The driver pickles it once per lane."""
+
+    serial: int
+    endpoint: Endpoint
+    bundle: Broadcast[bytes]
+
+    def __call__(self, index: int, received: Iterator[bytes]) -> Iterator[bytes]:
+        """Run the lane until it ends."""
+        # Spark does not reuse a process with unread input.
+        for _ in received:
+            pass
+        context = TaskContext.get()
+        if context is not None and context.attemptNumber() > 0:
+            return
+        # These import pyarrow, which only workers need.
+        from penstock.engine.continuous.lane import Lane  # noqa: PLC0415
+        from penstock.engine.worker.worker import Worker  # noqa: PLC0415
+
+        connection = self.endpoint.connect()
+        worker = Worker(Bundle.load(self.bundle.value))
+        try:
+            Lane(worker, connection, self.serial).run()
+        finally:
+            worker.close()
+            connection.close()
+        yield from ()
+
+
+class SparkLanes:
+    """A `LaneStarter` on Spark. Each job has a thread that waits for its end."""
+
+    def __init__(
+        self, backend: SparkBackend, bundle: Bundle, packed: bytes, *,
+        on_connection: OnConnection, on_ended: OnEnded,
+    ) -> None:
+        self._backend = backend
+        self._context = backend.context
+        self._application_id = bundle.config.application_id
+        self.slots = bundle.parallelism
+        self._on_ended = on_ended
+        self._packed = self._context.broadcast(packed)
+        self._server = ControlServer(backend.control_host, on_connection)
+        self._rdds = JvmRdds(self._context)
+        self._id = uuid.uuid4().hex
+        self._threads: dict[int, threading.Thread] = {}
+
+    def start(self, serial: int) -> None:
+        """Submit the job of a lane."""
+        self._backend.check()
+        function = LaneFunction(serial, self._server.endpoint, self._packed)
+        backend = self._backend
+        with worker_settings(self._context, backend.python, backend.worker_environment):
+            wrapped = self._rdds.wrap_function(function)
+        rdd = self._rdds.map_partitions(self._rdds.empty(1), wrapped)
+        thread = threading.Thread(
+            target=inheritable_thread_target(self._run), args=(serial, rdd),
+            name=f"penstock-lane-{serial}", daemon=True,
+        )
+        self._threads[serial] = thread
+        thread.start()
+
+    def _run(self, serial: int, rdd: object) -> None:
+        error: Exception | None = None
+        try:
+            with self._backend.report_jvm_loss():
+                self._context.setJobGroup(
+                    self._group(serial), f"penstock {self._application_id} lane {serial}",
+                    interruptOnCancel=True,
+                )
+                self._rdds.collect(rdd)
+        except Exception as raised:
+            error = raised
+        self._threads.pop(serial, None)
+        self._on_ended(serial, error if self._backend.is_lost else None)
+        if error is not None:
+            log.debug("The job of lane %d has failed.", serial, exc_info=error)
+
+    def cancel(self, serial: int) -> None:
+        """Cancel the job of a lane. Its process may run on for a few seconds."""
+        try:
+            cancel_group_and_future_jobs(self._context, self._group(serial))
+        except (Py4JError, OSError):
+            if not self._backend.is_lost:
+                raise
+
+    def _group(self, serial: int) -> str:
+        # A cancelled group never runs a job again, so its name must be unique.
+        return f"penstock-{self._application_id}-{self._id}-{serial}"
+
+    def close(self) -> None:
+        """Cancel the jobs that still run, and release the resources."""
+        threads = dict(self._threads)
+        for thread in threads.values():
+            thread.join(5)
+        try:
+            for serial, thread in threads.items():
+                if thread.is_alive():
+                    self.cancel(serial)
+                    thread.join(5)
+            self._server.close()
+            if not is_stopped(self._context):
+                self._packed.destroy()
+        except (Py4JError, OSError):
+            log.debug("Spark ended before the application was closed.", exc_info=True)
