@@ -19,6 +19,7 @@ from unittest import mock
 from conformance.cases import Case, InvalidCase
 from conformance.runner import CaseResult, Run
 from penstock import StreamsConfig, Topology
+from penstock.engine.batch_report import BatchReport
 from penstock.engine.compute import Compute, ComputeFactory
 from penstock.engine.inline import InlineCompute
 from penstock.engine.layout.execution_graph import ExecutionGraph
@@ -85,9 +86,11 @@ class EngineRun(Run):
     """One run of one case on the engine."""
 
     def __init__(
-        self, case: Case, result: CaseResult, directory: Path, start_compute: ComputeFactory
+        self, case: Case, result: CaseResult, directory: Path, start_compute: ComputeFactory,
+        driver: type[EngineDriver] | None = None,
     ) -> None:
         super().__init__(case, result)
+        self._driver_class = driver or EngineDriver
         self._directory = directory
         self._start_compute = start_compute
 
@@ -96,7 +99,7 @@ class EngineRun(Run):
             # Kafka's driver has this handler for global topics, whatever the configuration says.
             config = config.with_(deserialization_exception_handler="continue")
         check_serdes(topology, config)  # as Streams does
-        return EngineDriver(
+        return self._driver_class(
             topology,
             config.with_(
                 log=str(self._directory / "log.db"), state_dir=str(self._directory / "state")
@@ -151,14 +154,19 @@ class EngineDriver:
             self._open.callback(self._log.close)
             for topic in sorted(topics):
                 self._log.create_topic(topic, 1, _ANY_TIME)
-            lease = self._log.take_lease(config.application_id)
-            self._engine = Engine(topology, config, self._log, lease, start_compute)
+            self._open_engine(topology, config, start_compute)
             self._open.callback(self._end)
             self._graph = self._engine.graph
             self._run()
         except BaseException:
             self._open.close()
             raise
+
+    def _open_engine(
+        self, topology: Topology, config: StreamsConfig, start_compute: ComputeFactory
+    ) -> None:
+        lease = self._log.take_lease(config.application_id)
+        self._engine = Engine(topology, config, self._log, lease, start_compute)
 
     def _wall_clock(self) -> int:
         return self.now
@@ -183,11 +191,15 @@ class EngineDriver:
             report = self._engine.run_batch()
             if report is None:
                 return
+            self._add(report)
+        raise AssertionError(f"The input is not processed after {_MAX_BATCHES} batches.")
+
+    def _add(self, report: BatchReport | None) -> None:
+        if report is not None:
             self.printed_lines += report.printed
             self._dropped += sum(
                 counters.get("dropped-records-total", 0) for counters in report.counters.values()
             )
-        raise AssertionError(f"The input is not processed after {_MAX_BATCHES} batches.")
 
     # ---- results ----
 

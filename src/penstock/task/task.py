@@ -265,19 +265,25 @@ class Task:
         self._take_until(_never)
 
     def _take_until(self, enough: Callable[[], bool]) -> None:
-        """Process records by time until a cut range runs empty or `enough` returns True."""
+        """Process records by time until a cut range runs empty, or until `enough` returns True
+        after a chunk."""
         waiting = self._waiting
-        while waiting.items and not enough():
+        while waiting.items:
             if len(waiting.items) > 1:
                 if not self._process_chunk_of_several():
                     break
-                continue
-            queue = waiting.items[0]
-            try:
-                if not queue.process_chunk():
-                    waiting.items.clear()
-            except Exception as error:
-                self._raise_with_record(queue, error)
+            else:
+                self._process_chunk(waiting.items[0])
+            if enough():
+                break
+
+    def _process_chunk(self, queue: RecordQueue) -> None:
+        """Process records of the only queue that has some."""
+        try:
+            if not queue.process_chunk():
+                self._waiting.items.clear()
+        except Exception as error:
+            self._raise_with_record(queue, error)
 
     def _process_chunk_of_several(self) -> bool:
         """Process records of several queues by time; False if a cut range ran empty."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
+import socket
 import threading
 from collections.abc import Callable
 from multiprocessing import AuthenticationError
@@ -74,12 +76,19 @@ class Channel(Generic[M]):
         except (EOFError, OSError, ValueError):
             pass
         finally:
+            with self._sending:
+                self._connection.close()
             self._on_closed()
 
     def close(self) -> None:
         """Close the connection. The other end notices it."""
-        with self._sending:
-            self._connection.close()
+        # A thread reads the connection, and closes it at its end.
+        with contextlib.suppress(OSError), self._sending:
+            duplicate = socket.socket(fileno=os.dup(self._connection.fileno()))
+            try:
+                duplicate.shutdown(socket.SHUT_RDWR)
+            finally:
+                duplicate.close()
 
 
 class ControlServer:

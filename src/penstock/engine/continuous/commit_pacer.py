@@ -27,17 +27,24 @@ class CommitPacer:
         self._longest_s = LONGEST_INTERVAL_S if interval_ms is None else interval_ms / 1000
         self._clock = clock
         self._began_at = self._ended_at = clock()
+        #: When the first uncommitted work was noticed; None if there is none.
+        self._dirty_since: float | None = None
 
     def is_due(self, has_queued: bool, needs_commit: bool) -> bool:
         """Whether to commit now."""
         if not needs_commit:
             return False
-        elapsed = self._clock() - self._began_at
-        return elapsed >= (self._longest_s if has_queued else self._shortest_s)
+        now = self._clock()
+        if self._dirty_since is None:
+            self._dirty_since = now
+        if has_queued:
+            return now - self._dirty_since >= self._longest_s
+        return now - self._began_at >= self._shortest_s
 
     def is_time_up(self) -> bool:
         """Whether processing should stop, because a commit is due in any case."""
-        return self._clock() - self._began_at >= self._longest_s
+        since = self._dirty_since
+        return since is not None and self._clock() - since >= self._longest_s
 
     def seconds_until_due(self) -> float:
         """The time until a commit of a lane with empty queues is due."""
@@ -46,6 +53,7 @@ class CommitPacer:
     def begin_commit(self) -> float:
         """Note the begin of a commit. Returns the seconds since the end of the last one."""
         self._began_at = self._clock()
+        self._dirty_since = None
         return self._began_at - self._ended_at
 
     def end_commit(self) -> float:

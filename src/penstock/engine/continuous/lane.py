@@ -186,27 +186,35 @@ class Lane:
         last = Ended()
         with self._capture:
             try:
-                self._start()
-                self._loop()
-            except _TaskFailed as failed:
-                last = self._failure(failed)
-            except (Fenced, OutcomeUnknown, DriverLost) as lost:
-                last = Ended(reason=str(lost), is_fenced=True)
-            except (Exception, SystemExit) as error:
+                self.say_hello()
+                while not self._is_stopping:
+                    self.step(LONGEST_POLL_S)
+                self._commit()
+            except Exception as error:
+                last = self.describe_end(error)
+            except SystemExit as error:
+                # User code that calls exit() must not end the worker.
                 last = Ended(outcome=self._encode_failure(error), reason=str(error))
             finally:
-                self._close()
-                self._channel.send(last)
+                self.close(last)
                 ended.set()
-                self._channel.close()
 
-    def _start(self) -> None:
-        """Introduce the lane and open its writer."""
+    def say_hello(self) -> None:
+        """Introduce the lane. The driver responds with `Start`."""
         failpoint("lane-started")
         self._channel.send(Hello(self._serial, socket.gethostname(), os.getpid()))
-        self._wait_for(lambda: self._inbox)
-        start = self._inbox.popleft()
-        assert isinstance(start, Start), start
+
+    def describe_end(self, error: Exception) -> Ended:
+        """Return the last message of a lane that an error has ended."""
+        if isinstance(error, Fenced | OutcomeUnknown | DriverLost):
+            return Ended(reason=str(error), is_fenced=True)
+        if isinstance(error, _TaskFailed) and isinstance(error.__cause__, Exception):
+            cause = error.__cause__
+            outcome = error.task.failure(cause, self._capture.take_lines())
+            return Ended(outcome=encode_outcome(outcome), reason=str(cause))
+        return Ended(outcome=self._encode_failure(error), reason=str(error))
+
+    def _open_writer(self, start: Start) -> None:
         with self._received:
             self._tokens.append(start.token)
         self._writer = self._worker.log.open_writer(start.grant, self._token)
@@ -217,7 +225,8 @@ class Lane:
         self._update_globals()
         self._channel.send(Ready())
 
-    def _close(self) -> None:
+    def close(self, last: Ended) -> None:
+        """Give up all tasks, and send the last message."""
         self._restores.shutdown(wait=False, cancel_futures=True)
         for task in self._tasks.values():
             try:
@@ -229,12 +238,8 @@ class Lane:
         self._worker.global_tables.release()
         if self._writer is not None:
             self._writer.close()
-
-    def _failure(self, failed: _TaskFailed) -> Ended:
-        error = failed.__cause__
-        assert isinstance(error, Exception)
-        outcome = failed.task.failure(error, self._capture.take_lines())
-        return Ended(outcome=encode_outcome(outcome), reason=str(error))
+        self._channel.send(last)
+        self._channel.close()
 
     def _encode_failure(self, error: BaseException) -> bytes:
         """Encode the failure of the lane itself."""
@@ -246,22 +251,28 @@ class Lane:
 
     # ---- the loop ----------------------------------------------------------------------------
 
-    def _loop(self) -> None:
-        while not self._is_stopping:
-            for records in self._tail.poll(self._poll_seconds(), POLL_RECORDS):
-                at = TopicPartition(records.topic or "", records.partition)
-                self._owners[at].add(records)
-            self._limit_queues()
-            if self._is_lost:
-                raise DriverLost("The driver has closed the connection, or is silent.")
-            self._handle_messages()
-            if not self._is_paused:
-                self._process()
-            if self._pacer.is_due(self._has_queued(), self._needs_commit()):
-                self._commit()
-            elif not self._has_queued():
-                self._report_positions()
-        self._commit()
+    def step(self, longest_wait_s: float) -> None:
+        """Run one round: poll, handle the driver's messages, process, commit if it is due."""
+        for records in self._tail.poll(min(self._poll_seconds(), longest_wait_s), POLL_RECORDS):
+            at = TopicPartition(records.topic or "", records.partition)
+            self._owners[at].add(records)
+        self._limit_queues()
+        if self._is_lost:
+            raise DriverLost("The driver has closed the connection, or is silent.")
+        self._handle_messages()
+        if self._writer is None:
+            return
+        if not self._is_paused:
+            self._process()
+        if self._pacer.is_due(self._has_queued(), self._needs_commit()):
+            self._commit()
+        elif not self._has_queued():
+            self._report_positions()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the lane has nothing to do until records, messages or the clock arrive."""
+        return not (self._inbox or self._has_queued() or self._needs_commit())
 
     def _limit_queues(self) -> None:
         """Stop reading partitions whose records wait for those of another partition."""
@@ -377,7 +388,9 @@ class Lane:
     def _handle_messages(self) -> None:
         while self._inbox:
             message = self._inbox.popleft()
-            if isinstance(message, Grant):
+            if isinstance(message, Start):
+                self._open_writer(message)
+            elif isinstance(message, Grant):
                 self._restores.submit(self._restore, message)
             elif isinstance(message, _RestoreDone):
                 self._open_task(message)

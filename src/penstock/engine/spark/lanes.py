@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-from pyspark import TaskContext, inheritable_thread_target
+from pyspark import TaskContext
 
 from penstock.engine.continuous.channel import ControlServer, Endpoint
 from penstock.engine.continuous.lane_starter import OnConnection, OnEnded
@@ -92,7 +92,7 @@ class SparkLanes:
             wrapped = self._rdds.wrap_function(function)
         rdd = self._rdds.map_partitions(self._rdds.empty(1), wrapped)
         thread = threading.Thread(
-            target=inheritable_thread_target(self._run), args=(serial, rdd),
+            target=self._run, args=(serial, rdd),
             name=f"penstock-lane-{serial}", daemon=True,
         )
         self._threads[serial] = thread
