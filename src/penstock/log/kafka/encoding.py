@@ -16,7 +16,8 @@ from confluent_kafka import Message
 from penstock.log.arrow_types import HEADER_TYPE, READ_SCHEMA
 from penstock.log.errors import InvalidRecord
 from penstock.log.types import record_size
-from penstock.record import RecordColumns
+from penstock.record import NO_HEADERS, PartitionColumns, RecordColumns
+from penstock.record import Headers as RecordHeaders
 
 _AT_ZERO = ("penstock-timestamp", b"0")
 
@@ -47,6 +48,29 @@ class CheckedColumns(RecordColumns, frozen=True, kw_only=True):
                 yield key, value, timestamp, pairs
             else:
                 yield key, value, 1, [*pairs, _AT_ZERO]
+
+    def slice(self, begin: int, end: int) -> CheckedColumns:
+        """Return a part of the records."""
+        if begin == 0 and end >= len(self):
+            return self
+        return CheckedColumns(
+            self.keys[begin:end], self.values[begin:end],
+            None if self.timestamps is None else self.timestamps[begin:end],
+            headers=None if self.headers is None else self.headers[begin:end],
+            size=self.size, longest=self.longest,
+        )
+
+    def split(self, limit: int) -> Iterator[CheckedColumns]:
+        """Yield parts of which each fits into a batch of this size, or has one record."""
+        headers = self.headers if self.headers is not None else [_NO_HEADERS] * len(self)
+        begin = size = 0
+        for at, sizes in enumerate(zip(self.keys, self.values, headers, strict=True)):
+            record_bytes = _wire_size(*sizes) + _MAX_OVERHEAD - _BATCH_OVERHEAD
+            if at > begin and size + record_bytes > limit:
+                yield self.slice(begin, at)
+                begin, size = at, 0
+            size += record_bytes
+        yield self.slice(begin, len(self))
 
     def surely_fits(self, limit: int) -> bool:
         """Return whether a cheap upper bound of every record in Kafka's format is in the limit."""
@@ -192,6 +216,27 @@ def to_batch(messages: Sequence[Message]) -> pa.RecordBatch:
         ],
         schema=READ_SCHEMA,
     )
+
+
+def to_columns(where: tuple[str, int], messages: Sequence[Message]) -> PartitionColumns:
+    """Convert messages of one partition to columns."""
+    timestamps = [message.timestamp()[1] for message in messages]
+    headers: list[Any] = [message.headers() for message in messages]
+    return PartitionColumns(
+        topic=where[0],
+        partition=where[1],
+        offsets=[message.offset() or 0 for message in messages],
+        timestamps=timestamps,
+        keys=[message.key() for message in messages],
+        values=[message.value() for message in messages],
+        headers=read_headers(timestamps, headers) if any(headers) else None,
+    )
+
+
+def read_headers(timestamps: list[int], headers: list[Any]) -> list[RecordHeaders]:
+    """Return the headers of records as tasks read them; restores timestamps of 0."""
+    _restore_zeros(timestamps, headers)
+    return [RecordHeaders(pairs) if pairs else NO_HEADERS for pairs in headers]
 
 
 def _restore_zeros(timestamps: list[int], headers: list[Any]) -> None:

@@ -39,7 +39,7 @@ class StagingDirectory:
     def stage(self, columns: CheckedColumns) -> list[StagedRecords]:
         """Write records to files."""
         return [
-            self._write(_slice(columns, begin, begin + _FILE_RECORDS))
+            self._write(columns.slice(begin, begin + _FILE_RECORDS))
             for begin in range(0, len(columns), _FILE_RECORDS)
         ]
 
@@ -118,14 +118,3 @@ def _encode(table: pa.Table) -> pa.Buffer:
     with pa.ipc.new_stream(sink, table.schema, options=_LZ4) as writer:
         writer.write_table(table)
     return sink.getvalue()
-
-
-def _slice(columns: CheckedColumns, begin: int, end: int) -> CheckedColumns:
-    if begin == 0 and end >= len(columns):
-        return columns
-    return CheckedColumns(
-        columns.keys[begin:end], columns.values[begin:end],
-        None if columns.timestamps is None else columns.timestamps[begin:end],
-        headers=None if columns.headers is None else columns.headers[begin:end],
-        size=columns.size, longest=columns.longest,
-    )

@@ -2,8 +2,8 @@
 
 The commit has these steps, with the same numbers in the code:
 
-1. Nothing is sent before the commit. The collected records are checked against the topics, and
-   rejected as a whole.
+1. Nothing is sent before the commit. `CollectedTransaction` checks the records against the topics
+   and rejects them as a whole.
 2. Offsets are sent first, with the group metadata of the lease's holder or of the member: the
    broker rejects an old generation. A holder that still has the lease begins again with new
    metadata.
@@ -17,124 +17,37 @@ The commit has these steps, with the same numbers in the code:
 from __future__ import annotations
 
 import contextlib
-import threading
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Iterator
+from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
-from confluent_kafka import TopicPartition as KafkaPartition
 
-from penstock.clock import wall_clock_ms
-from penstock.log.base import Lease, Member, Transaction
+from penstock.log.base import Lease
 from penstock.log.errors import LogBusy, LogUnavailable, OutcomeUnknown
 from penstock.log.kafka.append_context import AppendContext
 from penstock.log.kafka.client.errors import MEMBER_FENCED, PRODUCER_FENCED, error_of, translate
 from penstock.log.kafka.client.producers import Delivery, TransactionalProducer
 from penstock.log.kafka.client.retry import Retry, retry_producer_call
-from penstock.log.kafka.encoding import CheckedColumns
+from penstock.log.kafka.collected import CollectedTransaction, GroupCommit
 from penstock.log.kafka.leases import KafkaLease
-from penstock.log.kafka.members import KafkaMember, check_member
-from penstock.log.kafka.pending import PendingAppend, normalize_offsets
-from penstock.log.types import AppendResult, CommittedOffset, Records, StagedRecords, TopicPartition
+from penstock.log.kafka.send_offsets import send_offsets
+from penstock.log.types import AppendResult
 
-#: A transaction stages its records once they exceed this size.
-_SPILL_BYTES = 32 * 1024 * 1024
 _PAUSE_S = 0.02
-#: A call that takes longer hangs forever.
-_HANG_S = 10.0
-
-#: A group, its offsets, and the member that commits them.
-_GroupCommit: TypeAlias = "tuple[str, dict[TopicPartition, CommittedOffset], KafkaMember | None]"
 
 
 class _RetryCommit(Exception):
     """The transaction was aborted and can be committed again."""
 
 
-class KafkaTransaction(Transaction):
-    """Collects appends and offsets, and commits them in one transaction of Kafka."""
+class KafkaTransaction(CollectedTransaction):
+    """Commits appends and offsets in one transaction of Kafka."""
 
     def __init__(self, context: AppendContext, lease: Lease | None) -> None:
         if lease is not None and not isinstance(lease, KafkaLease):
             raise ValueError(f"The lease '{lease.name}' belongs to another log.")
-        self.appended: list[AppendResult] = []
-        self._context = context
+        super().__init__(context)
         self._lease = lease
-        self._appends: list[PendingAppend] = []
-        self._offsets: list[_GroupCommit] = []
-        #: The size of the records that are not staged yet.
-        self._bytes = 0
-        self._spilled: list[StagedRecords] = []
-        self._over = False
-
-    def append(self, topic: str, partition: int, records: Records) -> None:
-        """See `Transaction.append`."""
-        self._check_open()
-        append = PendingAppend.of(topic, partition, records)
-        self._appends.append(append)
-        self._bytes += sum(part.size for part in append.parts if isinstance(part, CheckedColumns))
-        if self._bytes > _SPILL_BYTES:
-            self._spill()
-
-    def _spill(self) -> None:
-        staging = self._context.staging
-        for append in self._appends:
-            parts: list[CheckedColumns | StagedRecords] = []
-            for part in append.parts:
-                if isinstance(part, CheckedColumns):
-                    staged = staging.stage(part)
-                    self._spilled += staged
-                    parts += staged
-                else:
-                    parts.append(part)
-            append.parts = parts
-        self._bytes = 0
-
-    def commit_offsets(
-        self,
-        group: str,
-        offsets: Mapping[TopicPartition, CommittedOffset | int],
-        member: Member | None = None,
-    ) -> None:
-        """See `Transaction.commit_offsets`."""
-        self._check_open()
-        self._offsets.append((group, normalize_offsets(offsets), check_member(group, member)))
-
-    def commit(self) -> list[AppendResult]:
-        """See `Transaction.commit`."""
-        self._check_open()
-        context = self._context
-        try:
-            now = wall_clock_ms()
-            limit = context.check_appends(self._appends, now)  # 1
-            for _, offsets, member in self._offsets:
-                if member is not None:
-                    member.check_owns(offsets)
-                for topic, partition in offsets:
-                    context.clients.topics.find_partition(topic, partition)
-            self.appended = self._publish(now, limit)
-        except BaseException:
-            self.abort()
-            raise
-        self._over = True
-        used = [staged for append in self._appends for staged in append.staged()]
-        context.staging.drop([*used, *self._spilled])
-        context.connection.changed.set()
-        return self.appended
-
-    def abort(self) -> None:
-        """See `Transaction.abort`."""
-        if self._over:
-            return
-        self._over = True
-        self._appends.clear()
-        self._context.staging.drop(self._spilled)
-
-    def _check_open(self) -> None:
-        if self._over:
-            raise ValueError("The transaction is over. Begin a new one.")
-
-    # The commit
 
     def _publish(self, now: int, limit: int) -> list[AppendResult]:
         if not any(len(append) for append in self._appends) and not self._offsets:
@@ -214,7 +127,7 @@ class KafkaTransaction(Transaction):
         return appended
 
     def _send_offsets(
-        self, transactional: TransactionalProducer, producer: Producer, commit: _GroupCommit
+        self, transactional: TransactionalProducer, producer: Producer, commit: GroupCommit
     ) -> None:
         group, offsets, member = commit
         metadata: Any
@@ -226,17 +139,8 @@ class KafkaTransaction(Transaction):
             client = self._context.clients.group_offsets.of(group)
             client.find_coordinator()
             metadata = client.metadata
-        wanted = [
-            KafkaPartition(topic, partition, offset, text)
-            for (topic, partition), (offset, text) in offsets.items()
-        ]
-        call = _BackgroundCall(
-            lambda left: producer.send_offsets_to_transaction(wanted, metadata, left),
-            self._context.connection.timeout,
-        )
-        if not call.wait(_HANG_S):
-            # librdkafka may hang here, whatever its timeout, while the coordinator moves. Nothing
-            # is committed, and the next producer fences this one.
+        if not send_offsets(producer, offsets, metadata, self._context.connection.timeout):
+            # Nothing is committed, and the next producer fences this one.
             transactional.abandon()
             self._context.clients.group_offsets.of(group).find_coordinator()
             raise _RetryCommit(f"offsets of group '{group}' could not be sent")
@@ -264,30 +168,3 @@ class KafkaTransaction(Transaction):
                 f"The transaction is not committed: {error.str()}"
             )
         return failure
-
-
-class _BackgroundCall:
-    """A call of the producer in its own thread, so that the caller can give it up."""
-
-    def __init__(self, call: Callable[[float], object], timeout: float) -> None:
-        self._call = call
-        self._timeout = timeout
-        self._raised: BaseException | None = None
-        self._done = threading.Event()
-        threading.Thread(target=self._run, name="penstock-kafka-call", daemon=True).start()
-
-    def _run(self) -> None:
-        try:
-            retry_producer_call(self._call, self._timeout)
-        except BaseException as raised:
-            self._raised = raised
-        finally:
-            self._done.set()
-
-    def wait(self, timeout: float) -> bool:
-        """Wait for the call, and raise its error. Returns False after the timeout."""
-        if not self._done.wait(timeout):
-            return False
-        if self._raised is not None:
-            raise self._raised
-        return True

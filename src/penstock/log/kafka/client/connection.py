@@ -116,6 +116,11 @@ class Connection:
         with self._lock:
             self._closables.append(client)
 
+    def forget(self, client: Closable) -> None:
+        """Do not close a client with the log: its owner has closed it."""
+        with self._lock:
+            self._closables = [one for one in self._closables if one is not client]
+
     def request(self, send: Callable[[], Future[T]], what: str, name: str = "") -> T:
         """Send a request, and again while a leader or a coordinator moves.
 

@@ -20,12 +20,13 @@ from penstock.log.kafka.client.errors import UNKNOWN_TOPIC, error_of, translate
 from penstock.log.kafka.client.retry import Retry, retry_producer_call
 from penstock.log.kafka.encoding import CheckedColumns
 
-_BATCH_BYTES = 1_000_000
+#: The largest batch of a producer.
+BATCH_BYTES = 1_000_000
 #: How long to wait for space in the producer's queue before each attempt.
 _QUEUE_POLL_S = 0.05
 #: Since version 2.11 librdkafka forgets all brokers when it loses its only connection. Sending
 #: offsets then hangs: it waits for a coordinator that it has forgotten (its issue 5511).
-_KEEP_BROKERS = {"metadata.recovery.strategy": "none"} if libversion()[1] >= 0x020B0000 else {}
+KEEP_BROKERS = {"metadata.recovery.strategy": "none"} if libversion()[1] >= 0x020B0000 else {}
 #: The errors of records that were queued when their transaction was aborted.
 _PURGED = frozenset((KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT))
 #: Kafka's constant for a timestamp that the broker has set.
@@ -122,6 +123,20 @@ def _retry_produce(
             ) from error
 
 
+def init_transactions(
+    connection: Connection, producer: Producer, transactional_id: str
+) -> None:
+    """Fence older producers of the id, and wait until their last transaction is over."""
+    what = f"Initializing transactions of '{transactional_id}' failed"
+    try:
+        retry_producer_call(producer.init_transactions, connection.timeout)
+    except KafkaException as raised:
+        error = error_of(raised)
+        if error.code() == KafkaError._TIMED_OUT:
+            raise connection.unavailable(what) from raised
+        raise translate(error, what) from raised
+
+
 class TransactionalProducer:
     """A producer with a transactional id, kept between transactions.
 
@@ -138,32 +153,22 @@ class TransactionalProducer:
         self.transactional_id = transactional_id
         self._on_init = on_init
         self._producer: Producer | None = None
-        self._batch_bytes = _BATCH_BYTES
+        self._batch_bytes = BATCH_BYTES
 
-    def producer(self, max_batch_bytes: int = _BATCH_BYTES) -> Producer:
+    def producer(self, max_batch_bytes: int = BATCH_BYTES) -> Producer:
         """Return the producer. Its batches stay within the limit."""
         if self._producer is not None and max_batch_bytes < self._batch_bytes:
             self.discard()
         if self._producer is None:
             self._batch_bytes = min(max_batch_bytes, self._batch_bytes)
-            settings = _KEEP_BROKERS | self._connection.settings.producer(
+            settings = KEEP_BROKERS | self._connection.settings.producer(
                 self._batch_bytes, self.transactional_id
             )
             producer = create_client(lambda: Producer(settings))
-            self._init_transactions(producer)
+            init_transactions(self._connection, producer, self.transactional_id)
             self._on_init()
             self._producer = producer
         return self._producer
-
-    def _init_transactions(self, producer: Producer) -> None:
-        what = f"Initializing transactions of '{self.transactional_id}' failed"
-        try:
-            retry_producer_call(producer.init_transactions, self._connection.timeout)
-        except KafkaException as raised:
-            error = error_of(raised)
-            if error.code() == KafkaError._TIMED_OUT:
-                raise self._connection.unavailable(what) from raised
-            raise translate(error, what) from raised
 
     def discard(self) -> None:
         """Give up the producer. The next one fences its unfinished transaction."""
@@ -196,7 +201,7 @@ class Producers:
 
     def idempotent(self, max_batch_bytes: int) -> Producer:
         """Return an idempotent producer with batches within the limit. Threads share it."""
-        batch_bytes = min(max_batch_bytes, _BATCH_BYTES)
+        batch_bytes = min(max_batch_bytes, BATCH_BYTES)
         with self._lock:
             if batch_bytes not in self._idempotent:
                 settings = self._connection.settings.producer(batch_bytes)
