@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from penstock.log.base import Candidate, Lease, Log, Member, RangeReader, Transaction
+from penstock.log.base import (
+    Candidate,
+    Lease,
+    Log,
+    Member,
+    RangeReader,
+    TailReader,
+    Transaction,
+    Writer,
+)
 from penstock.log.kafka.append_context import AppendContext
 from penstock.log.kafka.appends import KafkaAppender
 from penstock.log.kafka.client.connection import Connection
@@ -18,8 +27,10 @@ from penstock.log.kafka.offsets import KafkaGroupOffsets
 from penstock.log.kafka.ranges import KafkaRanges
 from penstock.log.kafka.scheme import KAFKA, PREFIX
 from penstock.log.kafka.staging import StagingDirectory
+from penstock.log.kafka.tail import KafkaTailReader
 from penstock.log.kafka.topics import KafkaTopics
 from penstock.log.kafka.transactions import KafkaTransaction
+from penstock.log.kafka.writers import KafkaWriter
 from penstock.log.types import (
     Append,
     AppendResult,
@@ -33,6 +44,7 @@ from penstock.log.types import (
     StagedRecords,
     TopicDescription,
     TopicPartition,
+    WriterGrant,
 )
 from penstock.record import RecordColumns
 
@@ -236,6 +248,18 @@ class KafkaLog(Log):
     def take_lease(self, name: str, *, holder: str = "") -> Lease:
         """See `Log.take_lease`."""
         return self._leases.take(name, holder)
+
+    # Continuous reading and writing
+
+    def open_writer(self, grant: WriterGrant, token: Callable[[], bytes]) -> Writer:
+        """See `Log.open_writer`."""
+        self._connection.check_open()
+        return KafkaWriter(self._context, grant, token, self._leases.records.is_fenced)
+
+    def tail(self) -> TailReader:
+        """See `Log.tail`."""
+        self._connection.check_open()
+        return KafkaTailReader(self._connection, self._clients, self._ranges)
 
     # Maintenance
 

@@ -10,6 +10,7 @@
     group_offsets.py   reads and commits offsets of a group without joining it
     readers.py         pooled consumers, one partition each
     prefetch.py        one consumer of many partitions, for small ranges
+    tail_consumer.py   one consumer that follows partitions
     producers.py       pooled producers, and delivery reports
     change_poller.py   waits for new records
 """

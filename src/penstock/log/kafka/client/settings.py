@@ -22,6 +22,16 @@ from penstock.log.kafka.scheme import PREFIX
 _FETCH_WAIT_MS = 10
 #: The most that a reader prefetches.
 _READER_QUEUE_KB = 8 * 1024
+#: A fetch of a tail reader waits this long for new records. One request for all partitions of a
+#: broker is under way at a time, so a partition that is added, or whose queue was full, may wait as
+#: long.
+_TAIL_WAIT_MS = 100
+#: The most that a tail reader prefetches: enough for `_TAIL_WAIT_MS` at 160 MB/s.
+_TAIL_QUEUE_KB = 16 * 1024
+#: An open transaction holds back the readers of its partitions, so writers end theirs soon.
+_WRITER_TRANSACTION_MS = 10_000
+#: Timeouts of librdkafka that must be shorter than that of a transaction.
+_TIMEOUTS_IN_TRANSACTION = ("socket.timeout.ms", "message.timeout.ms", "delivery.timeout.ms")
 #: The most that a producer buffers.
 _PRODUCER_QUEUE_KB = 64 * 1024
 #: The largest request of a client. The limit of the topic is checked before.
@@ -140,6 +150,15 @@ class ClientSettings:
             **self.options.clients,
         }
 
+    def tail(self) -> dict[str, Any]:
+        """Return the settings of a consumer that follows partitions without a group."""
+        return {
+            **self.reader(),
+            "fetch.wait.max.ms": _TAIL_WAIT_MS,
+            "queued.max.messages.kbytes": _TAIL_QUEUE_KB,
+            **self.options.clients,
+        }
+
     def member(self, group: str, session_timeout_ms: int, **more: Any) -> dict[str, Any]:
         """Return the settings of a consumer that joins a group and reads nothing."""
         return {
@@ -177,6 +196,18 @@ class ClientSettings:
         else:
             settings["delivery.timeout.ms"] = self.options.timeout_ms
         return {**settings, **self.options.clients}
+
+    def writer(self, batch_bytes: int, transactional_id: str) -> dict[str, Any]:
+        """Return the settings of a producer with short transactions."""
+        settings = {
+            "transaction.timeout.ms": _WRITER_TRANSACTION_MS,
+            **self.producer(batch_bytes, transactional_id),
+        }
+        longest = int(settings["transaction.timeout.ms"]) - 100
+        for name in _TIMEOUTS_IN_TRANSACTION:
+            if name in settings:
+                settings[name] = min(int(settings[name]), longest)
+        return settings
 
     def staging_directory(self) -> Path:
         """Return the directory of staged records on this host."""

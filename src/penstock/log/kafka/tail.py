@@ -1,0 +1,316 @@
+"""Follows partitions with one long-lived consumer, which fetches ahead.
+
+Records that were fetched but not returned are held per partition: those of paused partitions, and
+those beyond `max_records`. A pause stops the fetches of the consumer only when much is held,
+because librdkafka then drops its queue of the partition.
+
+Invariants of a followed partition:
+- `position` <= `fetched_to`; everything fetched in between is held, in order.
+- `fetched_to` counts offsets without a record only when the consumer reports the end.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterable, Mapping
+
+from penstock.log.base import TailReader
+from penstock.log.errors import LogUnavailable
+from penstock.log.kafka.client.connection import Connection
+from penstock.log.kafka.client.errors import translate
+from penstock.log.kafka.client.pool import ClientPool
+from penstock.log.kafka.client.readers import FetchError
+from penstock.log.kafka.client.retry import Retry
+from penstock.log.kafka.client.tail_consumer import Fetched, PartitionConsumer, TailConsumer
+from penstock.log.kafka.ranges import KafkaRanges
+from penstock.log.types import TopicPartition
+from penstock.record import NO_HEADERS, PartitionColumns
+
+#: A paused partition with more records held is not fetched.
+_MOST_HELD = 20_000
+#: A partition that is not at its end and sent nothing for this time is checked.
+_SILENCE_S = 2.0
+#: How long one request may take that checks whether the brokers respond.
+_CHECK_S = 0.1
+
+
+class _Followed:
+    """The state of one partition."""
+
+    __slots__ = (
+        "at_end", "fetched_at", "fetched_to", "held", "held_records", "is_fetch_paused",
+        "is_paused", "position", "retry",
+    )
+
+    def __init__(self, position: int) -> None:
+        self.position = self.fetched_to = position
+        self.held: deque[PartitionColumns] = deque()
+        self.held_records = 0
+        #: Whether the consumer has reported the end behind everything fetched.
+        self.at_end = False
+        self.is_paused = False
+        #: Whether the consumer does not fetch it.
+        self.is_fetch_paused = False
+        #: When something was last fetched or checked.
+        self.fetched_at = time.monotonic()
+        #: The deadline since the first of consecutive errors.
+        self.retry: Retry | None = None
+
+    def hold(self, columns: PartitionColumns) -> None:
+        """Add fetched records."""
+        if columns.offsets[0] < self.fetched_to:
+            # Fetched for an earlier position.
+            begin = sum(offset < self.fetched_to for offset in columns.offsets)
+            if begin == len(columns):
+                return
+            columns = _slice(columns, begin, len(columns))
+        self.held.append(columns)
+        self.held_records += len(columns)
+        self.fetched_to = columns.offsets[-1] + 1
+        self.at_end = False
+
+    def take(self, max_records: int) -> PartitionColumns:
+        """Remove and return held records, at least one piece of them."""
+        taken = [self._take_piece(max_records)]
+        count = len(taken[0])
+        while self.held and count + len(self.held[0]) <= max_records:
+            taken.append(self._take_piece(max_records))
+            count += len(taken[-1])
+        self.held_records -= count
+        self.position = taken[-1].offsets[-1] + 1 if self.held else self.fetched_to
+        return taken[0] if len(taken) == 1 else _concatenate(taken)
+
+    def _take_piece(self, max_records: int) -> PartitionColumns:
+        columns = self.held.popleft()
+        if len(columns) > max_records:
+            self.held.appendleft(_slice(columns, max_records, len(columns)))
+            return _slice(columns, 0, max_records)
+        return columns
+
+
+class KafkaTailReader(TailReader):
+    """The followed partitions and their consumer."""
+
+    def __init__(self, connection: Connection, clients: ClientPool, ranges: KafkaRanges) -> None:
+        self._connection = connection
+        self._clients = clients
+        self._ranges = ranges
+        self._consumer: PartitionConsumer = TailConsumer(connection)
+        self._followed: dict[TopicPartition, _Followed] = {}
+        self._closed = False
+        #: Written by any thread.
+        self._is_woken = False
+        #: The deadline since the brokers stopped to respond.
+        self._outage: Retry | None = None
+        connection.close_later(self)
+
+    # Partitions
+
+    def add(self, positions: Mapping[TopicPartition, int]) -> None:
+        """See `TailReader.add`."""
+        self._check_open()
+        wanted = {TopicPartition(*where): position for where, position in positions.items()}
+        for where in wanted:
+            if where in self._followed:
+                raise ValueError(f"'{where.topic}' [{where.partition}] is already followed.")
+            self._clients.topics.find_partition(*where)
+        if wanted:
+            self._consumer.assign(wanted)
+        for where, position in wanted.items():
+            self._followed[where] = _Followed(position)
+
+    def remove(self, partitions: Iterable[TopicPartition]) -> None:
+        """See `TailReader.remove`."""
+        self._check_open()
+        removed = [TopicPartition(*where) for where in partitions]
+        for where in removed:
+            self._find(where)
+        if removed:
+            self._consumer.unassign(removed)
+        for where in removed:
+            del self._followed[where]
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """See `TailReader.pause`."""
+        self._check_open()
+        for where in partitions:
+            self._find(where).is_paused = True
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """See `TailReader.resume`."""
+        self._check_open()
+        for where in partitions:
+            followed = self._find(where)
+            followed.is_paused = False
+            followed.fetched_at = time.monotonic()
+            self._resume_fetch(TopicPartition(*where), followed)
+
+    def position(self, partition: TopicPartition) -> int:
+        """See `TailReader.position`."""
+        return self._find(partition).position
+
+    def is_at_end(self, partition: TopicPartition) -> bool:
+        """See `TailReader.is_at_end`."""
+        followed = self._find(partition)
+        if followed.held:
+            return False
+        # The consumer reports the end only after another fetch. Without transaction markers
+        # behind the last record, the end is known earlier.
+        return followed.at_end or (
+            0 <= self._consumer.high_watermark(TopicPartition(*partition)) <= followed.fetched_to
+        )
+
+    def _find(self, where: TopicPartition) -> _Followed:
+        found = self._followed.get(where)
+        if found is None:
+            raise ValueError(f"'{where[0]}' [{where[1]}] is not followed.")
+        return found
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise LogUnavailable("The reader is closed. Open another one.")
+
+    # Records
+
+    def poll(self, timeout: float, max_records: int) -> list[PartitionColumns]:
+        """See `TailReader.poll`."""
+        self._check_open()
+        deadline = time.monotonic() + timeout
+        taken = self._take_held(max_records)
+        while not taken:
+            left = deadline - time.monotonic()
+            has_ended = False
+            if self._is_woken:
+                left = 0.0
+            for fetched in self._consumer.consume(max(0.0, left), max_records):
+                has_ended |= self._hold(fetched)
+            taken = self._take_held(max_records)
+            if taken or has_ended or self._is_woken or time.monotonic() >= deadline:
+                break
+        self._is_woken = False
+        if not taken:
+            self._check_silence()
+        return taken
+
+    def _take_held(self, max_records: int) -> list[PartitionColumns]:
+        taken = []
+        left = max_records
+        for where, followed in self._followed.items():
+            if followed.held and not followed.is_paused and left > 0:
+                taken.append(followed.take(left))
+                left -= len(taken[-1])
+                self._resume_fetch(where, followed)
+        return taken
+
+    def _hold(self, fetched: Fetched) -> bool:
+        """Hold what was fetched. Returns whether a partition that is not paused is at its end."""
+        followed = self._followed.get(fetched.where)
+        if followed is None:
+            if fetched.error is not None and fetched.error.fatal():
+                raise translate(fetched.error, "Reading failed")
+            return False
+        followed.fetched_at = time.monotonic()
+        if fetched.records is not None:
+            followed.hold(fetched.records)
+        if fetched.end >= followed.fetched_to:
+            followed.fetched_to = fetched.end
+            followed.at_end = True
+            if not followed.held:
+                followed.position = fetched.end
+        if fetched.error is not None:
+            self._on_error(fetched, followed)
+        else:
+            followed.retry = None
+        if followed.is_paused and followed.held_records > _MOST_HELD:
+            self._pause_fetch(fetched.where, followed)
+        return followed.at_end and not followed.is_paused
+
+    def _pause_fetch(self, where: TopicPartition, followed: _Followed) -> None:
+        if not followed.is_fetch_paused:
+            followed.is_fetch_paused = True
+            self._consumer.pause([where])
+
+    def _resume_fetch(self, where: TopicPartition, followed: _Followed) -> None:
+        """Fetch a partition again, once little is held of it."""
+        if followed.is_fetch_paused and followed.held_records <= _MOST_HELD // 2:
+            followed.is_fetch_paused = False
+            self._consumer.resume([where])
+
+    # Failures
+
+    def _on_error(self, fetched: Fetched, followed: _Followed) -> None:
+        """Raise the error of a partition, or fetch it again."""
+        where = fetched.where
+        followed.retry = followed.retry or Retry(self._connection.timeout)
+        offset = None if fetched.error_offset < 0 else fetched.error_offset
+        failure = FetchError(fetched.error, offset)
+        self._ranges.check_fetch_error(failure, where, followed.fetched_to, followed.retry)
+        self._consumer.unassign([where])
+        self._consumer.assign({where: followed.fetched_to})
+        if followed.is_fetch_paused:
+            self._consumer.pause([where])
+
+    def _check_silence(self) -> None:
+        """Raise if the brokers do not respond, or if a silent partition cannot be read."""
+        if not self._followed:
+            return
+        if not self._consumer.is_connected(_CHECK_S):
+            self._outage = self._outage or Retry(self._connection.timeout)
+            if self._outage.is_over:
+                raise self._connection.unavailable("Reading failed")
+            return
+        self._outage = None
+        now = time.monotonic()
+        for where, followed in self._followed.items():
+            if followed.at_end or followed.is_paused or now - followed.fetched_at < _SILENCE_S:
+                continue
+            followed.fetched_at = now
+            followed.retry = followed.retry or Retry(self._connection.timeout)
+            self._ranges.check_fetch_error(
+                FetchError(None), where, followed.fetched_to, followed.retry
+            )
+
+    def wake(self) -> None:
+        """See `TailReader.wake`."""
+        self._is_woken = True
+        self._consumer.wake()
+
+    def close(self) -> None:
+        """See `TailReader.close`."""
+        if self._closed:
+            return
+        self._closed = True
+        self._followed.clear()
+        self._connection.forget(self)
+        self._consumer.close()
+
+
+def _slice(columns: PartitionColumns, begin: int, end: int) -> PartitionColumns:
+    return PartitionColumns(
+        topic=columns.topic,
+        partition=columns.partition,
+        offsets=columns.offsets[begin:end],
+        timestamps=columns.timestamps[begin:end],
+        keys=columns.keys[begin:end],
+        values=columns.values[begin:end],
+        headers=None if columns.headers is None else columns.headers[begin:end],
+    )
+
+
+def _concatenate(pieces: list[PartitionColumns]) -> PartitionColumns:
+    headers = None
+    if any(piece.headers is not None for piece in pieces):
+        headers = [
+            one for piece in pieces
+            for one in (piece.headers if piece.headers is not None else [NO_HEADERS] * len(piece))
+        ]
+    return PartitionColumns(
+        topic=pieces[0].topic,
+        partition=pieces[0].partition,
+        offsets=[one for piece in pieces for one in piece.offsets],
+        timestamps=[one for piece in pieces for one in piece.timestamps],
+        keys=[one for piece in pieces for one in piece.keys],
+        values=[one for piece in pieces for one in piece.values],
+        headers=headers,
+    )
