@@ -201,7 +201,9 @@ def test_partition_moves_only_after_its_owner_gave_it_up(logs: LogUnderTest) -> 
     (lost,) = {P0, P1} - assigned
     assert two.heartbeat([]).partitions == frozenset()
     # The offset of a revoked partition can be committed until the member releases it.
-    log.commit_offsets("group", {lost: 5}, one)
+    log.commit_offsets("group", {lost: 4}, one)
+    with log.transaction() as transaction:
+        transaction.commit_offsets("group", {lost: 5}, one)
     assert one.heartbeat(assigned).partitions == assigned
     with pytest.raises(Fenced):
         log.commit_offsets("group", {lost: 6}, one)

@@ -9,6 +9,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -16,9 +17,10 @@ from kafka.cluster import clear
 from penstock.broker.cluster import ClusterStatus
 from penstock.errors import ConfigException
 from penstock.log import Lease, Log, RecordColumns, TopicPartition, open_log
-from penstock.log.errors import LogUnavailable, UnknownTopic
-from penstock.log.kafka import transactions
+from penstock.log.errors import Fenced, LogUnavailable, UnknownTopic
+from penstock.log.kafka import membership, transactions
 from penstock.log.kafka.client.settings import KafkaOptions
+from penstock.log.kafka.members import KafkaMember
 
 pytestmark = pytest.mark.kafka
 
@@ -128,6 +130,61 @@ def test_holder_commits_with_new_metadata_after_a_rebalance(
             lease.renew()
     assert values(log) == [b"0", b"1", b"2", b"3", b"4"]
     assert log.committed("app") == {P0: (4, "")}
+
+
+def test_member_commits_revoked_partitions_with_the_new_generation(
+    penstock_broker: ClusterStatus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rebalance waits for the transaction, and the transaction needs its generation."""
+    # A whole rebalance takes place in one poll.
+    monkeypatch.setattr(membership, "_POLL_S", 1.0)
+    p1 = TopicPartition("orders", 1)
+    address = clear(penstock_broker.address)
+    with open_log(address, timeout_ms=10_000) as log, open_log(address) as other:
+        log.create_topic("orders", 2)
+        lease = log.take_lease("transactional.id")
+        member = log.join_group("group", ["orders"])
+        assert member.heartbeat([]).partitions == {P0, p1}
+        joining = other.join_group("group", ["orders"])
+        wait_until(lambda: len(member.heartbeat([P0, p1]).partitions) == 1)
+        with log.transaction(lease) as transaction:
+            transaction.append("orders", 0, one(b"1"))
+            transaction.commit_offsets("group", {P0: 1, p1: 2}, member)
+        assert values(log) == [b"1"]
+        assert log.committed("group") == {P0: (1, ""), p1: (2, "")}
+        member.heartbeat(member.heartbeat([P0, p1]).partitions)
+        wait_until(lambda: joining.heartbeat([]).partitions)
+
+
+def test_member_without_an_id_on_the_broker_is_fenced(
+    log: Log, penstock_broker: ClusterStatus
+) -> None:
+    """librdkafka discards the id of a removed member before it reports the lost partitions."""
+    log.create_topic("orders")
+    with open_log(penstock_broker.address) as other:
+        member = other.join_group("group", ["orders"])
+        assert isinstance(member, KafkaMember)
+        assert member.heartbeat([]).partitions == {P0}
+        member._membership._consumer = RemovedConsumer(member._membership._consumer)
+        wait_until(member.needs_heartbeat)
+        with pytest.raises(Fenced, match="the broker received no heartbeat"):
+            member.heartbeat([P0])
+        with pytest.raises(Fenced), other.transaction() as transaction:
+            transaction.commit_offsets("group", {P0: 1}, member)
+    assert log.committed("group") == {}
+
+
+class RemovedConsumer:
+    """A consumer that the broker has removed from its group."""
+
+    def __init__(self, consumer: Any) -> None:
+        self._consumer = consumer
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._consumer, name)
+
+    def memberid(self) -> str:
+        return ""
 
 
 @pytest.mark.parametrize("is_committed", [True, False])

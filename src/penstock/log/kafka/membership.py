@@ -85,6 +85,8 @@ class GroupMembership:
         #: The number of open `keep_alive` blocks.
         self._keep_alive = 0
         self._metadata: Any = None
+        #: The id of the member on the broker. A member that the broker has removed loses it.
+        self._broker_member_id = ""
         self._requests: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
         self._stopping = False
         more: dict[str, Any] = {"partition.assignment.strategy": config.strategy}
@@ -145,7 +147,7 @@ class GroupMembership:
                 self.changed.wait(left)
 
     def metadata(self) -> Any:
-        """Return the group metadata for a transaction, as of the last poll."""
+        """Return the group metadata for a transaction: the generation of the last rebalance."""
         return self._metadata
 
     def commit(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> KafkaError | None:
@@ -185,7 +187,7 @@ class GroupMembership:
         while not self._is_over():
             try:
                 message = self._consumer.poll(_POLL_S)
-                self._metadata = self._consumer.consumer_group_metadata()
+                self._update_metadata()
                 self._run_requests()
             except (KafkaException, RuntimeError) as raised:
                 self._end(str(raised))
@@ -202,8 +204,24 @@ class GroupMembership:
         while self._requests:
             self._requests.popleft()[1].set_exception(KafkaException(_MEMBERSHIP_OVER))
 
+    def _update_metadata(self) -> None:
+        """Get the group metadata from librdkafka: every rebalance changes the generation.
+
+        librdkafka discards the id of a member that the broker has removed. It reports the lost
+        partitions only after a revocation has ended, when others may already have them.
+        """
+        metadata = self._consumer.consumer_group_metadata()
+        # Read after the metadata: a discarded id does not return.
+        member_id = self._consumer.memberid() or ""
+        with self.changed:
+            if member_id != self._broker_member_id and self.state.assigned:
+                self._end(_REMOVED)
+                return
+            self._broker_member_id = member_id
+            self._metadata = metadata
+
     def _run_requests(self) -> None:
-        while self._requests:
+        while self._requests and not self.state.ended:
             call, future = self._requests.popleft()
             try:
                 future.set_result(call())
@@ -233,6 +251,7 @@ class GroupMembership:
             consumer.assign(wanted)
         if wanted:
             consumer.pause(wanted)
+        self._update_metadata()
         with self.changed:
             self.state.assigned |= assigned
             self.state.rebalances += 1
@@ -241,6 +260,9 @@ class GroupMembership:
     def _on_revoke(self, consumer: Any, partitions: list[KafkaPartition]) -> None:
         revoked = _to_partitions(partitions)
         state = self.state
+        if not self._is_over():
+            # The owner may commit until it releases the partitions, with the new generation.
+            self._update_metadata()
         with self.changed:
             state.revoking |= revoked
             state.revocations += bool(revoked)
@@ -251,6 +273,7 @@ class GroupMembership:
                 and not self._is_over()
             ):
                 self.changed.wait(_POLL_S)
+                self._update_metadata()
                 self._run_requests()
             state.revoking -= revoked
             state.assigned -= revoked
@@ -271,7 +294,7 @@ class GroupMembership:
                 self.state.rebalances += 1
                 self.changed.notify_all()
             else:
-                self._end("the broker received no heartbeat and removed it from the group")
+                self._end(_REMOVED)
         if self.config.is_cooperative:
             consumer.incremental_unassign(partitions)
         else:
@@ -283,4 +306,5 @@ def _to_partitions(partitions: Collection[KafkaPartition]) -> set[TopicPartition
 
 
 _FATAL = frozenset((KafkaError._MAX_POLL_EXCEEDED, KafkaError.FENCED_INSTANCE_ID))
+_REMOVED = "the broker received no heartbeat and removed it from the group"
 _MEMBERSHIP_OVER = KafkaError(KafkaError.UNKNOWN_MEMBER_ID, "The member has left the group")
