@@ -103,6 +103,7 @@ class ContinuousDriver(EngineDriver):
             ))
         # A lane in this thread sends no signs of life.
         self._open.enter_context(mock.patch("penstock.engine.continuous.engine.SILENCE_S", 3600))
+        self._open.enter_context(mock.patch("penstock.engine.continuous.lane.GLOBAL_INTERVAL_S", 0))
         config = config.with_(execution="continuous", commit_interval_ms=0)
         self._config = config
         lease = self._log.take_lease(config.application_id)

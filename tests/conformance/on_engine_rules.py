@@ -12,7 +12,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from conformance.cases import CASES, Case, in_sample, read_cases
+import pytest
+
+from conformance.cases import CASES, Case, case_files, case_id, in_sample, read_cases
 from conformance.compare import EVERYTHING, first_difference, java_names
 from conformance.runner import CaseResult, Run
 from penstock import Topology
@@ -52,6 +54,8 @@ THEMES = ("join-foreign-key", "suppress", "caching", "join-global", "processors"
 #: Single cases that run on Spark even in `make test`.
 SMOKE = ("order-through-two-repartitions", "sink-topic-is-also-source")
 _SPARK_SAMPLE = 5
+#: One in so many of the other cases runs in `make test`.
+_SAMPLE = 16
 
 
 def cases_for_spark() -> list[Case]:
@@ -66,6 +70,19 @@ def cases_for_spark() -> list[Case]:
         if in_sample(case, _SPARK_SAMPLE) and has_hops(case)
     ]
     return [case for case in themes + generated if exemption(case) is None]
+
+
+def engine_parameters() -> list[Any]:
+    """All cases for the engine in this process. Those outside of themes and sample are `full`."""
+    return [
+        pytest.param(
+            case, id=case_id(path, case),
+            marks=() if case["theme"] in THEMES or in_sample(case, _SAMPLE) else pytest.mark.full,
+        )
+        for path in case_files([CASES])
+        for case in read_cases(path)
+        if exemption(case) is None
+    ]
 
 
 def exemption(case: Case) -> str | None:

@@ -292,11 +292,11 @@ class LaneTask:
     def failure(self, error: Exception, logged: tuple[LogLine, ...]) -> TaskOutcome:
         """Return the report of a failure, with the dead letters of the failed record.
 
-        Under at-least-once processing the outputs before the failure are included.
+        Under at-least-once processing on a broker, the outputs before the failure are included.
         """
         result = self.task.failed(error)
         letters = result.dead_letters
-        if self._worker.bundle.config.processing_guarantee == "at_least_once":
+        if self._worker.publishes:
             letters = result.outputs
         if isinstance(error, RetryRequestedException):
             letters = []
