@@ -31,7 +31,7 @@ def build_config(target: TopologyTarget, args: argparse.Namespace) -> StreamsCon
     given = _given_settings([log_config] if log_config else [], args)
     options = {
         "application.id": args.application_id, "state.dir": getattr(args, "state_dir", None),
-        "log": getattr(args, "log", None),
+        "log": getattr(args, "log", None), "execution": getattr(args, "execution", None),
     }
     given |= {name: value for name, value in options.items() if value is not None}
     config = _merge_with_module(target, given)

@@ -30,6 +30,7 @@ from penstock.engine.failpoints import failpoint
 from penstock.engine.housekeeping import Housekeeping
 from penstock.engine.layout.execution_graph import build_graph_for_log
 from penstock.engine.layout.internal_topics import ensure_internal_topics
+from penstock.engine.layout.unread_topics import delete_consumed, find_unread_topics
 from penstock.engine.layout.upgrade_check import migrate_task_records
 from penstock.engine.plan.batch_plan import BatchPlan
 from penstock.engine.plan.planner import Planner
@@ -76,14 +77,18 @@ class Engine:
         """Build everything that depends on the execution graph and on the committed state."""
         self._lease.settle()
         check_dead_letter_topics(self._log, self._config)
-        self.graph = build_graph_for_log(self._log, self._topology, self._config)
+        #: Repartition topics with records of continuous mode, or of Kafka Streams for Java.
+        self._draining = find_unread_topics(self._log, self._topology, self._config)
+        self.graph = build_graph_for_log(
+            self._log, self._topology, self._config, self._draining
+        )
         records = migrate_task_records(
             self._log, self._lease, self._topology, self._config, self.graph
         )
         ensure_internal_topics(self._log, self.graph, self._config.replication_factor)
         self.planner = Planner(
             self._log, self.graph, self._config, self._topology, now_ms=wall_clock_ms(),
-            records=records,
+            records=records, draining=self._draining,
         )
         self._housekeeping = Housekeeping(
             self._log, self.graph, self._config.repartition_purge_interval_ms
@@ -105,7 +110,11 @@ class Engine:
         # 1. Plan
         plan = self.planner.next_plan(wall_clock_ms(), self._lease.epoch)
         if self.planner.graph_changed:
-            self._reopen()
+            self._reopen("Topics have changed")
+            return self.run_batch()
+        if plan is None and self._draining:
+            delete_consumed(self._log, self._config.application_id, self._draining)
+            self._reopen("The repartition topics are consumed")
             return self.run_batch()
         if plan is None:
             return None
@@ -279,9 +288,9 @@ class Engine:
         self._compute.close()
         self._housekeeping.close()
 
-    def _reopen(self) -> None:
+    def _reopen(self, reason: str) -> None:
         log.info(
-            "Topics have changed: the execution graph of application '%s' is rebuilt.",
+            "%s: the execution graph of application '%s' is rebuilt.", reason,
             self._config.application_id,
         )
         self.close()

@@ -68,6 +68,11 @@ first; a second Ctrl-C does not wait for it.""",
         "Spark",
     )
     parser.add_argument(
+        "--execution", choices=("batch", "continuous"),
+        help="'batch': a Spark job for each batch; 'continuous': long-lived Spark tasks that "
+        "commit on their own (default: batch)",
+    )
+    parser.add_argument(
         "--once", action="store_true",
         help="process the existing records and stop, instead of waiting for new ones",
     )

@@ -7,7 +7,7 @@ stage is run by a number of lanes: a lane is a slot of a stage, one Spark task.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from graphlib import TopologicalSorter
 
@@ -166,22 +166,26 @@ class ExecutionGraph:
         return found
 
 
-def build_graph_for_log(log: Log, topology: Topology, config: StreamsConfig) -> ExecutionGraph:
-    """Build the graph with the current topics of the log."""
+def build_graph_for_log(
+    log: Log, topology: Topology, config: StreamsConfig, in_log: Collection[str] = ()
+) -> ExecutionGraph:
+    """Build the graph with the current topics of the log. For `in_log` see `build_graph`."""
     return build_graph(
-        topology, config, {topic.name: topic.partitions for topic in log.topics()}
+        topology, config, {topic.name: topic.partitions for topic in log.topics()}, in_log
     )
 
 
 def build_graph(
-    topology: Topology, config: StreamsConfig, log_partitions: Mapping[str, int]
+    topology: Topology, config: StreamsConfig, log_partitions: Mapping[str, int],
+    in_log: Collection[str] = (),
 ) -> ExecutionGraph:
     """Build the graph. `log_partitions`: topic -> partitions of every topic in the log.
 
     The shuffle carries a repartition topic unless that would close a cycle, in which a record would
     go to a task that has run already. Such a topic exists in the log and is read in a later batch,
     like a user's topic that the application both writes and reads. In continuous mode there is no
-    shuffle, and all repartition topics exist in the log.
+    shuffle, and all repartition topics exist in the log. `in_log`: topics that must be read from
+    the log in batch mode, too, because they hold unread records.
     """
     external = _external_topics(topology, config, log_partitions)
     plan = resolve_partitions(topology, external)
@@ -193,10 +197,10 @@ def build_graph(
     }
     internal = {log_name(name): plan.partitions[name] for name in topology.internal_topics
                 if name in plan.partitions}
-    shuffled = (
-        [] if config.is_continuous
-        else _shuffled_topics(internal, writers, readers, topology, log_name)
-    )
+    shuffled = [
+        topic for topic in _shuffled_topics(internal, writers, readers, topology, log_name)
+        if not config.is_continuous and topic not in in_log
+    ]
     settings = repartition_settings(config)
     changelogs, retention_ms = _changelogs(topology, config, plan)
     global_topics = frozenset(store.topic for store in topology.global_stores.values())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
@@ -42,16 +42,17 @@ class Planner:
 
     def __init__(
         self, log: Log, graph: ExecutionGraph, config: StreamsConfig, topology: Topology, *,
-        now_ms: int, records: TaskRecords | None = None,
+        now_ms: int, records: TaskRecords | None = None, draining: Collection[str] = (),
     ) -> None:
+        """`draining`: read only these topics, which batches must consume before all others."""
         if records is None:
             records = read_task_records(log, config.application_id)
         self._log = log
         self._graph = graph
         self._state = CommittedState(log, graph, config, topology, now_ms=now_ms, records=records)
-        self._ranges = RangePlanner(graph, config)
+        self._ranges = RangePlanner(graph, config, draining)
         self._is_first = True
-        self._topics = TopicMonitor(log, topology, config, graph, now_ms)
+        self._topics = TopicMonitor(log, topology, config, graph, now_ms, draining)
 
     # ---- state -------------------------------------------------------------------------------
 
@@ -205,12 +206,14 @@ class TopicMonitor:
 
     def __init__(
         self, log: Log, topology: Topology, config: StreamsConfig, graph: ExecutionGraph,
-        now_ms: int,
+        now_ms: int, in_log: Collection[str] = (),
     ) -> None:
+        """`in_log`: see `build_graph`."""
         self._log = log
         self._topology = topology
         self._config = config
         self._graph = graph
+        self._in_log = in_log
         self._interval_ms = integer_setting(config, METADATA_MAX_AGE, 30_000, at_least=0)
         self._checked_at = now_ms
         self._partitions, self._ids = self._read_topics()
@@ -233,7 +236,7 @@ class TopicMonitor:
                 )
         if partitions != self._partitions:
             self._partitions = partitions
-            graph = build_graph(self._topology, self._config, partitions)
+            graph = build_graph(self._topology, self._config, partitions, self._in_log)
             self.graph_changed = graph != self._graph
 
     def _read_topics(self) -> tuple[dict[str, int], dict[str, str]]:

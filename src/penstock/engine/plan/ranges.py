@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from penstock.config import StreamsConfig
 from penstock.engine.layout.execution_graph import ExecutionGraph
@@ -25,8 +25,16 @@ class RangePlanner:
     Holds no durable state: the sizes are learned again after a restart.
     """
 
-    def __init__(self, graph: ExecutionGraph, config: StreamsConfig) -> None:
-        self._topics = {task_id: graph.log_topics(task_id) for task_id in graph.tasks}
+    def __init__(
+        self, graph: ExecutionGraph, config: StreamsConfig, draining: Collection[str] = ()
+    ) -> None:
+        """`draining`: read only these topics; by default all."""
+        self._topics = {
+            task_id: tuple(
+                topic for topic in graph.log_topics(task_id) if not draining or topic in draining
+            )
+            for task_id in graph.tasks
+        }
         self._size = BatchSize(BatchLimits.of(config))
         self._idle = TaskIdle(config.max_task_idle_ms)
         #: Partition whose last range was consumed only in part -> a better length.
