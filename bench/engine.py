@@ -47,8 +47,11 @@ LIMITS = {"W1": 0.6, "W2": 0.6, "W3": 0.6, "W4": 0.6, "W5": 0.35}
 class Site:
     """A folder with a log, and the Spark session of all applications on it."""
 
-    def __init__(self, folder: Path, context: Any, log: Log | None = None) -> None:
+    def __init__(
+        self, folder: Path, context: Any, log: Log | None = None, execution: str = "batch"
+    ) -> None:
         self.folder = folder
+        self.execution = execution
         self.context = context
         self.log: Log = open_log(str(folder / "bench.db")) if log is None else log
         self._applications = 0
@@ -56,6 +59,7 @@ class Site:
     def config(self, **settings: Any) -> StreamsConfig:
         self._applications += 1
         settings.setdefault("application_id", f"bench-{self._applications}")
+        settings.setdefault("execution", self.execution)
         return runtime.config().with_(
             log=self.log.address, state_dir=str(self.folder / "state"), num_stream_threads=2,
             extra={"auto.offset.reset": "earliest"}, **settings,
@@ -128,7 +132,7 @@ def _one_turn(site: Site, name: str, count: int, sample: Orders) -> dict[str, An
     with site.running(runtime.WORKLOADS[name]) as (streams, reports):
         streams.run_until_caught_up()
     alone = 2 * len(sample.keys) / (before + seconds_alone())
-    seconds = reports[-1][0] - (reports[0][0] - reports[0][1].seconds)
+    seconds = busy_seconds(reports)
     # The records that the first stage reads, for W4 including the customers.
     rate = (count + (CUSTOMERS if name == "W4" else 0)) / seconds
     return {
@@ -138,6 +142,12 @@ def _one_turn(site: Site, name: str, count: int, sample: Orders) -> dict[str, An
         "computing": round(sum(report.compute_seconds for _, report in reports), 2),
         "committing": round(sum(report.commit_seconds for _, report in reports), 2),
     }
+
+
+def busy_seconds(reports: list[tuple[float, BatchReport]]) -> float:
+    """The time from the first record to the last commit."""
+    busy = [(end, report) for end, report in reports if report.records]
+    return busy[-1][0] - (busy[0][0] - busy[0][1].seconds)
 
 
 def warm_up(site: Site) -> None:
@@ -319,11 +329,12 @@ def main() -> None:
     parser.add_argument("--keys", type=int, default=1_000_000, help="of the restored changelog")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--workloads", nargs="+", default=list(runtime.WORKLOADS))
+    parser.add_argument("--execution", choices=("batch", "continuous"), default="batch")
     options = parser.parse_args()
     backend = open_backend(runtime.config().with_(log="bench.db"), master="local[2]")
     figures: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
-        site = Site(Path(folder), backend.context)
+        site = Site(Path(folder), backend.context, execution=options.execution)
         for name in ("amounts", "counts", "windows", "enriched", "revenue"):
             site.topic(name)
         # Small measurements first, before large ones fill the log.

@@ -50,8 +50,10 @@ ROUNDS = 2
 class KafkaSite(engine.Site):
     """A broker with topics, and the Spark session of all applications on it."""
 
-    def __init__(self, folder: Path, context: Any, status: ClusterStatus, class_path: str) -> None:
-        super().__init__(folder, context, open_log(status.address))
+    def __init__(
+        self, folder: Path, context: Any, status: ClusterStatus, class_path: str, execution: str
+    ) -> None:
+        super().__init__(folder, context, open_log(status.address), execution)
         self.status = status
         self._class_path = class_path
 
@@ -129,7 +131,7 @@ def _penstock_seconds(site: KafkaSite, name: str) -> float:
     output = site.new_output(OUTPUTS[name])
     with site.running(_writing(runtime.WORKLOADS[name], output)) as (streams, reports):
         streams.run_until_caught_up()
-    return reports[-1][0] - (reports[0][0] - reports[0][1].seconds)
+    return engine.busy_seconds(reports)
 
 
 def _java_seconds(site: KafkaSite, name: str, guarantee: str) -> float:
@@ -270,6 +272,7 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--only", choices=("throughput", "latency"))
     parser.add_argument("--workloads", nargs="+", default=list(runtime.WORKLOADS))
+    parser.add_argument("--execution", choices=("batch", "continuous"), default="batch")
     options = parser.parse_args()
     backend = open_backend(runtime.config().with_(log="bench.db"), master="local[2]")
     figures: dict[str, Any] = {}
@@ -277,7 +280,9 @@ def main() -> None:
         class_path = java_programs.compile_programs(Path(folder) / "classes")
         cluster = LocalCluster(Path(folder) / "kafka")
         with cluster.for_this_process(BrokerOptions(port=0, heap_mb=1024)) as status:
-            site = KafkaSite(Path(folder), backend.context, status, class_path)
+            site = KafkaSite(
+                Path(folder), backend.context, status, class_path, options.execution
+            )
             if options.only != "latency":
                 figures["throughput"] = throughput(site, options.records, options.workloads)
             if options.only != "throughput":
@@ -285,7 +290,7 @@ def main() -> None:
             site.log.close()
     backend.close()
     print(json.dumps({
-        "bench": "kafka", "records": options.records, "python": platform.python_version(),
+        "bench": "kafka", "execution": options.execution, "records": options.records, "python": platform.python_version(),
         "master": "local[2]", "java_threads": 2, **figures,
     }))
 

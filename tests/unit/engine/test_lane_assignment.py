@@ -59,5 +59,5 @@ def test_every_task_has_one_lane_and_loads_differ_by_one_at_most(
 
 @pytest.mark.parametrize("count", [1, 3])
 def test_surplus_lanes_get_no_tasks(count: int) -> None:
-    assigned = assign(tasks(count), {lane: "a" for lane in range(1, 6)}, {}, {})
+    assigned = assign(tasks(count), dict.fromkeys(range(1, 6), "a"), {}, {})
     assert len(set(assigned.values())) == count

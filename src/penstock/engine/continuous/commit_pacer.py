@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-#: Without a configured interval, a lane commits as soon as its queues are empty, but commits are at
-#: least this far apart.
+#: Without a configured interval, a lane commits as soon as it has processed everything there is.
+#: Commits are at least so far apart.
 SHORTEST_INTERVAL_S = 0.010
 #: The longest time between two commits while there is always something to process.
 LONGEST_INTERVAL_S = 0.100
@@ -16,7 +16,7 @@ class CommitPacer:
     """Measures the time since the last commit.
 
     With `commit.interval.ms`, a lane commits at this interval, as Kafka Streams does. Without it, a
-    lane commits as soon as it has processed everything it has read: latency is low when there is
+    lane commits as soon as it has processed everything there is: latency is low when there is
     little to do, and transactions are large when there is much.
     """
 
@@ -30,14 +30,14 @@ class CommitPacer:
         #: When the first uncommitted work was noticed; None if there is none.
         self._dirty_since: float | None = None
 
-    def is_due(self, has_queued: bool, needs_commit: bool) -> bool:
-        """Whether to commit now."""
+    def is_due(self, has_more: bool, needs_commit: bool) -> bool:
+        """Whether to commit now. `has_more`: there are records to process."""
         if not needs_commit:
             return False
         now = self._clock()
         if self._dirty_since is None:
             self._dirty_since = now
-        if has_queued:
+        if has_more:
             return now - self._dirty_since >= self._longest_s
         return now - self._began_at >= self._shortest_s
 
@@ -47,7 +47,7 @@ class CommitPacer:
         return since is not None and self._clock() - since >= self._longest_s
 
     def seconds_until_due(self) -> float:
-        """The time until a commit of a lane with empty queues is due."""
+        """The time until a commit of a lane without more records is due."""
         return max(0.0, self._shortest_s - (self._clock() - self._began_at))
 
     def begin_commit(self) -> float:

@@ -132,7 +132,7 @@ class ContinuousEngine:
         )
         self._lanes: dict[int, LaneHandle] = {}
         self._last_hosts: dict[TaskId, str] = {}
-        #: Tasks that ran into a replica they cannot use.
+        #: When the first lane was ready (monotonic).
         self._first_ready_at: float | None = None
         self._lost_lanes = 0
         self._failure: Exception | None = None
@@ -185,6 +185,10 @@ class ContinuousEngine:
         }
         return running.issuperset(self.graph.tasks)
 
+    def tasks_by_lane(self) -> dict[str, list[TaskId]]:
+        """Return the name of each lane and the tasks that run in it."""
+        return {str(lane): sorted(lane.tasks) for lane in list(self._lanes.values())}
+
     def set_paused(self, paused: bool) -> None:
         """Pause or resume all lanes."""
         if paused != self._is_paused:
@@ -235,10 +239,11 @@ class ContinuousEngine:
             lane = self._lanes.get(serial)
             if lane is None:
                 continue
-            log.warning("The job of %s has ended%s.", lane, f": {error}" if error else "")
-            self._drop(lane)
-            if error is not None:
+            log.warning("The job of %s has ended%s", lane, f": {error}" if error else ".")
+            # A lane that has run before can be replaced. One that cannot start fails again.
+            if lane.state is LaneState.STARTING:
                 self._failure = self._failure or error
+            self._drop(lane, has_ended=True)
 
     def _check_lanes(self) -> None:
         """Send signs of life, and replace silent lanes."""

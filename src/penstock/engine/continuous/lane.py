@@ -48,6 +48,7 @@ from penstock.engine.continuous.messages import (
     decode_from_driver,
 )
 from penstock.engine.failpoints import failpoint
+from penstock.engine.packaging.bundle import Bundle
 from penstock.engine.packaging.failure import Failure
 from penstock.engine.plan.batch_plan import BatchPlan
 from penstock.engine.plan.task_records import TaskRecord
@@ -264,7 +265,7 @@ class Lane:
             return
         if not self._is_paused:
             self._process()
-        if self._pacer.is_due(self._has_queued(), self._needs_commit()):
+        if self._pacer.is_due(self._has_more(), self._needs_commit()):
             self._commit()
         elif not self._has_queued():
             self._report_positions()
@@ -321,6 +322,12 @@ class Lane:
 
     def _has_queued(self) -> bool:
         return any(task.has_records for task in self._tasks.values())
+
+    def _has_more(self) -> bool:
+        """Whether records are queued, or are known to be in the log."""
+        if self._is_paused:
+            return False
+        return self._has_queued() or not all(map(self._tail.is_at_end, self._owners))
 
     def _needs_commit(self) -> bool:
         return any(task.needs_commit for task in self._tasks.values())
@@ -441,6 +448,21 @@ class Lane:
             task.close()
             failpoint("released")
         self._channel.send(Released(task_id))
+
+
+def run_lane(
+    bundle: bytes, connection: Connection, serial: int, *, own_process: bool = True
+) -> None:
+    """Run a lane of a packed application until it ends. Closes the connection."""
+    try:
+        worker = Worker(Bundle.load(bundle), own_process=own_process)
+    except BaseException:
+        connection.close()
+        raise
+    try:
+        Lane(worker, connection, serial, own_process=own_process).run()
+    finally:
+        worker.close()
 
 
 def _failed_task(tasks: list[LaneTask], error: StreamsException) -> LaneTask:

@@ -8,16 +8,16 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from typing import Protocol
 
-from penstock.engine.continuous.lane import Lane
-from penstock.engine.packaging.bundle import Bundle
-from penstock.engine.worker.worker import Worker
+from penstock.engine.continuous.lane import run_lane
 
 
 class LaneStarter(Protocol):
     """Starts lanes in Spark or in this process."""
 
-    #: How many lanes may run at the same time.
-    slots: int
+    @property
+    def slots(self) -> int:
+        """How many lanes may run at the same time."""
+        ...
 
     def start(self, serial: int) -> None:
         """Start a lane. It connects to the driver, or `on_ended` is called."""
@@ -62,15 +62,10 @@ class InlineLanes:
     def _run(self, serial: int, connection: Connection) -> None:
         error: Exception | None = None
         try:
-            worker = Worker(Bundle.load(self._bundle), own_process=False)
-            try:
-                Lane(worker, connection, serial, own_process=False).run()
-            finally:
-                worker.close()
+            run_lane(self._bundle, connection, serial, own_process=False)
         except Exception as raised:
             error = raised
         finally:
-            connection.close()
             self._on_ended(serial, error)
 
     def cancel(self, serial: int) -> None:

@@ -14,6 +14,7 @@ from penstock.engine.observe.metrics import Value
 from penstock.metrics import MetricName
 
 if TYPE_CHECKING:
+    from penstock.engine.continuous.engine import ContinuousEngine
     from penstock.engine.instance import Instance
     from penstock.engine.loop import Engine
 
@@ -60,6 +61,14 @@ class InstanceStatus:
         active = () if engine is None else describe_tasks(engine.graph, engine.planner)
         state = "RUNNING" if engine is not None else "PARTITIONS_ASSIGNED"
         standby = self._instance.standby.tasks
+        if engine is not None and self._instance.config.is_continuous:
+            lanes = cast("ContinuousEngine", engine).tasks_by_lane()
+            return frozenset(
+                ThreadMetadata(f"{thread.name}, {lane}", state, frozenset(
+                    task for task in active if task.task_id in tasks
+                ))
+                for lane, tasks in lanes.items()
+            )
         return frozenset((ThreadMetadata(
             thread.name, state if thread.is_alive else "DEAD", frozenset(active),
             frozenset(TaskMetadata(task_id, reads) for task_id, reads in standby.items()),

@@ -55,7 +55,7 @@ def lanes_on(
     """Return what starts the lanes of an application in continuous mode."""
     with backend.report_jvm_loss():
         backend.wait_for_slots()
-        bundle = Bundle(topology, config, graph, source.address, backend.parallelism(config))
+        bundle = Bundle(topology, config, graph, source.address, backend.lane_slots(config))
         return SparkLanes(
             backend, bundle, pack_bundle(bundle), on_connection=on_connection, on_ended=on_ended
         )

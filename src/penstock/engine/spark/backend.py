@@ -166,6 +166,15 @@ class SparkBackend:
             raise ConfigException(f"{PARALLELISM} must be a number of at least 1, not '{given}'.")
         return lanes
 
+    def lane_slots(self, config: StreamsConfig) -> int:
+        """Return how many lanes of continuous mode may run at the same time.
+
+        They never free their slots, so one is left for other jobs in a session of the user.
+        """
+        slots = self.parallelism(config)
+        is_chosen = PARALLELISM in config.extra
+        return slots if self._owned or is_chosen else max(1, slots - 1)
+
     def close(self) -> None:
         """Release the context.
 

@@ -63,10 +63,9 @@ class JobRetries:
         if self._cancelled.is_set():
             raise BatchCancelled(self._application_id, self._number) from error
         text = text_of(error)
-        for translate in _TRANSLATIONS:
-            translated = translate(text, self._python)
-            if translated is not None:
-                raise translated from error
+        translated = translate_error(text, self._python)
+        if translated is not None:
+            raise translated from error
         if isinstance(error, Py4JNetworkError | ConnectionError | EOFError):
             raise StreamsException(
                 f"{self._batch} lost the connection to Spark: the JVM was killed or has crashed. "
@@ -85,6 +84,18 @@ class JobRetries:
         self._count += 1
         log.warning("Retrying %s: %s", self._batch, reason_of(text))
         self._cancelled.wait(pause)
+
+
+def translate_error(text: str, python: str) -> StreamsException | None:
+    """Return the error for a message of Spark that a retry would repeat; None for others.
+
+    `python` is the Python of the workers.
+    """
+    for translate in _TRANSLATIONS:
+        translated = translate(text, python)
+        if translated is not None:
+            return translated
+    return None
 
 
 def text_of(error: BaseException) -> str:

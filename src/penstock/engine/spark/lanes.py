@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,12 +23,15 @@ from penstock.engine.continuous.channel import ControlServer, Endpoint
 from penstock.engine.continuous.lane_starter import OnConnection, OnEnded
 from penstock.engine.packaging.bundle import Bundle
 from penstock.engine.spark.backend import SparkBackend
+from penstock.engine.spark.cluster import MONITOR_S
+from penstock.engine.spark.errors import reason_of, text_of, translate_error
 from penstock.engine.spark.pyspark_internals import (
     JvmRdds,
     cancel_group_and_future_jobs,
     is_stopped,
     worker_settings,
 )
+from penstock.errors import StreamsException
 
 if TYPE_CHECKING:
     from pyspark import Broadcast
@@ -51,17 +55,10 @@ class LaneFunction:
         context = TaskContext.get()
         if context is not None and context.attemptNumber() > 0:
             return
-        # These import pyarrow, which only workers need.
-        from penstock.engine.continuous.lane import Lane  # noqa: PLC0415
-        from penstock.engine.worker.worker import Worker  # noqa: PLC0415
+        # This imports pyarrow, which only workers need.
+        from penstock.engine.continuous.lane import run_lane  # noqa: PLC0415
 
-        connection = self.endpoint.connect()
-        worker = Worker(Bundle.load(self.bundle.value))
-        try:
-            Lane(worker, connection, self.serial).run()
-        finally:
-            worker.close()
-            connection.close()
+        run_lane(self.bundle.value, self.endpoint.connect(), self.serial)
         yield from ()
 
 
@@ -75,13 +72,23 @@ class SparkLanes:
         self._backend = backend
         self._context = backend.context
         self._application_id = bundle.config.application_id
-        self.slots = bundle.parallelism
+        self._config = bundle.config
+        self._slots = bundle.parallelism
+        self._counted_at = time.monotonic()
         self._on_ended = on_ended
         self._packed = self._context.broadcast(packed)
         self._server = ControlServer(backend.control_host, on_connection)
         self._rdds = JvmRdds(self._context)
         self._id = uuid.uuid4().hex
         self._threads: dict[int, threading.Thread] = {}
+
+    @property
+    def slots(self) -> int:
+        """How many lanes may run at the same time: follows the executors of a cluster."""
+        if self._backend.is_elastic and time.monotonic() - self._counted_at > MONITOR_S:
+            self._counted_at = time.monotonic()
+            self._slots = self._backend.lane_slots(self._config)
+        return self._slots
 
     def start(self, serial: int) -> None:
         """Submit the job of a lane."""
@@ -110,9 +117,13 @@ class SparkLanes:
         except Exception as raised:
             error = raised
         self._threads.pop(serial, None)
-        self._on_ended(serial, error if self._backend.is_lost else None)
-        if error is not None:
-            log.debug("The job of lane %d has failed.", serial, exc_info=error)
+        if error is not None and not isinstance(error, StreamsException):
+            text = text_of(error)
+            log.debug("The job of lane %d has failed: %s", serial, text)
+            error = translate_error(text, self._backend.python) or StreamsException(
+                reason_of(text)
+            )
+        self._on_ended(serial, error)
 
     def cancel(self, serial: int) -> None:
         """Cancel the job of a lane. Its process may run on for a few seconds."""
