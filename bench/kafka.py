@@ -290,8 +290,8 @@ def main() -> None:
             site.log.close()
     backend.close()
     print(json.dumps({
-        "bench": "kafka", "execution": options.execution, "records": options.records, "python": platform.python_version(),
-        "master": "local[2]", "java_threads": 2, **figures,
+        "bench": "kafka", "execution": options.execution, "records": options.records,
+        "python": platform.python_version(), "master": "local[2]", "java_threads": 2, **figures,
     }))
 
 

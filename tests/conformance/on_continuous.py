@@ -70,13 +70,17 @@ class SteppedLanes:
         self.lane = Lane(self._worker, lanes, serial, own_process=False)
         self.lane.say_hello()
 
-    def step(self) -> None:
-        """Run one round of the lane."""
-        if self.lane is not None:
-            try:
-                self.lane.step(0.001)
-            except Exception as error:
-                self._end(self.lane.describe_end(error))
+    def step(self) -> bool:
+        """Run one round of the lane. Returns whether it had nothing to do."""
+        if self.lane is None:
+            # An application without tasks has no lane.
+            return True
+        try:
+            self.lane.step(0.001)
+        except Exception as error:
+            self._end(self.lane.describe_end(error))
+            return False
+        return self.lane.is_waiting
 
     def _end(self, last: Ended) -> None:
         assert self.lane is not None
@@ -104,7 +108,11 @@ class ContinuousDriver(EngineDriver):
         # A lane in this thread sends no signs of life.
         self._open.enter_context(mock.patch("penstock.engine.continuous.engine.SILENCE_S", 3600))
         self._open.enter_context(mock.patch("penstock.engine.continuous.lane.GLOBAL_INTERVAL_S", 0))
-        config = config.with_(execution="continuous", commit_interval_ms=0)
+        config = config.with_(
+            execution="continuous", commit_interval_ms=0,
+            # Timestamps of cases are far from the clock of the case.
+            extra={**config.extra, "topic.message.timestamp.after.max.ms": str(2**63 - 1)},
+        )
         self._config = config
         lease = self._log.take_lease(config.application_id)
         lanes: list[SteppedLanes] = []
@@ -121,14 +129,24 @@ class ContinuousDriver(EngineDriver):
     def _run(self) -> None:
         deadline = time.monotonic() + _LONGEST_S
         engine, lanes = self._engine, self._lanes[-1]
-        settled = 0
-        while settled < 2:
+        quiet_rounds = 0
+        while quiet_rounds < 3:
             report = engine.run_batch()
             self._add(report)
-            lanes.step()
-            is_settled = report is None and lanes.lane is not None and lanes.lane.is_idle
-            settled = settled + 1 if is_settled and not engine.has_delayed_input else 0
+            is_quiet = lanes.step() and report is None and engine.is_ready
+            quiet_rounds = quiet_rounds + 1 if is_quiet else 0
             assert time.monotonic() < deadline, "The input is not processed in time."
+
+    def get_all_state_stores(self) -> dict[str, Any]:
+        """The stores of the lane, with their caches; without caches as in the base class."""
+        lane = self._lanes[-1].lane
+        if not self._config.statestore_cache_max_bytes or lane is None:
+            return super().get_all_state_stores()
+        stores = dict(lane._worker.global_tables._stores)
+        for task in lane._tasks.values():
+            stores |= {name: store for name, store in task.task.runtime.stores.items()
+                       if name not in stores}
+        return stores
 
     def _end(self) -> None:
         if not self._ended and self._lanes[-1].lane is not None:

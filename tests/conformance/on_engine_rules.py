@@ -10,6 +10,7 @@ differences, the reference is penstock's test driver, configured to commit as th
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from typing import Any
 
 import pytest
@@ -72,7 +73,7 @@ def cases_for_spark() -> list[Case]:
     return [case for case in themes + generated if exemption(case) is None]
 
 
-def engine_parameters() -> list[Any]:
+def engine_parameters(except_for: Collection[str] = ()) -> list[Any]:
     """All cases for the engine in this process. Those outside of themes and sample are `full`."""
     return [
         pytest.param(
@@ -81,7 +82,7 @@ def engine_parameters() -> list[Any]:
         )
         for path in case_files([CASES])
         for case in read_cases(path)
-        if exemption(case) is None
+        if exemption(case) is None and case["name"] not in except_for
     ]
 
 
@@ -126,7 +127,7 @@ def parts_of(case: Case) -> tuple[str, ...]:
     return parts
 
 
-def difference(case: Case, result: CaseResult) -> str | None:
+def difference(case: Case, result: CaseResult, *, continuous: bool = False) -> str | None:
     """The first difference in the engine's results, or None."""
     parts = parts_of(case)
     case, result = _without_repartition_positions(case, result)
@@ -137,7 +138,7 @@ def difference(case: Case, result: CaseResult) -> str | None:
     for commits in (0, _MAX_HOPS):
         other = CaseResult({"output": {}, "internal_topics": {}})
         try:
-            BatchRun(case, other, commits).run()
+            BatchRun(case, other, commits, new_batches=not continuous).run()
         except Exception as error:
             other.exception = error
         if _same_end(other, result) and first_difference(
@@ -231,9 +232,13 @@ class BatchRun(Run):
     with each commit records move to the next sub-topology.
     """
 
-    def __init__(self, case: Case, result: CaseResult, commits: int) -> None:
+    def __init__(
+        self, case: Case, result: CaseResult, commits: int, *, new_batches: bool
+    ) -> None:
+        """`new_batches`: processors and caches live for one event, as in batch mode."""
         super().__init__(case, result)
         self._commits = commits
+        self._new_batches = new_batches
 
     def _driver(self, topology: Topology, config: Any) -> Any:
         return TopologyTestDriver(
@@ -245,7 +250,8 @@ class BatchRun(Run):
         super()._event(driver, event)
         for _ in range(self._commits):
             driver.commit()
-        driver.new_batch()
+        if self._new_batches:
+            driver.new_batch()
 
 
 def _with_expected(case: Case, result: CaseResult) -> Case:

@@ -271,9 +271,10 @@ class Lane:
             self._report_positions()
 
     @property
-    def is_idle(self) -> bool:
+    def is_waiting(self) -> bool:
         """Whether the lane has nothing to do until records, messages or the clock arrive."""
-        return not (self._inbox or self._has_queued() or self._needs_commit())
+        at_end = all(map(self._tail.is_at_end, self._owners))
+        return at_end and not (self._inbox or self._has_progressed or self._needs_commit())
 
     def _limit_queues(self) -> None:
         """Stop reading partitions whose records wait for those of another partition."""
