@@ -12,7 +12,6 @@ from conformance.cases import Case
 from conformance.on_continuous import run_continuously
 from conformance.on_engine_rules import difference, engine_parameters
 
-
 #: One event sends records with the same timestamp through two repartition topics to one task. On a
 #: cluster, the order in which the task reads them is not defined. Kafka's driver keeps the order in
 #: which they were written.
