@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from penstock.errors import TopologyException
@@ -34,8 +34,12 @@ _SIGNATURES = {
 def argument_count(function: Callable[..., Any], *counts: int, step: str, what: str) -> int:
     """Return how many arguments to pass to the function: one of `counts`.
 
-    This is the number of required parameters, otherwise the largest number that the function
-    accepts. A function without a readable signature (some built-ins) gets the smallest number.
+    1. The number of positional parameters without a default. Parameters with a default keep it.
+    2. The only number that the function accepts.
+    3. The largest number, if all that is left is `*args`.
+
+    A function whose parameters with defaults could receive either number is refused. A function
+    without a readable signature (some built-ins) gets the smallest number.
     """
     if not callable(function):
         raise TypeError(f"{step}: {what} must be a function, not {function!r}.")
@@ -44,22 +48,44 @@ def argument_count(function: Callable[..., Any], *counts: int, step: str, what: 
         signature = inspect.signature(function)
     except (TypeError, ValueError):
         return min(counts)
-    required = sum(
-        parameter.default is parameter.empty
-        and parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
-        for parameter in signature.parameters.values()
-    )
-    if required in counts:
+    accepted = [count for count in sorted(counts) if _accepts(signature, count)]
+    required, optional = _count_positional(signature)
+    if required in accepted:
         return required
-    for count in sorted(counts, reverse=True):
-        if _accepts(signature, count):
-            return count
-    expected = " or ".join(str(count) for count in sorted(counts))
+    if not accepted:
+        raise _wrong_count_error(function, signature, counts, step=step, what=what)
+    if len(accepted) > 1 and optional:
+        raise TopologyException(
+            f"{step}: {what} can take {_either(accepted)} arguments, because its parameters have "
+            f"defaults: {_display_name(function)}{signature}. Pass a function whose parameters for "
+            f"the arguments have no defaults: {_SIGNATURES.get(what, '')}."
+        )
+    return accepted[-1]
+
+
+def _count_positional(signature: inspect.Signature) -> tuple[int, int]:
+    """Return the numbers of positional parameters without and with a default."""
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    has_default = [
+        parameter.default is not parameter.empty
+        for parameter in signature.parameters.values() if parameter.kind in kinds
+    ]
+    return has_default.count(False), has_default.count(True)
+
+
+def _wrong_count_error(
+    function: Callable[..., Any], signature: inspect.Signature, counts: tuple[int, ...], *,
+    step: str, what: str,
+) -> TopologyException:
     parameters = _SIGNATURES.get(what, "")
-    raise TopologyException(
-        f"{step}: {what} must take {expected} argument{'s' if max(counts) != 1 else ''}"
+    return TopologyException(
+        f"{step}: {what} must take {_either(counts)} argument{'s' if max(counts) != 1 else ''}"
         f"{parameters and ', '}{parameters}, but it is {_display_name(function)}{signature}."
     )
+
+
+def _either(counts: Iterable[int]) -> str:
+    return " or ".join(str(count) for count in sorted(counts))
 
 
 def _accepts(signature: inspect.Signature, count: int) -> bool:
