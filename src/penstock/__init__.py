@@ -20,6 +20,17 @@ Reading order, along the path of a record:
 The stub `__init__.pyi` lists the public names.
 """
 
+import sys as _sys
+from typing import Any as _Any
+
 import lazy_loader
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+_load, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+
+
+def __getattr__(name: str) -> _Any:
+    if name in __all__ or name.startswith("__"):
+        return _load(name)
+    from penstock.java_classes import missing_name_error  # noqa: PLC0415  (only for errors)
+
+    raise missing_name_error(name, __all__, _sys._getframe(1))
