@@ -153,7 +153,7 @@ def test_reset_deletes_state_and_sets_offsets(penstock: Penstock, log: Log, tmp_
     state = tmp_path / "state" / "app" / "0_0"
     state.mkdir(parents=True)
     (state / "data.mdb").write_bytes(b"rows")
-    ran = penstock("reset", "app", "--state-dir", tmp_path / "state")
+    ran = penstock("reset", "app", "--yes", "--state-dir", tmp_path / "state")
     assert (ran.code, ran.err) == (0, "Done.\n")
     assert topics(log) == ["orders"]
     assert committed(log) == {0: 0, 1: 0}
@@ -162,8 +162,8 @@ def test_reset_deletes_state_and_sets_offsets(penstock: Penstock, log: Log, tmp_
 
 
 def test_second_reset_only_sets_offsets(penstock: Penstock, log: Log) -> None:
-    penstock("reset", "app")
-    ran = penstock("reset", "app", "--to-latest", "--json")
+    penstock("reset", "app", "--yes")
+    ran = penstock("reset", "app", "--yes", "--to-latest", "--json")
     assert [json.loads(line) for line in ran.out.splitlines()] == [
         {"kind": "offset", "topic": "orders", "partition": 0, "before": 0, "after": 3,
          "executed": True},
@@ -186,17 +186,17 @@ def test_second_reset_only_sets_offsets(penstock: Penstock, log: Log) -> None:
 def test_reset_target(
     penstock: Penstock, log: Log, options: tuple[str, ...], offsets: dict[int, int]
 ) -> None:
-    assert penstock("reset", "app", *options).code == 0
+    assert penstock("reset", "app", "--yes", *options).code == 0
     assert committed(log) == offsets
 
 
 def test_offsets_from_a_file(penstock: Penstock, log: Log, tmp_path: Path) -> None:
     plan = tmp_path / "plan.csv"
     plan.write_text("orders,0,1\n\n orders , 1 , 9\n")
-    assert penstock("reset", "app", "--from-file", plan).code == 0
+    assert penstock("reset", "app", "--yes", "--from-file", plan).code == 0
     assert committed(log) == {0: 1, 1: 1}
     plan.write_text("orders;0;1\n")
-    ran = penstock("reset", "app", "--from-file", plan)
+    ran = penstock("reset", "app", "--yes", "--from-file", plan)
     assert ran.code == 1
     assert "Line 1 of" in ran.err
 
@@ -210,7 +210,7 @@ def test_input_topics_limits_the_offsets(penstock: Penstock, log: Log) -> None:
         ("more", 0)
     ]
     assert [each["deleted"] for each in found if each["kind"] == "topic"] == INTERNAL
-    ran = penstock("reset", "app", "--input-topics", "nothing")
+    ran = penstock("reset", "app", "--yes", "--input-topics", "nothing")
     assert (ran.code, ran.err.startswith("penstock: error: Topic 'nothing' does")) == (1, True)
 
 
@@ -249,7 +249,7 @@ def test_running_application_cannot_be_reset(
 
 def test_force_fences_a_running_application(penstock: Penstock, log: Log) -> None:
     lease = log.take_lease("app", holder="another instance")
-    assert penstock("reset", "app", "--force").code == 0
+    assert penstock("reset", "app", "--yes", "--force").code == 0
     with pytest.raises(Fenced):
         lease.renew()
     assert topics(log) == ["orders"]
@@ -264,7 +264,7 @@ def test_group_with_members_cannot_be_reset(penstock: Penstock, log: Log) -> Non
     assert ran.out == ""
     assert "Group 'app' has members" in ran.err
     member.leave()
-    assert penstock("reset", "app").code == 0
+    assert penstock("reset", "app", "--yes").code == 0
 
 
 class _Killed(Exception):
@@ -307,7 +307,7 @@ def test_interrupted_reset_is_completed_by_the_next_one(
 
 def test_unreadable_task_records_do_not_prevent_a_reset(penstock: Penstock, log: Log) -> None:
     log.append("app-tasks", 0, RecordColumns([BATCH_KEY, b"application"], [b"?", b"?"]))
-    assert penstock("reset", "app").code == 0
+    assert penstock("reset", "app", "--yes").code == 0
     assert topics(log) == ["orders"]
 
 

@@ -102,7 +102,7 @@ def test_alter_without_a_change_is_wrong_usage(penstock, log: Log) -> None:
 def test_delete_checks_all_topics_first(penstock, log: Log) -> None:
     assert penstock("topics", "delete", "words", "nothing").code == 1
     assert [topic.name for topic in log.topics()] == ["words"]
-    assert penstock("topics", "delete", "words", "nothing", "--if-exists").code == 0
+    assert penstock("topics", "delete", "words", "nothing", "--if-exists", "--yes").code == 0
     assert log.topics() == []
 
 

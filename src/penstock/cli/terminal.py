@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, BinaryIO, TextIO
 
 import msgspec
 
+from penstock.cli.errors import UsageError
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -112,9 +114,12 @@ class Terminal:
             self._console.print(text, markup=False, highlight=False, emoji=False, soft_wrap=True)
 
     def confirm(self, question: str) -> bool:
-        """Ask the user. Returns True without asking if there is no terminal."""
+        """Ask the user. Raise `UsageError` if there is no terminal to ask on."""
         if not (self.stdin_is_terminal and self.err_is_terminal):
-            return True
+            raise UsageError(
+                f"{question} There is no terminal for the question. Nothing was changed. Use --yes "
+                "to carry out the command without a confirmation."
+            )
         self.flush()  # The user reads the results before the question.
         self.err.write(f"{escape_control_characters(question)} [y/N] ")
         self.err.flush()

@@ -60,7 +60,10 @@ not start before the reset is complete. Local state on other hosts need not be d
         "--dry-run", action="store_true", help="show the changes without applying them"
     )
     parser.add_argument("--force", action="store_true", help="fence a running instance")
-    parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+    parser.add_argument(
+        "--yes", action="store_true",
+        help="do not ask for confirmation; required without a terminal",
+    )
     add_json_option(parser)
 
 

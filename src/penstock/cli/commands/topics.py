@@ -124,14 +124,17 @@ def _add_delete(commands: Subparsers) -> None:
     parser = add_command(
         commands, "delete", delete_topics, summary="delete topics with all their records",
         details="Also deletes the offsets that groups have committed for them. Asks for "
-        "confirmation on a terminal.",
+        "confirmation.",
         examples="""
   penstock topics delete orders
   penstock topics delete orders stores --yes --if-exists
 """,
     )
     parser.add_argument("topics", nargs="+", metavar="TOPIC")
-    parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+    parser.add_argument(
+        "--yes", action="store_true",
+        help="do not ask for confirmation; required without a terminal",
+    )
     parser.add_argument("--if-exists", action="store_true", help="skip topics that do not exist")
 
 

@@ -54,7 +54,10 @@ or new. If it is refused or unclear, the command explains what to do and changes
         "--drop", metavar="STORE", action="append", default=[],
         help="give up the rows of a store and delete its changelog (may be repeated)",
     )
-    parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+    parser.add_argument(
+        "--yes", action="store_true",
+        help="do not ask for confirmation; required without a terminal",
+    )
     add_json_option(parser)
 
 

@@ -64,7 +64,10 @@ def add_verify(commands: Subparsers) -> None:
         "--drop-damaged", action="store_true",
         help="give up the damaged records of an embedded log",
     )
-    parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+    parser.add_argument(
+        "--yes", action="store_true",
+        help="do not ask for confirmation; required without a terminal",
+    )
     add_json_option(parser)
 
 
