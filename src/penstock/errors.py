@@ -7,7 +7,8 @@
     ├── ProcessingFailedException     a record cannot be processed; has its position
     │   └── RetryRequestedException   the production handler returned RETRY
     ├── SerializationException        a serde cannot read bytes or write a value
-    │   └── StoreSerdeException       the serde of a store
+    │   ├── StoreSerdeException       the serde of a store
+    │   └── TopicSerdeException       the serde of a topic that the application writes
     ├── SchemaRegistryException       the schema registry cannot be reached, or refuses a schema
     ├── NotSentException              the log would reject a record: too large, unknown topic
     ├── WrongSerdeException           the serdes of a node have the wrong types
@@ -54,6 +55,13 @@ class StoreSerdeException(SerializationException):
 
     The usual reason is another serde or schema than the one that wrote the rows. Skipping records
     is no remedy: it would skip every record that needs the row.
+    """
+
+
+class TopicSerdeException(SerializationException):
+    """The serde of a topic does not match the data that the application writes to it.
+
+    Skipping records is no remedy: the records are valid.
     """
 
 

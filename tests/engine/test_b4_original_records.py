@@ -81,8 +81,10 @@ def test_repartitioned_record_that_cannot_be_read_names_the_source_record(tmp_pa
     assert position(error) == ("in", 1, 3)
     assert (
         "The value of a record of topic app-moved-repartition, sent because of a record of topic "
-        "in, partition 1, offset 3, cannot be deserialized: bad."
+        "in, partition 1, offset 3, cannot be deserialized: bad. The application has written this "
+        "topic itself, with another value serde or an earlier schema"
     ) in str(error)
+    assert error.handler_setting is None
 
 
 def test_handler_and_log_line_name_the_source_record(

@@ -48,7 +48,7 @@ def test_import_of_the_package_loads_no_module_of_it() -> None:
 
 
 def test_unknown_name_is_an_attribute_error() -> None:
-    with pytest.raises(AttributeError, match="penstock attribute KTopology"):
+    with pytest.raises(AttributeError, match=r"'KTopology'\. Did you mean 'Topology'\?"):
         _ = penstock.KTopology
 
 

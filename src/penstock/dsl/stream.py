@@ -32,6 +32,7 @@ from penstock.processors.stateless import (
 )
 from penstock.processors.user import UserProcessor
 from penstock.serdes.base import SerdeOrType
+from penstock.topology.default_serdes import only_written
 from penstock.topology.naming import check_name
 from penstock.topology.nodes import Partitioner, TopicNameExtractor
 from penstock.topology.plan import SourceTable
@@ -200,8 +201,10 @@ class KStream(StreamOperators[K, V], StreamJoins[K, V], JavaNames, Generic[K, V]
         check_partitioner(step, partitioner)
         shown = repr(topic) if isinstance(topic, str) else "..."
         node = StreamSinkNode(
-            name=step, topic=topic, key=ref.key_serde(f"to({shown}", key_serde),
-            value=ref.value_serde(f"to({shown}", value_serde), partitioner=partitioner,
+            name=step, topic=topic,
+            key=only_written(ref.key_serde(f"to({shown}", key_serde)),
+            value=only_written(ref.value_serde(f"to({shown}", value_serde)),
+            partitioner=partitioner,
         )
         ref.builder.plan.add(node, ref.node)
 

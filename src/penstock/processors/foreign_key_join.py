@@ -160,7 +160,8 @@ class SubscriptionReceive:
     def attach(self, node: NodeContext, forward: Forward) -> Forward:
         """The function that processes a subscription in this task."""
         save, drop = node.store(self.store_name).save, node.drop
-        to_bytes = self.keys.with_headers_of(ReadOnlyHeaders(node.current)).to_bytes
+        keys = self.keys.with_headers_of(ReadOnlyHeaders(node.current))
+        to_bytes = keys.for_store(self.store_name).to_bytes
 
         def process(
             key: Any, subscription: Subscription, timestamp: int, headers: Headers
@@ -227,7 +228,7 @@ class ForeignTableJoin:
     def attach(self, node: NodeContext, forward: Forward) -> Forward:
         """The function that processes an update in this task."""
         scan = node.store(self.store_name).range
-        keys = self.keys.with_headers_of(ReadOnlyHeaders(node.current))
+        keys = self.keys.with_headers_of(ReadOnlyHeaders(node.current)).for_store(self.store_name)
         prefix_of, primary_key_of = keys.prefix, keys.primary_key.deserialize
         drop, count, versioned = node.drop, node.count, self.versioned
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from penstock.errors import StreamsException
 from penstock.serdes.base import Serde, WrappingSerde, malformed_bytes_error
 from penstock.serdes.headers import HasHeaders
+from penstock.serdes.store import store_serde
 
 SUBSCRIPTION_VERSION = 1
 RESPONSE_VERSION = 0
@@ -175,6 +176,13 @@ class CombinedKeyCodec:
         """The codec whose serdes see the headers of `record`."""
         return CombinedKeyCodec(
             self.foreign_key.with_headers_of(record), self.primary_key.with_headers_of(record)
+        )
+
+    def for_store(self, store: str) -> CombinedKeyCodec:
+        """The codec whose errors name the subscription store."""
+        return CombinedKeyCodec(
+            store_serde(self.foreign_key, store, "key"),
+            store_serde(self.primary_key, store, "key"),
         )
 
     def to_bytes(self, foreign_key: Any, primary_key: Any) -> bytes:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any, NamedTuple
 
-from penstock.errors import NotSentException, StreamsException
+from penstock.errors import NotSentException, StreamsException, TopicSerdeException
 from penstock.handlers import ProducedRecord, SerializationExceptionOrigin
 from penstock.native import core
 from penstock.partitioning import partition_of
@@ -312,7 +312,7 @@ def _encoder(
                 failure = None
                 encoded.append(None if half is None else serde.serialize(half))
             except TypeError as error:
-                raise StreamsException(
+                raise TopicSerdeException(
                     f"{name}: the {origin.value} serde {serde!r} for topic {topic} does not fit "
                     f"a {origin.value} of type {type(half).__name__}. Pass {origin.value}= to the "
                     f"step that writes, or set default_{origin.value}_serde."

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from penstock.config import StreamsConfig
@@ -14,6 +15,7 @@ from penstock.errors import (
     SchemaRegistryException,
     StoreSerdeException,
     StreamsException,
+    TopicSerdeException,
 )
 from penstock.handlers import (
     BuiltInHandler,
@@ -47,9 +49,10 @@ def end_sentence(text: object) -> str:
 def skipping_setting(error: BaseException) -> str | None:
     """Return the setting that skips records for which a step raises this error.
 
-    None for the serde of a store: good records would be skipped, too.
+    None for the serde of a store or an internal topic: good records would be skipped, too.
     """
-    return None if isinstance(error, StoreSerdeException) else PROCESSING_HANDLER
+    is_serde = isinstance(error, StoreSerdeException | TopicSerdeException)
+    return None if is_serde else PROCESSING_HANDLER
 
 
 class NodeFailed(StreamsException):
@@ -65,13 +68,17 @@ class NodeFailed(StreamsException):
 class ExceptionHandlers:
     """Calls the configured exception handlers for a task.
 
-    `write` sends a record of a dead letter queue.
+    `write` sends a record of a dead letter queue. `internal_topics` are the repartition topics and
+    the topics of foreign-key joins: the application itself has written their records.
     """
 
     def __init__(
         self, config: StreamsConfig, runtime: Runtime,
         write: Callable[[ProducedRecord], tuple[Any, ...]],
+        internal_topics: Collection[str] = (),
     ) -> None:
+        self._application_id = config.application_id
+        self._internal_topics = internal_topics
         #: The dead letters of a response that fails the batch, as outputs.
         self.final_letters: list[tuple[Any, ...]] = []
         self._deserialization = config.deserialization_handler()
@@ -108,11 +115,18 @@ class ExceptionHandlers:
             place = f"topic {topic}, partition {partition}, offset {offset}"
             if origin is not None:
                 place = f"topic {raw.topic}, sent because of a record of {place},"
-            raise ProcessingFailedException(
-                f"The {part} of a record of {place} cannot be deserialized: {end_sentence(error)} "
-                f"To skip such records, set {DESERIALIZATION_HANDLER}=continue.",
-                task_id=str(self._task_id), processor=node, topic=topic,
+            what = f"The {part} of a record of {place} cannot be deserialized: "
+            failure = partial(
+                ProcessingFailedException, task_id=str(self._task_id), processor=node, topic=topic,
                 partition=partition, offset=offset, key=raw.key,
+            )
+            if raw.topic in self._internal_topics:
+                cause = self._not_readable(f"{what}{end_sentence(error)}", part)
+                cause.__cause__ = error
+                raise failure(str(cause)) from cause
+            raise failure(
+                f"{what}{end_sentence(error)} To skip such records, set "
+                f"{DESERIALIZATION_HANDLER}=continue.",
                 handler_setting=DESERIALIZATION_HANDLER,
             ) from error
         if not isinstance(self._deserialization, BuiltInHandler):
@@ -122,6 +136,15 @@ class ExceptionHandlers:
                 context, error,
             )
         self._drop("deserialization error")
+
+    def _not_readable(self, what: str, part: str) -> TopicSerdeException:
+        """The error for bytes that the application itself has written."""
+        return TopicSerdeException(
+            f"{what} The application has written this topic itself, with another {part} serde or "
+            "an earlier schema, so the record is valid. Give the step the serde that has written "
+            "it, let the previous version process the records that are left, or reset the "
+            f"application with 'penstock reset {self._application_id}'."
+        )
 
     def not_processed(
         self, node: str, error: Exception, record: Record[Any, Any] | None
@@ -160,10 +183,13 @@ class ExceptionHandlers:
         )
         if response.result is not Result.RESUME:
             self._explain_retry(response)
-            raise self._not_produced(
-                node, f"The {origin.value} of a record for topic {record.topic} cannot be "
-                f"serialized: {error}",
-            ) from error
+            what = f"The {origin.value} of a record for topic {record.topic} cannot be serialized: "
+            if record.topic in self._internal_topics:
+                raise TopicSerdeException(
+                    f"{node}: {what}{end_sentence(error)} Pass {origin.value}= to the step that "
+                    "needs this topic."
+                ) from error
+            raise self._not_produced(node, f"{what}{error}") from error
         if not isinstance(self._production, BuiltInHandler):
             log_bad_record(
                 logging.WARNING, f"Skipping a record for topic '{record.topic}'",

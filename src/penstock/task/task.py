@@ -61,7 +61,8 @@ class Task:
         )
         self._collector.null_keys_sent = state.null_keys_sent
         self._handlers = ExceptionHandlers(
-            blueprint.config, self.runtime, self._collector.send_raw
+            blueprint.config, self.runtime, self._collector.send_raw,
+            frozenset(map(blueprint.topic, blueprint.internal_topics)),
         )
         self._partition_times = dict(state.partition_times)
         self._queues: dict[Partition, RecordQueue] = {}

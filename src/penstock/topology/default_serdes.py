@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigException
 from penstock.serdes.builtin import Serde, find_serde
+from penstock.serdes.exact_types import exact_serde
 
 Which = Literal["key", "value"]
 
@@ -90,6 +91,8 @@ class InferredSerde:
     call: str
     #: The argument of that call; by default `key` or `value`.
     argument: str = ""
+    #: Whether the application reads the bytes again: from a store or an internal topic.
+    is_read_back: bool = True
     #: The serde of the last `make`. Workers get it instead of the flow: the annotations of a
     #: function cannot always be resolved in another process.
     _made: list[Serde[Any]] = field(default_factory=list, init=False, compare=False, repr=False)
@@ -111,6 +114,9 @@ class InferredSerde:
         serde = data.serde
         if serde is None and data.type is not None:
             serde = find_serde(data.type, sort_keys=self.which == "key")
+            if serde is not None and self.is_read_back:
+                advice = f"Give a serde that reads both: {self._advice('...')}"
+                serde = exact_serde(serde, data.type, advice)
         if serde is None:
             raise ConfigException(
                 f"There is no {self.which} serde and no default {self.which} serde. "
@@ -120,10 +126,10 @@ class InferredSerde:
             )
         return serde
 
-    def _advice(self) -> str:
+    def _advice(self, given: str = "str") -> str:
         separator = "" if self.call.endswith("(") else ", "
         closing = ")" * (self.call.count("(") - self.call.count(")"))
-        return f"{self.call}{separator}{self.argument or self.which}=str{closing}"
+        return f"{self.call}{separator}{self.argument or self.which}={given}{closing}"
 
     def _reason(self, data: Data) -> str:
         if data.type is None:
@@ -153,6 +159,11 @@ class Fallback:
         if value is None and self.value is not None:
             value = self.value.make(defaults)
         return key, value
+
+
+def only_written(serde: Any) -> Any:
+    """Return the serde for a topic of the user, whose bytes the application does not read back."""
+    return replace(serde, is_read_back=False) if isinstance(serde, InferredSerde) else serde
 
 
 def resolve(value: Any, defaults: DefaultSerdes) -> Any:

@@ -17,6 +17,7 @@ from penstock.errors import (
     ProcessingFailedException,
     StoreSerdeException,
     StreamsException,
+    TopicSerdeException,
 )
 from penstock.log.errors import LogDamaged
 
@@ -124,7 +125,7 @@ def user_traceback(error: BaseException) -> str:
     if any(stacks):
         for each, frames in zip(chain, stacks, strict=True):
             each.stack = traceback.StackSummary.from_list(frames)
-    elif isinstance(root, NotSentException | StoreSerdeException):
+    elif isinstance(root, NotSentException | StoreSerdeException | TopicSerdeException):
         return ""
     return "".join(formatted.format())
 
