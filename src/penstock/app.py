@@ -21,6 +21,7 @@ from penstock.config import StreamsConfig
 from penstock.engine.compute_provider import ComputeProvider
 from penstock.engine.exception_handler import UncaughtExceptionHandler
 from penstock.engine.instance import Instance
+from penstock.engine.layout.log_warnings import log_warnings
 from penstock.engine.lease import lease_timeout_ms
 from penstock.engine.lifecycle import IllegalTransition, LifeCycle, State, StateListener
 from penstock.engine.observe.batch_observers import BatchObservers
@@ -202,9 +203,9 @@ class Streams:
                     f"{self._lifecycle.history()}"
                 )
             config = self.config
-            for line in config.warnings():
-                log.warning("%s", line)
             assert config.log is not None
+            for line in (*config.warnings(), *log_warnings(self.topology, config)):
+                log.warning("%s", line)
             instance = self._instance
             instance.log = open_log(config.log, connection=config.connection_settings())
             thread = StreamThread(

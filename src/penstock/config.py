@@ -30,7 +30,11 @@ from penstock.handlers import (
 )
 from penstock.properties import BOOLEANS, PROPERTY_OF, parse_settings, read_properties
 from penstock.serdes.base import Serde
-from penstock.setting_effects import CONNECTION_SETTINGS, settings_without_effect
+from penstock.setting_effects import (
+    CONNECTION_PREFIXES,
+    CONNECTION_SETTINGS,
+    settings_without_effect,
+)
 from penstock.timestamps import TimestampExtractor, make_timestamp_extractor
 from penstock.windows import to_ms
 
@@ -40,9 +44,6 @@ SINGLE_STORE_SELF_JOIN = "single.store.self.join"
 ALL_OPTIMIZATIONS = frozenset(
     (REUSE_KTABLE_SOURCE_TOPICS, MERGE_REPARTITION_TOPICS, SINGLE_STORE_SELF_JOIN)
 )
-
-#: Prefixes of the settings that every client of a broker needs.
-_CONNECTION_PREFIXES = ("security.", "sasl.", "ssl.", "socket.", "enable.ssl.", "broker.address.")
 
 _LEGAL_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
@@ -248,7 +249,7 @@ class StreamsConfig:
         return renamed | {
             name: value
             for name, value in self.extra.items()
-            if name.startswith(_CONNECTION_PREFIXES)
+            if name.startswith(CONNECTION_PREFIXES)
         }
 
     def warnings(self) -> list[str]:

@@ -34,6 +34,8 @@ CONNECTION_SETTINGS: Mapping[str, str] = {
     "retry.backoff.ms": "retry.backoff.ms",
     "send.buffer.bytes": "socket.send.buffer.bytes",
 }
+#: The prefixes of further settings of connections, which have librdkafka's names.
+CONNECTION_PREFIXES = ("security.", "sasl.", "ssl.", "socket.", "enable.ssl.", "broker.address.")
 #: Client settings that have an effect with and without their prefixes.
 _PREFIXED_SETTINGS = frozenset(("auto.offset.reset", "session.timeout.ms"))
 _EFFECTIVE_PREFIXES = ("main.consumer.", "consumer.")

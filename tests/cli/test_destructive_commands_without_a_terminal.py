@@ -65,7 +65,7 @@ def test_command_changes_nothing_without_yes(
     assert f"{question} There is no terminal for the question. Nothing was changed." in ran.err
     assert "Use --yes" in ran.err
     assert state() == before
-    # An answer in a pipe is not a confirmation.
+    # A reply in a pipe is not a confirmation.
     assert penstock(*command, stdin="y\n").code == 2
     assert penstock(*command, "--yes").code == 0
     assert state() != before

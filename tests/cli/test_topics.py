@@ -99,6 +99,21 @@ def test_alter_without_a_change_is_wrong_usage(penstock, log: Log) -> None:
     assert penstock("topics", "alter", "words", *both).code == 2
 
 
+def test_settings_that_a_file_ignores_are_reported(penstock, log: Log) -> None:
+    ran = penstock(
+        "topics", "create", "new", "--replication-factor", "3", "--config", "segment.bytes=1000000"
+    )
+    assert (ran.code, ran.err.splitlines()) == (0, [
+        "The setting replication.factor has no effect: the embedded log is one file without "
+        "replicas.",
+        "The setting segment.bytes has no effect: the embedded log has no segments, replicas or "
+        "compression.",
+        "Created topic 'new'.",
+    ])
+    ran = penstock("topics", "alter", "new", "--config", "flush.ms=5")
+    assert "The setting flush.ms has no effect" in ran.err
+
+
 def test_delete_checks_all_topics_first(penstock, log: Log) -> None:
     assert penstock("topics", "delete", "words", "nothing").code == 1
     assert [topic.name for topic in log.topics()] == ["words"]

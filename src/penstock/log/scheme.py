@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -50,6 +50,11 @@ class LogScheme:
     may_exist: Callable[[str], bool] = lambda address: True
     #: Returns advice about an address that was probably meant for this scheme, otherwise None.
     advise: Callable[[str], str | None] = lambda address: None
+    #: Returns the settings, by their names in an application, that have no effect in this kind of
+    #: log, each with the reason.
+    ignored_settings: Callable[[Mapping[str, Any]], Iterable[tuple[str, str]]] = (
+        lambda settings: ()
+    )
 
     def load(self) -> Callable[[str, Mapping[str, Any]], Log]:
         """Import the packages that the log needs. A missing one is reported with its extra."""

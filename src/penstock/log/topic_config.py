@@ -28,7 +28,7 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
 }
 _RATIO = "min.cleanable.dirty.ratio"
 #: Accepted and shown, because scripts set them. They have no effect in the embedded log.
-_WITHOUT_EFFECT = frozenset((
+WITHOUT_EFFECT = frozenset((
     "compression.type", "compression.gzip.level", "compression.lz4.level",
     "compression.zstd.level", "file.delete.delay.ms", "flush.messages", "flush.ms",
     "follower.replication.throttled.replicas", "index.interval.bytes",
@@ -86,8 +86,8 @@ def _check(name: str, text: str) -> str:
 
 def check_setting_name(name: str) -> None:
     """Raise `InvalidTopic` for an unknown setting."""
-    if name not in DEFAULTS and name not in _WITHOUT_EFFECT:
-        known = ", ".join(sorted({*DEFAULTS, *_WITHOUT_EFFECT}))
+    if name not in DEFAULTS and name not in WITHOUT_EFFECT:
+        known = ", ".join(sorted({*DEFAULTS, *WITHOUT_EFFECT}))
         raise InvalidTopic(f"Unknown topic setting '{name}'. Settings: {known}.")
 
 

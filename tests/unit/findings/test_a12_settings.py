@@ -10,10 +10,18 @@ from typing import Any
 
 import pytest
 
-from penstock import ConfigException, Serdes, State, Streams, StreamsBuilder, StreamsConfig
+from penstock import (
+    ConfigException,
+    Materialized,
+    Serdes,
+    State,
+    Streams,
+    StreamsBuilder,
+    StreamsConfig,
+)
 from penstock.clients.admin.client import AdminClient
 from penstock.clients.admin.types import NewTopic
-from penstock.log import Log, open_log
+from penstock.log import Log, open_log, scheme_of
 from penstock.properties import PROPERTY_OF
 from penstock.setting_effects import (
     CONNECTION_SETTINGS,
@@ -124,6 +132,61 @@ def test_warnings_are_logged_at_start(
     ]
 
 
+def warned(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, log_config: dict[str, str] | None = None,
+    **properties: Any,
+) -> list[str]:
+    """The warnings at the start of an application on the embedded log."""
+    text = Serdes.string()
+    builder = StreamsBuilder()
+    builder.stream("in", key=text, value=text).group_by_key().count(
+        store=Materialized("n", log_config=log_config or {})
+    )
+    with open_log(tmp_path / "log.db") as log:
+        log.create_topic("in")
+    settings = config(
+        log=str(tmp_path / "log.db"), state__dir=str(tmp_path / "state"), **properties
+    )
+    with (
+        caplog.at_level(logging.WARNING, "penstock.app"),
+        Streams(builder.build(), settings, master="inline") as streams,
+    ):
+        streams.run_until_caught_up(60)
+    return [record.getMessage() for record in caplog.records if record.name == "penstock.app"]
+
+
+def test_settings_that_the_embedded_log_ignores_are_reported(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert warned(
+        tmp_path, caplog, {"min.insync.replicas": "2", "retention.ms": "5"},
+        replication__factor="3", topic__segment__bytes="1000000", topic__retention__ms="-1",
+        request__timeout__ms="40000", security__protocol="SSL", bootstrap__servers="host:9092",
+    ) == [
+        "The setting bootstrap.servers has no effect: the embedded log is a file and has no "
+        "connections.",
+        "The setting replication.factor has no effect: the embedded log is one file without "
+        "replicas.",
+        "The setting request.timeout.ms has no effect: the embedded log is a file and has no "
+        "connections.",
+        "The setting security.protocol has no effect: the embedded log is a file and has no "
+        "connections.",
+        "The setting topic.segment.bytes has no effect: the embedded log has no segments, "
+        "replicas or compression.",
+        "The setting min.insync.replicas of the changelog of store 'n' has no effect: the "
+        "embedded log has no segments, replicas or compression.",
+    ]
+
+
+def test_one_replica_is_not_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    assert warned(tmp_path, caplog, replication__factor="1") == []
+
+
+def test_settings_of_kafka_topics_are_not_reported() -> None:
+    given = {"replication.factor": 3, "topic.segment.bytes": "1", "security.protocol": "SSL"}
+    assert list(scheme_of("kafka://host:9092").ignored_settings(given)) == []
+
+
 # ---- settings that have an effect --------------------------------------------------------------
 
 
@@ -184,10 +247,14 @@ def test_internal_topics_get_the_replication_factor(
 
 
 def test_admin_client_passes_the_replication_factor(
-    tmp_path: Path, factors: dict[str, int]
+    tmp_path: Path, factors: dict[str, int], caplog: pytest.LogCaptureFixture
 ) -> None:
     with open_log(tmp_path / "log.db"):
         pass
     with AdminClient({"log": str(tmp_path / "log.db")}) as admin:
         admin.create_topics([NewTopic("orders", 1, 2)])["orders"].result()
     assert factors == {"orders": 2}
+    assert caplog.messages == [
+        "Topic 'orders': the setting replication.factor has no effect: the embedded log is one "
+        "file without replicas."
+    ]

@@ -17,7 +17,7 @@ from penstock.cli.parsing import (
     positive_int,
 )
 from penstock.cli.terminal import Terminal
-from penstock.log import Log, PartitionOffsets, TopicDescription, TopicPartition
+from penstock.log import Log, PartitionOffsets, TopicDescription, TopicPartition, scheme_of
 from penstock.log.errors import TopicExists, UnknownTopic
 from penstock.log.types import CleanReport
 
@@ -184,9 +184,18 @@ def list_topics(args: argparse.Namespace, terminal: Terminal) -> None:
         terminal.write_table(("TOPIC", "PARTITIONS", "OFFSETS", "CLEANUP"), rows)
 
 
+def _warn_about_ignored(log: Log, args: argparse.Namespace, terminal: Terminal) -> None:
+    """Report the settings of topics that have no effect in this log."""
+    given = {f"topic.{name}": value for name, value in args.config}
+    given["replication.factor"] = getattr(args, "replication_factor", -1)
+    for name, reason in scheme_of(log.address).ignored_settings(given):
+        terminal.note(f"The setting {name.removeprefix('topic.')} has no effect: {reason}.")
+
+
 def create_topics(args: argparse.Namespace, terminal: Terminal) -> None:
     """Create topics in order; an error leaves the earlier ones."""
     with open_log_option(args, create=True) as log:
+        _warn_about_ignored(log, args, terminal)
         for name in args.topics:
             try:
                 log.create_topic(
@@ -247,6 +256,7 @@ def alter_topic(args: argparse.Namespace, terminal: Terminal) -> None:
     if not config and args.partitions is None:
         raise UsageError("There is nothing to change. Use --config, --unset or --partitions.")
     with open_log_option(args) as log:
+        _warn_about_ignored(log, args, terminal)
         # Settings may be invalid. Partitions cannot be removed again, so add them last.
         if config:
             log.alter_topic(args.topic, config)

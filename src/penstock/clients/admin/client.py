@@ -11,6 +11,7 @@ accepted for compatibility and have no effect.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from types import TracebackType
@@ -53,10 +54,13 @@ from penstock.clients.types import (
     describe_cluster,
     to_log_partition,
 )
+from penstock.log import scheme_of
 from penstock.log.base import Log
 from penstock.log.errors import GroupNotEmpty, InvalidTopic, LogError, TopicExists
 from penstock.log.topic_config import DEFAULTS, check_partitions, check_topic_name, checked_config
 from penstock.log.types import GroupDescription
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -97,12 +101,22 @@ class AdminClient:
         _check(KafkaError.TOPIC_EXCEPTION, check_topic_name, new.topic)
         _check(KafkaError.INVALID_PARTITIONS, check_partitions, partitions)
         _check(KafkaError.INVALID_CONFIG, checked_config, new.config or {})
+        self._warn_about_ignored(new)
         if not validate_only:
             self._log.create_topic(
                 new.topic, partitions, new.config, replication_factor=new.replication_factor
             )
         elif any(topic.name == new.topic for topic in self._log.topics()):
             raise TopicExists(new.topic)
+
+    def _warn_about_ignored(self, new: NewTopic) -> None:
+        settings = {f"topic.{name}": value for name, value in (new.config or {}).items()}
+        settings["replication.factor"] = new.replication_factor
+        for name, reason in scheme_of(self._log.address).ignored_settings(settings):
+            log.warning(
+                "Topic '%s': the setting %s has no effect: %s.", new.topic,
+                name.removeprefix("topic."), reason,
+            )
 
     def delete_topics(self, topics: Sequence[str], **timeouts: float) -> dict[str, Future[None]]:
         """Delete topics, their records and their committed offsets.
