@@ -17,7 +17,12 @@ from penstock.topology.store_advice import (
     explain_renamed,
     explain_unclear,
 )
-from penstock.topology.store_matching import StoreMatches, has_other_role, match_stores
+from penstock.topology.store_matching import (
+    StoreMatches,
+    add_replaced,
+    has_other_role,
+    match_stores,
+)
 
 #: The serdes whose bytes are text, or may be.
 _TEXT = {"string", "json", "bytes"}
@@ -99,13 +104,16 @@ def _match_remaining(
     old: ApplicationInfo, new: ApplicationInfo, decisions: StoreDecisions
 ) -> StoreMatches:
     """Match the stores that are not dropped."""
+    left = old.without_stores(decisions.drop)
     matches = match_stores(old, new, decisions.keep)
     if matches.unclear:
         # The user may drop a store to say which one of several is removed.
-        return match_stores(old.without_stores(decisions.drop), new, decisions.keep)
-    return StoreMatches({
-        name: other for name, other in matches.continued.items() if name not in decisions.drop
-    })
+        matches = match_stores(left, new, decisions.keep)
+    else:
+        matches = StoreMatches({
+            name: other for name, other in matches.continued.items() if name not in decisions.drop
+        })
+    return add_replaced(matches, left, new)
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,31 @@ def match_stores(
     return StoreMatches(matching.continued, matching.unclear)
 
 
+def add_replaced(
+    matches: StoreMatches, old: ApplicationInfo, new: ApplicationInfo
+) -> StoreMatches:
+    """Return the matches in which a removed store is unclear while a store of its kind is new.
+
+    Neither the names nor the topics of the steps prove that the rows are not needed. A store
+    without a changelog of its own has no rows that could be lost.
+    """
+    known = {*matches.continued.values(), *(each for found in matches.unclear.values()
+                                            for each in found)}
+    appeared = sorted(new.stores.keys() - known - old.stores.keys(), key=_order)
+    replaced = {}
+    for name, before in old.stores.items():
+        if name in matches.continued or name in matches.unclear or name in new.stores:
+            continue
+        others = tuple(
+            other for other in appeared
+            if _format(before) == _format(new.stores[other])
+            and not has_other_role(before, new.stores[other])
+        )
+        if others and (before.restored_from or "").endswith(f"-{name}-changelog"):
+            replaced[name] = others
+    return StoreMatches(matches.continued, {**matches.unclear, **replaced})
+
+
 def match_topics(old: ApplicationInfo, new: ApplicationInfo) -> dict[str, str]:
     """Return internal topic of the earlier version -> the topic that carries its records now.
 

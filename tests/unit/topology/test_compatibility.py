@@ -236,22 +236,32 @@ def test_other_name_for_a_store_of_the_user_is_an_error() -> None:
     ).errors == ()
 
 
-def test_store_of_another_step_in_place_of_a_generated_one_gives_a_warning() -> None:
+def test_store_of_another_kind_in_place_of_a_generated_one_gives_a_warning() -> None:
+    step = "KSTREAM-AGGREGATE-0000000003"
+    others = [
+        application_with_store("sums", step=step, kind="session"),
+        application_with_store("sums", step=step, window_size_ms=5),
+    ]
+    for other in others:
+        result = report(numbered(), other)
+        assert result.errors == ()
+        assert "is no longer used" in result.warnings[0]
+
+
+def test_store_of_the_same_kind_in_place_of_a_removed_one_is_refused() -> None:
     step = "KSTREAM-AGGREGATE-0000000003"
     elsewhere = dict(application().groups)
     elsewhere[0] = dataclasses.replace(elsewhere[0], reads=("payments",))
     others = [
         application_with_store("sums", step="KSTREAM-REDUCE-0000000003"),
-        application_with_store("sums", step=step, kind="session"),
-        application_with_store("sums", step=step, window_size_ms=5),
         application(groups=elsewhere, stores={"counts": dataclasses.replace(COUNTS, step=step)}),
     ]
     for other in others:
-        result = report(numbered(), other)
-        assert result.errors == ()
-        assert len(result.warnings) == 1
+        (error,) = report(numbered(), other).errors
+        assert "was removed, and '" in error
+        assert "--drop KSTREAM-AGGREGATE-STATE-STORE-0000000003" in error
     reduced = identified(RENUMBERED, step_kind="AggregateNode.StreamReduce", lineage="m")
-    assert report(identified(), reduced).errors == ()
+    assert len(report(identified(), reduced).errors) == 1
 
 
 def test_generated_name_that_now_belongs_to_another_step_is_an_error() -> None:
