@@ -8,6 +8,7 @@ application, and later ones. After each of the two, the application looks rows u
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,10 +19,13 @@ from typing import Any, NamedTuple
 
 from kafka import java_programs
 from penstock import (
+    JoinWindows,
     ProcessingFailedException,
     Processor,
     Record,
     Serdes,
+    SessionWindows,
+    SlidingWindows,
     StateRestoreListener,
     Stores,
     Streams,
@@ -90,10 +94,10 @@ def rate(key: str, value: int) -> Row:
     return key.encode(), value.to_bytes(8, "big")
 
 
-def create_topics(log: Log, application: str, rates: int = 2) -> None:
-    """Create the topics of an application, with so many partitions of `rates`."""
+def create_topics(log: Log, application: str, rates: int = 2, calls: int = 1) -> None:
+    """Create the topics of an application, with so many partitions of `rates` and `calls`."""
     for topic, partitions in (
-        (application, 1), (f"{application}-rates", rates), (f"{application}-calls", 1),
+        (application, 1), (f"{application}-rates", rates), (f"{application}-calls", calls),
         (f"{application}-dead", 1),
     ):
         log.create_topic(topic, partitions)
@@ -107,6 +111,41 @@ def append(
         topic, partition,
         RecordColumns(list(keys), list(all_values), None if times is None else list(times)),
     )
+
+
+class DroppedLine(NamedTuple):
+    """A line of a log about a record that a node did not use, or used out of order."""
+
+    reason: str
+    #: The topic without the application.
+    topic: str
+    partition: int
+    offset: int
+
+
+_JAVA_LINE = re.compile(
+    r" WARN org\.apache\.kafka\.streams\.kstream\.internals\.\S+ - (.+?) "
+    r"topic=\[(.+?)\] partition=\[(\d+)\] offset=\[(\d+)\]"
+)
+_OUR_LINE = re.compile(r"(.+) \(topic '(.+?)', partition (\d+), offset (\d+); task .*\)\.")
+_REASONS = ("null", "expired window", "out-of-order")
+
+
+def dropped_lines(found: list[tuple[str, ...]], application: str) -> list[DroppedLine]:
+    """Return the lines of one application: texts, topics, partitions and offsets."""
+    return sorted(
+        DroppedLine(
+            next(each for each in _REASONS if each in text), topic.removeprefix(application),
+            int(partition), int(offset),
+        )
+        for text, topic, partition, offset in found if topic.startswith(application)
+    )
+
+
+def logged_lines(messages: list[str], application: str) -> list[DroppedLine]:
+    """Return the lines that penstock has logged about dropped records."""
+    matches = [match.groups() for line in messages if (match := _OUR_LINE.fullmatch(line))]
+    return dropped_lines(matches, application)
 
 
 def values(log: Log, topic: str) -> list[bytes | None]:
@@ -123,8 +162,14 @@ def look_up(log: Log, application: str, *keys: str) -> None:
 class Java:
     """The process that runs applications with Kafka Streams."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
+    def __init__(self, process: subprocess.Popen[str], log: Path) -> None:
         self._process = process
+        self._log = log
+
+    def dropped_lines(self, application: str) -> list[DroppedLine]:
+        """Return the WARN lines about dropped records of an application."""
+        text = self._log.read_text(encoding="utf-8")
+        return dropped_lines(_JAVA_LINE.findall(text), application)
 
     def order(self, *words: str) -> dict[str, Any]:
         """Send a command and return the response."""
@@ -165,15 +210,19 @@ def java(class_path: str, broker: ClusterStatus, directory: Path) -> Iterator[Ja
     command = java_programs.command(
         class_path, "RunHandlers", broker.bootstrap_servers, "commit.interval.ms=50",
         "statestore.cache.max.bytes=0", f"state.dir={directory / 'java-state'}",
-        flags=("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
+        flags=(
+            "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+            "-Dorg.slf4j.simpleLogger.log.org.apache.kafka.streams.kstream.internals=warn",
+        ),
     )
-    with open(directory / "java.log", "w", encoding="utf-8") as errors, subprocess.Popen(
+    log = directory / "java.log"
+    with open(log, "w", encoding="utf-8") as errors, subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
     ) as process:
         watch = threading.Timer(4 * TIMEOUT_S, process.kill)
         watch.start()
         try:
-            yield Java(process)
+            yield Java(process, log)
             assert process.stdin is not None
             process.stdin.close()
             assert process.wait(TIMEOUT_S) == 0
@@ -228,9 +277,20 @@ def dropped_records(builder: StreamsBuilder, output: str) -> None:
     calls.join(rates, lambda value, rate: f"{value}={rate}").to(output)
 
 
+def dropped_everywhere(builder: StreamsBuilder, output: str) -> None:
+    dropped_records(builder, output)
+    calls: Any = builder.stream(f"{output}-calls")
+    calls.group_by_key().reduce(lambda first, second: second)
+    calls.group_by_key().windowed_by(SlidingWindows.of(10)).count()
+    calls.group_by_key().windowed_by(SessionWindows.of(10)).count()
+    calls.join(calls, lambda first, second: first, JoinWindows.of(10))
+    calls.to_table()
+    calls.group_by(lambda key, value: None).count()
+
+
 TOPOLOGIES: dict[str, Callable[[StreamsBuilder, str], None]] = {
     "global_table": global_table, "global_store": global_store,
-    "dropped_records": dropped_records,
+    "dropped_records": dropped_records, "dropped_everywhere": dropped_everywhere,
 }
 
 

@@ -6,6 +6,7 @@ write the same output. Two cases are deliberately different, see docs/compatibil
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +24,7 @@ from kafka.handler_scenarios import (
     append,
     create_topics,
     java,
+    logged_lines,
     look_up,
     penstock_streams,
     rate,
@@ -197,3 +199,47 @@ def test_both_count_the_same_dropped_records(
         ))
     assert texts(log, "java-drops") == texts(log, "penstock-drops") == ["1=rate", "late=rate"]
     assert counts == [5, 5]
+
+
+def test_both_log_the_same_dropped_records(
+    kafka_streams: Java, log: Log, penstock_broker: ClusterStatus, directory: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """One null key, one late record and one out-of-order update for each node that logs them.
+
+    A null key before an implicit repartition is in no log and in no count.
+    """
+    now = int(time.time() * 1000)
+    for application in ("java-lines", "penstock-lines"):
+        create_topics(log, application, rates=2, calls=2)
+        append(
+            log, f"{application}-rates", PARTITION, (b"k", b"rate"), (None, b"no key"),
+            (b"k", b"older"), times=(now - 9_000, now - 8_000, now - 9_500),
+        )
+        append(
+            log, f"{application}-calls", PARTITION, (b"k", b"1"), (None, b"no key"),
+            (b"k", b"late"), times=(now, now, now - 5_000),
+        )
+    kafka_streams.order("start", "java-lines", "dropped_everywhere")
+    expected_count = kafka_streams.order("await", "java-lines")["dropped"]
+    kafka_streams.order("close", "java-lines")
+    streams = penstock_streams(
+        penstock_broker, directory, "penstock-lines", "dropped_everywhere", {}
+    )
+    with caplog.at_level(logging.WARNING, "penstock.task.drops"), streams:
+        streams.run_until_caught_up(timeout=60)
+        count = sum(
+            int(value) for metric, value in streams.metrics().items()
+            if metric.name == "dropped-records-total"
+        )
+    expected = kafka_streams.dropped_lines("java-lines")
+    found = logged_lines([
+        record.getMessage() for record in caplog.records
+        if record.name == "penstock.task.drops" and record.levelno == logging.WARNING
+    ], "penstock-lines")
+    assert found == expected
+    assert ("null", "-rates", PARTITION, 1) in expected
+    assert ("out-of-order", "-rates", PARTITION, 2) in expected
+    assert ("null", "-calls", PARTITION, 1) in expected
+    assert ("expired window", "-calls", PARTITION, 2) in expected
+    assert count == expected_count

@@ -7,9 +7,12 @@ import org.apache.kafka.common.utils.Bytes;
 import org.apache.kafka.streams.StreamsBuilder;
 import org.apache.kafka.streams.kstream.Consumed;
 import org.apache.kafka.streams.kstream.GlobalKTable;
+import org.apache.kafka.streams.kstream.JoinWindows;
 import org.apache.kafka.streams.kstream.KStream;
 import org.apache.kafka.streams.kstream.KTable;
 import org.apache.kafka.streams.kstream.Materialized;
+import org.apache.kafka.streams.kstream.SessionWindows;
+import org.apache.kafka.streams.kstream.SlidingWindows;
 import org.apache.kafka.streams.kstream.TimeWindows;
 import org.apache.kafka.streams.processor.api.ContextualProcessor;
 import org.apache.kafka.streams.processor.api.Processor;
@@ -33,6 +36,7 @@ final class Handlers {
         topologies.put("global_table", Handlers::globalTable);
         topologies.put("global_store", Handlers::globalStore);
         topologies.put("dropped_records", Handlers::droppedRecords);
+        topologies.put("dropped_everywhere", Handlers::droppedEverywhere);
     }
 
     private static void globalTable(final StreamsBuilder builder, final String output) {
@@ -60,6 +64,23 @@ final class Handlers {
         calls.groupByKey().count();
         calls.groupByKey().windowedBy(TimeWindows.ofSizeWithNoGrace(ofMillis(10))).count();
         calls.join(rates, (value, rate) -> value + "=" + rate).to(output);
+    }
+
+    /** Drops null keys and late records in every kind of node that logs them. */
+    private static void droppedEverywhere(final StreamsBuilder builder, final String output) {
+        droppedRecords(builder, output);
+        final KStream<String, String> calls = builder.stream(output + "-calls");
+        calls.groupByKey().reduce((first, second) -> second);
+        calls.groupByKey()
+            .windowedBy(SlidingWindows.ofTimeDifferenceWithNoGrace(ofMillis(10))).count();
+        calls.groupByKey()
+            .windowedBy(SessionWindows.ofInactivityGapWithNoGrace(ofMillis(10))).count();
+        calls.join(
+            calls, (first, second) -> first,
+            JoinWindows.ofTimeDifferenceWithNoGrace(ofMillis(10)));
+        calls.toTable();
+        // The filter before an implicit repartition neither logs nor counts.
+        calls.groupBy((key, value) -> (String) null).count();
     }
 
     /** Stores 100 divided by the value. */
