@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
-from typing import Any, TypeVar, overload
+from typing import Any, Literal, TypeVar, overload
 
 from penstock.config import StreamsConfig
-from penstock.engine.packaging.pack import check_packable
+from penstock.engine.packaging.pack import check_packable, check_packable_as_file
 from penstock.partitioning import partition_of
 from penstock.record import NO_HEADERS, TaskId, as_headers
 from penstock.serdes.arguments import given_serde
@@ -48,7 +48,9 @@ class TopologyTestDriver(StoreAccess):
         batch_size: Call `new_batch` after this many records.
         show_printed: Write the lines of `KStream.print` to standard output and their files.
         check_pickling: Raise if a function refers to an object that cannot be sent to Spark's
-            workers, such as a lock. The topology itself is not copied.
+            workers, such as a lock. The topology itself is not copied. True checks as for
+            `penstock run FILE`, which sends the file by value, with its globals. "module" checks
+            as for `penstock run MODULE`, which workers import. False checks nothing.
 
     Example:
         >>> from penstock import Serdes, StreamsBuilder
@@ -75,7 +77,7 @@ class TopologyTestDriver(StoreAccess):
         auto_commit: bool = True,
         batch_size: int | None = None,
         show_printed: bool = True,
-        check_pickling: bool = True,
+        check_pickling: bool | Literal["module"] = True,
     ) -> None:
         if not isinstance(topology, Topology):
             raise TypeError(
@@ -89,6 +91,8 @@ class TopologyTestDriver(StoreAccess):
         check_serdes(topology, self._config)
         if check_pickling:
             check_packable(topology, self._config)
+            if check_pickling != "module":
+                check_packable_as_file(topology, self._config)
         now = instant_ms(initial_wall_clock)
         # timedelta.max stands for no commits by the wall clock.
         auto_commit = auto_commit and commit_interval != timedelta.max

@@ -19,6 +19,11 @@ def user_line() -> str:
     return f"{frame.f_code.co_filename}, line {frame.f_lineno}"
 
 
+def file_of_line(line: str) -> str:
+    """Return the file of a line that `user_line` returned."""
+    return line.rpartition(", line ")[0]
+
+
 def add_location(error: TopologyException, step: str, line: str | None) -> None:
     """Say where the step of an error was added; the innermost step wins."""
     if line is not None and error.location is None:

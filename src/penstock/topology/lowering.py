@@ -26,7 +26,7 @@ from penstock.processors.user import UserProcessor
 from penstock.serdes.change import change_serde
 from penstock.timestamps import FailOnInvalidTimestamp
 from penstock.topology.default_serdes import Deferred
-from penstock.topology.locations import add_location
+from penstock.topology.locations import add_location, file_of_line
 from penstock.topology.nodes import InternalTopic, ProcessorNode, SinkNode, SourceNode, StoreSpec
 from penstock.topology.old_values import OldValues, is_versioned, reads_versioned
 from penstock.topology.plan import (
@@ -69,6 +69,7 @@ def lower(
     """Return the topology of a plan to which the rules have been applied."""
     topology = Topology(config)
     topology.generated_stores = frozenset(plan.generated_stores)
+    topology.source_files = {file_of_line(line) for line in plan.lines.values()}
     for topic in internal_topics:
         topology.add_internal_topic(topic)
     for group in plan.copartitioned:

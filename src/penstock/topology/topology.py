@@ -18,6 +18,7 @@ from penstock.processors.user import UserProcessor, supplied_stores
 from penstock.serdes.base import Serde, as_serde
 from penstock.stores.api.builder import StoreBuilder
 from penstock.topology.describe import TopologyDescription, describe
+from penstock.topology.locations import file_of_line, user_line
 from penstock.topology.nodes import (
     GlobalStore,
     InternalTopic,
@@ -85,6 +86,8 @@ class Topology(JavaNames):
         self.generated_names: tuple[str, ...] = ()
         #: The optimizations that the DSL has applied; None without the DSL.
         self.optimizations: frozenset[str] | None = None
+        #: The user's files that have added the steps.
+        self.source_files: set[str] = set()
         self._nodes: dict[str, Node] = {}
         self._stores: dict[str, StoreSpec] = {}
         self._store_users: dict[str, list[str]] = {}
@@ -149,6 +152,7 @@ class Topology(JavaNames):
 
         Kafka: Topology#addProcessor
         """
+        self.source_files.add(file_of_line(user_line()))
         operator = UserProcessor.checked(supplier, step=name)
         self.add_processor_node(ProcessorNode(name, operator, parents))
         return self
@@ -316,6 +320,7 @@ class Topology(JavaNames):
             source, (topic,), None, as_serde(key_deserializer, reads=True, step=source),
             as_serde(value_deserializer, reads=True, step=source), timestamp_extractor,
         )
+        self.source_files.add(file_of_line(user_line()))
         operator = UserProcessor.checked(supplier, step=processor)
         self.add_global_nodes(
             source_node, ProcessorNode(processor, operator, (source,)), UserStoreSpec(store)

@@ -11,7 +11,7 @@ from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
 from penstock.config import StreamsConfig
-from penstock.engine.packaging.pickling import dumps
+from penstock.engine.packaging.pickling import dumps, pickled_by_value
 from penstock.errors import TopologyException
 from penstock.topology.topology import Topology
 
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     # The test driver uses this module without the engine.
     from penstock.engine.packaging.bundle import Bundle
 
+_AS_MODULE = (
+    " This applies to `penstock run FILE`. If workers import the application, as with "
+    "`penstock run MODULE`, use TopologyTestDriver(..., check_pickling='module')."
+)
 #: The maximum depth of the search.
 _MAX_DEPTH = 12
 
@@ -39,15 +43,28 @@ def check_packable(topology: Topology, config: StreamsConfig) -> None:
         raise _not_packable(topology, config, error) from error
 
 
+def check_packable_as_file(topology: Topology, config: StreamsConfig) -> None:
+    """Raise the error of `check_packable` for an application that is started by its path.
+
+    The file that is run is sent by value, with the globals that its functions use. A test imports
+    the file, so it would be sent by name.
+    """
+    with pickled_by_value(topology.source_files):
+        try:
+            dumps((topology, config))
+        except Exception as error:
+            raise _not_packable(topology, config, error, _AS_MODULE) from error
+
+
 def _not_packable(
-    topology: Topology, config: StreamsConfig, error: Exception
+    topology: Topology, config: StreamsConfig, error: Exception, advice: str = ""
 ) -> TopologyException:
     for name, part in _parts(topology, config):
         if not _can_pickle(part):
             return TopologyException(
                 f"{name} cannot be sent to Spark's workers. {_Search().explain(part)} "
                 "Create the object where it is used: context.resource(name, factory) keeps one "
-                "per worker. Or create it in the function, on its first call."
+                f"per worker. Or create it in the function, on its first call.{advice}"
             )
     return TopologyException(f"The application cannot be sent to Spark's workers: {error}")
 

@@ -13,8 +13,12 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import os
 import pickle
 import sys
+import sysconfig
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from types import ModuleType
 from typing import Any, get_type_hints
 
@@ -28,6 +32,11 @@ _SENTINELS = {
     id(getattr(dataclasses, name)): name
     for name in ("MISSING", "KW_ONLY", "_FIELD", "_FIELD_CLASSVAR", "_FIELD_INITVAR")
 }
+#: The directories of Python's own modules and of installed packages.
+_INSTALLED = tuple(
+    os.path.join(path, "") for name, path in sysconfig.get_paths().items()
+    if name in {"stdlib", "platstdlib", "purelib", "platlib"}
+)
 #: Members that a new class gets by itself. The others are set afterwards.
 _CREATED_MEMBERS = frozenset((
     _CACHE, "__dict__", "__weakref__", "__module__", "__qualname__", "__annotations__",
@@ -41,6 +50,27 @@ def pickle_by_value(module: ModuleType) -> None:
     For a file that was started by its path, which no worker can import by name.
     """
     cloudpickle.register_pickle_by_value(module)
+
+
+@contextmanager
+def pickled_by_value(files: Collection[str]) -> Iterator[None]:
+    """Pickle the modules of these files by value during the block, as if they were run by path.
+
+    Installed modules are not: workers import them.
+    """
+    known = cloudpickle.list_registry_pickle_by_value()
+    modules = [
+        module for name, module in list(sys.modules.items())
+        if (file := getattr(module, "__file__", None)) in files and name == module.__name__
+        and name not in known and name != "__main__" and not str(file).startswith(_INSTALLED)
+    ]
+    for module in modules:
+        cloudpickle.register_pickle_by_value(module)
+    try:
+        yield
+    finally:
+        for module in modules:
+            cloudpickle.unregister_pickle_by_value(module)
 
 
 def dumps(obj: Any) -> bytes:
