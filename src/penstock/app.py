@@ -67,6 +67,23 @@ class Streams:
     Raises:
         ConfigException: A setting is missing or invalid.
 
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> from penstock import StreamsBuilder
+        >>> from penstock.clients import AdminClient, NewTopic
+        >>> builder = StreamsBuilder()
+        >>> builder.stream("words", key=str, value=str).map_values(len).to("lengths")
+        >>> with TemporaryDirectory() as directory:
+        ...     log = f"{directory}/words.db"
+        ...     config = StreamsConfig(application_id="words", log=log, state_dir=directory)
+        ...     with AdminClient(log=log) as admin:
+        ...         topics = admin.create_topics([NewTopic("words"), NewTopic("lengths")])
+        ...         _ = [created.result() for created in topics.values()]
+        ...     with Streams(builder.build(), config, master="inline") as streams:
+        ...         streams.run_until_caught_up(60)
+        ...         streams.state.value
+        'RUNNING'
+
     Kafka: KafkaStreams
     """
 
@@ -232,6 +249,9 @@ class Streams:
             timeout: How long to wait; None waits without a limit.
             leave_group: False lets another instance take over only after `session.timeout.ms`.
 
+        Returns:
+            Whether the instance ended within the timeout.
+
         Kafka: KafkaStreams#close, CloseOptions
         """
         with self._starting:
@@ -307,7 +327,7 @@ class Streams:
             )
 
     def is_caught_up(self, timeout: timedelta | float | None) -> bool:
-        """Whether the current content of the source topics is processed within the timeout.
+        """Return whether the current content of the source topics is processed within the timeout.
 
         Raise the error that ended the application, if it failed.
 
@@ -326,6 +346,9 @@ class Streams:
 
         Args:
             timeout: How long to wait; None waits without a limit.
+
+        Returns:
+            Whether the application ended within the timeout.
         """
         ended = self._lifecycle.wait_until(lambda state: state.has_ended, _seconds(timeout))
         if ended:
@@ -362,6 +385,9 @@ class Streams:
         The number of Spark's cores does not change. Return the name of the new thread, or None if
         the application is not running.
 
+        Returns:
+            The name of the thread; None if the application is not running.
+
         Kafka: KafkaStreams#addStreamThread
         """
         return self._change_threads(+1)
@@ -370,6 +396,9 @@ class Streams:
         """Let one task less run at the same time. One thread always remains.
 
         Return the name of the removed thread, or None if no thread can be removed.
+
+        Returns:
+            The name of the thread; None if none was removed.
 
         Kafka: KafkaStreams#removeStreamThread
         """

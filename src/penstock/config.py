@@ -59,6 +59,14 @@ class StreamsConfig:
     An exception handler is "fail", "continue", a handler, its class or name, or a function of
     (context, record, exception). `extra` contains all other settings: for clients (with the
     prefixes `consumer.`, `producer.`, `admin.` and `topic.`) and for user processors.
+
+    Example:
+        >>> from datetime import timedelta
+        >>> config = StreamsConfig(
+        ...     application_id="orders", log="orders.db", commit_interval_ms=timedelta(seconds=1)
+        ... )
+        >>> config.with_(num_standby_replicas=1).commit_interval_ms
+        1000
     """
 
     application_id: str
@@ -185,6 +193,9 @@ class StreamsConfig:
         Args:
             properties: Settings under Kafka's names.
             settings: Settings under the names of the fields; they win.
+
+        Returns:
+            The configuration.
         """
         if not isinstance(properties, Mapping):
             properties = read_properties(properties)
@@ -260,7 +271,11 @@ class StreamsConfig:
         ]
 
     def make_processor_wrapper(self) -> Any:
-        """Create and configure the processor wrapper; None if there is none."""
+        """Create and configure the processor wrapper; None if there is none.
+
+        Returns:
+            The wrapper, or None.
+        """
         chosen = self.processor_wrapper
         wrapper = chosen() if isinstance(chosen, type) else chosen
         if hasattr(wrapper, "configure"):
@@ -268,25 +283,41 @@ class StreamsConfig:
         return wrapper
 
     def timestamp_extractor(self) -> TimestampExtractor:
-        """Create the default timestamp extractor."""
+        """Create the default timestamp extractor.
+
+        Returns:
+            The extractor.
+        """
         return make_timestamp_extractor(self.default_timestamp_extractor)
 
     def deserialization_handler(self) -> DeserializationExceptionHandler:
-        """Create the handler; each task has its own."""
+        """Create the handler; each task has its own.
+
+        Returns:
+            The handler.
+        """
         return make_deserialization_handler(
             self.deserialization_exception_handler, self._handler_configs()
         )
 
     def processing_handler(self) -> ProcessingExceptionHandler:
-        """Create the handler; each task has its own."""
+        """Create the handler; each task has its own.
+
+        Returns:
+            The handler.
+        """
         return make_processing_handler(self.processing_exception_handler, self._handler_configs())
 
     def production_handler(self) -> ProductionExceptionHandler:
-        """Create the handler; each task has its own."""
+        """Create the handler; each task has its own.
+
+        Returns:
+            The handler.
+        """
         return make_production_handler(self.production_exception_handler, self._handler_configs())
 
     def dead_letter_topics(self) -> tuple[str, ...]:
-        """The topics of the dead letter queues that the configuration names."""
+        """Return the topics of the dead letter queues that the configuration names."""
         chosen = (
             self.errors_dead_letter_queue_topic_name,
             *(getattr(handler, "dead_letter_queue_topic", None) for handler in (
@@ -306,6 +337,11 @@ class TopologyConfig:
     """The configuration of an application with overrides for one topology.
 
     `overrides` are settings of `StreamsConfig`, by these names or by Kafka's.
+
+    Example:
+        >>> config = StreamsConfig(application_id="orders")
+        >>> TopologyConfig(config, {"max.task.idle.ms": 5}).streams_config().max_task_idle_ms
+        5
     """
 
     config: StreamsConfig

@@ -72,7 +72,13 @@ class Result(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """The decision of a handler, and the records to write to a dead letter queue."""
+    """The decision of a handler, and the records to write to a dead letter queue.
+
+    Example:
+        >>> def skip_and_keep(context, record, exception):
+        ...     data = record.key, record.value
+        ...     return Response.resume([ProducedRecord("bad", None, context.timestamp, *data)])
+    """
 
     result: Result
     dead_letter_queue_records: tuple[ProducedRecord, ...] = ()
@@ -83,6 +89,9 @@ class Response:
 
         Args:
             dead_letter_queue_records: Records for the dead letter queue.
+
+        Returns:
+            The response of a handler.
 
         Kafka: Response#resume
         """
@@ -95,6 +104,9 @@ class Response:
         Args:
             dead_letter_queue_records: Records for the dead letter queue.
 
+        Returns:
+            The response of a handler.
+
         Kafka: Response#fail
         """
         return Response(Result.FAIL, tuple(dead_letter_queue_records))
@@ -104,6 +116,9 @@ class Response:
         """Process the batch again, because the error may pass (`retriable`).
 
         Only for production exception handlers. For other errors it means fail.
+
+        Returns:
+            The response of a production handler.
 
         Kafka: Response#retry
         """
@@ -119,7 +134,16 @@ class SerializationExceptionOrigin(Enum):
 
 @runtime_checkable
 class DeserializationExceptionHandler(Protocol):
-    """Decides about records whose key or value cannot be deserialized."""
+    """Decides about records whose key or value cannot be deserialized.
+
+    Example:
+        >>> class SkipTests:
+        ...     def handle_error(self, context, record, exception):
+        ...         is_test = context.topic.startswith("test-")
+        ...         return Response.resume() if is_test else Response.fail()
+        >>> isinstance(SkipTests(), DeserializationExceptionHandler)
+        True
+    """
 
     def handle_error(
         self, context: ErrorHandlerContext, record: ConsumedRecord, exception: Exception
@@ -138,7 +162,16 @@ class DeserializationExceptionHandler(Protocol):
 
 @runtime_checkable
 class ProcessingExceptionHandler(Protocol):
-    """Decides about records for which a processor raises an exception."""
+    """Decides about records for which a processor raises an exception.
+
+    Example:
+        >>> class SkipDivisions:
+        ...     def handle_error(self, context, record, exception):
+        ...         is_known = isinstance(exception, ZeroDivisionError)
+        ...         return Response.resume() if is_known else Response.fail()
+        >>> isinstance(SkipDivisions(), ProcessingExceptionHandler)
+        True
+    """
 
     def handle_error(
         self, context: ErrorHandlerContext, record: Record[Any, Any] | None, exception: Exception
@@ -157,7 +190,17 @@ class ProcessingExceptionHandler(Protocol):
 
 @runtime_checkable
 class ProductionExceptionHandler(Protocol):
-    """Decides about output records that cannot be sent or serialized."""
+    """Decides about output records that cannot be sent or serialized.
+
+    Example:
+        >>> class Drop:
+        ...     def handle_error(self, context, record, exception):
+        ...         return Response.resume()
+        ...     def handle_serialization_error(self, context, record, exception, origin):
+        ...         return Response.fail()
+        >>> isinstance(Drop(), ProductionExceptionHandler)
+        True
+    """
 
     def handle_error(
         self, context: ErrorHandlerContext, record: ProducedRecord, exception: Exception
@@ -257,7 +300,14 @@ def log_bad_record(level: int, what: str, context: ErrorHandlerContext, error: E
 
 
 class LogAndFailExceptionHandler(BuiltInHandler):
-    """Logs a deserialization error and stops the application. The default."""
+    """Logs a deserialization error and stops the application. The default.
+
+    Example:
+        >>> from penstock import StreamsConfig
+        >>> config = StreamsConfig(
+        ...     application_id="orders", deserialization_exception_handler="fail"
+        ... )
+    """
 
     def handle_error(
         self, context: ErrorHandlerContext, record: ConsumedRecord, exception: Exception
@@ -269,6 +319,9 @@ class LogAndFailExceptionHandler(BuiltInHandler):
             record: The record, with its bytes.
             exception: The error.
 
+        Returns:
+            The response: fail.
+
         Kafka: LogAndFailExceptionHandler#configure, LogAndFailExceptionHandler#handleError
         """
         log_bad_record(logging.ERROR, "Failed to deserialize a record", context, exception)
@@ -276,7 +329,14 @@ class LogAndFailExceptionHandler(BuiltInHandler):
 
 
 class LogAndContinueExceptionHandler(BuiltInHandler):
-    """Logs a deserialization error and skips the record."""
+    """Logs a deserialization error and skips the record.
+
+    Example:
+        >>> from penstock import StreamsConfig
+        >>> config = StreamsConfig(
+        ...     application_id="orders", deserialization_exception_handler="continue"
+        ... )
+    """
 
     def handle_error(
         self, context: ErrorHandlerContext, record: ConsumedRecord, exception: Exception
@@ -287,6 +347,9 @@ class LogAndContinueExceptionHandler(BuiltInHandler):
             context: The position of the record.
             record: The record, with its bytes.
             exception: The error.
+
+        Returns:
+            The response: resume.
 
         Kafka: LogAndContinueExceptionHandler#configure, LogAndContinueExceptionHandler#handleError
         """
@@ -297,7 +360,14 @@ class LogAndContinueExceptionHandler(BuiltInHandler):
 
 
 class LogAndFailProcessingExceptionHandler(BuiltInHandler):
-    """Logs an exception of a processor and stops the application. The default."""
+    """Logs an exception of a processor and stops the application. The default.
+
+    Example:
+        >>> from penstock import StreamsConfig
+        >>> config = StreamsConfig(
+        ...     application_id="orders", processing_exception_handler="fail"
+        ... )
+    """
 
     def handle_error(
         self, context: ErrorHandlerContext, record: Record[Any, Any] | None, exception: Exception
@@ -309,6 +379,9 @@ class LogAndFailProcessingExceptionHandler(BuiltInHandler):
             record: The record that the processor received.
             exception: The error.
 
+        Returns:
+            The response: fail.
+
         Kafka: LogAndFailProcessingExceptionHandler#configure,
             LogAndFailProcessingExceptionHandler#handleError
         """
@@ -317,7 +390,14 @@ class LogAndFailProcessingExceptionHandler(BuiltInHandler):
 
 
 class LogAndContinueProcessingExceptionHandler(BuiltInHandler):
-    """Logs an exception of a processor and drops the record there; other branches get it."""
+    """Logs an exception of a processor and drops the record there; other branches get it.
+
+    Example:
+        >>> from penstock import StreamsConfig
+        >>> config = StreamsConfig(
+        ...     application_id="orders", processing_exception_handler="continue"
+        ... )
+    """
 
     def handle_error(
         self, context: ErrorHandlerContext, record: Record[Any, Any] | None, exception: Exception
@@ -328,6 +408,9 @@ class LogAndContinueProcessingExceptionHandler(BuiltInHandler):
             context: The position of the record.
             record: The record that the processor received.
             exception: The error.
+
+        Returns:
+            The response: resume.
 
         Kafka: LogAndContinueProcessingExceptionHandler#configure,
             LogAndContinueProcessingExceptionHandler#handleError
@@ -342,6 +425,12 @@ class DefaultProductionExceptionHandler(BuiltInHandler):
     """Retries errors that may be temporary and stops the application for all others. The default.
 
     An exception with the attribute `retriable = True` is temporary.
+
+    Example:
+        >>> from penstock import StreamsConfig
+        >>> config = StreamsConfig(
+        ...     application_id="orders", production_exception_handler="fail"
+        ... )
     """
 
     def handle_error(
@@ -353,6 +442,9 @@ class DefaultProductionExceptionHandler(BuiltInHandler):
             context: The position of the record that was processed.
             record: The record that cannot be sent.
             exception: The error.
+
+        Returns:
+            The response: retry for an error that may pass, otherwise fail.
 
         Kafka: DefaultProductionExceptionHandler#handleError
         """
@@ -375,13 +467,23 @@ class DefaultProductionExceptionHandler(BuiltInHandler):
             exception: The error.
             origin: Whether the key or the value cannot be serialized.
 
+        Returns:
+            The response: fail.
+
         Kafka: DefaultProductionExceptionHandler#handleSerializationError
         """
         return Response.fail(self._dead_letters(context, exception))
 
 
 class LogAndContinueProductionExceptionHandler(BuiltInHandler):
-    """Logs an output record that cannot be written and skips it."""
+    """Logs an output record that cannot be written and skips it.
+
+    Example:
+        >>> from penstock import StreamsConfig
+        >>> config = StreamsConfig(
+        ...     application_id="orders", production_exception_handler="continue"
+        ... )
+    """
 
     def handle_error(
         self, context: ErrorHandlerContext, record: ProducedRecord, exception: Exception
@@ -392,6 +494,9 @@ class LogAndContinueProductionExceptionHandler(BuiltInHandler):
             context: The position of the record that was processed.
             record: The record that cannot be sent.
             exception: The error.
+
+        Returns:
+            The response: resume.
         """
         log_bad_record(
             logging.WARNING, f"Skipping a record for topic '{record.topic}'", context, exception
@@ -412,6 +517,9 @@ class LogAndContinueProductionExceptionHandler(BuiltInHandler):
             record: The record that cannot be sent.
             exception: The error.
             origin: Whether the key or the value cannot be serialized.
+
+        Returns:
+            The response: resume.
         """
         return self.handle_error(context, record, exception)
 

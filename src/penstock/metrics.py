@@ -163,6 +163,14 @@ class StreamsMetrics(Mapping[str, float]):
     Processors get it from `context.metrics()`. The metrics of sensors are in `Streams.metrics()`
     after the next commit.
 
+    Example:
+        >>> from penstock import Processor
+        >>> class Counting(Processor):
+        ...     def init(self, context):
+        ...         self.bad = context.metrics().add_rate_total_sensor("orders", "all", "bad")
+        ...     def process(self, record):
+        ...         self.bad.record()
+
     Kafka: StreamsMetrics
     """
 

@@ -27,7 +27,15 @@ V2 = TypeVar("V2")
 
 
 class Headers(tuple[tuple[str, "bytes | None"], ...]):
-    """The headers of a record: (name, bytes) pairs in order. Names may repeat."""
+    """The headers of a record: (name, bytes) pairs in order. Names may repeat.
+
+    Example:
+        >>> headers = Headers([("trace", b"1")]).add("trace", b"2")
+        >>> headers.last("trace")
+        b'2'
+        >>> headers.remove("trace") == Headers()
+        True
+    """
 
     __slots__ = ()
 
@@ -70,7 +78,13 @@ def as_headers(headers: Iterable[tuple[str, bytes | None]]) -> Headers:
 
 @dataclass(frozen=True, slots=True)
 class Record(Generic[K_co, V_co]):
-    """The input and output of a processor. `timestamp` is in epoch milliseconds."""
+    """The input and output of a processor. `timestamp` is in epoch milliseconds.
+
+    Example:
+        >>> record = Record("ann", 3, 1_000)
+        >>> record.with_value(record.value * 2).value
+        6
+    """
 
     key: K_co
     value: V_co
@@ -193,6 +207,9 @@ def fixed_key_record(
         value: The value.
         timestamp: The timestamp, in milliseconds since the epoch.
         headers: The headers: pairs of a name and bytes or None.
+
+    Returns:
+        The record.
 
     Kafka: InternalFixedKeyRecordFactory#create
     """

@@ -39,7 +39,12 @@ TimestampExtractor = Callable[[ConsumedRecord, int], int]
 
 
 class FailOnInvalidTimestamp:
-    """Returns the record's timestamp; a negative one stops the application. The default."""
+    """Returns the record's timestamp; a negative one stops the application. The default.
+
+    Example:
+        >>> FailOnInvalidTimestamp()(ConsumedRecord("orders", 0, 0, 5, "k", "v", ()), 9)
+        5
+    """
 
     def __call__(self, record: ConsumedRecord, partition_time: int) -> int:
         if record.timestamp < 0:
@@ -52,7 +57,12 @@ class FailOnInvalidTimestamp:
 
 
 class LogAndSkipOnInvalidTimestamp:
-    """Returns the record's timestamp; a record with a negative one is logged and skipped."""
+    """Returns the record's timestamp; a record with a negative one is logged and skipped.
+
+    Example:
+        >>> LogAndSkipOnInvalidTimestamp()(ConsumedRecord("orders", 0, 0, 5, "k", "v", ()), 9)
+        5
+    """
 
     def __call__(self, record: ConsumedRecord, partition_time: int) -> int:
         if record.timestamp < 0:
@@ -65,7 +75,13 @@ class LogAndSkipOnInvalidTimestamp:
 
 
 class UsePartitionTimeOnInvalidTimestamp:
-    """Returns the record's timestamp, or the partition time if it is negative."""
+    """Returns the record's timestamp, or the partition time if it is negative.
+
+    Example:
+        >>> record = ConsumedRecord("orders", 0, 0, -1, "k", "v", ())
+        >>> UsePartitionTimeOnInvalidTimestamp()(record, partition_time=9)
+        9
+    """
 
     def __call__(self, record: ConsumedRecord, partition_time: int) -> int:
         if record.timestamp >= 0:
@@ -80,7 +96,12 @@ class UsePartitionTimeOnInvalidTimestamp:
 
 
 class WallclockTimestampExtractor:
-    """Returns the current time when the record is processed."""
+    """Returns the current time when the record is processed.
+
+    Example:
+        >>> from penstock import StreamsBuilder
+        >>> words = StreamsBuilder().stream("words", timestamp=WallclockTimestampExtractor())
+    """
 
     def __call__(self, record: ConsumedRecord, partition_time: int) -> int:
         return wall_clock_ms()

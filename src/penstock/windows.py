@@ -63,6 +63,10 @@ class Window(NamedTuple):
 
     Time windows exclude `end`; sliding and session windows include it. Windows are created for
     each record, so the constructor checks nothing.
+
+    Example:
+        >>> Window(0, 10).overlap(Window(10, 20))
+        False
     """
 
     start: int
@@ -107,7 +111,13 @@ class SessionWindow(Window):
 
 
 class Windowed(NamedTuple, Generic[K]):
-    """A key and its window: the key type of windowed results."""
+    """A key and its window: the key type of windowed results.
+
+    Example:
+        >>> key = Windowed("ann", Window(0, 60_000))
+        >>> key.key, key.window.end
+        ('ann', 60000)
+    """
 
     key: K
     window: Window
@@ -147,6 +157,13 @@ class TimeWindows(Windows):
     """Tumbling or hopping windows: [start, end), aligned to the epoch.
 
     A window of `size_ms` starts every `advance_ms`.
+
+    Example:
+        >>> from datetime import timedelta
+        >>> tumbling = TimeWindows.of(timedelta(minutes=5), grace=timedelta(minutes=1))
+        >>> hopping = TimeWindows.of(60_000).advance_by(30_000)
+        >>> list(hopping.windows_for(70_000).values())
+        [Window(start=30000, end=90000), Window(start=60000, end=120000)]
     """
 
     size_ms: int
@@ -218,6 +235,11 @@ class SlidingWindows(JavaNames):
     """Sliding windows: [end - time_difference_ms, end], for records close in time.
 
     A difference of 0 is allowed, as in Kafka, but processing a record with it fails.
+
+    Example:
+        >>> from datetime import timedelta
+        >>> SlidingWindows.of(timedelta(seconds=10), grace=timedelta(seconds=1))
+        SlidingWindows(time_difference_ms=10000, grace_ms=1000)
     """
 
     time_difference_ms: int
@@ -257,7 +279,13 @@ class SlidingWindows(JavaNames):
 
 @dataclass(frozen=True, slots=True)
 class SessionWindows(JavaNames):
-    """Sessions: periods of activity of a key, separated by gaps longer than `gap_ms`."""
+    """Sessions: periods of activity of a key, separated by gaps longer than `gap_ms`.
+
+    Example:
+        >>> from datetime import timedelta
+        >>> SessionWindows.of(timedelta(minutes=30))
+        SessionWindows(gap_ms=1800000, grace_ms=0)
+    """
 
     gap_ms: int
     grace_ms: int = 0
@@ -298,6 +326,11 @@ class JoinWindows(Windows):
 
     A record joins the records of the other stream with timestamps in [timestamp - before,
     timestamp + after]. One of the two may be negative, but not their sum.
+
+    Example:
+        >>> windows = JoinWindows.of(5_000).before(0)
+        >>> windows.before_ms, windows.after_ms
+        (0, 5000)
     """
 
     before_ms: int
@@ -376,7 +409,12 @@ class JoinWindows(Windows):
 
 @dataclass(frozen=True, slots=True)
 class UnlimitedWindows(Windows):
-    """A single window without an end, starting at `start_ms`. Earlier records are dropped."""
+    """A single window without an end, starting at `start_ms`. Earlier records are dropped.
+
+    Example:
+        >>> UnlimitedWindows.of().start_on(1_000).windows_for(999)
+        {}
+    """
 
     start_ms: int = 0
 
@@ -416,7 +454,14 @@ class UnlimitedWindows(Windows):
 
 
 class EmitStrategy(Enum):
-    """When a windowed aggregation emits its results."""
+    """When a windowed aggregation emits its results.
+
+    Example:
+        >>> from penstock import StreamsBuilder
+        >>> words = StreamsBuilder().stream("words", key=str, value=str).group_by_key()
+        >>> windows = words.windowed_by(TimeWindows.of(60_000))
+        >>> final = windows.emit_strategy(EmitStrategy.on_window_close()).count()
+    """
 
     ON_WINDOW_UPDATE = "on_window_update"
     ON_WINDOW_CLOSE = "on_window_close"
@@ -425,6 +470,9 @@ class EmitStrategy(Enum):
     def on_window_update() -> EmitStrategy:
         """Emit each update; a cache merges updates until the commit.
 
+        Returns:
+            The strategy, for `emit_strategy`.
+
         Kafka: EmitStrategy#onWindowUpdate
         """
         return EmitStrategy.ON_WINDOW_UPDATE
@@ -432,6 +480,9 @@ class EmitStrategy(Enum):
     @staticmethod
     def on_window_close() -> EmitStrategy:
         """Emit one final result when the window closes.
+
+        Returns:
+            The strategy, for `emit_strategy`.
 
         Kafka: EmitStrategy#onWindowClose
         """

@@ -20,6 +20,23 @@ CONSTRUCTED = (
     "AdminClient", "ConfigResource", "Consumer", "MockProcessorContext", "Producer", "Serde",
     "StateSerdes", "Streams", "TopicHandler", "TopicPartition", "Topology", "TopologyTestDriver",
 )
+#: Classes whose objects users only receive, and plain data: fields, constants, parameters.
+WITHOUT_EXAMPLE = frozenset(re.findall(r"\w+", """
+    AggregationWithHeaders AlterConfigOpType BuiltInDslStoreSuppliers BytesStore Cancellable
+    CapturedForward CapturedPunctuator Change ClusterMetadata ConfigEntry ConfigResource
+    ConfigSource ConsumedRecord ConsumerGroupDescription ConsumerGroupListing
+    ConsumerGroupMetadata ConsumerGroupState ConsumerGroupTopicPartitions
+    DeletedRecords DslKeyValueParams DslSessionParams DslStoreFormat
+    DslStoreSuppliers DslWindowParams ErrorHandlerContext FixedKeyRecord
+    KafkaError KeyValueSupplier ListConsumerGroupsResult ListOffsetsResultInfo Message MetricName
+    NewPartitions NewTopic ProducedRecord PunctuationType RecordCache RecordContext RecordMetadata
+    ResourceType Sensor SerializationExceptionOrigin SessionStoreWithHeaders SessionSupplier
+    SessionWindow StandbyUpdateListener Stat State StateSerdes StateStore StoreContext
+    SuspendReason TaskId TaskMetadata ThreadMetadata TimestampedKeyValueStoreWithHeaders
+    TimestampedWindowStoreWithHeaders TopicCollection TopicHandler TopicMetadata TopicPartition
+    TopologyDescription ValueAndTimestamp ValueTimestampHeaders VersionedRecord VersionedSupplier
+    WindowSupplier Windows WrappedProcessorSupplier
+"""))
 
 
 def public_objects() -> dict[str, Any]:
@@ -92,6 +109,54 @@ def test_lists_of_parameters_name_no_others() -> None:
              - set(inspect.signature(function).parameters))
     }
     assert extra == {}
+
+
+def returns_undocumented(function: Callable[..., Any], docstring: str) -> bool:
+    """Whether a function returns a value and its docstring does not describe it.
+
+    The summary describes it if it starts with "Return".
+    """
+    returned = inspect.signature(function).return_annotation
+    if returned in (inspect.Signature.empty, None, "None", "NoReturn"):
+        return False
+    return not re.match("Returns? ", docstring) and not re.search(
+        r"^Returns:\n    \S", docstring, re.MULTILINE
+    )
+
+
+def test_every_public_function_documents_its_result() -> None:
+    missing = [
+        name for name, function, docstring in public_functions()
+        if returns_undocumented(function, docstring or "")
+    ]
+    assert missing == []
+
+
+def test_missing_results_are_found() -> None:
+    def function() -> int:
+        return 1
+
+    assert returns_undocumented(function, "Do it.")
+    assert returns_undocumented(function, "Do it.\n\nReturns:\n")
+    assert not returns_undocumented(function, "Do it.\n\nReturns:\n    A number.\n")
+    assert not returns_undocumented(function, "Return a number.")
+
+
+def test_classes_of_users_have_an_example() -> None:
+    """The examples run below. Those of the DSL are in tests/house/test_dsl_docstrings.py."""
+    classes = {
+        each.__name__: inspect.getdoc(each) or "" for name, each in public_objects().items()
+        if inspect.isclass(each) and not issubclass(each, BaseException)
+        and not name.startswith("penstock.dsl.")
+    }
+    without = {
+        name for name, docstring in classes.items()
+        if not re.search(r"^Example:\n    >>> ", docstring, re.MULTILINE)
+    }
+    assert without - WITHOUT_EXAMPLE == set()
+    # An example is no longer an exception.
+    assert WITHOUT_EXAMPLE - without == set()
+    assert len(classes) - len(without) > 50
 
 
 def test_missing_parameters_are_found() -> None:

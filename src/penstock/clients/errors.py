@@ -121,15 +121,15 @@ class KafkaError:
         return self._reason or self.name()
 
     def fatal(self) -> bool:
-        """Whether the client can no longer be used."""
+        """Return whether the client can no longer be used."""
         return self._fatal
 
     def retriable(self) -> bool:
-        """Whether a retry of the call may succeed."""
+        """Return whether a retry of the call may succeed."""
         return self._retriable
 
     def txn_requires_abort(self) -> bool:
-        """Whether the transaction must be aborted."""
+        """Return whether the transaction must be aborted."""
         return self._txn_requires_abort
 
     def with_abort_required(self) -> KafkaError:
@@ -182,6 +182,9 @@ class ConsumeError(KafkaException):
 
         Args:
             cause: The original error.
+
+        Returns:
+            This exception.
         """
         self.__cause__ = cause
         return self

@@ -26,7 +26,14 @@ _SHUTDOWN_KEY = b"shutdown"
 
 
 class StreamThreadExceptionResponse(Enum):
-    """The result of an uncaught exception handler."""
+    """The result of an uncaught exception handler.
+
+    Example:
+        >>> def restart_on_timeouts(error: BaseException) -> StreamThreadExceptionResponse:
+        ...     if isinstance(error, TimeoutError):
+        ...         return StreamThreadExceptionResponse.REPLACE_THREAD
+        ...     return StreamThreadExceptionResponse.SHUTDOWN_CLIENT
+    """
 
     #: Resume from the last commit. The failed record is processed again.
     REPLACE_THREAD = "REPLACE_THREAD"

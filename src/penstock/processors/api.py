@@ -50,7 +50,16 @@ class Cancellable(Protocol):
 
 
 class ProcessorContext(Protocol):
-    """The environment of a processor. It is passed to `init` and is valid until `close`."""
+    """The environment of a processor. It is passed to `init` and is valid until `close`.
+
+    Example:
+        >>> class Counter(Processor):
+        ...     def init(self, context: ProcessorContext) -> None:
+        ...         self.store = context.get_state_store("counts")
+        ...         context.schedule(60_000, PunctuationType.STREAM_TIME, self.report)
+        ...     def report(self, timestamp: int) -> None:
+        ...         self.context.commit()
+    """
 
     @property
     def application_id(self) -> str: ...
@@ -135,6 +144,9 @@ class ProcessorContext(Protocol):
             punctuator: A function of the timestamp.
             start: The time of the first call; None for one interval from now.
 
+        Returns:
+            The schedule; its method `cancel` ends it.
+
         Kafka: ProcessingContext#schedule, ProcessorContext#schedule
         """
         ...
@@ -156,21 +168,21 @@ class ProcessorContext(Protocol):
         ...
 
     def metrics(self) -> StreamsMetrics:
-        """The current counters of the task, and the sensors of processors.
+        """Return the current counters of the task, and the sensors of processors.
 
         Kafka: ProcessingContext#metrics, ProcessorContext#metrics
         """
         ...
 
     def app_configs(self) -> Mapping[str, Any]:
-        """The configuration under Kafka's names.
+        """Return the configuration under Kafka's names.
 
         Kafka: ProcessingContext#appConfigs, ProcessorContext#appConfigs
         """
         ...
 
     def app_configs_with_prefix(self, prefix: str) -> Mapping[str, Any]:
-        """The settings whose names start with the prefix, without the prefix.
+        """Return the settings whose names start with the prefix, without the prefix.
 
         Args:
             prefix: The start of the names.
@@ -197,7 +209,16 @@ class FixedKeyRecordProcessor(Protocol[KIn_contra, VIn_contra]):
 
 
 class ValueTransformer(Protocol[KIn_contra, VIn_contra, VOut_co]):
-    """The type for `transform_values`. `init(context)` and `close()` are called if they exist."""
+    """The type for `transform_values`. `init(context)` and `close()` are called if they exist.
+
+    Example:
+        >>> from penstock import StreamsBuilder
+        >>> class Length:
+        ...     def transform(self, key: str, value: str | None) -> int:
+        ...         return len(value or "")
+        >>> words = StreamsBuilder().table("words", key=str, value=str)
+        >>> lengths = words.transform_values(Length)
+    """
 
     def transform(self, key: KIn_contra, value: VIn_contra | None, /) -> VOut_co:
         """Return the new value of a row; `value` is None if the row was deleted.
@@ -242,6 +263,14 @@ class Processor(Generic[KIn, VIn, KOut, VOut]):
     of `init`. Any other object with these methods works too. `Processor[str, int]` declares the
     types of the records that it gets, `Processor[str, int, str, float]` also the types of those
     that it forwards: later steps then know their serdes.
+
+    Example:
+        >>> from penstock import Record, StreamsBuilder
+        >>> class Double(Processor[str, int, str, int]):
+        ...     def process(self, record: Record[str, int]) -> None:
+        ...         self.context.forward(record.with_value(record.value * 2))
+        >>> numbers = StreamsBuilder().stream("numbers", key=str, value=int)
+        >>> doubled = numbers.process(Double)
     """
 
     context: ProcessorContext
@@ -286,6 +315,14 @@ class FixedKeyProcessor(Generic[KIn, VIn, VOut]):
     """A processor that cannot change keys (`process_values`).
 
     `FixedKeyProcessor[str, int, float]` also declares the type of the values that it forwards.
+
+    Example:
+        >>> from penstock import StreamsBuilder
+        >>> class Double(FixedKeyProcessor[str, int, int]):
+        ...     def process(self, record):
+        ...         self.context.forward(record.with_value(record.value * 2))
+        >>> numbers = StreamsBuilder().stream("numbers", key=str, value=int)
+        >>> doubled = numbers.process_values(Double)
     """
 
     context: ProcessorContext
@@ -350,7 +387,20 @@ class WrappedProcessorSupplier:
 
 
 class ProcessorWrapper:
-    """Wraps the suppliers of all processors, for example for logging or metrics (KIP-1112)."""
+    """Wraps the suppliers of all processors, for example for logging or metrics (KIP-1112).
+
+    Example:
+        >>> from penstock import StreamsBuilder, StreamsConfig
+        >>> class Named(ProcessorWrapper):
+        ...     def wrap_processor_supplier(self, name, supplier):
+        ...         print(name)
+        ...         return super().wrap_processor_supplier(name, supplier)
+        >>> builder = StreamsBuilder(StreamsConfig(application_id="app", processor_wrapper=Named))
+        >>> words = builder.stream("words", key=str, value=str)
+        >>> _ = words.process(Processor, name="work")
+        >>> _ = builder.build()
+        work
+    """
 
     @staticmethod
     def as_wrapped(supplier: Callable[[], Any]) -> WrappedProcessorSupplier:

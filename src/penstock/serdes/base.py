@@ -82,6 +82,9 @@ class Serde(Generic[T]):
         Args:
             serialize: Converts a value to bytes.
             deserialize: Converts bytes to a value.
+
+        Returns:
+            This serde.
         """
         self.fast_serialize = serialize
         self.fast_deserialize = deserialize

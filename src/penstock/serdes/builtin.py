@@ -293,7 +293,16 @@ def with_sorted_keys(serde: Serde[Any]) -> Serde[Any]:
 
 
 class Serdes(JavaNames):
-    """The built-in serdes. Their wire formats are those of Kafka's `Serdes`."""
+    """The built-in serdes. Their wire formats are those of Kafka's `Serdes`.
+
+    Example:
+        >>> Serdes.long().serialize(1)
+        b'\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x01'
+        >>> Serdes.json().deserialize(b'{"amount": 3}')
+        {'amount': 3}
+        >>> Serdes.of(list[int])
+        <Serde json(list)>
+    """
 
     @staticmethod
     def string() -> Serde[str]:

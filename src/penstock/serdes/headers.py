@@ -55,22 +55,20 @@ class ReadOnlyHeaders:
 class HeadersSerde(Serde[T], ABC):
     """A serde of values that depend on the headers of their record.
 
-    Subclasses define `serialize_with_headers` and `deserialize_with_headers`:
+    Subclasses define `serialize_with_headers` and `deserialize_with_headers`. Key and value of a
+    record are serialized in this order and share its headers.
 
-        class Signed(HeadersSerde[str]):
-            name = "signed"
-
-            def serialize_with_headers(self, value, headers):
-                data = value.encode()
-                headers.append(("signature", sign(data)))
-                return data
-
-            def deserialize_with_headers(self, data, headers):
-                if headers.last("signature") != sign(data):
-                    raise SerializationException("The signature is wrong.")
-                return data.decode()
-
-    Key and value of a record are serialized in this order and share its headers.
+    Example:
+        >>> class Measured(HeadersSerde[str]):
+        ...     name = "measured"
+        ...     def serialize_with_headers(self, value, headers):
+        ...         data = value.encode()
+        ...         headers.append(("size", b"%d" % len(data)))
+        ...         return data
+        ...     def deserialize_with_headers(self, data, headers):
+        ...         if headers.last("size") != b"%d" % len(data):
+        ...             raise SerializationException("The size is wrong.")
+        ...         return data.decode()
     """
 
     def __init__(self) -> None:

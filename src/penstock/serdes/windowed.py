@@ -105,7 +105,14 @@ def _session_windowed(inner: Serde[T]) -> Serde[Windowed[T]]:
 
 
 class WindowedSerdes:
-    """The serdes of windowed keys, the keys of windowed aggregations."""
+    """The serdes of windowed keys, the keys of windowed aggregations.
+
+    Example:
+        >>> from penstock import Serdes, Window
+        >>> serde = WindowedSerdes.time_windowed(Serdes.string(), 60_000)
+        >>> serde.deserialize(serde.serialize(Windowed("ann", Window(0, 60_000))))
+        Windowed(key='ann', window=Window(start=0, end=60000))
+    """
 
     @staticmethod
     def time_windowed(

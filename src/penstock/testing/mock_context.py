@@ -322,6 +322,9 @@ class MockProcessorContext:
             punctuator: A function of the timestamp.
             start: The time of the first call.
 
+        Returns:
+            The schedule; its attributes show interval, clock and function.
+
         Kafka: MockProcessorContext#schedule
         """
         captured = CapturedPunctuator(
@@ -375,6 +378,19 @@ class MockProcessorContext:
 
 
 class MockFixedKeyProcessorContext(MockProcessorContext):
-    """The mock context of `process_values`: `forward` takes a `FixedKeyRecord`."""
+    """The mock context of `process_values`: `forward` takes a `FixedKeyRecord`.
+
+    Example:
+        >>> from penstock import FixedKeyProcessor
+        >>> from penstock.testing import fixed_key_record
+        >>> class Double(FixedKeyProcessor):
+        ...     def process(self, record):
+        ...         self.context.forward(record.with_value(record.value * 2))
+        >>> context, processor = MockFixedKeyProcessorContext(), Double()
+        >>> processor.init(context)
+        >>> processor.process(fixed_key_record("k", 21, 0))
+        >>> context.forwarded()[0].record.value
+        42
+    """
 
     _record_type = FixedKeyRecord

@@ -26,6 +26,10 @@ class TestRecord(Generic[K, V]):
 
     `partition` is the partition of an output record, or the one to send an input record to (None:
     the partition of its key). It is ignored when records are compared.
+
+    Example:
+        >>> TestRecord("k", "v", 7) == TestRecord("k", "v", 7, partition=1)
+        True
     """
 
     __test__ = False
@@ -41,6 +45,18 @@ class TestInputTopic(Generic[K, V]):
     """Pipes records into a topic.
 
     A record without a timestamp gets the time of the topic, which then advances by `auto_advance`.
+
+    Example:
+        >>> from penstock import StreamsBuilder
+        >>> from penstock.testing import TopologyTestDriver
+        >>> builder = StreamsBuilder()
+        >>> builder.stream("words", key=str, value=str).map_values(len).to("lengths")
+        >>> with TopologyTestDriver(builder.build()) as driver:
+        ...     words = driver.create_input_topic("words", str, str, auto_advance=10)
+        ...     words.pipe_input("k", "one")
+        ...     words.pipe_key_value_list([("k", "three"), ("k", "four")])
+        ...     driver.create_output_topic("lengths", str, int).read_values_to_list()
+        [3, 5, 4]
     """
 
     __test__ = False
@@ -171,7 +187,20 @@ class TestInputTopic(Generic[K, V]):
 
 
 class TestOutputTopic(Generic[K, V]):
-    """Reads the output of a topic, oldest record first. Reading removes records."""
+    """Reads the output of a topic, oldest record first. Reading removes records.
+
+    Example:
+        >>> from penstock import StreamsBuilder
+        >>> from penstock.testing import TopologyTestDriver
+        >>> builder = StreamsBuilder()
+        >>> builder.stream("words", key=str, value=str).map_values(len).to("lengths")
+        >>> with TopologyTestDriver(builder.build()) as driver:
+        ...     driver.create_input_topic("words", str, str).pipe_input("k", "one", timestamp=7)
+        ...     lengths = driver.create_output_topic("lengths", str, int)
+        ...     record = lengths.read_record()
+        ...     record.key, record.value, record.timestamp, lengths.is_empty
+        ('k', 3, 7, True)
+    """
 
     __test__ = False
 

@@ -11,7 +11,14 @@ from penstock.windows import to_ms
 
 @dataclass(frozen=True)
 class AutoOffsetReset:
-    """Where to start reading a topic if the application has no committed offset for it."""
+    """Where to start reading a topic if the application has no committed offset for it.
+
+    Example:
+        >>> from datetime import timedelta
+        >>> from penstock import StreamsBuilder
+        >>> last_day = AutoOffsetReset.by_duration(timedelta(days=1))
+        >>> orders = StreamsBuilder().stream("orders", offset_reset=last_day)
+    """
 
     strategy: Literal["earliest", "latest", "none", "by_duration"]
     duration_ms: int | None = None
@@ -19,6 +26,9 @@ class AutoOffsetReset:
     @classmethod
     def earliest(cls) -> AutoOffsetReset:
         """Start at the beginning of the topic.
+
+        Returns:
+            The policy, for `offset_reset=`.
 
         Kafka: AutoOffsetReset#earliest
         """
@@ -28,6 +38,9 @@ class AutoOffsetReset:
     def latest(cls) -> AutoOffsetReset:
         """Start at the end of the topic.
 
+        Returns:
+            The policy, for `offset_reset=`.
+
         Kafka: AutoOffsetReset#latest
         """
         return cls("latest")
@@ -35,6 +48,9 @@ class AutoOffsetReset:
     @classmethod
     def none(cls) -> AutoOffsetReset:
         """Raise an error.
+
+        Returns:
+            The policy, for `offset_reset=`.
 
         Kafka: AutoOffsetReset#none
         """
@@ -46,6 +62,9 @@ class AutoOffsetReset:
 
         Args:
             duration: How long ago the first record may be.
+
+        Returns:
+            The policy, for `offset_reset=`.
 
         Kafka: AutoOffsetReset#byDuration
         """

@@ -127,6 +127,9 @@ class Topology(JavaNames):
             key_deserializer: A serde or a function that reads keys; None for the default.
             value_deserializer: A serde or a function that reads values; None for the default.
 
+        Returns:
+            This topology, so that calls can be chained.
+
         Kafka: Topology#addSource
         """
         self.add_node(
@@ -149,6 +152,9 @@ class Topology(JavaNames):
             name: The name of the node.
             supplier: Creates the processor, without arguments.
             parents: The names of the nodes whose output it reads.
+
+        Returns:
+            This topology, so that calls can be chained.
 
         Kafka: Topology#addProcessor
         """
@@ -178,6 +184,9 @@ class Topology(JavaNames):
             value_serializer: A serde or a function that writes values; None for the default.
             partitioner: Selects the partition: a function (topic, key, value, partitions).
 
+        Returns:
+            This topology, so that calls can be chained.
+
         Kafka: Topology#addSink
         """
         if not isinstance(topic, str) and not callable(topic):
@@ -199,6 +208,9 @@ class Topology(JavaNames):
         Args:
             store: The builder of the store.
             processors: The names of the processors that use the store.
+
+        Returns:
+            This topology, so that calls can be chained.
 
         Kafka: Topology#addStateStore
         """
@@ -230,6 +242,9 @@ class Topology(JavaNames):
         Args:
             processor: The name of the processor.
             stores: The names of the stores.
+
+        Returns:
+            This topology, so that calls can be chained.
 
         Kafka: Topology#connectProcessorAndStateStores
         """
@@ -272,6 +287,9 @@ class Topology(JavaNames):
             key_deserializer: A serde or a function that reads keys; None for the default.
             value_deserializer: A serde or a function that reads values; None for the default.
 
+        Returns:
+            This topology, so that calls can be chained.
+
         Kafka: Topology#addReadOnlyStateStore
         """
         check_reprocessable(store)
@@ -313,6 +331,9 @@ class Topology(JavaNames):
             timestamp_extractor: Returns the timestamp of a record; None for the default.
             key_deserializer: A serde or a function that reads keys; None for the default.
             value_deserializer: A serde or a function that reads values; None for the default.
+
+        Returns:
+            This topology, so that calls can be chained.
 
         Kafka: Topology#addGlobalStore
         """

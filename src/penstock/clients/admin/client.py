@@ -71,6 +71,15 @@ class AdminClient:
     Args:
         config: Settings under the names of confluent-kafka; `log` selects the log.
         settings: The same as keyword arguments, with underscores; they win.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> from penstock.clients import NewTopic
+        >>> with TemporaryDirectory() as directory:
+        ...     with AdminClient(log=f"{directory}/orders.db") as admin:
+        ...         _ = admin.create_topics([NewTopic("orders", 4)])["orders"].result()
+        ...         len(admin.list_topics().topics["orders"].partitions)
+        4
     """
 
     def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Any) -> None:
@@ -90,6 +99,9 @@ class AdminClient:
             new_topics: The topics, with partitions and settings.
             validate_only: Check the request and change nothing.
             timeouts: `request_timeout` and `operation_timeout`, in seconds.
+
+        Returns:
+            Name -> a future that ends when the topic exists, or raises `KafkaException`.
         """
         return {
             new.topic: _completed(self._create_topic, new, validate_only)
@@ -124,6 +136,9 @@ class AdminClient:
         Args:
             topics: The topics.
             timeouts: `request_timeout` and `operation_timeout`, in seconds.
+
+        Returns:
+            Name -> a future that ends when the change is made, or raises `KafkaException`.
         """
         return {
             topic: _completed(self._log.delete_topic, topic)
@@ -140,6 +155,9 @@ class AdminClient:
             new_partitions: The topics, with their new numbers of partitions.
             validate_only: Check the request and change nothing.
             timeouts: `request_timeout` and `operation_timeout`, in seconds.
+
+        Returns:
+            Name -> a future that ends when the change is made, or raises `KafkaException`.
         """
         return {
             new.topic: _completed(self._add_partitions, new, validate_only)
@@ -174,6 +192,9 @@ class AdminClient:
         Args:
             topics: The topics.
             timeouts: `request_timeout` and `operation_timeout`, in seconds.
+
+        Returns:
+            Name -> a future of the description.
         """
         return {name: _completed(self._describe_topic, name) for name in topics.topic_names}
 
@@ -190,6 +211,9 @@ class AdminClient:
         Args:
             topic_partition_offsets: The partitions, with an offset or an `OffsetSpec`.
             timeouts: `request_timeout` and `operation_timeout`, in seconds.
+
+        Returns:
+            Partition -> a future with the first offset that is left.
         """
         return {
             partition: _completed(self._delete_records, partition)
@@ -211,6 +235,9 @@ class AdminClient:
         Args:
             topic_partition_offsets: The partitions, with an offset or an `OffsetSpec`.
             timeouts: `request_timeout` and `operation_timeout`, in seconds.
+
+        Returns:
+            Partition -> a future with the offset.
         """
         return {
             partition: _completed(self._find_offset, partition, spec)
@@ -265,6 +292,9 @@ class AdminClient:
             resources: The topics and brokers.
             validate_only: Check the request and change nothing.
             timeouts: `request_timeout` and `operation_timeout`, in seconds.
+
+        Returns:
+            Resource -> a future that ends when the settings are changed.
         """
         return {
             resource: _completed(self._replace_config, resource, validate_only)
@@ -286,6 +316,9 @@ class AdminClient:
             resources: The topics and brokers.
             validate_only: Check the request and change nothing.
             timeouts: `request_timeout` and `operation_timeout`, in seconds.
+
+        Returns:
+            Resource -> a future that ends when the settings are changed.
         """
         return {
             resource: _completed(self._change_config, resource, validate_only)
@@ -314,6 +347,9 @@ class AdminClient:
 
         Args:
             options: Options of confluent-kafka, such as `request_timeout`.
+
+        Returns:
+            A future of the groups.
         """
         return _completed(self._list_groups)
 
@@ -356,6 +392,9 @@ class AdminClient:
         Args:
             group_ids: The ids of the consumer groups.
             timeouts: `request_timeout` and `operation_timeout`, in seconds.
+
+        Returns:
+            Name -> a future that ends when the change is made, or raises `KafkaException`.
         """
         return {
             name: _completed(self._delete_group, name)
@@ -406,6 +445,9 @@ class AdminClient:
         Args:
             alter_consumer_group_offsets_request: One group, and its partitions with new offsets.
             timeouts: `request_timeout` and `operation_timeout`, in seconds.
+
+        Returns:
+            Name -> a future with the offsets that were set.
         """
         return {
             request.group_id: _completed(self._alter_group_offsets, request)

@@ -220,19 +220,32 @@ class DeletedRecords:
 
 @dataclass(frozen=True, slots=True)
 class OffsetSpec:
-    """The offset that `list_offsets` finds."""
+    """The offset that `list_offsets` finds.
+
+    Example:
+        >>> OffsetSpec.for_timestamp(1_000).timestamp
+        1000
+    """
 
     #: Epoch milliseconds, or one of Kafka's constants for the first and the end offset.
     timestamp: int
 
     @classmethod
     def earliest(cls) -> OffsetSpec:
-        """Select the first offset."""
+        """Select the first offset.
+
+        Returns:
+            The specification, for `AdminClient.list_offsets`.
+        """
         return cls(-2)
 
     @classmethod
     def latest(cls) -> OffsetSpec:
-        """Select the end offset."""
+        """Select the end offset.
+
+        Returns:
+            The specification, for `AdminClient.list_offsets`.
+        """
         return cls(-1)
 
     @classmethod
@@ -241,6 +254,9 @@ class OffsetSpec:
 
         Args:
             timestamp: The timestamp, in milliseconds since the epoch.
+
+        Returns:
+            The specification, for `AdminClient.list_offsets`.
         """
         if timestamp < 0:
             raise ValueError(f"The timestamp must not be negative: {timestamp}.")

@@ -69,6 +69,21 @@ class Consumer:
     Args:
         config: Settings under the names of confluent-kafka; `log` selects the log.
         settings: The same as keyword arguments, with underscores; they win.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> from penstock.clients import AdminClient, NewTopic, Producer
+        >>> with TemporaryDirectory() as directory:
+        ...     log = f"{directory}/orders.db"
+        ...     with AdminClient(log=log) as admin:
+        ...         _ = admin.create_topics([NewTopic("orders")])["orders"].result()
+        ...     with Producer(log=log) as producer:
+        ...         producer.produce("orders", key="ann", value="3")
+        ...     settings = {"group.id": "audit", "auto.offset.reset": "earliest"}
+        ...     with Consumer(settings, log=log) as consumer:
+        ...         consumer.subscribe(["orders"])
+        ...         consumer.poll(10).value()
+        b'3'
     """
 
     def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Any) -> None:
@@ -226,6 +241,9 @@ class Consumer:
         Args:
             num_messages: The largest number of messages.
             timeout: How long to wait, in seconds; -1 or None waits without a limit.
+
+        Returns:
+            The records that arrived, and errors as messages.
         """
         limit = self._settings.max_poll_records
         if num_messages is None:
@@ -371,6 +389,9 @@ class Consumer:
             message: The message after which to continue; None for the position of the consumer.
             offsets: The partitions with their next offsets, instead of a message.
             asynchronous: Return at once instead of waiting for the commit.
+
+        Returns:
+            The committed offsets of a synchronous commit; None for an asynchronous one.
         """
         self._check_open()
         requested = requested_offsets(message, offsets)

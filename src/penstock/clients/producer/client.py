@@ -69,6 +69,18 @@ class Producer:
     Args:
         config: Settings under the names of confluent-kafka; `log` selects the log.
         settings: The same as keyword arguments, with underscores; they win.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> from penstock.clients import AdminClient, NewTopic
+        >>> with TemporaryDirectory() as directory:
+        ...     log = f"{directory}/orders.db"
+        ...     with AdminClient(log=log) as admin:
+        ...         _ = admin.create_topics([NewTopic("orders")])["orders"].result()
+        ...     with Producer(log=log) as producer:
+        ...         producer.produce("orders", key="ann", value="3")
+        ...         producer.flush()
+        0
     """
 
     def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Any) -> None:
@@ -148,6 +160,9 @@ class Producer:
             partition: The partition; -1 for the partition of the key.
             timestamp: The timestamp, in milliseconds since the epoch.
             headers: The headers: pairs of a name and bytes or None.
+
+        Returns:
+            A future of the delivery report.
         """
         future: Future[Message] = Future()
         self._enqueue(
@@ -237,6 +252,9 @@ class Producer:
 
         Args:
             timeout: How long to wait, in seconds; -1 or None waits without a limit.
+
+        Returns:
+            The number of callbacks that ran.
         """
         return self._buffer.run_callbacks(to_timeout(timeout))
 
@@ -247,6 +265,9 @@ class Producer:
 
         Args:
             timeout: How long to wait, in seconds; -1 or None waits without a limit.
+
+        Returns:
+            The number of records that are not sent.
         """
         if self._transactions is not None:
             self._transactions.flush()

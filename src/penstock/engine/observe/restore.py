@@ -39,6 +39,11 @@ class StateRestoreListener:
     partition of the changelog, or of the source topic that serves as one. A global store is
     restored from each partition of its topic, at every start: from the position of its rows on
     this host, or from the beginning.
+
+    Example:
+        >>> class Progress(StateRestoreListener):
+        ...     def on_restore_end(self, partition, store, total):
+        ...         print(f"{store}: {total} records restored")
     """
 
     def on_restore_start(

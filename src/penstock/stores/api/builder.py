@@ -51,6 +51,13 @@ class StoreBuilder:
     """Describes a store. Builders are immutable and compared by value.
 
     A topology accepts any object with `name`, `logging_enabled` and `build()` in its place.
+
+    Example:
+        >>> from penstock import Stores
+        >>> supplier = Stores.in_memory_key_value_store("stock")
+        >>> builder = Stores.key_value_store_builder(supplier, str, int)
+        >>> builder.with_caching_enabled().with_logging_disabled().logging_enabled
+        False
     """
 
     name: str
@@ -88,11 +95,17 @@ class StoreBuilder:
         Args:
             name: The name of the store.
             factory: A function without arguments that creates the store; called once per task.
+
+        Returns:
+            The builder, for `add_state_store`.
         """
         return StoreBuilder(name, "custom", factory=factory)
 
     def with_caching_enabled(self) -> StoreBuilder:
         """Keep writes in the record cache until a commit.
+
+        Returns:
+            A changed copy of the builder.
 
         Kafka: StoreBuilder#withCachingEnabled
         """
@@ -102,6 +115,9 @@ class StoreBuilder:
 
     def with_caching_disabled(self) -> StoreBuilder:
         """Write through to the store at once.
+
+        Returns:
+            A changed copy of the builder.
 
         Kafka: StoreBuilder#withCachingDisabled
         """
@@ -113,12 +129,18 @@ class StoreBuilder:
         Args:
             config: Settings of the changelog topic.
 
+        Returns:
+            A changed copy of the builder.
+
         Kafka: StoreBuilder#withLoggingEnabled
         """
         return replace(self, logging_enabled=True, log_config=dict(config or {}))
 
     def with_logging_disabled(self) -> StoreBuilder:
         """Do not log writes. The store cannot be restored.
+
+        Returns:
+            A changed copy of the builder.
 
         Kafka: StoreBuilder#withLoggingDisabled
         """
@@ -160,6 +182,9 @@ class StoreBuilder:
 
         Args:
             open_bytes: Opens the place of the rows by its name.
+
+        Returns:
+            The store.
 
         Kafka: StoreBuilder#build
         """

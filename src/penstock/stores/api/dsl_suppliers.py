@@ -72,6 +72,9 @@ class DslStoreSuppliers(Protocol):
         Args:
             params: The requirements for the store.
 
+        Returns:
+            The supplier.
+
         Kafka: DslStoreSuppliers#keyValueStore
         """
         ...
@@ -82,6 +85,9 @@ class DslStoreSuppliers(Protocol):
         Args:
             params: The requirements for the store.
 
+        Returns:
+            The supplier.
+
         Kafka: DslStoreSuppliers#windowStore
         """
         ...
@@ -91,6 +97,9 @@ class DslStoreSuppliers(Protocol):
 
         Args:
             params: The requirements for the store.
+
+        Returns:
+            The supplier.
 
         Kafka: DslStoreSuppliers#sessionStore
         """

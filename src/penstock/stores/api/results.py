@@ -44,6 +44,11 @@ class StoreIterator(Generic[K, V]):
     """An iterator over (key, value); for one key of a window store, over (window start, value).
 
     It is also a context manager. Closing it early releases its resources.
+
+    Example:
+        >>> with StoreIterator(iter([("milk", 5), ("tea", 3)])) as rows:
+        ...     rows.peek_next_key(), next(rows), rows.has_next()
+        ('milk', ('milk', 5), True)
     """
 
     __slots__ = ("_peeked", "_source")
@@ -66,13 +71,13 @@ class StoreIterator(Generic[K, V]):
         return next(self._source)
 
     def has_next(self) -> bool:
-        """Whether the iterator has another entry."""
+        """Return whether the iterator has another entry."""
         if self._peeked is None:
             self._peeked = next(self._source, None)
         return self._peeked is not None
 
     def peek_next_key(self) -> K:
-        """The key of the next entry, without consuming the entry.
+        """Return the key of the next entry, without consuming the entry.
 
         Kafka: KeyValueIterator#peekNextKey
         """

@@ -52,6 +52,9 @@ class StateSerdes(Generic[K, V]):
         Args:
             key: The key; None stays None.
 
+        Returns:
+            The bytes; None for None.
+
         Kafka: StateSerdes#rawKey
         """
         return None if key is None else self.key_serde.serialize(key)
@@ -61,6 +64,9 @@ class StateSerdes(Generic[K, V]):
 
         Args:
             data: The serialized form; None stays None.
+
+        Returns:
+            The key; None for None.
 
         Kafka: StateSerdes#keyFrom
         """
@@ -72,6 +78,9 @@ class StateSerdes(Generic[K, V]):
         Args:
             value: The value; None stays None.
 
+        Returns:
+            The bytes; None for None.
+
         Kafka: StateSerdes#rawValue
         """
         return None if value is None else self.value_serde.serialize(value)
@@ -81,6 +90,9 @@ class StateSerdes(Generic[K, V]):
 
         Args:
             data: The serialized form; None stays None.
+
+        Returns:
+            The value; None for None.
 
         Kafka: StateSerdes#valueFrom
         """

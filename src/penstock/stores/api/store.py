@@ -30,7 +30,7 @@ class StoreContext(Protocol):
     default_value_serde: Serde[Any] | None
 
     def changelog_topic(self, store: str) -> str:
-        """The name of a store's changelog topic.
+        """Return the name of a store's changelog topic.
 
         Args:
             store: The name of the store.
@@ -114,7 +114,11 @@ class StateStore(Protocol):
         ...
 
     def clocks(self) -> dict[str, int]:
-        """State that the rows do not hold: observed stream time, sequence numbers."""
+        """State that the rows do not hold: observed stream time, sequence numbers.
+
+        Returns:
+            Name -> number; empty if the rows hold everything.
+        """
         ...
 
     def set_clocks(self, clocks: Mapping[str, int]) -> None:

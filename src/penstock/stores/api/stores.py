@@ -35,6 +35,12 @@ class Stores(JavaNames):
     A supplier defines what a store keeps. A builder creates a typed store over a supplier.
     Durations are `timedelta` or int milliseconds. A serde is a `Serde` or a type that has one; None
     means the default of the application.
+
+    Example:
+        >>> from penstock import StreamsBuilder
+        >>> builder = StreamsBuilder()
+        >>> supplier = Stores.persistent_key_value_store("stock")
+        >>> _ = builder.add_state_store(Stores.key_value_store_builder(supplier, str, int))
     """
 
     @staticmethod
@@ -43,6 +49,9 @@ class Stores(JavaNames):
 
         Args:
             name: The name of the store.
+
+        Returns:
+            The supplier, for a store builder or `Materialized(supplier=...)`.
 
         Kafka: Stores#persistentKeyValueStore
         """
@@ -55,6 +64,9 @@ class Stores(JavaNames):
         Args:
             name: The name of the store.
 
+        Returns:
+            The supplier, for a store builder or `Materialized(supplier=...)`.
+
         Kafka: Stores#persistentTimestampedKeyValueStore
         """
         return KeyValueSupplier(_checked_name(name), True, TIMESTAMPED)
@@ -65,6 +77,9 @@ class Stores(JavaNames):
 
         Args:
             name: The name of the store.
+
+        Returns:
+            The supplier, for a store builder or `Materialized(supplier=...)`.
 
         Kafka: Stores#persistentTimestampedKeyValueStoreWithHeaders
         """
@@ -77,6 +92,9 @@ class Stores(JavaNames):
         Args:
             name: The name of the store.
 
+        Returns:
+            The supplier, for a store builder or `Materialized(supplier=...)`.
+
         Kafka: Stores#inMemoryKeyValueStore
         """
         return KeyValueSupplier(_checked_name(name), False)
@@ -88,6 +106,9 @@ class Stores(JavaNames):
         Args:
             name: The name of the store.
             max_cache_size: The maximum number of keys.
+
+        Returns:
+            The supplier, for a store builder or `Materialized(supplier=...)`.
 
         Kafka: Stores#lruMap
         """
@@ -105,6 +126,9 @@ class Stores(JavaNames):
             name: The name of the store.
             history_retention: How long old versions are kept.
             segment_interval: Versions expire in segments of this length; None for Kafka's default.
+
+        Returns:
+            The supplier, for a store builder or `Materialized(supplier=...)`.
 
         Kafka: Stores#persistentVersionedKeyValueStore
         """
@@ -129,6 +153,9 @@ class Stores(JavaNames):
             window_size: The size of a window.
             retain_duplicates: Whether several rows may have the same key and time.
 
+        Returns:
+            The supplier, for a store builder or `Materialized(supplier=...)`.
+
         Kafka: Stores#persistentWindowStore
         """
         return window_supplier(name, retention, window_size, retain_duplicates)
@@ -144,6 +171,9 @@ class Stores(JavaNames):
             retention: How long rows are kept.
             window_size: The size of a window.
             retain_duplicates: Whether several rows may have the same key and time.
+
+        Returns:
+            The supplier, for a store builder or `Materialized(supplier=...)`.
 
         Kafka: Stores#persistentTimestampedWindowStore
         """
@@ -163,6 +193,9 @@ class Stores(JavaNames):
             window_size: The size of a window.
             retain_duplicates: Whether several rows may have the same key and time.
 
+        Returns:
+            The supplier, for a store builder or `Materialized(supplier=...)`.
+
         Kafka: Stores#persistentTimestampedWindowStoreWithHeaders
         """
         return window_supplier(
@@ -181,6 +214,9 @@ class Stores(JavaNames):
             window_size: The size of a window.
             retain_duplicates: Whether several rows may have the same key and time.
 
+        Returns:
+            The supplier, for a store builder or `Materialized(supplier=...)`.
+
         Kafka: Stores#inMemoryWindowStore
         """
         retention_ms, size_ms = _window_times(name, retention, window_size)
@@ -194,6 +230,9 @@ class Stores(JavaNames):
             name: The name of the store.
             retention: How long rows are kept.
 
+        Returns:
+            The supplier, for a store builder or `Materialized(supplier=...)`.
+
         Kafka: Stores#persistentSessionStore
         """
         return session_supplier(name, retention)
@@ -206,6 +245,9 @@ class Stores(JavaNames):
             name: The name of the store.
             retention: How long rows are kept.
 
+        Returns:
+            The supplier, for a store builder or `Materialized(supplier=...)`.
+
         Kafka: Stores#persistentSessionStoreWithHeaders
         """
         return session_supplier(name, retention, value_format=SESSION_HEADERS)
@@ -217,6 +259,9 @@ class Stores(JavaNames):
         Args:
             name: The name of the store.
             retention: How long rows are kept.
+
+        Returns:
+            The supplier, for a store builder or `Materialized(supplier=...)`.
 
         Kafka: Stores#inMemorySessionStore
         """
@@ -234,6 +279,9 @@ class Stores(JavaNames):
             key: The serde of the keys; None for the default of the application.
             value: The serde of the values; None for the default of the application.
 
+        Returns:
+            The builder, for `add_state_store`.
+
         Kafka: Stores#keyValueStoreBuilder
         """
         return _builder("key_value", supplier, key, value)
@@ -248,6 +296,9 @@ class Stores(JavaNames):
             supplier: The supplier of the store.
             key: The serde of the keys; None for the default of the application.
             value: The serde of the values; None for the default of the application.
+
+        Returns:
+            The builder, for `add_state_store`.
 
         Kafka: Stores#timestampedKeyValueStoreBuilder
         """
@@ -264,6 +315,9 @@ class Stores(JavaNames):
             key: The serde of the keys; None for the default of the application.
             value: The serde of the values; None for the default of the application.
 
+        Returns:
+            The builder, for `add_state_store`.
+
         Kafka: Stores#timestampedKeyValueStoreWithHeadersBuilder
         """
         return _builder("timestamped_key_value_with_headers", supplier, key, value)
@@ -278,6 +332,9 @@ class Stores(JavaNames):
             supplier: The supplier of the store.
             key: The serde of the keys; None for the default of the application.
             value: The serde of the values; None for the default of the application.
+
+        Returns:
+            The builder, for `add_state_store`.
 
         Kafka: Stores#versionedKeyValueStoreBuilder
         """
@@ -294,6 +351,9 @@ class Stores(JavaNames):
             key: The serde of the keys; None for the default of the application.
             value: The serde of the values; None for the default of the application.
 
+        Returns:
+            The builder, for `add_state_store`.
+
         Kafka: Stores#windowStoreBuilder
         """
         return _builder("window", supplier, key, value)
@@ -308,6 +368,9 @@ class Stores(JavaNames):
             supplier: The supplier of the store.
             key: The serde of the keys; None for the default of the application.
             value: The serde of the values; None for the default of the application.
+
+        Returns:
+            The builder, for `add_state_store`.
 
         Kafka: Stores#timestampedWindowStoreBuilder
         """
@@ -324,6 +387,9 @@ class Stores(JavaNames):
             key: The serde of the keys; None for the default of the application.
             value: The serde of the values; None for the default of the application.
 
+        Returns:
+            The builder, for `add_state_store`.
+
         Kafka: Stores#timestampedWindowStoreWithHeadersBuilder
         """
         return _builder("timestamped_window_with_headers", supplier, key, value)
@@ -339,6 +405,9 @@ class Stores(JavaNames):
             key: The serde of the keys; None for the default of the application.
             value: The serde of the values; None for the default of the application.
 
+        Returns:
+            The builder, for `add_state_store`.
+
         Kafka: Stores#sessionStoreBuilder
         """
         return _builder("session", supplier, key, value)
@@ -353,6 +422,9 @@ class Stores(JavaNames):
             supplier: The supplier of the store.
             key: The serde of the keys; None for the default of the application.
             value: The serde of the values; None for the default of the application.
+
+        Returns:
+            The builder, for `add_state_store`.
 
         Kafka: Stores#sessionStoreWithHeadersBuilder
         """

@@ -20,7 +20,7 @@ class BytesStore(Protocol):
     """Committed rows. Only `write` and `drop_below` change them, between batches."""
 
     def get(self, key: bytes) -> bytes | None:
-        """The value of a key; None if the key does not exist.
+        """Return the value of a key; None if the key does not exist.
 
         Args:
             key: The key.
@@ -30,7 +30,7 @@ class BytesStore(Protocol):
     def scan(
         self, start: bytes | None, end: bytes | None, reverse: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
-        """The rows with start <= key < end, in ascending or descending order of their keys.
+        """Return the rows with start <= key < end, in ascending or descending order of their keys.
 
         Args:
             start: The first key; None for the first of all.
@@ -56,7 +56,7 @@ class BytesStore(Protocol):
         ...
 
     def count(self) -> int:
-        """The number of rows; may be approximate."""
+        """Return the number of rows; may be approximate."""
         ...
 
     def close(self) -> None:

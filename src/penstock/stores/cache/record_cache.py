@@ -47,6 +47,9 @@ class RecordCache(CacheBudget):
             flush: Receives the entries that leave the cache.
             key_overhead: The size of a key besides its bytes.
             time_at: Where a key has its time.
+
+        Returns:
+            The cache of the store.
         """
         return StoreCache(self, flush, key_overhead, time_at)
 

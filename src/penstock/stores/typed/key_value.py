@@ -30,6 +30,23 @@ class KeyValueStore(LayeredStore, Generic[K, V]):
 
     `V` is the type of the values that this kind of store reads and writes. Subclasses add
     timestamps and headers to it.
+
+    Example:
+        >>> from penstock import Stores
+        >>> from penstock.testing import MockProcessorContext
+        >>> supplier = Stores.in_memory_key_value_store("stock")
+        >>> builder = Stores.key_value_store_builder(supplier, str, int)
+        >>> store = builder.with_logging_disabled().build()
+        >>> store.init(MockProcessorContext().state_store_context)
+        >>> store.put("tea", 3)
+        >>> store["milk"] = 5
+        >>> store.get("tea")
+        3
+        >>> with store.range("m", "z") as rows:
+        ...     list(rows)
+        [('milk', 5), ('tea', 3)]
+        >>> store.delete("tea")
+        3
     """
 
     def __init__(self, supplier: KeyValueSupplier, options: StoreOptions) -> None:
@@ -54,7 +71,7 @@ class KeyValueStore(LayeredStore, Generic[K, V]):
         self._stack_layers(context, rows, supplier.format if converters else self._format)
 
     def get(self, key: K) -> V | None:
-        """The value of a key; None if the key does not exist.
+        """Return the value of a key; None if the key does not exist.
 
         Args:
             key: The key.
@@ -81,6 +98,9 @@ class KeyValueStore(LayeredStore, Generic[K, V]):
         Args:
             key: The key.
             value: The value; None deletes the key.
+
+        Returns:
+            The existing value; None if the key had none and the value was written.
 
         Kafka: KeyValueStore#putIfAbsent
         """
@@ -114,6 +134,9 @@ class KeyValueStore(LayeredStore, Generic[K, V]):
         Args:
             key: The key.
 
+        Returns:
+            The deleted value; None if the key did not exist.
+
         Kafka: KeyValueStore#delete
         """
         row_key = self._key(key)
@@ -122,7 +145,7 @@ class KeyValueStore(LayeredStore, Generic[K, V]):
         return None if stored is None else self._decode(stored)
 
     def range(self, start: K | None, end: K | None) -> StoreIterator[K, V]:
-        """The entries from `start` to `end`, both included; None is unbounded.
+        """Return the entries from `start` to `end`, both included; None is unbounded.
 
         Args:
             start: The first key; None for no bound.
@@ -139,19 +162,22 @@ class KeyValueStore(LayeredStore, Generic[K, V]):
             start: The first key; None for no bound.
             end: The last key; None for no bound.
 
+        Returns:
+            An iterator of (key, value) pairs.
+
         Kafka: ReadOnlyKeyValueStore#reverseRange
         """
         return self._scan(self._key_range(start, end), True)
 
     def all(self) -> StoreIterator[K, V]:
-        """All entries, in ascending order.
+        """Return all entries, in ascending order.
 
         Kafka: ReadOnlyKeyValueStore#all
         """
         return self._scan(KeyRange(None, None), False)
 
     def reverse_all(self) -> StoreIterator[K, V]:
-        """All entries, in descending order.
+        """Return all entries, in descending order.
 
         Kafka: ReadOnlyKeyValueStore#reverseAll
         """
@@ -160,7 +186,7 @@ class KeyValueStore(LayeredStore, Generic[K, V]):
     def prefix_scan(
         self, prefix: Any, serializer: Serde[Any] | Callable[[Any], bytes] | None = None
     ) -> StoreIterator[K, V]:
-        """The entries whose serialized keys start with the serialized prefix.
+        """Return the entries whose serialized keys start with the serialized prefix.
 
         The serializer is a serde or a function; the default is the key serde.
 
@@ -245,7 +271,19 @@ class KeyValueStore(LayeredStore, Generic[K, V]):
 class TimestampedKeyValueStore(
     TimestampedValues[V], KeyValueStore[K, ValueAndTimestamp[V]], Generic[K, V]
 ):
-    """Values with the timestamp of the record that wrote them."""
+    """Values with the timestamp of the record that wrote them.
+
+    Example:
+        >>> from penstock import Stores
+        >>> from penstock.testing import MockProcessorContext
+        >>> supplier = Stores.in_memory_key_value_store("stock")
+        >>> builder = Stores.timestamped_key_value_store_builder(supplier, str, int)
+        >>> store = builder.with_logging_disabled().build()
+        >>> store.init(MockProcessorContext().state_store_context)
+        >>> store.put("tea", ValueAndTimestamp(3, 1_000))
+        >>> store.get("tea")
+        ValueAndTimestamp(value=3, timestamp=1000)
+    """
 
     #: (value, timestamp) of a key; None if the key does not exist. For operators.
     load: Callable[[Any], tuple[Any, int] | None]

@@ -37,6 +37,20 @@ class SessionStore(LayeredStore, Generic[K, V]):
 
     A persistent store returns sessions of several keys in the order of the keys, an in-memory store
     in the order of their ends.
+
+    Example:
+        >>> from penstock import SessionWindow, Stores
+        >>> from penstock.testing import MockProcessorContext
+        >>> supplier = Stores.in_memory_session_store("visits", retention=60_000)
+        >>> store = Stores.session_store_builder(supplier, str, int).with_logging_disabled().build()
+        >>> store.init(MockProcessorContext().state_store_context)
+        >>> session = Windowed("ann", SessionWindow(1_000, 4_000))
+        >>> store.put(session, 7)
+        >>> store.fetch_session("ann", 1_000, 4_000)
+        7
+        >>> with store.find_sessions("ann", 2_000, 3_000) as sessions:
+        ...     [found.window for found, clicks in sessions]
+        [Window(start=1000, end=4000)]
     """
 
     #: Whether the store keeps headers.
@@ -93,7 +107,7 @@ class SessionStore(LayeredStore, Generic[K, V]):
         self._rows.remove(self._row_key(session))
 
     def fetch_session(self, key: K, start: int, end: int) -> V | None:
-        """The aggregate of exactly this session; None if it does not exist.
+        """Return the aggregate of exactly this session; None if it does not exist.
 
         Args:
             key: The key, or the first key of a range; None for no bound.
@@ -109,7 +123,7 @@ class SessionStore(LayeredStore, Generic[K, V]):
     def fetch(
         self, key: K | None, key_to: K | None = _NO_RANGE
     ) -> StoreIterator[Windowed[K], V]:
-        """All sessions of a key, or of a range of keys. In a range, None is unbounded.
+        """Return all sessions of a key, or of a range of keys. In a range, None is unbounded.
 
         Args:
             key: The key, or the first key of a range; None for no bound.
@@ -128,6 +142,9 @@ class SessionStore(LayeredStore, Generic[K, V]):
             key: The key, or the first key of a range; None for no bound.
             key_to: The last key of a range of keys.
 
+        Returns:
+            An iterator of (windowed key, aggregate) pairs.
+
         Kafka: ReadOnlySessionStore#backwardFetch
         """
         return self._scan(self._key_bounds(key, key_to), True)
@@ -142,6 +159,9 @@ class SessionStore(LayeredStore, Generic[K, V]):
         Args:
             arguments: A key and bounds; see above.
 
+        Returns:
+            An iterator of (windowed key, aggregate) pairs.
+
         Kafka: ReadOnlySessionStore#findSessions, SessionStore#findSessions
         """
         if len(arguments) == 2:
@@ -153,6 +173,9 @@ class SessionStore(LayeredStore, Generic[K, V]):
 
         Args:
             arguments: A key and bounds; see above.
+
+        Returns:
+            An iterator of (windowed key, aggregate) pairs.
 
         Kafka: ReadOnlySessionStore#backwardFindSessions, SessionStore#backwardFindSessions
         """

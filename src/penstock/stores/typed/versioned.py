@@ -32,6 +32,20 @@ class VersionedKeyValueStore(TypedStore, Generic[K, V]):
     """Versions by key and time. Never cached, because the order of writes matters.
 
     It logs its own writes: a versioned store has no layers.
+
+    Example:
+        >>> from penstock import Stores
+        >>> from penstock.testing import MockProcessorContext
+        >>> supplier = Stores.persistent_versioned_key_value_store("prices", 60_000)
+        >>> builder = Stores.versioned_key_value_store_builder(supplier, str, int)
+        >>> store = builder.with_logging_disabled().build()
+        >>> store.init(MockProcessorContext().state_store_context)
+        >>> store.put("tea", 3, timestamp=1_000)
+        -1
+        >>> store.put("tea", 4, timestamp=2_000)
+        -1
+        >>> store.get("tea").value, store.get("tea", 1_500).value
+        (4, 3)
     """
 
     is_versioned = True
@@ -74,6 +88,10 @@ class VersionedKeyValueStore(TypedStore, Generic[K, V]):
             value: The value; None is a deletion.
             timestamp: The time from which the version is valid.
 
+        Returns:
+            The end of the version's validity: a timestamp, or a negative number if it is the latest
+                version or was not stored.
+
         Kafka: VersionedKeyValueStore#put
         """
         time = instant_ms(timestamp)
@@ -90,6 +108,9 @@ class VersionedKeyValueStore(TypedStore, Generic[K, V]):
             key: The key.
             timestamp: The time from which the version is valid.
 
+        Returns:
+            The version, or None if there was none.
+
         Kafka: VersionedKeyValueStore#delete
         """
         time = instant_ms(timestamp)
@@ -99,7 +120,7 @@ class VersionedKeyValueStore(TypedStore, Generic[K, V]):
         return self._record(version)
 
     def get(self, key: K, as_of: Instant | None = None) -> VersionedRecord[V] | None:
-        """The latest version, or the version at a time. Without `valid_to`, as in Kafka Streams.
+        """Return the latest version, or the version at a time; without `valid_to`, as in Kafka.
 
         Args:
             key: The key.
@@ -115,6 +136,9 @@ class VersionedKeyValueStore(TypedStore, Generic[K, V]):
         Args:
             key: The key.
             as_of: The time of the version; None for the latest.
+
+        Returns:
+            The version, or None if there is none.
         """
         return self._full_record(self._version(key, as_of))
 
@@ -122,7 +146,7 @@ class VersionedKeyValueStore(TypedStore, Generic[K, V]):
         self, key: K, time_from: Instant | None = None, time_to: Instant | None = None,
         reverse: bool = False,
     ) -> Iterator[VersionedRecord[V]]:
-        """All versions valid at some time in [from, to], by time (`MultiVersionedKeyQuery`).
+        """Return all versions valid at some time in [from, to], by time (`MultiVersionedKeyQuery`).
 
         Args:
             key: The key.
@@ -184,7 +208,7 @@ class VersionedKeyValueStore(TypedStore, Generic[K, V]):
             self._versions.resume_restore(restored)
 
     def restored_clocks(self) -> dict[str, int]:
-        """The stream time of the restored records."""
+        """Return the stream time of the restored records."""
         return self.clocks()
 
     def advance(self) -> None:
@@ -193,7 +217,7 @@ class VersionedKeyValueStore(TypedStore, Generic[K, V]):
             self._versions.advance()
 
     def clocks(self) -> dict[str, int]:
-        """The observed stream time."""
+        """Return the observed stream time."""
         return {} if self._versions is None else self._versions.clocks()
 
     def set_clocks(self, clocks: Mapping[str, int]) -> None:

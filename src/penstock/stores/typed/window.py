@@ -45,6 +45,20 @@ class WindowStore(LayeredStore, Generic[K, V]):
 
     If the store retains duplicates, each row gets the next sequence number. The numbers continue
     from batch to batch (`clocks`), so a row never replaces an earlier one.
+
+    Example:
+        >>> from penstock import Stores
+        >>> from penstock.testing import MockProcessorContext
+        >>> supplier = Stores.in_memory_window_store("counts", retention=60_000, window_size=1_000)
+        >>> store = Stores.window_store_builder(supplier, str, int).with_logging_disabled().build()
+        >>> store.init(MockProcessorContext().state_store_context)
+        >>> store.put("tea", 3, 1_000)
+        >>> store.put("tea", 5, 2_000)
+        >>> store.fetch("tea", 1_000)
+        3
+        >>> with store.fetch("tea", 0, 9_000) as windows:
+        ...     list(windows)
+        [(1000, 3), (2000, 5)]
     """
 
     def __init__(self, supplier: WindowSupplier, options: StoreOptions) -> None:
@@ -109,6 +123,10 @@ class WindowStore(LayeredStore, Generic[K, V]):
         Args:
             arguments: A key and bounds; see above.
 
+        Returns:
+            The value for a key and one time; otherwise an iterator of (start, value) or (windowed
+                key, value) pairs.
+
         Kafka: ReadOnlyWindowStore#fetch, WindowStore#fetch
         """
         if len(arguments) == 2:
@@ -121,6 +139,9 @@ class WindowStore(LayeredStore, Generic[K, V]):
         Args:
             arguments: A key and bounds; see above.
 
+        Returns:
+            An iterator of (start, value) or (windowed key, value) pairs.
+
         Kafka: ReadOnlyWindowStore#backwardFetch, WindowStore#backwardFetch
         """
         return self._fetch(arguments, True)
@@ -128,7 +149,7 @@ class WindowStore(LayeredStore, Generic[K, V]):
     def fetch_all(
         self, start_from: Instant, start_to: Instant
     ) -> StoreIterator[Windowed[K], V]:
-        """All windows that start in a range of time.
+        """Return all windows that start in a range of time.
 
         Args:
             start_from: The earliest start of a window.
@@ -148,27 +169,30 @@ class WindowStore(LayeredStore, Generic[K, V]):
             start_from: The earliest start of a window.
             start_to: The latest start of a window.
 
+        Returns:
+            An iterator of (windowed key, value) pairs.
+
         Kafka: ReadOnlyWindowStore#backwardFetchAll, WindowStore#backwardFetchAll
         """
         bounds = WindowRange(None, None, instant_ms(start_from), instant_ms(start_to))
         return self._scan_windowed(bounds, True)
 
     def all(self) -> StoreIterator[Windowed[K], V]:
-        """All windows.
+        """Return all windows.
 
         Kafka: ReadOnlyWindowStore#all
         """
         return self._scan_windowed(WindowRange(None, None, 0, MAX_TIME), False)
 
     def backward_all(self) -> StoreIterator[Windowed[K], V]:
-        """All windows in the opposite order.
+        """Return all windows in the opposite order.
 
         Kafka: ReadOnlyWindowStore#backwardAll
         """
         return self._scan_windowed(WindowRange(None, None, 0, MAX_TIME), True)
 
     def clocks(self) -> dict[str, int]:
-        """The observed stream time and the sequence numbers."""
+        """Return the observed stream time and the sequence numbers."""
         clocks = super().clocks()
         if self._supplier.retain_duplicates:
             clocks |= {"sequence": self._sequence, "last_put": self._last_put}
@@ -220,7 +244,7 @@ class WindowStore(LayeredStore, Generic[K, V]):
         self.put(key, value, timestamp)
 
     def fetch_join_records(self, key: K, since: int, until: int) -> Iterable[tuple[int, Any]]:
-        """The records of a key that `put_join_record` kept: (timestamp, value), by time.
+        """Return the records of a key that `put_join_record` kept: (timestamp, value), by time.
 
         Args:
             key: The key.
@@ -320,7 +344,19 @@ def _key_schema(supplier: WindowSupplier) -> KeySchema:
 class TimestampedWindowStore(
     TimestampedValues[V], WindowStore[K, ValueAndTimestamp[V]], Generic[K, V]
 ):
-    """Values with the timestamp of the record that wrote them."""
+    """Values with the timestamp of the record that wrote them.
+
+    Example:
+        >>> from penstock import Stores
+        >>> from penstock.testing import MockProcessorContext
+        >>> supplier = Stores.in_memory_window_store("counts", retention=60_000, window_size=1_000)
+        >>> builder = Stores.timestamped_window_store_builder(supplier, str, int)
+        >>> store = builder.with_logging_disabled().build()
+        >>> store.init(MockProcessorContext().state_store_context)
+        >>> store.put("tea", ValueAndTimestamp(3, 1_500), 1_000)
+        >>> store.fetch("tea", 1_000)
+        ValueAndTimestamp(value=3, timestamp=1500)
+    """
 
     #: (value, timestamp) of (key, start); None if the window does not exist. For operators.
     load: Callable[[Any, int], tuple[Any, int] | None]
@@ -336,7 +372,7 @@ class TimestampedWindowStore(
         return key_schema.interval_ms if isinstance(key_schema, KeyFirstSchema) else None
 
     def key_affixes(self, start: int) -> tuple[bytes, bytes] | None:
-        """The bytes before and after the key in the row key of a window.
+        """Return the bytes before and after the key in the row key of a window.
 
         None if row keys do not have this form.
 
