@@ -24,7 +24,7 @@ def topology():
     counts.to_stream().to("out", key=TEXT, value=Serdes.long())
     return builder.build()
 """
-UPGRADE = ("upgrade", "app.py", "--application-id", "app")
+UPGRADE = ("upgrade", "replaced_app.py", "--application-id", "app")
 Run = Callable[..., Any]
 
 
@@ -36,11 +36,12 @@ def run(tmp_path: Path, log: Log, penstock: Any, monkeypatch: pytest.MonkeyPatch
         log.create_topic(topic, 1)
 
     def start(topic: str, options: str) -> Any:
-        (tmp_path / "app.py").write_text(APPLICATION.format(topic=topic, options=options))
+        (tmp_path / "replaced_app.py").write_text(APPLICATION.format(topic=topic, options=options))
         log.append(topic, 0, RecordColumns([b"k"], [b"v"]))
         return penstock(
-            "run", "app.py", "--application-id", "app", "--once", "--quiet", "--master", "inline",
-            "--set", "statestore.cache.max.bytes=0", "--set", "auto.offset.reset=earliest",
+            "run", "replaced_app.py", "--application-id", "app", "--once", "--quiet",
+            "--master", "inline", "--set", "statestore.cache.max.bytes=0",
+            "--set", "auto.offset.reset=earliest",
         )
 
     return start

@@ -20,11 +20,11 @@ def topology():
     words.group_by_key().count()
     return builder.build()
 """
-OPTIONS = ("app.py", "--application-id", "app")
+OPTIONS = ("unconfirmed_app.py", "--application-id", "app")
 
 
 def write(tmp_path: Path, extra: str = "") -> None:
-    (tmp_path / "app.py").write_text(APPLICATION.format(extra=extra))
+    (tmp_path / "unconfirmed_app.py").write_text(APPLICATION.format(extra=extra))
 
 
 @pytest.fixture
