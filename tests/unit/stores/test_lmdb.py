@@ -313,3 +313,43 @@ def test_writers_of_several_processes_take_turns(tmp_path: Path) -> None:
     environment = LmdbEnvironment.open(path)
     assert all(get(environment, f"k{n}") == str(n).encode() for n in range(600))
     environment.close()
+
+
+#: Limits the address space to so many MiB more than the process has, then writes rows of 1 MiB.
+LIMITED = """
+import resource, sys
+from pathlib import Path
+from penstock.stores.bytes.lmdb.environment import LmdbEnvironment
+used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+limit = used + (int(sys.argv[2]) << 20)
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+environment = LmdbEnvironment.open(Path(sys.argv[1]), create=True)
+for number in range(int(sys.argv[3])):
+    environment.write(["t"], lambda transaction: transaction.open_writable("t").write(
+        [(b"%d" % number, bytes(1 << 20))]
+    ))
+with environment.reading(["t"]) as transaction:
+    print(sum(transaction.open("t").get(b"%d" % n) is not None for n in range(number + 1)))
+"""
+needs_proc = pytest.mark.skipif(
+    not Path("/proc/self/statm").exists(), reason="the system has no /proc"
+)
+
+
+@needs_proc
+def test_map_fits_into_a_limited_address_space_and_grows(tmp_path: Path) -> None:
+    """As with spark.executor.pyspark.memory. A file of another process may have a larger map."""
+    done = run(LIMITED, tmp_path / "rows", 256, 20)
+    assert (done.stdout.strip(), done.stderr) == ("20", "")
+    unlimited = LmdbEnvironment.open(tmp_path / "rows")
+    put(unlimited, late="row")
+    unlimited.close()
+    done = run(LIMITED, tmp_path / "rows", 256, 20)
+    assert (done.stdout.strip(), done.stderr) == ("20", "")
+
+
+@needs_proc
+def test_full_address_space_is_reported_with_the_setting_that_limits_it(tmp_path: Path) -> None:
+    done = run(LIMITED, tmp_path / "rows", 64, 200)
+    assert "does not fit into the address space" in done.stderr
+    assert "spark.executor.pyspark.memory" in done.stderr.splitlines()[-1]

@@ -5,12 +5,14 @@ Commits are not synced to disk: they survive the end of a process, but not a cra
 
 This module enforces the rules of LMDB. A process opens a file once. A forked process does not use a
 file that its parent had open. Database handles are opened in short transactions, one at a time. The
-map is resized only while the process has no transaction.
+map is resized only while the process has no transaction. Where the address space of the process is
+limited, maps start small.
 """
 
 from __future__ import annotations
 
 import errno
+import mmap
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -20,6 +22,11 @@ from typing import Any, TypeVar
 
 import lmdb
 
+try:
+    import resource
+except ImportError:  # Windows
+    resource = None  # type: ignore[assignment]
+
 from penstock.errors import ProcessorStateException, TaskCorruptedException
 from penstock.stores.bytes.lmdb.rows import LmdbBytesStore, WritableLmdbBytesStore
 
@@ -28,6 +35,8 @@ S = TypeVar("S", bound=LmdbBytesStore)
 
 #: Address space, not memory or disk: the file grows with its content.
 MAP_SIZE = 16 << 30
+#: The size where address space is limited. A process maps several files.
+LIMITED_MAP_SIZE = 8 << 20
 _MAX_DATABASES = 512
 _MAX_READERS = 1024
 _RESIZE_TIMEOUT_S = 60.0
@@ -102,7 +111,8 @@ class LmdbEnvironment:
     def open(path: Path, *, create: bool = False, map_size: int = MAP_SIZE) -> LmdbEnvironment:
         """Open the environment in a directory. All callers in the process share one object.
 
-        Every caller must close it. Raises `FileNotFoundError` if it does not exist and `create` is
+        Every caller must close it. The map is smaller than `map_size` if the address space of the
+        process is limited. Raises `FileNotFoundError` if it does not exist and `create` is
         False, or if it is deleted while it is opened.
         """
         # The same file must have the same path, whatever path the caller uses.
@@ -121,7 +131,8 @@ class LmdbEnvironment:
                     path.mkdir(parents=True, exist_ok=True)
                 elif not (path / "data.mdb").exists():
                     raise FileNotFoundError(f"There is no LMDB file in '{path}'.")
-                known = _open[path] = LmdbEnvironment(path, map_size, create)
+                size = map_size if _address_space() is None else min(map_size, LIMITED_MAP_SIZE)
+                known = _open[path] = LmdbEnvironment(path, size, create)
             return known
 
     @contextmanager
@@ -147,7 +158,8 @@ class LmdbEnvironment:
                 with self.writing(databases) as transaction:
                     return work(transaction)
             except lmdb.MapFullError:
-                self._resize(self._raw.info()["map_size"] * 4)
+                growth = 4 if _address_space() is None else 2
+                self._resize(self._raw.info()["map_size"] * growth)
 
     @contextmanager
     def writing(self, databases: Iterable[str]) -> Iterator[LmdbTransaction]:
@@ -206,7 +218,7 @@ class LmdbEnvironment:
                     return self._raw.begin(write=write)
             except lmdb.MapResizedError:
                 self._end()
-                self._resize(0)
+                self._resize(self._adopted_size())
             except lmdb.ReadersFullError:
                 self._end()
                 if not self._raw.reader_check():
@@ -236,6 +248,13 @@ class LmdbEnvironment:
                 self._users += 1
             return not self._closed
 
+    def _adopted_size(self) -> int:
+        """The size of the map after another process has enlarged the file."""
+        if _address_space() is None:
+            # LMDB takes the map size of the other process.
+            return 0
+        return 2 * (self.path / "data.mdb").stat().st_size
+
     def _resize(self, size: int) -> None:
         """Enlarge the map; 0 adopts the size that another process has set."""
         with self._gate:
@@ -247,6 +266,7 @@ class LmdbEnvironment:
                 )
             self._check_usable()
             if size == 0 or size > self._raw.info()["map_size"]:
+                _check_address_space(self.path, size)
                 with _translated(self.path):
                     self._raw.set_mapsize(size)
 
@@ -290,8 +310,42 @@ def _translated(path: Path) -> Iterator[None]:
         raise TaskCorruptedException(f"The replica in '{path}' is corrupt: {error}.") from error
     except (lmdb.MapFullError, lmdb.MapResizedError, lmdb.ReadersFullError):
         raise
+    except lmdb.MemoryError as error:
+        raise _out_of_address_space(path) from error
     except lmdb.Error as error:
         raise ProcessorStateException(
             f"The replica in '{path}' cannot be used: {error}. "
             "If the disk is full, free some space. If files are missing, restart the application."
         ) from error
+
+
+def _address_space() -> int | None:
+    """The limit of the process's address space (RLIMIT_AS) in bytes; None if there is none."""
+    if resource is None:
+        return None
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    return None if limit == resource.RLIM_INFINITY else limit
+
+
+def _check_address_space(path: Path, size: int) -> None:
+    """Raise if a map of this size does not fit. LMDB would lose the map that it has."""
+    if size and _address_space() is not None:
+        try:
+            mmap.mmap(-1, size, prot=mmap.PROT_READ).close()
+        except OSError as error:
+            raise _out_of_address_space(path) from error
+
+
+def _out_of_address_space(path: Path) -> ProcessorStateException:
+    limit = _address_space()
+    if limit is None:
+        return ProcessorStateException(
+            f"The replica in '{path}' cannot be mapped: the host is out of memory. Give it more "
+            "memory, or run fewer tasks on it."
+        )
+    return ProcessorStateException(
+        f"The replica in '{path}' does not fit into the address space of the process, which is "
+        f"limited to {limit >> 20} MiB (RLIMIT_AS). In Spark's workers spark.executor.pyspark."
+        "memory sets this limit. Increase it by the size of the stores, or remove it: it counts "
+        "mapped files, which are not memory."
+    )
