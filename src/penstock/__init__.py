@@ -20,12 +20,20 @@ Reading order, along the path of a record:
 The stub `__init__.pyi` lists the public names.
 """
 
+import os as _os
 import sys as _sys
 from typing import Any as _Any
 
 import lazy_loader
 
-_load, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+if _os.path.exists(f"{__file__}i"):
+    _load, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+else:
+    # The package is in an archive (spark-submit --py-files). This extracts the stub for a moment.
+    from importlib import resources as _resources
+
+    with _resources.as_file(_resources.files(__name__) / "__init__.pyi") as _stub:
+        _load, __dir__, __all__ = lazy_loader.attach_stub(__name__, str(_stub))
 
 
 def __getattr__(name: str) -> _Any:

@@ -6,12 +6,15 @@ import functools
 import logging
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import cloudpickle  # type: ignore[import-untyped]
 
+from penstock import native
 from penstock.config import StreamsConfig
 from penstock.engine.layout.execution_graph import ExecutionGraph
 from penstock.engine.packaging.pickling import dumps
+from penstock.engine.packaging.state_directory import resolve_on_host
 from penstock.record import TaskId
 from penstock.topology.topology import Topology
 
@@ -38,15 +41,28 @@ class Bundle:
     max_result_bytes: int = 64 * 1024 * 1024
     #: The level from which log lines of user code are captured. The default is the driver's level.
     log_level: int = field(default_factory=lambda: logging.getLogger().getEffectiveLevel())
-    #: The directory of the replicas on every host. Absolute, because a relative `state_dir` refers
-    #: to the working directory of the driver.
-    directory: Path = field(init=False)
+    #: Whether the tasks run on this host, with the directories of the driver.
+    is_local: bool = True
+    #: Whether the driver has the native core.
+    is_native: bool = field(default_factory=lambda: native.core is not None)
+    #: On this host a relative `state_dir` refers to the working directory of the driver.
+    _local_directory: Path = field(init=False)
 
     def __post_init__(self) -> None:
         if self.parallelism < 1:
             raise ValueError(f"A stage must have at least one lane, not {self.parallelism}.")
-        directory = Path(self.config.state_dir).absolute() / self.config.application_id
-        object.__setattr__(self, "directory", directory)
+        object.__setattr__(self, "_local_directory", Path(self.config.state_dir).absolute())
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Every host has its own directory.
+        return {name: each for name, each in self.__dict__.items() if name != "directory"}
+
+    @functools.cached_property
+    def directory(self) -> Path:
+        """The directory of the replicas, on the host of the caller."""
+        if self.is_local or Path(self.config.state_dir).is_absolute():
+            return self._local_directory / self.config.application_id
+        return resolve_on_host(self.config.state_dir) / self.config.application_id
 
     @functools.cached_property
     def stages(self) -> tuple[tuple[TaskId, ...], ...]:

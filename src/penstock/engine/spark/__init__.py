@@ -7,6 +7,8 @@ A lane is a slot of a stage, one Spark task.
     settings           masters, and the settings of that context
     gateway            starts the JVM and reads its output
     cluster            waits for executors and follows their number
+    placement          assigns lanes to the hosts that hold their state
+    job_watch          logs what a job waits for
     job                `SparkCompute`: a plan becomes a job, which returns outcomes
     lane               runs in Spark's Python workers
     lanes              `SparkLanes`: the long-lived tasks of continuous mode
@@ -44,7 +46,7 @@ def compute_on(
         backend.wait_for_slots()
         bundle = Bundle(topology, config, graph, source.address, backend.parallelism(config))
         if not backend.is_local:
-            bundle = replace(bundle, staging_threshold_bytes=None)
+            bundle = replace(bundle, staging_threshold_bytes=None, is_local=False)
         return SparkCompute(backend, bundle, pack_bundle(bundle))
 
 
