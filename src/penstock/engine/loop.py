@@ -33,6 +33,7 @@ from penstock.engine.layout.internal_topics import ensure_internal_topics
 from penstock.engine.layout.unread_topics import delete_consumed, find_unread_topics
 from penstock.engine.layout.upgrade_check import migrate_task_records
 from penstock.engine.plan.batch_plan import BatchPlan
+from penstock.engine.plan.batch_size import BatchDuration
 from penstock.engine.plan.planner import Planner
 from penstock.engine.stdout import write_to_stdout
 from penstock.engine.worker.outcome import STDOUT, TaskOutcome, decode_outcomes
@@ -71,6 +72,8 @@ class Engine:
         #: The number of the last batch that the log refused because of invalid records.
         self._refused_batch = -1
         self._drop_log = DropLog()
+        #: What workers have said about their hosts, and was logged.
+        self._notices: set[str] = set()
         self._open()
 
     def _open(self) -> None:
@@ -158,6 +161,7 @@ class Engine:
             self._check_cancelled(plan)
             outcomes = decode_outcomes(self._compute.compute(plan))
             replay_log_lines(outcomes)
+            self._log_notices(outcomes)
             failure = find_failure(outcomes)
             try:
                 if failure is not None:
@@ -189,6 +193,12 @@ class Engine:
             f"Batch {plan.number} failed after {MAX_ATTEMPTS} attempts: each time Spark lost parts "
             "of it and reran only those. Find out why Spark loses executors or shuffle files."
         )
+
+    def _log_notices(self, outcomes: list[TaskOutcome]) -> None:
+        for notice in {notice for outcome in outcomes for notice in outcome.notices}:
+            if notice not in self._notices:
+                self._notices.add(notice)
+                log.warning("%s", notice)
 
     def _check_cancelled(self, plan: BatchPlan) -> None:
         if self._cancelled.is_set():
@@ -228,11 +238,30 @@ class Engine:
     def _advance(
         self, plan: BatchPlan, result: CommitResult, outcomes: list[TaskOutcome], seconds: float
     ) -> None:
+        duration = BatchDuration(seconds, *self._preparation(outcomes))
+        from_log, from_host = (
+            sum(getattr(outcome.preparation, name) for outcome in outcomes)
+            for name in ("from_log", "from_host")
+        )
+        log.debug(
+            "Batch %d: %.3f s, of which %.3f s to start workers and restore stores. %d stores "
+            "caught up from the log, %d from their host.",
+            plan.number, seconds, duration.preparation_s, from_log, from_host,
+        )
         self.planner.advance(
-            plan, result.offsets, result.records, seconds=seconds,
+            plan, result.offsets, result.records, duration=duration,
             bytes_read=_bytes_read(outcomes),
         )
         self._housekeeping.after_commit(result.offsets, self.planner.records)
+
+    def _preparation(self, outcomes: list[TaskOutcome]) -> tuple[float, bool]:
+        """Return the seconds that the slowest lane of each stage needed before the usual work, and
+        whether a worker was new."""
+        slowest: dict[int, float] = {}
+        for outcome in outcomes:
+            stage = self.graph.subtopologies[outcome.task_id.subtopology].stage
+            slowest[stage] = max(slowest.get(stage, 0.0), outcome.preparation.seconds)
+        return sum(slowest.values()), any(each.preparation.is_cold for each in outcomes)
 
     def wait(self, timeout: float) -> None:
         """Wait until the log changes or a batch is due, for at most `timeout` seconds."""

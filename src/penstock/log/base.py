@@ -406,12 +406,12 @@ class Log(ABC):
         """Return the first record with this timestamp or a later one, or None."""
 
     def prefetch(
-        self, ranges: Mapping[TopicPartition, tuple[int, int]]
+        self, ranges: Mapping[TopicPartition, tuple[int, int]], *, timeout_s: float = 0.05
     ) -> dict[TopicPartition, LogBatch]:
-        """Return the whole ranges (start, end) that one request can fetch without waiting.
+        """Return the whole ranges (start, end) that one consumer can fetch in time.
 
-        The caller passes the batches on to workers, and reads the missing ranges with `read`. The
-        default returns nothing: it suits a log that every process can read fast.
+        The caller reads the missing ranges with `read`. The default returns nothing: it suits a
+        log that every process can read fast.
         """
         return {}
 

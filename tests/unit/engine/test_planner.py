@@ -14,6 +14,7 @@ from penstock import AutoOffsetReset, Serdes, StreamsBuilder, StreamsConfig, Top
 from penstock.engine.layout.execution_graph import build_graph_for_log
 from penstock.engine.layout.internal_topics import ensure_internal_topics
 from penstock.engine.plan.batch_plan import BatchPlan, Range
+from penstock.engine.plan.batch_size import BatchDuration
 from penstock.engine.plan.planner import Planner
 from penstock.engine.plan.task_records import (
     BATCH_KEY,
@@ -198,18 +199,18 @@ def test_batches_grow_while_they_are_shorter_than_the_target(log: Log) -> None:
     for seconds in (2.0, 0.15, 0.3, 0.5):
         plan = run.plan()
         sizes.append(ranges(plan)[0].end - ranges(plan)[0].start)
-        run.commit(plan, seconds=seconds)
-    assert sizes[:2] == [10_000, 10_000]
+        run.commit(plan, duration=BatchDuration(seconds))
+    assert sizes[:2] == [20_000, 20_000]
     assert sizes[1] < sizes[2] <= sizes[3]
 
 
 def test_batches_shrink_when_they_are_longer_than_the_target(log: Log) -> None:
     fill(log, "a", 200_000)
     run = Run(log, copying("a"), config())
-    run.commit(run.plan(), {("a", 0): 0}, seconds=0.1)
+    run.commit(run.plan(), {("a", 0): 0}, duration=BatchDuration(0.1))
     plan = run.plan()
-    run.commit(plan, {("a", 0): 1_000}, seconds=4.0)
-    assert ranges(run.plan())[0].end - 1_000 < 10_000 / 2
+    run.commit(plan, {("a", 0): 1_000}, duration=BatchDuration(4.0))
+    assert ranges(run.plan())[0].end - 1_000 < 40_000 / 2
 
 
 @pytest.mark.parametrize("bad", ["0", "many", -1])
@@ -222,7 +223,8 @@ def test_invalid_batch_size_is_refused(log: Log, bad: Any) -> None:
 def test_range_that_was_consumed_in_part_becomes_shorter(log: Log) -> None:
     fill(log, "a", 9_000)
     fill(log, "b", 9_000)
-    run = Run(log, joined("a", "b"), config())
+    limit = {"penstock.batch.max.records": 10_000}
+    run = Run(log, joined("a", "b"), config(extra=limit))
     run.commit(run.plan(), {("b", 0): 3})
     lengths = {each.topic: each.end - each.start for each in ranges(run.plan())}
     assert lengths == {"a": 4_000, "b": 1_000}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigException
@@ -13,11 +13,38 @@ K = TypeVar("K", bound=Hashable)
 
 #: The assumed size of a record before any of its topic was read.
 _DEFAULT_RECORD_BYTES = 1_000.0
-#: The size of the first batch, when the cost of a record is not known yet.
-_FIRST_RECORDS = 10_000
+#: The assumed records per second before any batch was measured. Most applications are faster.
+_FIRST_RATE = 40_000
 _MIN_RECORDS = 100
 #: The size changes at most by this factor from one batch to the next.
 _MAX_GROWTH = 4.0
+#: A batch is unusual if this share of it was preparation.
+_UNUSUAL_SHARE = 0.25
+#: After so many unusual batches in a row they are the usual ones.
+_MAX_UNUSUAL = 5
+
+
+class BatchDuration(NamedTuple):
+    """How long a batch took, from its plan to its commit."""
+
+    seconds: float
+    #: The part that later batches do not need: new workers, restored stores.
+    preparation_s: float = 0.0
+    #: Whether a worker was new. The start of its process is not part of `preparation_s`.
+    is_cold: bool = False
+
+    @property
+    def usual_s(self) -> float:
+        """The part that every batch needs."""
+        return max(self.seconds - self.preparation_s, 0.0)
+
+    @property
+    def is_unusual(self) -> bool:
+        """Whether the batch says little about later ones."""
+        return self.is_cold or self.preparation_s > _UNUSUAL_SHARE * self.seconds
+
+
+NO_DURATION = BatchDuration(0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,34 +117,52 @@ class BatchSize:
 
     If the overhead of a batch exceeds the target duration, the records of a batch may take as long
     as the overhead. Otherwise most of the time would be spent on starting batches.
+
+    A batch that started workers or restored stores is not measured: the estimate would take their
+    time for the cost of records. But later batches are not slower, so it may enlarge them.
     """
 
     def __init__(self, limits: BatchLimits) -> None:
         self._limits = limits
-        #: How many records the next batch may read.
-        self.records = min(_FIRST_RECORDS, limits.max_records)
+        self._target_s = limits.target_ms / 1000
+        #: How many records the next batch may read. The first one reads what an application of
+        #: average speed processes in the target duration, or the backlog if that is smaller.
+        self.records = self._limit(_FIRST_RATE * self._target_s)
         self._cost = BatchCost()
-        self._is_warm = False
+        self._is_first = True
+        #: How many unusual batches followed each other.
+        self._unusual = 0
         self._record_bytes: dict[str, float] = {}
 
-    def observe(self, records: int, seconds: float) -> None:
+    def observe(self, records: int, duration: BatchDuration) -> None:
         """Learn from a batch with so many records and this duration."""
-        target = self._limits.target_ms / 1000
         is_full = records >= self.records / 2
         # A batch that was not full does not predict a full one, unless it took long.
-        if not records or (not is_full and seconds <= target):
+        if not records or (not is_full and duration.usual_s <= self._target_s):
             return
-        was_warm, self._is_warm = self._is_warm, True
-        if is_full and not was_warm:
-            # The first batch includes the start of the workers. The next one is measured.
+        # The driver's JVM is new in the first batch.
+        is_unusual = (self._is_first and is_full) or duration.is_unusual
+        self._is_first = False
+        self._unusual = self._unusual + 1 if is_unusual else 0
+        if 0 < self._unusual <= _MAX_UNUSUAL:
+            if is_full:
+                self._grow(records, duration.usual_s)
             return
-        self._cost.observe(records, seconds)
+        self._cost.observe(records, duration.usual_s)
         overhead = self._cost.overhead
-        desired = max(target - overhead, overhead) / max(self._cost.per_record, 1e-9)
-        size = min(max(desired, self.records / _MAX_GROWTH), self.records * _MAX_GROWTH)
+        desired = max(self._target_s - overhead, overhead) / max(self._cost.per_record, 1e-9)
+        size = min(max(desired, self.records / _MAX_GROWTH), records * _MAX_GROWTH)
         if not is_full:
             size = min(size, self.records)
-        self.records = int(min(max(size, _MIN_RECORDS), self._limits.max_records))
+        self.records = self._limit(size)
+
+    def _grow(self, records: int, seconds: float) -> None:
+        """Grow to what fits into the target duration if later batches are not slower."""
+        fitting = records * self._target_s / max(seconds, 1e-9)
+        self.records = self._limit(max(self.records, min(fitting, records * _MAX_GROWTH)))
+
+    def _limit(self, size: float) -> int:
+        return min(max(int(size), _MIN_RECORDS), self._limits.max_records)
 
     def observe_bytes(self, topic: str, records: int, size: int) -> None:
         """Learn from the size of the records that were read of a topic."""

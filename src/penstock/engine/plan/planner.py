@@ -9,7 +9,7 @@ from dataclasses import replace
 from penstock.config import StreamsConfig
 from penstock.engine.layout.execution_graph import ExecutionGraph, build_graph
 from penstock.engine.plan.batch_plan import BatchPlan
-from penstock.engine.plan.batch_size import integer_setting
+from penstock.engine.plan.batch_size import NO_DURATION, BatchDuration, integer_setting
 from penstock.engine.plan.committed_state import CommittedState
 from penstock.engine.plan.ranges import RangePlanner, Ranges
 from penstock.engine.plan.task_records import TaskRecord, TaskRecords, read_task_records
@@ -178,12 +178,12 @@ class Planner:
 
     def advance(
         self, plan: BatchPlan, offsets: Mapping[tuple[str, int], int],
-        records: Mapping[TaskId, TaskRecord], *, seconds: float = 0.0,
+        records: Mapping[TaskId, TaskRecord], *, duration: BatchDuration = NO_DURATION,
         bytes_read: Mapping[str, tuple[int, int]] | None = None,
     ) -> None:
         """Take over the committed offsets, and the records of the tasks that ran.
 
-        `seconds`: the duration of the batch. `bytes_read`: topic -> (records, bytes) that the
+        `duration`: of the batch. `bytes_read`: topic -> (records, bytes) that the
         tasks read.
         """
         state = self._state
@@ -193,7 +193,7 @@ class Planner:
                 "Two plans were carried out at the same time."
             )
         state.number, state.now, self._is_first = plan.number, plan.now, False
-        self._ranges.observe(plan, offsets, seconds=seconds, bytes_read=bytes_read or {})
+        self._ranges.observe(plan, offsets, duration=duration, bytes_read=bytes_read or {})
         for at, before in state.offsets.items():
             after = offsets.get(at, before)
             state.lag[at] -= after - before

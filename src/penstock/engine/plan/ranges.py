@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from penstock.config import StreamsConfig
 from penstock.engine.layout.execution_graph import ExecutionGraph
 from penstock.engine.plan.batch_plan import BatchPlan, Range
-from penstock.engine.plan.batch_size import BatchLimits, BatchSize
+from penstock.engine.plan.batch_size import BatchDuration, BatchLimits, BatchSize
 from penstock.log.types import PartitionOffsets, TopicPartition
 from penstock.record import TaskId
 
@@ -102,7 +102,7 @@ class RangePlanner:
         return {task_id: max(1, int(per_offset * count)) for task_id, count in offsets.items()}
 
     def observe(
-        self, plan: BatchPlan, offsets: Mapping[tuple[str, int], int], *, seconds: float,
+        self, plan: BatchPlan, offsets: Mapping[tuple[str, int], int], *, duration: BatchDuration,
         bytes_read: Mapping[str, tuple[int, int]],
     ) -> None:
         """Learn from a committed batch.
@@ -120,8 +120,8 @@ class RangePlanner:
                     self._length_limits[at] = max(2 * (after - each.start), _MIN_RANGE)
                 else:
                     self._length_limits.pop(at, None)
-        if seconds > 0:
-            self._size.observe(consumed, seconds)
+        if duration.seconds > 0:
+            self._size.observe(consumed, duration)
         for topic, (count, size) in bytes_read.items():
             self._size.observe_bytes(topic, count, size)
 

@@ -8,6 +8,7 @@ in the task context, the plan of the batch and the attempt.
 from __future__ import annotations
 
 import struct
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -47,11 +48,12 @@ class LaneRunner(Protocol):
 
 def load_worker(bundle: bytes) -> LaneRunner:
     """Create the worker of an application from its packed bundle."""
+    started_at = time.perf_counter()
     # These import pyarrow, which only workers need.
     from penstock.engine.packaging.bundle import Bundle  # noqa: PLC0415
     from penstock.engine.worker.worker import Worker  # noqa: PLC0415
 
-    return Worker(Bundle.load(bundle))
+    return Worker(Bundle.load(bundle), started_at=started_at)
 
 
 @dataclass(frozen=True)

@@ -1,16 +1,21 @@
-"""Reads changelogs for replicas, from the log or from the changelog cache."""
+"""Reads changelogs for replicas, from the log or from the changelog cache.
+
+The stores of all tasks of a lane are read together before the first task runs, as far as they are
+small. A consumer for each store would cost several requests for each.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 
 import pyarrow as pa
 
 from penstock.clock import wall_clock_ms
 from penstock.engine.worker.changelog_cache import CachedBatch
 from penstock.log.base import Log
-from penstock.log.errors import OffsetOutOfRange
-from penstock.log.types import TopicPartition
+from penstock.log.errors import OffsetOutOfRange, UnknownTopic
+from penstock.log.types import LogBatch, PartitionOffsets, TopicPartition
 from penstock.stores.replica.protocol import ChangelogBatch, ChangelogStart, ChangelogTruncated
 
 #: Store -> the end of its changelog before the task's last run, and the records of that run.
@@ -21,6 +26,10 @@ CachedChanges = Mapping[str, tuple[int, pa.RecordBatch]]
 MIN_TOMBSTONE_RETENTION_MS = 60_000
 #: The share of the retention time that is relied on, because the clocks of hosts differ.
 _RETENTION_SHARE = 0.9
+#: At most so many offsets of changelogs are fetched together. The rest is read store by store.
+_MAX_FETCHED_OFFSETS = 100_000
+#: How long that may take.
+_FETCH_S = 5.0
 
 
 class LogChangelogs:
@@ -35,9 +44,41 @@ class LogChangelogs:
         self._topics = topics
         self._load_cached = load_cached
         self._cached: CachedChanges | None = None
+        #: Store -> the bounds and the records that `fetch_together` has fetched.
+        self._bounds: dict[str, PartitionOffsets] = {}
+        self._fetched: dict[str, tuple[int, LogBatch]] = {}
+        #: The stores that were read from the log, and from the changelog cache.
+        self.from_log: set[str] = set()
+        self.from_host: set[str] = set()
+
+    def missing(
+        self, positions: Mapping[str, int], targets: Mapping[str, int]
+    ) -> dict[str, tuple[int | None, int]]:
+        """Return store -> (position or None, target) of the changes that only the log has."""
+        cached = self._read_cache()
+        return {
+            store: (positions.get(store), target) for store, target in targets.items()
+            if store in self._topics and positions.get(store) != target
+            and (store not in cached or cached[store][0] != positions.get(store))
+        }
+
+    def partition_of(self, store: str) -> TopicPartition:
+        """Return the changelog partition of a store."""
+        return self._topics[store]
+
+    def add_bounds(self, store: str, bounds: PartitionOffsets) -> None:
+        """Use these bounds for the next `start`."""
+        self._bounds[store] = bounds
+
+    def add_fetched(self, store: str, start: int, batch: LogBatch) -> None:
+        """Use this batch for the next `read` that starts at `start`."""
+        self._fetched[store] = (start, batch)
 
     def start(self, store: str) -> ChangelogStart:
         """See `Changelogs.start`."""
+        known = self._bounds.pop(store, None)
+        if known is not None:
+            return ChangelogStart(known.start, known.tombstones_removed_to)
         topic = self._topics[store]
         offsets = self._log.offsets([topic])[topic]
         return ChangelogStart(offsets.start, offsets.tombstones_removed_to)
@@ -46,14 +87,19 @@ class LogChangelogs:
         self, store: str, start: int, end: int, since: int | None = None
     ) -> Iterator[ChangelogBatch]:
         """See `Changelogs.read`."""
-        if self._cached is None:
-            self._cached = self._load_cached()
-        if store in self._cached and self._cached[store][0] == start:
-            yield CachedBatch(start, end, self._cached[store][1])
+        cached = self._read_cache()
+        if store in cached and cached[store][0] == start:
+            self.from_host.add(store)
+            yield CachedBatch(start, end, cached[store][1])
             return
+        self.from_log.add(store)
         topic, partition = self._topics[store]
         if since is not None:
             self._check_tombstones(topic, store, since)
+        fetched = self._fetched.pop(store, None)
+        if fetched is not None and (fetched[0], fetched[1].next_offset) == (start, end):
+            yield fetched[1]
+            return
         try:
             yield from self._log.read(topic, partition, start, end)
         except OffsetOutOfRange as error:
@@ -62,6 +108,11 @@ class LogChangelogs:
             raise ChangelogTruncated(
                 f"The changelog of store '{store}' starts at a later offset: {error}"
             ) from error
+
+    def _read_cache(self) -> CachedChanges:
+        if self._cached is None:
+            self._cached = self._load_cached()
+        return self._cached
 
     def _check_tombstones(self, topic: str, store: str, since: int) -> None:
         """Raise if tombstones may have been removed that the reader has not seen.
@@ -79,3 +130,49 @@ class LogChangelogs:
             raise ChangelogTruncated(
                 f"The rows of store '{store}' are too old to catch up with the changelog."
             )
+
+
+#: The changelogs of a task, and store -> (position or None, target) of what is missing.
+MissingChanges = tuple[LogChangelogs, Mapping[str, tuple[int | None, int]]]
+
+
+def fetch_together(log: Log, missing: Iterable[MissingChanges]) -> None:
+    """Fetch the changes of many stores with one consumer, and pass them to their changelogs.
+
+    Changes that do not fit, or that the log does not return in time, are read one by one later.
+    """
+    wanted = {
+        changelogs.partition_of(store): (changelogs, store, position, target)
+        for changelogs, of_task in missing for store, (position, target) in of_task.items()
+    }
+    if len(wanted) < 2:
+        return
+    bounds: dict[TopicPartition, PartitionOffsets] = {}
+    with suppress(UnknownTopic):
+        bounds = log.offsets(wanted)
+    ranges: dict[TopicPartition, tuple[int, int]] = {}
+    for at, (changelogs, store, position, target) in wanted.items():
+        if at not in bounds:
+            continue
+        changelogs.add_bounds(store, bounds[at])
+        # A store behind the start of its changelog is restored from there.
+        start = bounds[at].start if position is None else max(position, bounds[at].start)
+        if start < target <= bounds[at].end:
+            ranges[at] = (start, target)
+    for at, batch in log.prefetch(_smallest(ranges), timeout_s=_FETCH_S).items():
+        changelogs, store, _, _ = wanted[at]
+        changelogs.add_fetched(store, ranges[at][0], batch)
+
+
+def _smallest(
+    ranges: Mapping[TopicPartition, tuple[int, int]]
+) -> dict[TopicPartition, tuple[int, int]]:
+    """Return the smallest ranges that fit into the limit together."""
+    chosen = {}
+    left = _MAX_FETCHED_OFFSETS
+    for at, (start, end) in sorted(ranges.items(), key=lambda each: each[1][1] - each[1][0]):
+        left -= end - start
+        if left < 0:
+            break
+        chosen[at] = (start, end)
+    return chosen

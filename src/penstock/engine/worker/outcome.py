@@ -52,6 +52,19 @@ class RestoredStore(NamedTuple):
     records: int
 
 
+class Preparation(NamedTuple):
+    """What a task needed before it could run, besides the usual work of a batch."""
+
+    #: The lane's seconds up to this task, for the start of the worker and for stores that were not
+    #: at the last batch. The outcomes of a lane count them up.
+    seconds: float = 0.0
+    #: Whether the worker has run no lane before.
+    is_cold: bool = False
+    #: How many stores read changes from the log, and from the changelog cache of the host.
+    from_log: int = 0
+    from_host: int = 0
+
+
 class _OutcomeFields(msgspec.Struct, frozen=True):
     """Every field of an outcome except the records to append."""
 
@@ -77,6 +90,9 @@ class _OutcomeFields(msgspec.Struct, frozen=True):
     sensors: tuple[SensorReading, ...] = ()
     #: Records of global topics that were dropped when this run updated the global stores.
     global_dropped: int = 0
+    preparation: Preparation = Preparation()
+    #: Facts about the worker's host that users should know. The driver logs each once.
+    notices: tuple[str, ...] = ()
     commit_requested: bool = False
     #: Outputs that the worker has written itself. They are not among the appends.
     published: int = 0

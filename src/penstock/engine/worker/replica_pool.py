@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from penstock.engine.failpoints import failpoint
 from penstock.engine.layout.execution_graph import ExecutionGraph
 from penstock.engine.packaging.bundle import Bundle
 from penstock.engine.plan.batch_plan import BatchPlan, TaskPlan
 from penstock.engine.worker.changelog_cache import ChangelogCache
-from penstock.engine.worker.changelogs import LogChangelogs
+from penstock.engine.worker.changelogs import LogChangelogs, fetch_together
 from penstock.engine.worker.outcome import RestoredStore
+from penstock.errors import StreamsException
 from penstock.log.base import Log
 from penstock.record import TaskId
 from penstock.stores.bytes.store import BytesStore, open_in_memory
@@ -31,17 +33,28 @@ _MAX_MAPPED_BYTES = 64 << 20
 _STATM = Path("/proc/self/statm")
 
 
+class CatchUp(NamedTuple):
+    """How the stores of a task reached the positions of the plan."""
+
+    #: Stores that were restored completely.
+    restored: tuple[RestoredStore, ...] = ()
+    #: The seconds it took, if it was more than the changes of the last batch on this host.
+    extra_seconds: float = 0.0
+    #: How many stores read changes from the log, and from the changelog cache of the host.
+    from_log: int = 0
+    from_host: int = 0
+
+
 class TaskSnapshot:
     """The stores of one task as of the last commit, open while the task runs."""
 
     def __init__(
-        self, snapshot: Snapshot | None, restored: tuple[RestoredStore, ...],
+        self, snapshot: Snapshot | None, catch_up: CatchUp,
         changelog_cache: ChangelogCache | None = None,
     ) -> None:
         """`snapshot` is None for a task without stores."""
         self._snapshot = snapshot
-        #: Stores that were restored completely.
-        self.restored = restored
+        self.catch_up = catch_up
         #: None if the log is local: reading back from it is cheap.
         self.changelog_cache = changelog_cache
 
@@ -72,6 +85,33 @@ class ReplicaPool:
         self._directory = bundle.directory
         #: Task -> the identity of its rows, and its replica.
         self._replicas: dict[TaskId, tuple[str, TaskReplica]] = {}
+        #: Task -> its changelogs, with what `fetch` has fetched for its next run.
+        self._fetched: dict[TaskId, tuple[BatchPlan, LogChangelogs]] = {}
+
+    def fetch(self, tasks: Iterable[tuple[TaskPlan, Blueprint]], batch: BatchPlan) -> bool:
+        """Fetch the changelogs of tasks together, before they run one after the other.
+
+        Only for a log on other hosts, where each request takes time. Returns whether changes were
+        missing on this host.
+        """
+        self._fetched = {}
+        if not self._cache_changelogs:
+            return False
+        missing = []
+        for plan, blueprint in tasks:
+            if not blueprint.stores or plan.task_id in batch.discard_replicas:
+                continue
+            try:
+                replica = self._replica(plan.task_id, blueprint, batch.incarnation)
+                positions = replica.positions()
+            except StreamsException:
+                # The run of the task raises it again, and handles it.
+                continue
+            changelogs = self._changelogs(plan, self._cache(replica, plan, batch))
+            self._fetched[plan.task_id] = (batch, changelogs)
+            missing.append((changelogs, changelogs.missing(positions, plan.positions)))
+        fetch_together(self._log, missing)
+        return any(changes for _, changes in missing)
 
     @contextmanager
     def open(
@@ -79,11 +119,11 @@ class ReplicaPool:
     ) -> Iterator[TaskSnapshot]:
         """Open the stores of a task, caught up to the positions of its plan."""
         if not blueprint.stores:
-            yield TaskSnapshot(None, ())
+            yield TaskSnapshot(None, CatchUp())
             return
-        replica, target, cache, restored = self._catch_up(plan, blueprint, batch)
+        replica, target, cache, catch_up = self._catch_up(plan, blueprint, batch)
         with replica.snapshot(target) as snapshot:
-            yield TaskSnapshot(snapshot, restored, cache)
+            yield TaskSnapshot(snapshot, catch_up, cache)
 
     def open_live(
         self, plan: TaskPlan, blueprint: Blueprint, batch: BatchPlan
@@ -94,12 +134,13 @@ class ReplicaPool:
         """
         if not blueprint.stores:
             return None, ()
-        replica, target, _, restored = self._catch_up(plan, blueprint, batch)
-        return replica.open_live(target), restored
+        replica, target, _, catch_up = self._catch_up(plan, blueprint, batch)
+        return replica.open_live(target), catch_up.restored
 
     def _catch_up(
         self, plan: TaskPlan, blueprint: Blueprint, batch: BatchPlan
-    ) -> tuple[TaskReplica, ReplicaTarget, ChangelogCache | None, tuple[RestoredStore, ...]]:
+    ) -> tuple[TaskReplica, ReplicaTarget, ChangelogCache | None, CatchUp]:
+        started = time.perf_counter()
         task_id = plan.task_id
         replica = self._replica(task_id, blueprint, batch.incarnation)
         topics = self._graph.restore_partitions(task_id)
@@ -108,21 +149,40 @@ class ReplicaPool:
             (plan.last_batch, plan.last_attempt),
             batch.number if task_id in batch.discard_replicas else None,
         )
-        cache: ChangelogCache | None = None
-        if self._cache_changelogs:
-            identity = replica_identity(self._log, self._graph, task_id, batch.incarnation)
-            cache = ChangelogCache(replica.directory, identity)
-        load_cached = dict if cache is None else partial(cache.load, target.last_run)
+        cache = self._cache(replica, plan, batch)
+        fetched = self._fetched.pop(task_id, None)
+        if fetched is not None and fetched[0] is batch:
+            changelogs = fetched[1]
+        else:
+            changelogs = self._changelogs(plan, cache)
         restores = replica.catch_up(
-            target,
-            LogChangelogs(self._log, topics, load_cached),
-            partial(failpoint, stage=self._stage_of(task_id)),
+            target, changelogs, partial(failpoint, stage=self._stage_of(task_id))
         )
         restored = tuple(
             RestoredStore(store, *topics[store], start, end, records)
             for store, start, end, records in restores
         )
-        return replica, target, cache, restored
+        is_usual = not restored and (cache is None or not changelogs.from_log)
+        catch_up = CatchUp(
+            restored, 0.0 if is_usual else time.perf_counter() - started,
+            len(changelogs.from_log), len(changelogs.from_host),
+        )
+        return replica, target, cache, catch_up
+
+    def _cache(
+        self, replica: TaskReplica, plan: TaskPlan, batch: BatchPlan
+    ) -> ChangelogCache | None:
+        if not self._cache_changelogs:
+            return None
+        identity = replica_identity(self._log, self._graph, plan.task_id, batch.incarnation)
+        return ChangelogCache(replica.directory, identity)
+
+    def _changelogs(self, plan: TaskPlan, cache: ChangelogCache | None) -> LogChangelogs:
+        last_run = plan.last_batch, plan.last_attempt
+        load_cached = dict if cache is None else partial(cache.load, last_run)
+        return LogChangelogs(
+            self._log, self._graph.restore_partitions(plan.task_id), load_cached
+        )
 
     def _replica(self, task_id: TaskId, blueprint: Blueprint, incarnation: str) -> TaskReplica:
         identity = replica_identity(self._log, self._graph, task_id, incarnation)

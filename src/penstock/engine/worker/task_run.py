@@ -104,7 +104,9 @@ class TaskRun:
     ) -> tuple[TaskOutcome, list[AddressedBlock]]:
         plan = self._task_plan
         global_report = self._worker.global_tables.take_report()
-        restored = (*global_report.restored, *snapshot.restored)
+        catch_up = snapshot.catch_up
+        restored = (*global_report.restored, *catch_up.restored)
+        self._worker.count_preparation(catch_up.extra_seconds)
         if result.failure is not None:
             return TaskOutcome(
                 self._task_id, TaskRecord(self._plan.number, self._attempt, plan.state),
@@ -141,6 +143,8 @@ class TaskRun:
             restored=restored,
             counters=result.counters, sensors=result.sensors, drops=result.drops,
             global_dropped=global_report.dropped,
+            preparation=self._worker.preparation(catch_up.from_log, catch_up.from_host),
+            notices=self._worker.notices,
             commit_requested=result.commit_requested,
             published=published,
             outputs=tuple(outputs),

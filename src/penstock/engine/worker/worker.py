@@ -8,7 +8,8 @@ state of its own: a task in a new worker has the same outcome.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from penstock.engine.failpoints import failpoint
@@ -19,7 +20,8 @@ from penstock.engine.plan.task_records import TaskRecord
 from penstock.engine.worker.blocks import OUTCOME, Block
 from penstock.engine.worker.global_tables import GlobalTables
 from penstock.engine.worker.log_capture import LogCapture
-from penstock.engine.worker.outcome import TaskOutcome, encode_outcome
+from penstock.engine.worker.notices import native_notices
+from penstock.engine.worker.outcome import Preparation, TaskOutcome, encode_outcome
 from penstock.engine.worker.replica_pool import MappedMemory, ReplicaPool
 from penstock.engine.worker.sink_topics import SinkTopics
 from penstock.engine.worker.task_run import AddressedBlock, TaskAttempt, TaskRun
@@ -41,9 +43,17 @@ LaneBlock = tuple[int, bytes]
 class Worker:
     """Runs lanes of one application."""
 
-    def __init__(self, bundle: Bundle, *, own_process: bool = True) -> None:
+    def __init__(
+        self, bundle: Bundle, *, own_process: bool = True, started_at: float | None = None
+    ) -> None:
         """`own_process`: this is not the driver's process, so log lines are captured for it and
-        existing objects are exempted from garbage collection."""
+        existing objects are exempted from garbage collection. `started_at`: when the process
+        started to load the application, by `time.perf_counter`."""
+        self._started_at = time.perf_counter() if started_at is None else started_at
+        self._is_cold = True
+        #: The seconds that the current lane has spent on the start and on extra catch-ups.
+        self._preparation_s = 0.0
+        self.notices = native_notices(bundle) if own_process else ()
         self.bundle = bundle
         self.log: Log = open_log(
             bundle.log_address, connection=bundle.config.connection_settings()
@@ -77,6 +87,7 @@ class Worker:
         the driver it is unique among all runs.
         """
         failpoint("computing", stage)
+        self._preparation_s = time.perf_counter() - self._started_at if self._is_cold else 0.0
         attempt += plan.epoch << ATTEMPT_BITS
         self.topics.begin_batch(plan.number, plan.now)
         received: dict[TaskId, list[Block]] = {}
@@ -91,11 +102,10 @@ class Worker:
             else:
                 yield self._lane_towards(stage, target), data
         try:
-            for task_id in self.bundle.tasks(stage, lane):
-                task_plan = plan.tasks.get(task_id) or TaskPlan(task_id)
-                task_blocks = received.get(task_id, [])
-                if not (task_plan.ranges or task_plan.punctuate or task_blocks):
-                    continue
+            due = self._due_tasks(stage, lane, plan, received)
+            self._fetch_changelogs(due, plan)
+            for task_plan in due:
+                task_blocks = received.get(task_plan.task_id, [])
                 outcome, sent = self._run_task(task_plan, plan, attempt, task_blocks)
                 yield self._forwarding_lane(stage, lane), encode_outcome(outcome)
                 if outcome.failure is not None:
@@ -103,12 +113,39 @@ class Worker:
                 for target, data in sent:
                     yield self._lane_towards(stage, target), data
         finally:
+            self._is_cold = False
             self.global_tables.release()
             if self._mapped_memory.exceeds_limit():
                 # All are closed: otherwise the pages of those that stay open would close the
                 # others after every batch.
                 self.replicas.close()
                 self.global_tables.close_files()
+
+    def _due_tasks(
+        self, stage: int, lane: int, plan: BatchPlan, received: Mapping[TaskId, object]
+    ) -> list[TaskPlan]:
+        """Return the plans of the tasks of a lane that have something to do."""
+        plans = (
+            plan.tasks.get(task_id) or TaskPlan(task_id)
+            for task_id in self.bundle.tasks(stage, lane)
+        )
+        return [
+            each for each in plans if each.ranges or each.punctuate or each.task_id in received
+        ]
+
+    def _fetch_changelogs(self, due: Iterable[TaskPlan], plan: BatchPlan) -> None:
+        started = time.perf_counter()
+        tasks = ((each, self.blueprint(each.task_id.subtopology)) for each in due)
+        if self.replicas.fetch(tasks, plan):
+            self.count_preparation(time.perf_counter() - started)
+
+    def count_preparation(self, seconds: float) -> None:
+        """Add time that the current lane needs besides the usual work of a batch."""
+        self._preparation_s += seconds
+
+    def preparation(self, from_log: int, from_host: int) -> Preparation:
+        """Return the preparation of the current lane, up to a task with so many catch-ups."""
+        return Preparation(self._preparation_s, self._is_cold, from_log, from_host)
 
     def _forwarding_lane(self, stage: int, lane: int) -> int:
         """The lane of the next stage that forwards outcomes."""

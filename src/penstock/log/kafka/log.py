@@ -180,10 +180,10 @@ class KafkaLog(Log):
         return self._ranges.offset_for_time(topic, partition, timestamp)
 
     def prefetch(
-        self, ranges: Mapping[TopicPartition, tuple[int, int]]
+        self, ranges: Mapping[TopicPartition, tuple[int, int]], *, timeout_s: float = 0.05
     ) -> dict[TopicPartition, LogBatch]:
         """See `Log.prefetch`."""
-        return self._ranges.prefetch(ranges)
+        return self._ranges.prefetch(ranges, timeout_s)
 
     def wait_for_change(self, timeout: float) -> bool:
         """See `Log.wait_for_change`."""

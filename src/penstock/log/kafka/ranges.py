@@ -132,12 +132,12 @@ class KafkaRanges:
         return KafkaRangeReader(self, where, (start, max(until, start)), limits)
 
     def prefetch(
-        self, ranges: Mapping[TopicPartition, tuple[int, int]]
+        self, ranges: Mapping[TopicPartition, tuple[int, int]], timeout_s: float
     ) -> dict[TopicPartition, LogBatch]:
-        """Return the ranges that one consumer of all partitions can fetch at once."""
+        """Return the ranges that one consumer of all partitions can fetch in time."""
         return {
             where: LogBatch(*where, to_batch(messages), ranges[where][1], 0)
-            for where, messages in self.clients.prefetcher.take(ranges).items()
+            for where, messages in self.clients.prefetcher.take(ranges, timeout_s).items()
         }
 
     def retry(self) -> Retry:

@@ -17,8 +17,6 @@ from confluent_kafka import TopicPartition as KafkaPartition
 from penstock.log.kafka.client.connection import Connection, create_client
 from penstock.log.types import TopicPartition
 
-#: The most time for a fetch. If it takes longer, let the workers read.
-_FETCH_S = 0.05
 #: The consumer is unassigned after this time without use.
 _IDLE_S = 1.0
 #: The most messages that one call of the consumer returns.
@@ -67,14 +65,14 @@ class Prefetcher:
         self._closed = False
         connection.close_later(self)
 
-    def take(self, ranges: Ranges) -> dict[TopicPartition, list[Message]]:
-        """Return the messages of the ranges that are complete, and nothing of the others."""
+    def take(self, ranges: Ranges, timeout_s: float) -> dict[TopicPartition, list[Message]]:
+        """Return the messages of the ranges that are complete in time, nothing of the others."""
         with self._lock:
             if self._closed:
                 return {}
             try:
                 self._seek(ranges)
-                self._fetch(ranges)
+                self._fetch(ranges, timeout_s)
             except KafkaException:
                 self._unassign()
                 return {}
@@ -108,10 +106,10 @@ class Prefetcher:
                 target=self._unassign_idle, name="penstock-kafka-prefetch", daemon=True
             ).start()
 
-    def _fetch(self, ranges: Ranges) -> None:
+    def _fetch(self, ranges: Ranges, timeout_s: float) -> None:
         assert self._consumer is not None
         missing = {where for where in ranges if not self._is_complete(where, ranges)}
-        deadline = time.monotonic() + _FETCH_S
+        deadline = time.monotonic() + timeout_s
         while missing and (left := deadline - time.monotonic()) > 0:
             first = self._consumer.poll(left)
             if first is None:
