@@ -33,6 +33,8 @@ class SparkCluster:
         directory.mkdir()
         self._directory = directory
         self._daemons: list[tuple[subprocess.Popen[bytes], IO[bytes]]] = []
+        #: Host -> the process session of its worker.
+        self._workers: dict[str, int] = {}
         try:
             output = self._start("master", hosts[0], "master.Master")
             wait_until("the master had started", lambda: _MASTER.search(output.read_text()))
@@ -49,7 +51,7 @@ class SparkCluster:
         """Start a worker on each host and wait until they have registered."""
         outputs = [
             self._start(
-                f"worker-{host}", host, "worker.Worker", "--cores", "1", "--memory", "1g",
+                f"worker-{host}", host, "worker.Worker", "--cores", "1", "--memory", "2g",
                 "--work-dir", str(self._directory / f"work-{host}"), self.master,
             )
             for host in hosts
@@ -61,6 +63,7 @@ class SparkCluster:
 
     def _start(self, name: str, host: str, kind: str, *arguments: str) -> Path:
         output = self._directory / f"{name}.log"
+        self.temporary(host).mkdir(exist_ok=True)
         stream = output.open("wb")
         process = subprocess.Popen(
             [str(_SPARK_HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{kind}",
@@ -73,11 +76,22 @@ class SparkCluster:
                 "SPARK_MASTER_OPTS": "-Dspark.master.rest.enabled=false",
                 # The processes are short-lived.
                 "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-                "TMPDIR": str(self._directory),
+                "TMPDIR": str(self.temporary(host)),
             },
         )
         self._daemons.append((process, stream))
+        if kind == "worker.Worker":
+            self._workers[host] = process.pid
         return output
+
+    def temporary(self, host: str) -> Path:
+        """The temporary directory of a host, as its executors see it."""
+        return self._directory / f"tmp-{host}"
+
+    def signal_host(self, host: str, number: signal.Signals) -> None:
+        """Send a signal to all processes of a host: the worker, executors, Python workers."""
+        for pid in processes(self._workers[host]):
+            send(pid, number)
 
     @property
     def sessions(self) -> list[int]:

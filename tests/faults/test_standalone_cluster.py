@@ -1,4 +1,5 @@
-"""Applications on a standalone cluster: lanes follow its executors, and drivers end with Spark."""
+"""Applications on a standalone cluster: lanes follow its executors, tasks stay where their state
+is, and a lost host or JVM does not stop the application for long."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,11 +18,15 @@ import pytest
 import penstock.__main__
 from faults.engine_processes import processes, send, wait_until
 from faults.spark_cluster import HOSTS, SparkCluster
+from penstock import native
 from penstock.log import Log, RecordColumns, TopicPartition, open_log
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
 PARTITIONS = 4
+PENSTOCK = (sys.executable, "-m", "penstock")
+SUBMIT = str(Path(pyspark.__file__).parent / "bin" / "spark-submit")
+#: `count` has a store before and one behind a shuffle, and writes one record for each input record.
 TOPOLOGY = """
 from penstock import Serdes, StreamsBuilder, Topology
 
@@ -28,7 +34,22 @@ def copy() -> Topology:
     builder = StreamsBuilder()
     builder.stream("in", key=Serdes.string(), value=Serdes.string()).to("out")
     return builder.build()
+
+def count() -> Topology:
+    builder = StreamsBuilder()
+    words = builder.stream("in", key=Serdes.string(), value=Serdes.string())
+    words.group_by_key().count(store="first")
+    other = words.group_by(lambda key, value: value, key=Serdes.string(), value=Serdes.string())
+    other.count(store="second").to_stream().to("out", key=Serdes.string(), value=Serdes.long())
+    return builder.build()
 """
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
+    """Two hosts with one slot each. Tests leave it as it was."""
+    with SparkCluster(tmp_path_factory.mktemp("standalone") / "cluster") as cluster:
+        yield cluster
 
 
 @pytest.fixture
@@ -46,12 +67,13 @@ class Driver:
 
     def __init__(self, directory: Path, command: Sequence[str], options: Sequence[str]) -> None:
         self._output = directory / "driver.log"
+        topology = "count" if "--state-dir" in options else "copy"
         with self._output.open("wb") as stream:
             self.process = subprocess.Popen(
                 [
-                    *command, "run", "app.py:copy", "--application-id", "copy",
-                    "--log", "log.db", "--state-dir", "state", "--verbose",
-                    "--set", "session.timeout.ms=6000", *options,
+                    *command, "run", f"app.py:{topology}", "--application-id", topology,
+                    "--log", "log.db", "--verbose", "--set", "session.timeout.ms=6000",
+                    "--set", "cache.max.bytes.buffering=0", *options,
                 ],
                 stdin=subprocess.DEVNULL, stdout=stream, stderr=subprocess.STDOUT, cwd=directory,
                 start_new_session=True,
@@ -62,6 +84,9 @@ class Driver:
     @property
     def output(self) -> str:
         return self._output.read_text(errors="replace")
+
+    def check(self) -> None:
+        assert self.process.poll() is None, "The driver has ended."
 
     def close(self) -> None:
         for pid in processes(self.process.pid):
@@ -81,41 +106,125 @@ def running(directory: Path, *command: str, options: Sequence[str] = ()) -> Iter
         driver.close()
 
 
-def copied(log: Log) -> int:
+def settings(**values: str) -> list[str]:
+    """Spark settings, as options of `penstock run`."""
+    return [
+        word for name, value in values.items()
+        for word in ("--set", f"spark.{name.replace('_', '.')}={value}")
+    ]
+
+
+def written(log: Log) -> int:
     """The number of records in the output."""
     bounds = log.offsets(TopicPartition("out", number) for number in range(PARTITIONS))
     return sum(each.end for each in bounds.values())
 
 
-def copy(log: Log) -> None:
-    """Append a record to every partition and wait until all are copied."""
-    before = copied(log)
+def process_wave(log: Log, driver: Driver) -> None:
+    """Append a record to every partition and wait until all are processed."""
+    before = written(log)
     for partition in range(PARTITIONS):
-        log.append("in", partition, RecordColumns([b"k"], [b"v"]))
-    wait_until("the records were copied", lambda: copied(log) == before + PARTITIONS)
+        log.append("in", partition, RecordColumns([b"k%d" % partition], [b"v%d" % partition]))
+    wait_until(
+        "the records were processed", lambda: written(log) == before + PARTITIONS,
+        meanwhile=driver.check,
+    )
+
+
+def tasks_by_host(cluster: SparkCluster, state: str) -> dict[str, set[str]]:
+    """The tasks whose state is on each host."""
+    return {
+        host: {
+            path.name for path in cluster.temporary(host).glob(f"penstock-*/{state}/count/*_*")
+        }
+        for host in HOSTS
+    }
+
+
+def test_tasks_stay_on_the_host_of_their_state(
+    tmp_path: Path, log: Log, cluster: SparkCluster
+) -> None:
+    """In both stages. A relative state directory is on the hosts of the executors."""
+    options = ("--master", cluster.master, "--state-dir", "sticky", "--log-level", "debug")
+    with running(tmp_path, *PENSTOCK, options=options) as driver:
+        for _ in range(6):
+            process_wave(log, driver)
+        wait_until("a batch was reported", lambda: "lanes did not run on" in driver.output)
+        assert "0 of 4 lanes did not run on their preferred host" in driver.output
+    first, second = tasks_by_host(cluster, "sticky").values()
+    assert first | second == {f"{stage}_{n}" for stage in range(2) for n in range(PARTITIONS)}
+    assert not first & second
+    assert len(first) == len(second) == PARTITIONS
+    assert not (tmp_path / "sticky").exists()
+
+
+def test_stores_work_under_a_memory_limit_of_the_workers(
+    tmp_path: Path, log: Log, cluster: SparkCluster
+) -> None:
+    options = ("--master", cluster.master, "--state-dir", "limited", *settings(
+        executor_pyspark_memory="900m", executor_memory="1g"
+    ))
+    with running(tmp_path, *PENSTOCK, options=options) as driver:
+        process_wave(log, driver)
+        process_wave(log, driver)
+
+
+@pytest.mark.skipif(native.core is None, reason="the native core is not built")
+def test_penstock_in_an_archive_is_reported_as_slow(
+    tmp_path: Path, log: Log, cluster: SparkCluster
+) -> None:
+    package = Path(penstock.__file__).parent
+    with zipfile.ZipFile(tmp_path / "penstock.zip", "w") as archive:
+        for path in package.rglob("*"):
+            if "__pycache__" not in path.parts:
+                archive.write(path, path.relative_to(package.parent))
+    submit = (
+        SUBMIT, "--master", cluster.master, "--py-files", str(tmp_path / "penstock.zip"),
+        penstock.__main__.__file__,
+    )
+    with running(tmp_path, *submit) as driver:
+        process_wave(log, driver)
+        process_wave(log, driver)
+        assert driver.output.count("imported from the archive penstock.zip") == 1
+
+
+def test_host_that_disappears_is_reported_and_replaced(
+    tmp_path: Path, log: Log, cluster: SparkCluster
+) -> None:
+    """Its connections stay open, so that only missing heartbeats show it."""
+    options = ("--master", cluster.master, "--state-dir", "lost", *settings(
+        network_timeout="15s", network_timeoutInterval="1s", executor_heartbeatInterval="1s"
+    ))
+    with running(tmp_path, *PENSTOCK, options=options) as driver:
+        process_wave(log, driver)
+        cluster.signal_host(HOSTS[1], signal.SIGSTOP)
+        try:
+            process_wave(log, driver)
+        finally:
+            cluster.signal_host(HOSTS[1], signal.SIGCONT)
+        assert f"({HOSTS[1]}), started" in driver.output
+        assert "sends no heartbeat for 15s" in driver.output
 
 
 def test_lanes_follow_the_executors(tmp_path: Path, log: Log) -> None:
     with SparkCluster(tmp_path / "cluster", (*HOSTS, "127.0.0.3")) as cluster:
-        command = (sys.executable, "-m", "penstock")
-        with running(tmp_path, *command, options=("--master", cluster.master)) as driver:
-            copy(log)
+        with running(tmp_path, *PENSTOCK, options=("--master", cluster.master)) as driver:
+            process_wave(log, driver)
             cluster.add_workers(("127.0.0.4",))
             wait_until(
                 "the fourth executor was noticed",
                 lambda: "The executors have 4 slots, 3 before." in driver.output,
             )
-            copy(log)
+            process_wave(log, driver)
 
 
 def test_driver_of_a_terminated_spark_submit_ends(
     tmp_path: Path, log: Log
 ) -> None:
     """Its output went through the JVM, so nothing can be read about it any more."""
-    submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
     entry = penstock.__main__.__file__
-    with running(tmp_path, str(submit), "--master", "local[1]", str(entry)) as driver:
-        copy(log)
+    with running(tmp_path, SUBMIT, "--master", "local[1]", str(entry)) as driver:
+        process_wave(log, driver)
         [jvm] = [
             each.pid for each in processes(driver.process.pid).values()
             if "org.apache.spark.deploy.SparkSubmit" in each.command

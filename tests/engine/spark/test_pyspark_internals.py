@@ -150,6 +150,85 @@ def test_shuffle_sends_values_to_the_partition_of_their_key(rdds: JvmRdds) -> No
     ]
 
 
+def preferred_hosts(backend: SparkBackend, rdd: Any) -> list[str]:
+    """The hosts that the scheduler would choose for each partition, in Scala's notation."""
+    java_context: Any = backend.context._jsc
+    return [
+        str(java_context.sc().getPreferredLocs(rdd, number))
+        for number in range(rdd.getNumPartitions())
+    ]
+
+
+@pytest.mark.spark
+def test_tasks_of_a_placed_rdd_prefer_their_hosts(backend: SparkBackend, rdds: JvmRdds) -> None:
+    def emit(partition: int, elements: Iterator[bytes]) -> Iterator[bytes]:
+        assert list(elements) == [b""]
+        yield b"%d" % partition
+
+    rdd = rdds.map_partitions(rdds.placed(["a", "b", "a"]), rdds.wrap_function(emit))
+    assert preferred_hosts(backend, rdd) == ["List(a)", "List(b)", "List(a)"]
+    assert rdds.collect(rdd) == [b"0", b"1", b"2"]
+
+
+@pytest.mark.spark
+def test_tasks_behind_a_shuffle_prefer_the_hosts_of_a_placed_rdd(
+    backend: SparkBackend, rdds: JvmRdds
+) -> None:
+    def emit(partition: int, elements: Iterator[bytes]) -> Iterator[bytes]:
+        list(elements)
+        for key in range(3):
+            yield key.to_bytes(8, "big")
+            yield b"%d from %d" % (key, partition)
+
+    def join(partition: int, elements: Iterator[bytes]) -> Iterator[bytes]:
+        yield b"%d: %b" % (partition, b", ".join(sorted(elements)))
+
+    pairs = rdds.as_pairs(rdds.map_partitions(rdds.empty(2), rdds.wrap_function(emit)))
+    values = rdds.shuffle_values(pairs, rdds.partitioner(3))
+    placed = rdds.place(values, rdds.placed(["x", "y", "x"]), rdds.diagonal(3))
+    rdd = rdds.map_partitions(placed, rdds.wrap_function(join))
+    assert rdds.collect(rdd) == [b"%d: %d from 0, %d from 1" % (n, n, n) for n in range(3)]
+    # Also now, when Spark knows that all input of the shuffle is on this host.
+    assert preferred_hosts(backend, rdd) == ["List(x)", "List(y)", "List(x)"]
+
+
+@pytest.mark.spark
+def test_executor_slots_do_not_count_the_driver(backend: SparkBackend) -> None:
+    assert internals.executor_slots(backend.context) == {}
+
+
+@pytest.mark.spark
+def test_stages_of_the_last_job_have_the_hosts_of_their_tasks(
+    backend: SparkBackend, rdds: JvmRdds
+) -> None:
+    def emit(partition: int, elements: Iterator[bytes]) -> Iterator[bytes]:
+        list(elements)
+        yield partition.to_bytes(8, "big")
+        yield b"value"
+
+    context = backend.context
+    assert internals.last_job_stages(context, "no such group") == []
+    function = rdds.wrap_function(emit)
+    pairs = rdds.as_pairs(rdds.map_partitions(rdds.empty(2), function))
+    rdd = rdds.shuffle_values(pairs, rdds.partitioner(3))
+    group = "stages of a job"
+    context.setJobGroup(group, "a test")
+    rdds.collect(rdd)
+    internals.clear_job_group(context)
+    deadline = time.monotonic() + 180
+    while time.monotonic() < deadline:
+        # Spark's status store follows its events.
+        first, second = internals.last_job_stages(context, group)
+        tasks = (*first.tasks, *second.tasks)
+        if len(tasks) == 5 and all(task.status == "SUCCESS" for task in tasks):
+            break
+        time.sleep(0.02)
+    assert (first.partitions, second.partitions) == (2, 3)
+    assert sorted(task.partition for task in second.tasks) == [0, 1, 2]
+    assert {(task.executor, task.host) for task in tasks} == {("driver", "localhost")}
+    assert all(task.launched_at > 0 for task in tasks)
+
+
 @pytest.mark.spark
 def test_partitioners_of_equal_size_are_equal(rdds: JvmRdds) -> None:
     assert rdds.partitioner(2).equals(rdds.partitioner(2))

@@ -68,3 +68,24 @@ def test_user_settings_override_the_defaults() -> None:
 )
 def test_every_master_but_local_has_executors(master: str, expected: bool) -> None:
     assert has_executors(master) is expected
+
+
+def test_executors_have_short_timeouts_unless_the_user_sets_one() -> None:
+    timeouts = (
+        "spark.network.timeout", "spark.network.timeoutInterval", "spark.executor.heartbeatInterval"
+    )
+    for extra, expected in (
+        ({}, ["20s", "4s", "2s"]),
+        ({"spark.executor.heartbeatInterval": "30s"}, [None, None, "30s"]),
+    ):
+        conf = build_conf(config_of(extra=extra), "spark://host:7077")
+        assert [conf.get(name) for name in timeouts] == expected
+    assert [build_conf(config_of(), "local[2]").get(name) for name in timeouts] == [None] * 3
+
+
+def test_lanes_wait_for_their_host_only_if_there_are_several() -> None:
+    name = "spark.locality.wait"
+    assert build_conf(config_of(), "local[2]").get(name) == "0"
+    assert build_conf(config_of(), "spark://host:7077").get(name) == "3s"
+    own = build_conf(config_of(extra={name: "1s"}), "spark://host:7077")
+    assert own.get(name) == "1s"

@@ -22,9 +22,11 @@ from penstock.engine.compute_provider import PARALLELISM
 from penstock.engine.spark.cluster import wait_for_slots
 from penstock.engine.spark.errors import jvm_ended, spark_stopped
 from penstock.engine.spark.gateway import forget_jvm, is_jvm_gone
+from penstock.engine.spark.placement import TaskHomes
 from penstock.engine.spark.pyspark_internals import (
     active_context,
     current_gateway,
+    executor_slots,
     has_jvm_exited,
     is_inside_spark_submit,
     is_stopped,
@@ -60,6 +62,8 @@ class SparkBackend:
         # PySpark knows one gateway per process, which may be another one later.
         self._gateway = current_gateway()
         self._closed = False
+        #: Kept for the applications that run in this context, also while they are reopened.
+        self.homes = TaskHomes()
 
     @property
     def is_lost(self) -> bool:
@@ -136,6 +140,10 @@ class SparkBackend:
             # Spark requests executors for the tasks that wait for a slot.
             return max(self._dynamic_slots, task_slots(self.context))
         return task_slots(self.context)
+
+    def slots_by_host(self) -> dict[str, int]:
+        """Return the slots of each host. Empty if all tasks run in the driver's JVM."""
+        return executor_slots(self.context) if has_executors(self.context.master or "") else {}
 
     def wait_for_slots(self) -> None:
         """Wait until the executors of a cluster have registered."""

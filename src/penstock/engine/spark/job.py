@@ -12,9 +12,10 @@ from __future__ import annotations
 import hashlib
 import logging
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
@@ -24,18 +25,26 @@ from penstock.engine.packaging.bundle import Bundle
 from penstock.engine.plan.batch_plan import BatchPlan, encode_plan
 from penstock.engine.spark.backend import SparkBackend
 from penstock.engine.spark.errors import JobRetries
+from penstock.engine.spark.job_watch import JobWatch
 from penstock.engine.spark.keepalive import Keepalive, empty_task
 from penstock.engine.spark.lane import PLAN, LaneFunction, LaneRunner, load_worker
+from penstock.engine.spark.placement import Hosts, Placement
 from penstock.engine.spark.pyspark_internals import (
     JOB_GROUP_PROPERTIES,
     JvmRdds,
     cancel_group_and_future_jobs,
     clear_job_group,
     is_stopped,
+    last_job_stages,
     worker_settings,
 )
+from penstock.engine.spark.settings import NETWORK_TIMEOUT, has_executors
 
 log = logging.getLogger(__name__)
+
+#: A lane waits at most for `spark.locality.wait` for its preferred host. After a job of this
+#: duration the driver checks where the lanes have run.
+_LOCALITY_WAIT_S = 3.0
 
 
 class SparkCompute:
@@ -66,6 +75,13 @@ class SparkCompute:
             ),
         )
         self._keepalive = Keepalive(self._chain.run_empty)
+        self._placement = Placement(bundle, backend.homes, backend.slots_by_host)
+        self._watch: JobWatch | None = None
+        if has_executors(self._context.master or ""):
+            self._watch = JobWatch(
+                self._application_id, lambda: last_job_stages(self._context, self._group),
+                self._context.getConf().get(NETWORK_TIMEOUT, "120s"),
+            )
 
     def compute(self, plan: BatchPlan) -> list[bytes]:
         """Run all tasks of the plan and return their encoded outcomes.
@@ -89,11 +105,35 @@ class SparkCompute:
             while True:
                 try:
                     with self._backend.report_jvm_loss():
-                        return self._chain.run(first)
+                        return self._run_job(plan.number, first)
                 except Exception as error:
                     retries.after(error)
                 finally:
                     self._keepalive.job_done()
+
+    def _run_job(self, batch: int, first: int) -> list[bytes]:
+        self._chain.place(self._placement.hosts())
+        started = time.monotonic()
+        with nullcontext() if self._watch is None else self._watch.job(batch):
+            outcomes = self._chain.run(first)
+        took_long = time.monotonic() - started > _LOCALITY_WAIT_S
+        if self._watch is not None and (took_long or log.isEnabledFor(logging.DEBUG)):
+            self._observe_hosts(batch, first)
+        return outcomes
+
+    def _observe_hosts(self, batch: int, first: int) -> None:
+        """Let lanes that ran elsewhere stay there: their state is there now, and their preferred
+        host may be busy for longer."""
+        runs = [
+            (first + number, task.partition, task.host)
+            for number, stage in enumerate(last_job_stages(self._context, self._group))
+            for task in stage.tasks if task.status == "SUCCESS"
+        ]
+        moved = sum(self._placement.observe(*run) for run in runs)
+        log.debug(
+            "Batch %d: %d of %d lanes did not run on their preferred host. Hosts: %s",
+            batch, moved, len(runs), ", ".join(f"{s}/{lane} {host}" for s, lane, host in runs),
+        )
 
     def _first_stage(self, plan: BatchPlan) -> int:
         """Return the first stage with work. The stages before it send nothing."""
@@ -121,6 +161,8 @@ class SparkCompute:
         try:
             self.cancel()
             self._keepalive.close()
+            if self._watch is not None:
+                self._watch.close()
             if not is_stopped(self._context):
                 self._packed.destroy()
         except (Py4JError, OSError):
@@ -148,6 +190,19 @@ class _StageChain:
         self._partitioners = {count: rdds.partitioner(count) for count in set(lanes)}
         #: First stage -> its RDD; of pairs, if there is another stage.
         self._heads: dict[int, Any] = {}
+        self._hosts: Hosts | None = None
+        #: Stage -> an RDD whose partitions prefer the hosts of its lanes.
+        self._placed: list[Any] = []
+        self._diagonals: dict[int, Any] = {}
+
+    def place(self, hosts: Hosts | None) -> None:
+        """Set the preferred hosts of the lanes, for the jobs that follow. None: no preferences."""
+        if hosts == self._hosts:
+            return
+        self._hosts = hosts
+        self._heads = {}
+        self._placed = [self._rdds.placed(stage) for stage in hosts or ()]
+        self._diagonals = {count: self._rdds.diagonal(count) for count in set(self._lanes)}
 
     def run(self, first: int) -> list[bytes]:
         """Run a job from stage `first` to the last stage."""
@@ -155,7 +210,10 @@ class _StageChain:
         # Later stages are created for each job, because they depend on a shuffle of the job.
         for stage in range(first + 1, len(self._lanes)):
             pairs = rdd if stage == first + 1 else self._rdds.as_pairs(rdd)
-            values = self._rdds.shuffle_values(pairs, self._partitioners[self._lanes[stage]])
+            lanes = self._lanes[stage]
+            values = self._rdds.shuffle_values(pairs, self._partitioners[lanes])
+            if self._placed:
+                values = self._rdds.place(values, self._placed[stage], self._diagonals[lanes])
             rdd = self._rdds.map_partitions(values, self._later[stage])
         return self._rdds.collect(rdd)
 
@@ -165,7 +223,8 @@ class _StageChain:
 
     def _head(self, first: int) -> Any:
         if first not in self._heads:
-            rdd = self._rdds.map_partitions(self._inputs[self._lanes[first]], self._first[first])
+            source = self._placed[first] if self._placed else self._inputs[self._lanes[first]]
+            rdd = self._rdds.map_partitions(source, self._first[first])
             is_last = first == len(self._lanes) - 1
             self._heads[first] = rdd if is_last else self._rdds.as_pairs(rdd)
         return self._heads[first]

@@ -8,9 +8,9 @@ installed PySpark.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyspark
 from pyspark import SparkConf, SparkContext
@@ -24,6 +24,8 @@ from pyspark.util import _load_from_socket
 JOB_GROUP_PROPERTIES = (
     "spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel"
 )
+#: The most tasks of a stage that `last_job_stages` returns.
+_MAX_TASKS = 1_000
 
 
 # ---- the process -----------------------------------------------------------------------------
@@ -113,7 +115,66 @@ def task_slots(context: SparkContext) -> int:
     return slots
 
 
+def executor_slots(context: SparkContext) -> dict[str, int]:
+    """Return the task slots of each host with executors. Spark updates it with a short delay."""
+    java_context: Any = context._jsc
+    slots: dict[str, int] = {}
+    executors = java_context.sc().statusStore().executorList(True)
+    for number in range(executors.size()):
+        executor = executors.apply(number)
+        if executor.id() != "driver":
+            host = executor.hostPort().rpartition(":")[0]
+            slots[host] = slots.get(host, 0) + executor.maxTasks()
+    return slots
+
+
 # ---- jobs ------------------------------------------------------------------------------------
+
+
+class TaskInfo(NamedTuple):
+    """An attempt of a Spark task."""
+
+    partition: int
+    executor: str
+    host: str
+    #: RUNNING, SUCCESS, FAILED, KILLED or UNKNOWN.
+    status: str
+    #: Epoch milliseconds.
+    launched_at: int
+
+
+class StageInfo(NamedTuple):
+    """The last attempt of a stage."""
+
+    stage_id: int
+    partitions: int
+    tasks: tuple[TaskInfo, ...]
+
+
+def last_job_stages(context: SparkContext, group: str) -> list[StageInfo]:
+    """Return the stages of the last job of a group that have started, in order.
+
+    Costs several calls of the JVM for each task. Spark updates it with a short delay.
+    """
+    tracker = context.statusTracker()
+    jobs = tracker.getJobIdsForGroup(group)
+    job = tracker.getJobInfo(max(jobs)) if jobs else None
+    java_context: Any = context._jsc
+    store = java_context.sc().statusStore()
+    stages = []
+    for stage_id in sorted(job.stageIds) if job is not None else ():
+        if tracker.getStageInfo(stage_id) is None:
+            continue
+        stage = store.lastStageAttempt(stage_id)
+        tasks = store.taskList(stage_id, stage.attemptId(), _MAX_TASKS)
+        stages.append(StageInfo(stage_id, stage.numTasks(), tuple(
+            TaskInfo(
+                task.partitionId(), task.executorId(), task.host(), task.status(),
+                task.launchTime().getTime(),
+            )
+            for task in map(tasks.apply, range(tasks.size()))
+        )))
+    return stages
 
 
 def cancel_group_and_future_jobs(context: SparkContext, group: str) -> None:
@@ -172,6 +233,12 @@ class JvmRdds:
         self._collect_and_serve = jvm.PythonRDD.collectAndServe
         self._pairwise_rdd = jvm.PairwiseRDD
         self._partitioner = jvm.PythonPartitioner
+        self._pruned_rdd = jvm.org.apache.spark.rdd.PartitionPruningRDD
+        self._pair_rdd = jvm.org.apache.spark.api.java.JavaPairRDD
+        self._tuple = jvm.scala.Tuple2
+        self._to_seq = jvm.PythonUtils.toSeq
+        self._any = jvm.scala.reflect.ClassTag.AnyRef()
+        self._scala_context = java_context.sc()
         # Spark's default serializer for bytes is created again for every block, which is slow.
         self._serializer = jvm.org.apache.spark.serializer.JavaSerializer(
             java_context.sc().conf()
@@ -186,6 +253,29 @@ class JvmRdds:
     def empty(self, partitions: int) -> Any:
         """Return an RDD of empty partitions."""
         return self._context.parallelize((), partitions)._jrdd.rdd()
+
+    def placed(self, hosts: Sequence[str]) -> Any:
+        """Return an RDD with one partition for each host, which its task prefers. Each partition
+        has one element, without content."""
+        partitions = [self._tuple(b"", self._to_seq([host])) for host in hosts]
+        return self._scala_context.makeRDD(self._to_seq(partitions), self._any)
+
+    def diagonal(self, partitions: int) -> Any:
+        """Return the filter that `place` needs for so many partitions."""
+        return self._to_seq([n * partitions + n for n in range(partitions)]).toSet()
+
+    def place(self, rdd: Any, placed: Any, diagonal: Any) -> Any:
+        """Let the tasks of an RDD prefer the hosts of a placed RDD with as many partitions.
+
+        A shuffled RDD prefers the hosts that hold most of its input, and Spark has no function to
+        change that. A product of both RDDs prefers the hosts of its first factor. Of its partitions
+        only those are kept that combine equal numbers.
+        """
+        product = placed.cartesian(rdd, self._any)
+        pairs = self._pair_rdd(
+            self._pruned_rdd(product, diagonal, self._any), self._any, self._any
+        )
+        return self._value_of_pair(pairs).rdd()
 
     def map_partitions(self, rdd: Any, function: Any) -> Any:
         """Apply a wrapped function to every partition of an RDD."""

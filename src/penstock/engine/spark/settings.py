@@ -17,6 +17,7 @@ from penstock.errors import ConfigException
 from penstock.log import scheme_of
 
 UNIX_SOCKETS = "spark.python.unix.domain.socket.enabled"
+NETWORK_TIMEOUT = "spark.network.timeout"
 
 _LOCAL = re.compile(r"local(\[[^\]]*\])?")
 _LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*\]")
@@ -37,11 +38,25 @@ _SETTINGS = {
     # Spark deletes the files of a shuffle after Java has collected its object.
     "spark.cleaner.periodicGC.interval": "2min",
     "spark.task.maxFailures": "4",
-    "spark.locality.wait": "0",
     # Blocks are Arrow data that stay on a local disk for a moment.
     "spark.shuffle.compress": "false",
     "spark.shuffle.spill.compress": "false",
     "spark.driver.maxResultSize": "0",
+}
+#: `local[n]` has one host.
+_LOCAL_SETTINGS = {"spark.locality.wait": "0"}
+_EXECUTOR_SETTINGS = {
+    # A lane waits for a slot on the host that holds its state. On another host it reads the
+    # changelogs first.
+    "spark.locality.wait": "3s",
+}
+#: Used together or not at all: Spark refuses a heartbeat interval above the timeout.
+_EXECUTOR_TIMEOUTS = {
+    # A host that disappears without closing its connections stops the application for this long,
+    # and for as long as Spark checks this: by default 2 minutes, checked once a minute.
+    NETWORK_TIMEOUT: "20s",
+    "spark.network.timeoutInterval": "4s",
+    "spark.executor.heartbeatInterval": "2s",
 }
 _LOOPBACK_SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1",
@@ -88,6 +103,13 @@ def build_conf(config: StreamsConfig, master: str | None) -> SparkConf:
     """Build the settings of a SparkContext. `master` is None if spark-submit has set it."""
     conf = SparkConf(loadDefaults=is_inside_spark_submit())
     settings = dict(_SETTINGS)
+    actual = master or conf.get("spark.master") or ""
+    if not has_executors(actual):
+        settings |= _LOCAL_SETTINGS
+    else:
+        settings |= _EXECUTOR_SETTINGS
+        if not any(name in config.extra or conf.contains(name) for name in _EXECUTOR_TIMEOUTS):
+            settings |= _EXECUTOR_TIMEOUTS
     if master is not None:
         conf.setMaster(with_retries(master))
         if is_loopback_master(master):
