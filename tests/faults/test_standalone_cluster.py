@@ -207,15 +207,17 @@ def test_host_that_disappears_is_reported_and_replaced(
 
 
 def test_lanes_follow_the_executors(tmp_path: Path, log: Log) -> None:
-    with SparkCluster(tmp_path / "cluster", (*HOSTS, "127.0.0.3")) as cluster:
-        with running(tmp_path, *PENSTOCK, options=("--master", cluster.master)) as driver:
-            process_wave(log, driver)
-            cluster.add_workers(("127.0.0.4",))
-            wait_until(
-                "the fourth executor was noticed",
-                lambda: "The executors have 4 slots, 3 before." in driver.output,
-            )
-            process_wave(log, driver)
+    with (
+        SparkCluster(tmp_path / "cluster", (*HOSTS, "127.0.0.3")) as cluster,
+        running(tmp_path, *PENSTOCK, options=("--master", cluster.master)) as driver,
+    ):
+        process_wave(log, driver)
+        cluster.add_workers(("127.0.0.4",))
+        wait_until(
+            "the fourth executor was noticed",
+            lambda: "The executors have 4 slots, 3 before." in driver.output,
+        )
+        process_wave(log, driver)
 
 
 def test_driver_of_a_terminated_spark_submit_ends(

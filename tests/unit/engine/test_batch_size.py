@@ -69,7 +69,7 @@ def test_size_stays_within_its_limits_and_grows_at_most_by_four(
 def test_first_batch_reads_the_backlog_up_to_a_conservative_rate() -> None:
     size = BatchSize(BatchLimits())
     assert size.shares({0: ("in", 7_000), 1: ("in", 9_000)}) == {0: 7_000, 1: 9_000}
-    assert sum(size.shares({n: ("in", 10**6) for n in range(4)}).values()) == 40_000
+    assert sum(size.shares(dict.fromkeys(range(4), ("in", 10 ** 6))).values()) == 40_000
 
 
 def test_cold_batch_may_enlarge_the_next_one() -> None:
