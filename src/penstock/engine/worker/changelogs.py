@@ -7,14 +7,13 @@ small. A consumer for each store would cost several requests for each.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
 
 import pyarrow as pa
 
 from penstock.clock import wall_clock_ms
 from penstock.engine.worker.changelog_cache import CachedBatch
 from penstock.log.base import Log
-from penstock.log.errors import OffsetOutOfRange, UnknownTopic
+from penstock.log.errors import LogError, OffsetOutOfRange
 from penstock.log.types import LogBatch, PartitionOffsets, TopicPartition
 from penstock.stores.replica.protocol import ChangelogBatch, ChangelogStart, ChangelogTruncated
 
@@ -147,19 +146,22 @@ def fetch_together(log: Log, missing: Iterable[MissingChanges]) -> None:
     }
     if len(wanted) < 2:
         return
-    bounds: dict[TopicPartition, PartitionOffsets] = {}
-    with suppress(UnknownTopic):
+    try:
         bounds = log.offsets(wanted)
+    except LogError:
+        # The task that needs the changelog raises it again.
+        return
     ranges: dict[TopicPartition, tuple[int, int]] = {}
     for at, (changelogs, store, position, target) in wanted.items():
-        if at not in bounds:
-            continue
         changelogs.add_bounds(store, bounds[at])
         # A store behind the start of its changelog is restored from there.
         start = bounds[at].start if position is None else max(position, bounds[at].start)
         if start < target <= bounds[at].end:
             ranges[at] = (start, target)
-    for at, batch in log.prefetch(_smallest(ranges), timeout_s=_FETCH_S).items():
+    chosen = _smallest(ranges)
+    if not chosen:
+        return
+    for at, batch in log.prefetch(chosen, timeout_s=_FETCH_S).items():
         changelogs, store, _, _ = wanted[at]
         changelogs.add_fetched(store, ranges[at][0], batch)
 
