@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import errno
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from engine.harness import Application, config_of, topology_of
 from penstock.engine.inline import InlineCompute
 from penstock.engine.packaging.bundle import Bundle
 from penstock.engine.plan.planner import RECOMMIT_INTERVAL_MS
-from penstock.engine.worker.outcome import decode_outcomes
+from penstock.engine.worker import changelogs
+from penstock.engine.worker.outcome import Preparation, decode_outcomes
 from penstock.log.embedded.log import EmbeddedLog
 from penstock.log.kafka.scheme import KAFKA
+from penstock.log.types import LogBatch, TopicPartition
 
 CHANGELOG = "app-counts-changelog"
 
@@ -191,3 +195,108 @@ def test_idle_application_commits_its_offsets_once_an_hour(app: Application) -> 
     assert done.offsets == {("in", 0): 1}
     assert app.run() == 0
     assert outputs(app) == [("a", "1")]
+
+
+# ---- other hosts -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def fetched(monkeypatch: pytest.MonkeyPatch) -> list[dict[TopicPartition, tuple[int, int]]]:
+    """The ranges of each call of `prefetch`, which the embedded log does not implement."""
+    calls: list[dict[TopicPartition, tuple[int, int]]] = []
+
+    def prefetch(log: Any, ranges: Any, *, timeout_s: float = 0.0) -> dict[Any, LogBatch]:
+        calls.append(dict(ranges))
+        found = {}
+        for where, (start, end) in ranges.items():
+            batches = list(log.read(*where, start, end))
+            records = pa.concat_batches([batch.records for batch in batches])
+            found[where] = LogBatch(*where, records, end, 0)
+        return found
+
+    monkeypatch.setattr(EmbeddedLog, "prefetch", prefetch)
+    return calls
+
+
+@pytest.fixture
+def many_stores(tmp_path: Path) -> Iterator[Application]:
+    """Two tasks with two stores each, in one lane."""
+    def build(builder: Any) -> None:
+        words = builder.stream("in")
+        for name in ("first", "second"):
+            words.group_by_key().count(store=name).to_stream().map_values(str).to("out")
+
+    topics = {"in": 2, "out": 2}
+    with Application(topology_of(build), tmp_path, topics, parallelism=1) as app:
+        yield app
+
+
+def move_to_another_host(app: Application) -> None:
+    app.crash()
+    app.bundle.directory.rename(app.bundle.directory.with_name(uuid.uuid4().hex))
+
+
+def changelog_ranges(
+    fetched: list[dict[TopicPartition, tuple[int, int]]]
+) -> list[dict[TopicPartition, tuple[int, int]]]:
+    return [call for call in fetched if any("changelog" in at.topic for at in call)]
+
+
+def test_stores_of_a_lane_are_fetched_together(
+    many_stores: Application, fetched: list[dict[TopicPartition, tuple[int, int]]],
+    read: list[str],
+) -> None:
+    app = many_stores
+    rows = [(key, "x", 1) for key in "abcdef"]
+    app.send("in", *rows)
+    app.run()
+    app.send("in", *rows)
+    app.run()
+    assert changelog_ranges(fetched) == []
+    move_to_another_host(app)
+    app.send("in", *rows)
+    read.clear()
+    app.run()
+    [ranges] = changelog_ranges(fetched)
+    assert sorted(ranges) == [
+        TopicPartition(f"app-{store}-changelog", partition)
+        for store in ("first", "second") for partition in range(2)
+    ]
+    assert [topic for topic in read if "changelog" in topic] == [at.topic for at in ranges]
+    assert sorted(outputs(app)) == sorted(
+        (key, str(count)) for key in "abcdef" for count in (1, 2, 3) for _ in range(2)
+    )
+
+
+def test_preparation_counts_only_what_a_usual_batch_does_not_need(
+    many_stores: Application, fetched: list[dict[TopicPartition, tuple[int, int]]]
+) -> None:
+    app = many_stores
+    rows = [(key, "x", 1) for key in "abcdef"]
+
+    def preparations() -> list[Preparation]:
+        app.send("in", *rows)
+        app.run_batch()
+        return [outcome.preparation for outcome in app.outcomes]
+
+    assert all(each.is_cold and each.seconds > 0 for each in preparations())
+    assert preparations() == [Preparation(0.0, False, 0, 2)] * 2
+    move_to_another_host(app)
+    assert all(each.from_log == 2 and each.seconds > 0 for each in preparations())
+    assert preparations() == [Preparation(0.0, False, 0, 2)] * 2
+
+
+def test_large_changelogs_are_read_one_by_one(
+    many_stores: Application, fetched: list[dict[TopicPartition, tuple[int, int]]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    app = many_stores
+    app.send("in", *((key, "x", 1) for key in "abcdef"))
+    app.run()
+    monkeypatch.setattr(changelogs, "_MAX_FETCHED_OFFSETS", 5)
+    move_to_another_host(app)
+    app.send("in", *((key, "x", 1) for key in "abcdef"))
+    app.run()
+    [ranges] = changelog_ranges(fetched)
+    assert 0 < len(ranges) < 4
+    assert ("a", "2") in outputs(app)

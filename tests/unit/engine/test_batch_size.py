@@ -101,6 +101,24 @@ def test_restores_that_never_end_are_measured_after_a_while() -> None:
     assert size.records == pytest.approx(5_000, rel=0.1)
 
 
+#: Seconds that lanes needed to start workers and to read changelogs, in the first batches on two
+#: hosts without preferred hosts. When they counted as the cost of records, batches had 3,000 to
+#: 6,000 records for 16 batches, and then 20,000, 65,000, 114,000 and 164,000.
+RECORDED_PREPARATION_S = (
+    11.5, 6.9, 3.1, 0.4, 0.1, 0.1, 0.4, 0.1, 2.3, 2.0, 0.4, 0.1, 0.0, 2.4, 0.7, 0.8, 1.8, 1.9, 0.3,
+)
+
+
+def test_recorded_start_on_two_hosts_has_even_batches() -> None:
+    size = BatchSize(BatchLimits())
+    sizes = []
+    for number, preparation_s in enumerate(RECORDED_PREPARATION_S):
+        sizes.append(size.records)
+        seconds = 0.2 + size.records * 2e-5 + preparation_s
+        size.observe(size.records, BatchDuration(seconds, preparation_s, is_cold=number < 2))
+    assert all(34_000 < each < 46_000 for each in sizes)
+
+
 def test_catch_ups_are_not_taken_for_the_cost_of_records() -> None:
     """A lane that moves to another host reads its changelogs there."""
     size = BatchSize(BatchLimits())
