@@ -11,7 +11,7 @@ install: .venv/installed
 
 # Needs the network only for packages that are missing: pip builds those in isolation, and penstock
 # itself with the setuptools of the .venv.
-.venv/installed: pyproject.toml setup.py $(wildcard src/penstock/native/*.[ch])
+.venv/installed: pyproject.toml setup.py $(wildcard src/penstock/native/*.[ch] src/penstock/native/*/*.[ch])
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet 'setuptools>=77'
 	$(BIN)/pip install --quiet --no-build-isolation --no-deps --editable .

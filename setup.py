@@ -1,4 +1,4 @@
-"""Builds the native core. Everything else about the package is in pyproject.toml.
+"""Builds the native code. Everything else about the package is in pyproject.toml.
 
 Without a C compiler the installation succeeds and penstock runs in pure Python. Two environment
 variables change the build:
@@ -45,18 +45,26 @@ class BuildCore(build_ext):
             raise
 
 
-def core() -> Extension:
-    """The extension, with the checksum of its sources compiled in."""
+def extension(name: str, folder: Path, **options: object) -> Extension:
+    """An extension of the C files in a folder, with their checksum compiled in."""
     sources_checksum = runpy.run_path(str(NATIVE / "_sources.py"))["sources_checksum"]
     return Extension(
-        "penstock.native._core",
-        sources=sorted(map(str, NATIVE.glob("*.c"))),
-        depends=sorted(map(str, NATIVE.glob("*.h"))),
-        define_macros=[("PENSTOCK_SOURCES", f'"{sources_checksum(str(NATIVE))}"')],
+        f"penstock.native.{name}",
+        sources=sorted(map(str, folder.glob("*.c"))),
+        depends=sorted(map(str, folder.glob("*.h"))),
+        define_macros=[("PENSTOCK_SOURCES", f'"{sources_checksum(str(folder))}"')],
         extra_compile_args=(STRICT_FLAGS if STRICT else []) + (SANITIZE_FLAGS if SANITIZE else []),
         extra_link_args=SANITIZE_FLAGS if SANITIZE else [],
         optional=not STRICT,
+        **options,
     )
 
 
-setup(ext_modules=[core()], cmdclass={"build_ext": BuildCore})
+# librdkafka is opened when it is needed, not linked, so its headers are not needed either.
+EXTENSIONS = [
+    extension("_core", NATIVE),
+    extension("_rdkafka", NATIVE / "rdkafka", libraries=["dl", "pthread"]),
+]
+
+
+setup(ext_modules=EXTENSIONS, cmdclass={"build_ext": BuildCore})

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from kafka.cluster import clear
+from penstock import native
 from penstock.log import Log, open_log
 
 
@@ -29,12 +30,27 @@ class LogUnderTest:
         return self._stack.enter_context(open_log(self._directory / f"{uuid.uuid4().hex}.db"))
 
 
-@pytest.fixture(params=["embedded", pytest.param("kafka", marks=pytest.mark.kafka)])
-def logs(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[LogUnderTest]:
+@pytest.hookimpl(tryfirst=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run every test on all logs, and on Kafka without native clients if the module says so."""
+    if "logs" in metafunc.fixturenames:
+        kafka = ["kafka"]
+        if getattr(metafunc.module, "ALSO_WITH_PYTHON_CLIENTS", False):
+            kafka.append("kafka_python")
+        marked = [pytest.param(name, marks=pytest.mark.kafka) for name in kafka]
+        metafunc.parametrize("logs", ["embedded", *marked], indirect=True)
+
+
+@pytest.fixture
+def logs(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[LogUnderTest]:
     with ExitStack() as stack:
         address = str(tmp_path / "log.db")
-        if request.param == "kafka":
+        if request.param != "embedded":
             address = clear(request.getfixturevalue("penstock_broker").address)
+        if request.param == "kafka_python":
+            monkeypatch.setattr(native, "rdkafka", lambda: None)
         yield LogUnderTest(address, tmp_path, stack)
 
 

@@ -15,6 +15,7 @@ from penstock.log.base import TailReader
 from penstock.log.errors import OffsetOutOfRange, UnknownTopic
 from penstock.record import PartitionColumns
 
+ALSO_WITH_PYTHON_CLIENTS = True
 P0, P1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
 TIMEOUT_S = 60.0
 

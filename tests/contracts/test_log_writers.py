@@ -14,6 +14,7 @@ from penstock.log import CommittedOffset, Lease, Log, TopicPartition
 from penstock.log.base import Writer
 from penstock.log.errors import Fenced, RecordTooLarge, UnknownTopic
 
+ALSO_WITH_PYTHON_CLIENTS = True
 P0, P1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
 

@@ -13,6 +13,8 @@ from penstock.broker.cluster import ClusterStatus
 from penstock.log import Lease, Log, RecordColumns, TopicPartition, open_log
 from penstock.log.base import Candidate
 from penstock.log.errors import Fenced
+from penstock.log.kafka.client.producers import create_delivery
+from penstock.log.kafka.encoding import check_columns
 from penstock.log.kafka.leases import KafkaLease
 from penstock.log.kafka.writers import KafkaWriter
 
@@ -47,7 +49,8 @@ def begin(writer: KafkaWriter) -> None:
     """Leave a transaction open, as a process that hangs in a commit."""
     producer = writer.producer()
     producer.begin_transaction()
-    producer.produce("orders", b"open", partition=0)
+    records = check_columns(RecordColumns([None], [b"open"]))
+    create_delivery(producer).send(("orders", 0), [records], 1_000_000, TIMEOUT_S)
     producer.flush(TIMEOUT_S)
 
 

@@ -12,6 +12,8 @@ import zlib
 
 def sources_checksum(folder: str) -> str | None:
     """The checksum of the C files in a folder; None if it has none, as in an installed wheel."""
+    if not os.path.isdir(folder):
+        return None
     names = sorted(name for name in os.listdir(folder) if name.endswith((".c", ".h")))
     if not names:
         return None

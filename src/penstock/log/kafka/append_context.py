@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from penstock.log.errors import LogUnavailable, OutcomeUnknown
 from penstock.log.kafka.client.connection import Connection
 from penstock.log.kafka.client.pool import ClientPool
-from penstock.log.kafka.client.producers import Delivery
+from penstock.log.kafka.client.producers import AnyDelivery
 from penstock.log.kafka.client.retry import Retry
 from penstock.log.kafka.pending import PendingAppend, check_records
 from penstock.log.kafka.ranges import KafkaRanges
@@ -46,7 +46,7 @@ class AppendContext:
         end = self.ranges.bounds(append.topic, append.partition)[1]
         return AppendResult(append.topic, append.partition, end, end)
 
-    def result_of(self, append: PendingAppend, delivery: Delivery) -> AppendResult:
+    def result_of(self, append: PendingAppend, delivery: AnyDelivery) -> AppendResult:
         """Return the result of an append that was delivered."""
         if delivery.base is None or delivery.last is None:
             return self.empty_result(append)
@@ -81,7 +81,7 @@ class AppendContext:
                 retry.wait_or_raise(invisible)
 
     def was_committed(
-        self, appends: Sequence[PendingAppend], deliveries: Sequence[Delivery]
+        self, appends: Sequence[PendingAppend], deliveries: Sequence[AnyDelivery]
     ) -> bool:
         """Return whether a transaction was committed, after its commit had no clear response.
 

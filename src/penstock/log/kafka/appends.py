@@ -64,7 +64,7 @@ class KafkaAppender:
             for append in appends:
                 delivery = Delivery()
                 deliveries.append(delivery)
-                delivery.send(
+                delivery.produce(
                     producer, append.where, append.pieces(context.staging), now,
                     report_all=True, timeout=timeout,
                 )

@@ -1,7 +1,7 @@
 """Validates records to produce, and converts consumed messages to Arrow batches.
 
 librdkafka treats the timestamp 0 as 'now', so it cannot write the first millisecond of 1970. A
-record with that timestamp is written one millisecond later with the header `_AT_ZERO`. penstock
+record with that timestamp is written one millisecond later with the header `AT_ZERO`. penstock
 restores it when it reads; other readers see 1 and the header.
 """
 
@@ -13,18 +13,20 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 from confluent_kafka import Message
 
+from penstock import native
 from penstock.log.arrow_types import HEADER_TYPE, READ_SCHEMA
 from penstock.log.errors import InvalidRecord
 from penstock.log.types import record_size
 from penstock.record import NO_HEADERS, PartitionColumns, RecordColumns
 from penstock.record import Headers as RecordHeaders
 
-_AT_ZERO = ("penstock-timestamp", b"0")
+#: The header of a record with the timestamp 0.
+AT_ZERO = ("penstock-timestamp", b"0")
 
 Headers: TypeAlias = "Sequence[tuple[str, bytes | None]]"
 _NO_HEADERS: Headers = ()
 _BATCH_OVERHEAD = 61
-#: An upper bound: a batch with one record without headers, and the header `_AT_ZERO`.
+#: An upper bound: a batch with one record without headers, and the header `AT_ZERO`.
 _MAX_OVERHEAD = 128
 
 
@@ -36,6 +38,8 @@ class CheckedColumns(RecordColumns, frozen=True, kw_only=True):
     size: int
     #: Upper bound of the bytes of one key and value.
     longest: int
+    #: The smallest and the largest timestamp, or a wider range; None without timestamps.
+    times: tuple[int, int] | None = None
 
     def each(self, now: int) -> Iterator[tuple[bytes | None, bytes | None, int, Headers]]:
         """Yield key, value, timestamp and headers as they are produced."""
@@ -47,7 +51,7 @@ class CheckedColumns(RecordColumns, frozen=True, kw_only=True):
             if timestamp:
                 yield key, value, timestamp, pairs
             else:
-                yield key, value, 1, [*pairs, _AT_ZERO]
+                yield key, value, 1, [*pairs, AT_ZERO]
 
     def slice(self, begin: int, end: int) -> CheckedColumns:
         """Return a part of the records."""
@@ -57,7 +61,7 @@ class CheckedColumns(RecordColumns, frozen=True, kw_only=True):
             self.keys[begin:end], self.values[begin:end],
             None if self.timestamps is None else self.timestamps[begin:end],
             headers=None if self.headers is None else self.headers[begin:end],
-            size=self.size, longest=self.longest,
+            size=self.size, longest=self.longest, times=self.times,
         )
 
     def split(self, limit: int) -> Iterator[CheckedColumns]:
@@ -119,19 +123,21 @@ def _from_columns(records: RecordColumns) -> CheckedColumns:
         raise InvalidRecord(f"The columns differ in length: {sorted(lengths)}.")
     key_bytes, longest_key = _measure(keys)
     value_bytes, longest_value = _measure(values)
-    if timestamps is not None:
-        _check_times(timestamps)
+    times = None if timestamps is None or not len(timestamps) else _check_times(timestamps)
     pairs = None
     if headers is not None and any(headers):
         pairs = [_check_headers(one) for one in headers]
     return CheckedColumns(
         keys, values, timestamps, headers=pairs, size=key_bytes + value_bytes,
-        longest=longest_key + longest_value,
+        longest=longest_key + longest_value, times=times,
     )
 
 
 def _measure(column: Sequence[bytes | None]) -> tuple[int, int]:
     """Return the bytes of a column, and of its longest entry."""
+    extension = native.rdkafka()
+    if extension is not None and (measured := extension.measure(column)) is not None:
+        return measured
     for one in column:
         if not (one is None or isinstance(one, bytes)):
             raise InvalidRecord(f"Keys and values must be bytes or None, not {one!r:.40}.")
@@ -139,15 +145,20 @@ def _measure(column: Sequence[bytes | None]) -> tuple[int, int]:
     return sum(lengths), max(lengths, default=0)
 
 
-def _check_times(timestamps: Sequence[int]) -> None:
-    try:
-        least = min(timestamps, default=0)
-    except TypeError:
-        least = None
-    if not isinstance(least, int):
+def _check_times(timestamps: Sequence[int]) -> tuple[int, int]:
+    """Return the smallest and the largest timestamp."""
+    extension = native.rdkafka()
+    times = None if extension is None else extension.measure_times(timestamps)
+    if times is None:
+        try:
+            times = min(timestamps), max(timestamps)
+        except TypeError:
+            times = None
+    if times is None or not isinstance(times[0], int):
         raise InvalidRecord("A timestamp is null. Omit the column to get the log's time.")
-    if least < 0:
-        raise InvalidRecord(f"A record's timestamp must not be negative: {least}.")
+    if times[0] < 0:
+        raise InvalidRecord(f"A record's timestamp must not be negative: {times[0]}.")
+    return times
 
 
 def _check_headers(pairs: Iterable[tuple[str, bytes | None]]) -> Headers:
@@ -241,7 +252,7 @@ def read_headers(timestamps: list[int], headers: list[Any]) -> list[RecordHeader
 
 def _restore_zeros(timestamps: list[int], headers: list[Any]) -> None:
     for at, pairs in enumerate(headers):
-        if pairs and timestamps[at] == 1 and pairs[-1] == _AT_ZERO:
+        if pairs and timestamps[at] == 1 and pairs[-1] == AT_ZERO:
             timestamps[at] = 0
             headers[at] = pairs[:-1]
 

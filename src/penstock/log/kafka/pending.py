@@ -58,9 +58,9 @@ def check_records(columns: CheckedColumns, topic: TopicInfo, now: int) -> None:
             raise RecordTooLarge(name, size, settings.max_message_bytes)
     if settings.compact and None in columns.keys:
         raise InvalidRecord(f"Topic '{name}' is compacted. Its records must have a key.")
-    if settings.append_time or columns.timestamps is None or not len(columns):
+    if settings.append_time or columns.times is None:
         return
-    first, last = min(columns.timestamps), max(columns.timestamps)
+    first, last = columns.times
     for timestamp, is_wrong, setting in (
         (first, first < now - settings.timestamp_before_max_ms, "message.timestamp.before.max.ms"),
         (last, last > now + settings.timestamp_after_max_ms, "message.timestamp.after.max.ms"),

@@ -6,9 +6,9 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from confluent_kafka import Producer
 from confluent_kafka import TopicPartition as KafkaPartition
 
+from penstock.log.kafka.client.producers import TransactionClient
 from penstock.log.kafka.client.retry import retry_producer_call
 from penstock.log.types import CommittedOffset, TopicPartition
 
@@ -17,7 +17,7 @@ _HANG_S = 10.0
 
 
 def send_offsets(
-    producer: Producer, offsets: Mapping[TopicPartition, CommittedOffset], metadata: Any,
+    producer: TransactionClient, offsets: Mapping[TopicPartition, CommittedOffset], metadata: Any,
     timeout: float,
 ) -> bool:
     """Send offsets. Returns False if the call hangs: then abandon the producer.

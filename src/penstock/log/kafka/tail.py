@@ -19,10 +19,11 @@ from penstock.log.base import TailReader
 from penstock.log.errors import LogUnavailable
 from penstock.log.kafka.client.connection import Connection
 from penstock.log.kafka.client.errors import translate
+from penstock.log.kafka.client.native_io import create_tail_consumer
 from penstock.log.kafka.client.pool import ClientPool
 from penstock.log.kafka.client.readers import FetchError
 from penstock.log.kafka.client.retry import Retry
-from penstock.log.kafka.client.tail_consumer import Fetched, PartitionConsumer, TailConsumer
+from penstock.log.kafka.client.tail_consumer import Fetched, PartitionConsumer
 from penstock.log.kafka.ranges import KafkaRanges
 from penstock.log.types import TopicPartition
 from penstock.record import NO_HEADERS, PartitionColumns
@@ -96,7 +97,7 @@ class KafkaTailReader(TailReader):
         self._connection = connection
         self._clients = clients
         self._ranges = ranges
-        self._consumer: PartitionConsumer = TailConsumer(connection)
+        self._consumer: PartitionConsumer = create_tail_consumer(connection)
         self._followed: dict[TopicPartition, _Followed] = {}
         self._closed = False
         #: Written by any thread.

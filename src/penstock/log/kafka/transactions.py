@@ -20,13 +20,17 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException
 
 from penstock.log.base import Lease
 from penstock.log.errors import LogBusy, LogUnavailable, OutcomeUnknown
 from penstock.log.kafka.append_context import AppendContext
 from penstock.log.kafka.client.errors import MEMBER_FENCED, PRODUCER_FENCED, error_of, translate
-from penstock.log.kafka.client.producers import Delivery, TransactionalProducer
+from penstock.log.kafka.client.producers import (
+    TransactionalProducer,
+    TransactionClient,
+    create_delivery,
+)
 from penstock.log.kafka.client.retry import Retry, retry_producer_call
 from penstock.log.kafka.collected import CollectedTransaction, GroupCommit
 from penstock.log.kafka.leases import KafkaLease
@@ -83,17 +87,14 @@ class KafkaTransaction(CollectedTransaction):
     ) -> list[AppendResult]:
         context, timeout = self._context, self._context.connection.timeout
         producer = transactional.producer(limit)
-        deliveries = [Delivery() for _ in self._appends]
+        deliveries = [create_delivery(producer) for _ in self._appends]
         is_committing = False
         try:
             producer.begin_transaction()
             for commit in self._offsets:  # 2
                 self._send_offsets(transactional, producer, commit)
             for append, delivery in zip(self._appends, deliveries, strict=True):  # 3
-                delivery.send(
-                    producer, append.where, append.pieces(context.staging), now,
-                    report_all=False, timeout=timeout,
-                )
+                delivery.send(append.where, append.pieces(context.staging), now, timeout)
             is_committing = True
             retry_producer_call(producer.commit_transaction, timeout)  # 4
         except KafkaException as raised:
@@ -127,7 +128,7 @@ class KafkaTransaction(CollectedTransaction):
         return appended
 
     def _send_offsets(
-        self, transactional: TransactionalProducer, producer: Producer, commit: GroupCommit
+        self, transactional: TransactionalProducer, producer: TransactionClient, commit: GroupCommit
     ) -> None:
         group, offsets, member = commit
         metadata: Any
@@ -146,7 +147,7 @@ class KafkaTransaction(CollectedTransaction):
             raise _RetryCommit(f"offsets of group '{group}' could not be sent")
 
     def _abort_on_broker(
-        self, transactional: TransactionalProducer, producer: Producer
+        self, transactional: TransactionalProducer, producer: TransactionClient
     ) -> None:
         """Abort the transaction. If that fails, the next producer fences it."""
         try:

@@ -21,7 +21,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaPartition
 
 from penstock.log.base import Transaction, Writer
@@ -32,7 +32,10 @@ from penstock.log.kafka.client.errors import MEMBER_FENCED, PRODUCER_FENCED, err
 from penstock.log.kafka.client.producers import (
     BATCH_BYTES,
     KEEP_BROKERS,
-    Delivery,
+    AnyDelivery,
+    TransactionClient,
+    create_delivery,
+    create_producer,
     init_transactions,
 )
 from penstock.log.kafka.client.retry import Retry, retry_producer_call
@@ -65,7 +68,7 @@ class KafkaWriter(Writer):
             **KEEP_BROKERS,
             **connection.settings.writer(BATCH_BYTES, transactional_id(grant)),
         }
-        self._producer = create_client(lambda: Producer(settings))
+        self._producer = create_producer(settings)
         init_transactions(connection, self._producer, transactional_id(grant))
         if is_fenced(grant):
             raise self.retire(self.fenced("it was fenced before it was opened"))
@@ -83,7 +86,7 @@ class KafkaWriter(Writer):
 
     # Called by transactions
 
-    def producer(self) -> Producer:
+    def producer(self) -> TransactionClient:
         """Return the producer, or raise why the writer cannot be used."""
         if self._retired is not None:
             raise self._retired
@@ -152,7 +155,7 @@ class WriterTransaction(CollectedTransaction):
     def _attempt(self, now: int) -> list[AppendResult]:
         timeout = self._context.connection.timeout
         producer = self._writer.producer()
-        deliveries = [Delivery() for _ in self._appends]
+        deliveries = [create_delivery(producer) for _ in self._appends]
         # The token before the transaction: if the lease is lost, nothing is to be aborted.
         metadata = [self._metadata(commit) for commit in self._offsets]
         is_committing = False
@@ -160,9 +163,7 @@ class WriterTransaction(CollectedTransaction):
             producer.begin_transaction()
             for append, delivery in zip(self._appends, deliveries, strict=True):  # 2
                 pieces = self._pieces(producer, append)
-                delivery.send(
-                    producer, append.where, pieces, now, report_all=False, timeout=timeout
-                )
+                delivery.send(append.where, pieces, now, timeout)
             for commit, proof in zip(self._offsets, metadata, strict=True):  # 3
                 self._send_offsets(producer, commit, proof)
             _flush(producer, timeout)  # 4
@@ -178,7 +179,9 @@ class WriterTransaction(CollectedTransaction):
             for append, delivery in zip(self._appends, deliveries, strict=True)
         ]
 
-    def _pieces(self, producer: Producer, append: PendingAppend) -> Iterator[CheckedColumns]:
+    def _pieces(
+        self, producer: TransactionClient, append: PendingAppend
+    ) -> Iterator[CheckedColumns]:
         """Yield the records. No batch may exceed the limit of a topic with a small one."""
         context = self._context
         limit = context.clients.topics.find(append.topic).settings.max_message_bytes
@@ -190,7 +193,9 @@ class WriterTransaction(CollectedTransaction):
                 yield piece
                 _flush(producer, context.connection.timeout)
 
-    def _send_offsets(self, producer: Producer, commit: GroupCommit, metadata: Any) -> None:
+    def _send_offsets(
+        self, producer: TransactionClient, commit: GroupCommit, metadata: Any
+    ) -> None:
         timeout = self._context.connection.timeout
         if not send_offsets(producer, commit.offsets, metadata, timeout):
             error = self._context.connection.unavailable(
@@ -209,7 +214,7 @@ class WriterTransaction(CollectedTransaction):
         return client.metadata
 
     def _failure(
-        self, error: KafkaError, deliveries: Sequence[Delivery], is_committing: bool
+        self, error: KafkaError, deliveries: Sequence[AnyDelivery], is_committing: bool
     ) -> Exception:
         """Return the error of a failed attempt. Aborts the transaction if that is possible."""
         writer = self._writer
@@ -233,14 +238,14 @@ class WriterTransaction(CollectedTransaction):
             self._context.connection.unavailable(f"The transaction failed: {error.str()}")
         )
 
-    def _abort(self, producer: Producer) -> bool:
+    def _abort(self, producer: TransactionClient) -> bool:
         try:
             retry_producer_call(producer.abort_transaction, self._context.connection.timeout)
         except KafkaException:
             return False
         return True
 
-    def _result(self, append: PendingAppend, delivery: Delivery) -> AppendResult:
+    def _result(self, append: PendingAppend, delivery: AnyDelivery) -> AppendResult:
         """Return the offsets of an append. Reports of repeated requests have no offset."""
         if not len(append):
             return self._context.empty_result(append)
@@ -271,7 +276,7 @@ class WriterTransaction(CollectedTransaction):
         return int(found[1])
 
 
-def _flush(producer: Producer, timeout: float) -> None:
+def _flush(producer: TransactionClient, timeout: float) -> None:
     """Wait for delivery reports. Raises `KafkaException` for a fatal error of the producer."""
     try:
         producer.flush(timeout)

@@ -11,6 +11,7 @@
     readers.py         pooled consumers, one partition each
     prefetch.py        one consumer of many partitions, for small ranges
     tail_consumer.py   one consumer that follows partitions
+    native_io.py       consumers and producers that read and write columns in C
     producers.py       pooled producers, and delivery reports
     change_poller.py   waits for new records
 """

@@ -32,6 +32,8 @@ MEMBER_FENCED = frozenset((
     KafkaError.ILLEGAL_GENERATION, KafkaError.UNKNOWN_MEMBER_ID, KafkaError.FENCED_INSTANCE_ID,
     KafkaError.REBALANCE_IN_PROGRESS,
 ))
+#: The errors of records that were queued when their transaction was aborted.
+PURGED = frozenset((KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT))
 _INVALID_TOPIC = frozenset((
     KafkaError.TOPIC_EXCEPTION, KafkaError.INVALID_PARTITIONS, KafkaError.INVALID_CONFIG,
     KafkaError.INVALID_REPLICATION_FACTOR, KafkaError.INVALID_REQUEST,

@@ -10,13 +10,19 @@ import contextlib
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, libversion
 
 from penstock.log.errors import LogError
 from penstock.log.kafka.client.connection import Connection, abandon, create_client
-from penstock.log.kafka.client.errors import UNKNOWN_TOPIC, error_of, translate
+from penstock.log.kafka.client.errors import PURGED, UNKNOWN_TOPIC, error_of, translate
+from penstock.log.kafka.client.native_io import (
+    NativeDelivery,
+    NativeProducer,
+    find_native,
+    native_settings,
+)
 from penstock.log.kafka.client.retry import Retry, retry_producer_call
 from penstock.log.kafka.encoding import CheckedColumns
 
@@ -27,10 +33,12 @@ _QUEUE_POLL_S = 0.05
 #: Since version 2.11 librdkafka forgets all brokers when it loses its only connection. Sending
 #: offsets then hangs: it waits for a coordinator that it has forgotten (its issue 5511).
 KEEP_BROKERS = {"metadata.recovery.strategy": "none"} if libversion()[1] >= 0x020B0000 else {}
-#: The errors of records that were queued when their transaction was aborted.
-_PURGED = frozenset((KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT))
 #: Kafka's constant for a timestamp that the broker has set.
 _LOG_APPEND_TIME = 2
+
+
+#: A transactional producer.
+TransactionClient: TypeAlias = "Producer | NativeProducer"
 
 
 class Delivery:
@@ -55,7 +63,7 @@ class Delivery:
     @property
     def rejection(self) -> KafkaError | None:
         """Why a broker rejected a record; None if records were only purged with the others."""
-        return None if self.error is None or self.error.code() in _PURGED else self.error
+        return None if self.error is None or self.error.code() in PURGED else self.error
 
     def report(self, error: KafkaError | None, message: Message) -> None:
         """Handle the report of one record."""
@@ -71,7 +79,7 @@ class Delivery:
                 self.timestamp = timestamp
         self.last = offset
 
-    def send(
+    def produce(
         self, producer: Producer, where: tuple[str, int], pieces: Iterable[CheckedColumns],
         now: int, *, report_all: bool, timeout: float,
     ) -> None:
@@ -96,6 +104,40 @@ class Delivery:
                     _retry_produce(producer, arguments, error, timeout)
             if columns.timestamps is None:
                 self.timestamp = now
+
+
+class PythonDelivery(Delivery):
+    """The delivery reports of one append in a transaction."""
+
+    __slots__ = ("_producer",)
+
+    def __init__(self, producer: Producer) -> None:
+        super().__init__()
+        self._producer = producer
+
+    def send(
+        self, where: tuple[str, int], pieces: Iterable[CheckedColumns], now: int, timeout: float
+    ) -> None:
+        """Produce records. Only the first and the last are reported."""
+        self.produce(self._producer, where, pieces, now, report_all=False, timeout=timeout)
+
+
+AnyDelivery: TypeAlias = Delivery | NativeDelivery
+
+
+def create_producer(settings: dict[str, Any]) -> TransactionClient:
+    """Create a transactional producer, in C if that is possible."""
+    extension, plain = find_native(), native_settings(settings)
+    if extension is not None and plain is not None:
+        return NativeProducer(extension, plain)
+    return create_client(lambda: Producer(settings))
+
+
+def create_delivery(producer: TransactionClient) -> PythonDelivery | NativeDelivery:
+    """Return the delivery reports of one append."""
+    if isinstance(producer, NativeProducer):
+        return NativeDelivery(producer)
+    return PythonDelivery(producer)
 
 
 def _retry_produce(
@@ -124,7 +166,7 @@ def _retry_produce(
 
 
 def init_transactions(
-    connection: Connection, producer: Producer, transactional_id: str
+    connection: Connection, producer: TransactionClient, transactional_id: str
 ) -> None:
     """Fence older producers of the id, and wait until their last transaction is over."""
     what = f"Initializing transactions of '{transactional_id}' failed"
@@ -152,10 +194,10 @@ class TransactionalProducer:
         self._connection = connection
         self.transactional_id = transactional_id
         self._on_init = on_init
-        self._producer: Producer | None = None
+        self._producer: TransactionClient | None = None
         self._batch_bytes = BATCH_BYTES
 
-    def producer(self, max_batch_bytes: int = BATCH_BYTES) -> Producer:
+    def producer(self, max_batch_bytes: int = BATCH_BYTES) -> TransactionClient:
         """Return the producer. Its batches stay within the limit."""
         if self._producer is not None and max_batch_bytes < self._batch_bytes:
             self.discard()
@@ -164,7 +206,7 @@ class TransactionalProducer:
             settings = KEEP_BROKERS | self._connection.settings.producer(
                 self._batch_bytes, self.transactional_id
             )
-            producer = create_client(lambda: Producer(settings))
+            producer = create_producer(settings)
             init_transactions(self._connection, producer, self.transactional_id)
             self._on_init()
             self._producer = producer

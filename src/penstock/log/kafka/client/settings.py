@@ -38,7 +38,7 @@ _PRODUCER_QUEUE_KB = 64 * 1024
 _MAX_REQUEST_BYTES = 1_000_000_000
 
 
-class _ClientLogger:
+class ClientLogger:
     """Passes log lines of clients to the logger `penstock.kafka`, with level INFO at most.
 
     librdkafka logs an unreachable broker as an error and a loading coordinator as a warning, but
@@ -51,6 +51,8 @@ class _ClientLogger:
         """Log a line. confluent-kafka calls this with librdkafka's level."""
         self._logger.log(min(level, logging.INFO), message, *arguments)
 
+
+CLIENT_LOGGER = ClientLogger()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KafkaOptions:
@@ -117,7 +119,7 @@ class ClientSettings:
         return {
             "bootstrap.servers": self.servers,
             "client.id": "penstock",
-            "logger": _ClientLogger(),
+            "logger": CLIENT_LOGGER,
             "log.connection.close": False,
             # Reconnect soon after a broker was down.
             "reconnect.backoff.max.ms": 1000,

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as KafkaPartition
 
-from penstock.log.kafka.client.connection import Connection, create_client
+from penstock.log.kafka.client.connection import create_client
 from penstock.log.kafka.client.errors import error_of
 from penstock.log.kafka.encoding import to_columns
 from penstock.log.types import TopicPartition
@@ -73,9 +73,9 @@ class PartitionConsumer(Protocol):
 class TailConsumer:
     """A `PartitionConsumer` with the API of confluent-kafka."""
 
-    def __init__(self, connection: Connection) -> None:
-        settings: dict[str, Any] = {**connection.settings.tail(), "error_cb": self._on_error}
-        self._consumer = create_client(lambda: Consumer(settings))
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        all_settings: dict[str, Any] = {**settings, "error_cb": self._on_error}
+        self._consumer = create_client(lambda: Consumer(all_settings))
         #: Whether all connections were lost. Written by the callback of the consumer.
         self._is_lost = False
         #: Written by any thread.
