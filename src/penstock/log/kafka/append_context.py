@@ -31,11 +31,18 @@ class AppendContext:
     ranges: KafkaRanges
     staging: StagingDirectory
 
-    def check_appends(self, appends: Sequence[PendingAppend], now: int) -> int:
-        """Raise if a topic would reject a record. Returns the limit of batches in bytes."""
+    def check_appends(
+        self, appends: Sequence[PendingAppend], now: int, *, may_be_stale: bool = False
+    ) -> int:
+        """Raise if a topic would reject a record. Returns the limit of batches in bytes.
+
+        `may_be_stale`: with metadata from the cache, so that the brokers may still reject one.
+        """
         limit = _MAX_BATCH_BYTES
         for append in appends:
-            topic = self.clients.topics.find_partition(append.topic, append.partition)
+            topic = self.clients.topics.find_partition(
+                append.topic, append.partition, may_be_stale=may_be_stale
+            )
             limit = min(limit, topic.settings.max_message_bytes)
             for columns in append.pieces(self.staging):
                 check_records(columns, topic, now)

@@ -29,6 +29,9 @@ class GroupCommit(NamedTuple):
 class CollectedTransaction(Transaction):
     """Collects appends and offsets until the commit. Subclasses send them."""
 
+    #: Whether a commit checks records with old metadata of topics, rather than wait for brokers.
+    _accepts_stale_metadata = False
+
     def __init__(self, context: AppendContext) -> None:
         self.appended: list[AppendResult] = []
         self._context = context
@@ -80,12 +83,13 @@ class CollectedTransaction(Transaction):
         context = self._context
         try:
             now = wall_clock_ms()
-            limit = context.check_appends(self._appends, now)
+            stale = self._accepts_stale_metadata
+            limit = context.check_appends(self._appends, now, may_be_stale=stale)
             for _, offsets, member in self._offsets:
                 if member is not None:
                     member.check_owns(offsets)
                 for topic, partition in offsets:
-                    context.clients.topics.find_partition(topic, partition)
+                    context.clients.topics.find_partition(topic, partition, may_be_stale=stale)
             self.appended = self._publish(now, limit)
         except BaseException:
             self.abort()

@@ -130,6 +130,8 @@ class _StaleToken(Exception):
 class WriterTransaction(CollectedTransaction):
     """A transaction of a writer."""
 
+    _accepts_stale_metadata = True
+
     def __init__(self, context: AppendContext, writer: KafkaWriter) -> None:
         super().__init__(context)
         self._writer = writer
@@ -184,7 +186,8 @@ class WriterTransaction(CollectedTransaction):
     ) -> Iterator[CheckedColumns]:
         """Yield the records. No batch may exceed the limit of a topic with a small one."""
         context = self._context
-        limit = context.clients.topics.find(append.topic).settings.max_message_bytes
+        topic = context.clients.topics.find(append.topic, may_be_stale=True)
+        limit = topic.settings.max_message_bytes
         for columns in append.pieces(context.staging):
             if limit >= BATCH_BYTES:
                 yield columns

@@ -43,7 +43,7 @@ on_delivery(RkClient *handle, const RkMessage *message, void *opaque)
         /* The reason of a rejection, if there is one: other records are then purged. */
         if (report->code == 0 || (is_purged(report->code) && !is_purged(message->err))) {
             report->code = message->err;
-            snprintf(report->reason, sizeof(report->reason), "%s", rk.message_errstr(message));
+            snprintf(report->reason, sizeof(report->reason), "%s", rk.err2str(message->err));
         }
         return;
     }

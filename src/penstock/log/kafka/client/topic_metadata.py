@@ -1,7 +1,8 @@
 """A cache of topic metadata.
 
 Every append and every transaction needs the metadata of its topics. An entry is valid for
-`_VALID_S`. Changes by this handle are visible at once.
+`_VALID_S`. Changes by this handle are visible at once. Callers that must not wait for the brokers
+accept older entries, which a thread then refreshes.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import ConfigEntry, ConfigResource, ConfigSource
 
-from penstock.log.errors import LogBusy, UnknownPartition, UnknownTopic
+from penstock.log.errors import LogBusy, LogError, UnknownPartition, UnknownTopic
 from penstock.log.kafka.client.connection import Connection
 from penstock.log.kafka.client.retry import Retry
 from penstock.log.topic_config import DEFAULTS, TopicSettings
@@ -25,6 +26,8 @@ from penstock.log.types import TopicDescription, TopicPartition
 #: The prefix of Kafka's own topics and of the topic of leases, which are hidden from users.
 INTERNAL_PREFIX = "__"
 _VALID_S = 5.0
+#: The largest age of an entry beyond `_VALID_S`, for callers that accept old ones.
+_STALE_S = 60.0
 _PAUSE_S = 0.02
 
 
@@ -45,22 +48,52 @@ class TopicMetadataCache:
         self._connection = connection
         self._lock = threading.Lock()
         self._cached: dict[str, TopicInfo] = {}
+        self._is_refreshing = False
 
-    def find(self, name: str) -> TopicInfo:
+    def find(self, name: str, *, may_be_stale: bool = False) -> TopicInfo:
         """Return a topic, possibly from the cache, or raise `UnknownTopic`."""
         with self._lock:
             cached = self._cached.get(name)
-        if cached is not None and time.monotonic() < cached.valid_until:
-            return cached
+        if cached is not None:
+            age_s = time.monotonic() - cached.valid_until
+            if age_s < 0:
+                return cached
+            if may_be_stale and age_s < _STALE_S:
+                self._refresh_later()
+                return cached
         found = self.fetch([name])
         if name not in found:
             self.invalidate(name)
             raise UnknownTopic(name, self.names())
         return found[name]
 
-    def find_partition(self, name: str, partition: int) -> TopicInfo:
+    def _refresh_later(self) -> None:
+        """Refresh the entries that are no longer valid, in a thread."""
+        with self._lock:
+            now = time.monotonic()
+            names = [name for name, info in self._cached.items() if info.valid_until < now]
+            if self._is_refreshing or not names:
+                return
+            self._is_refreshing = True
+        threading.Thread(
+            target=self._refresh, args=(names,), name="penstock-kafka-topics", daemon=True
+        ).start()
+
+    def _refresh(self, names: Collection[str]) -> None:
+        try:
+            for missing in set(names) - self.fetch(names).keys():
+                self.invalidate(missing)
+        except LogError:
+            # The next caller that needs a valid entry gets the error.
+            pass
+        finally:
+            self._is_refreshing = False
+
+    def find_partition(
+        self, name: str, partition: int, *, may_be_stale: bool = False
+    ) -> TopicInfo:
         """Return the topic of a partition, or raise `UnknownTopic` or `UnknownPartition`."""
-        found = self.find(name)
+        found = self.find(name, may_be_stale=may_be_stale)
         if partition >= found.description.partitions:
             # The partition may be new.
             self.invalidate(name)
