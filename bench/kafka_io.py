@@ -2,6 +2,7 @@
 
     write      transactions of 20,000 records of 130 bytes, with offsets
     read       the same records with `TailReader.poll`, from `add` to the last record
+    range      the same records with `Log.read`, one partition after the other, as columns
     commit     median and p99 of transactions of one record with an offset
 
 Both kinds of clients take turns in one process. `_us` is the CPU time of the calling thread per
@@ -100,6 +101,15 @@ def read(log: Log, topic: str, count: int) -> Figures:
     return figures
 
 
+def read_ranges(log: Log, topic: str, count: int) -> Figures:
+    start = now()
+    records = 0
+    for partition in range(PARTITIONS):
+        records += sum(len(batch.columns()) for batch in log.read(topic, partition, 0))
+    assert records == count
+    return per_record("range", start, count)
+
+
 def measure(address: str, kind: str, number: int, count: int) -> Figures:
     """Return the figures of one kind of clients in one round."""
     extension = native.rdkafka
@@ -116,6 +126,7 @@ def measure(address: str, kind: str, number: int, count: int) -> Figures:
                 time.sleep(0.01)
             figures = write(log, lease, topic, columns(TRANSACTION_RECORDS), count)
             figures |= read(log, topic, count)
+            figures |= read_ranges(log, topic, count)
             lease.release()
             return figures
     finally:
@@ -145,10 +156,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         cluster = LocalCluster(Path(directory) / "broker")
         with cluster.for_this_process(BrokerOptions(port=0)) as status:
+            measure(status.address, "native", -1, TRANSACTION_RECORDS)  # Warms up the broker.
             for number in range(options.rounds):
+                # Each kind is first in every other round.
+                kinds = ["native", "python"][::1 if number % 2 else -1]
                 figures = {
                     kind: measure(status.address, kind, number, options.records)
-                    for kind in ("native", "python")
+                    for kind in kinds
                 }
                 for kind, each in figures.items():
                     print(kind, {name: round(value, 2) for name, value in each.items()})

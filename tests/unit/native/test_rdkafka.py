@@ -18,7 +18,7 @@ from penstock import native
 from penstock.errors import ConfigException
 from penstock.log.errors import InvalidRecord
 from penstock.log.kafka.client import native_io
-from penstock.log.kafka.client.native_io import NativeProducer, NativeTailConsumer, native_settings
+from penstock.log.kafka.client.native_io import NativeConsumer, NativeProducer, native_settings
 from penstock.log.kafka.client.settings import ClientSettings, KafkaOptions
 from penstock.log.kafka.encoding import check_columns
 from penstock.record import RecordColumns
@@ -66,13 +66,13 @@ def test_missing_library_has_version_zero() -> None:
     assert extension.load("/no/such/library.so") == 0
     assert extension.load("libc.so.6") == 0
     # The library in use stays.
-    NativeTailConsumer(extension, {**NOWHERE, "group.id": "x"}).close()
+    NativeConsumer(extension, {**NOWHERE, "group.id": "x"}).close()
 
 
 @needs_extension
 def test_rejected_settings_are_named_without_their_values() -> None:
     with pytest.raises(ConfigException, match=r'No such configuration property: "no\.such"'):
-        NativeTailConsumer(extension, {**NOWHERE, "no.such": "secret"})
+        NativeConsumer(extension, {**NOWHERE, "no.such": "secret"})
     with pytest.raises(ConfigException, match="transaction"):
         NativeProducer(extension, {
             **NOWHERE, "transactional.id": "x", "transaction.timeout.ms": "1000",
@@ -123,7 +123,7 @@ def test_errors_of_librdkafka_have_code_reason_and_flags() -> None:
 @needs_extension
 def test_lines_of_the_library_reach_the_logger(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "penstock.kafka")
-    consumer = NativeTailConsumer(extension, {**NOWHERE, "group.id": "x"})
+    consumer = NativeConsumer(extension, {**NOWHERE, "group.id": "x"})
     deadline = time.monotonic() + 30
     while not caplog.records:
         assert time.monotonic() < deadline

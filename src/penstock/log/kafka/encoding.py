@@ -205,25 +205,18 @@ def _to_list(records: pa.RecordBatch | pa.Table, name: str, kind: pa.DataType) -
     return values
 
 
-def to_batch(messages: Sequence[Message]) -> pa.RecordBatch:
-    """Convert messages of one partition to a batch with the columns of `COLUMNS`."""
-    offsets = [message.offset() for message in messages]
-    timestamps = [message.timestamp()[1] for message in messages]
-    keys = [message.key() for message in messages]
-    values = [message.value() for message in messages]
-    headers: list[Any] = [message.headers() for message in messages]
-    if any(headers):
-        _restore_zeros(timestamps, headers)
-        column = pa.array(
-            [[(name, content) for name, content in pairs] if pairs else None for pairs in headers],
-            HEADER_TYPE,
-        )
+def to_batch(columns: PartitionColumns | None) -> pa.RecordBatch:
+    """Convert records of one partition to a batch with the columns of `COLUMNS`."""
+    if columns is None:
+        return pa.RecordBatch.from_pylist([], READ_SCHEMA)
+    if columns.headers is not None:
+        headers = pa.array([list(pairs) or None for pairs in columns.headers], HEADER_TYPE)
     else:
-        column = pa.nulls(len(messages), HEADER_TYPE)
+        headers = pa.nulls(len(columns), HEADER_TYPE)
     return pa.RecordBatch.from_arrays(
         [
-            pa.array(offsets, pa.int64()), pa.array(timestamps, pa.int64()),
-            pa.array(keys, pa.binary()), pa.array(values, pa.binary()), column,
+            pa.array(columns.offsets, pa.int64()), pa.array(columns.timestamps, pa.int64()),
+            pa.array(columns.keys, pa.binary()), pa.array(columns.values, pa.binary()), headers,
         ],
         schema=READ_SCHEMA,
     )
@@ -257,7 +250,9 @@ def _restore_zeros(timestamps: list[int], headers: list[Any]) -> None:
             headers[at] = pairs[:-1]
 
 
-def message_size(message: Message) -> int:
-    """Return the size of a record, as `record_size` defines it."""
-    pairs: Any = message.headers() or ()
-    return record_size(message.key(), message.value(), pairs)
+def columns_size(columns: PartitionColumns) -> int:
+    """Return the size of records, as `record_size` defines it."""
+    size = _measure(columns.keys)[0] + _measure(columns.values)[0]
+    for pairs in columns.headers or ():
+        size += record_size(None, None, pairs)
+    return size

@@ -4,24 +4,31 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from confluent_kafka import KafkaError
 
 from penstock.log.base import RangeReader
 from penstock.log.errors import LogDamaged, OffsetOutOfRange, UnknownTopic
 from penstock.log.kafka.client.change_poller import ChangePoller
+from penstock.log.kafka.client.column_buffer import concatenate, slice_columns
 from penstock.log.kafka.client.connection import Connection
 from penstock.log.kafka.client.errors import UNKNOWN_TOPIC, translate
 from penstock.log.kafka.client.list_offsets import EARLIEST, LATEST
 from penstock.log.kafka.client.pool import ClientPool
 from penstock.log.kafka.client.readers import FetchError
 from penstock.log.kafka.client.retry import Retry
-from penstock.log.kafka.encoding import message_size, to_batch
-from penstock.log.types import LogBatch, OffsetAndTimestamp, PartitionOffsets, TopicPartition
+from penstock.log.kafka.encoding import columns_size, to_batch
+from penstock.log.types import (
+    LogBatch,
+    OffsetAndTimestamp,
+    PartitionOffsets,
+    TopicPartition,
+    record_size,
+)
+from penstock.record import NO_HEADERS, PartitionColumns
 
-#: A step takes messages until it has this much, in pieces: the size of a record is not known
-#: before it is fetched.
+#: A step takes records until it has this much, in pieces: the size of a record is not known before
+#: it is fetched.
 _STEP_RECORDS = 4096
 _STEP_BYTES = 2 * 1024 * 1024
 _PIECE_RECORDS = 512
@@ -45,22 +52,22 @@ class KafkaRangeReader(RangeReader):
 
     def __next__(self) -> LogBatch:
         while self.position < self._end and not self._at_limit():
-            messages = self._step()
-            if messages:
+            pieces = self._step()
+            if pieces:
                 self._has_returned = True
-                return LogBatch(*self._where, to_batch(messages), self.position, 0)
+                return LogBatch(*self._where, to_batch(concatenate(pieces)), self.position, 0)
         raise StopIteration
 
     def _at_limit(self) -> bool:
         return self._has_returned and (self._records_left == 0 or self._bytes_left == 0)
 
-    def _max_messages(self) -> int:
+    def _max_records(self) -> int:
         if self._records_left is None:
             return _STEP_RECORDS
         return min(_STEP_RECORDS, max(self._records_left, 0 if self._has_returned else 1))
 
-    def _step(self) -> list[Any]:
-        """Return the messages of one step. The position moves behind them."""
+    def _step(self) -> list[PartitionColumns]:
+        """Return the records of one step, in pieces. The position moves behind them."""
         retry = self._ranges.retry()
         while True:
             try:
@@ -68,39 +75,40 @@ class KafkaRangeReader(RangeReader):
             except FetchError as error:
                 self._ranges.check_fetch_error(error, self._where, self.position, retry)
 
-    def _take(self) -> list[Any]:
+    def _take(self) -> list[PartitionColumns]:
         with self._ranges.clients.readers.at(*self._where, self.position) as reader:
-            messages: list[Any] = []
+            taken: list[PartitionColumns] = []
             size = 0
-            most = self._max_messages()
-            while len(messages) < most and reader.position < self._end and size < _STEP_BYTES:
-                piece = reader.take(
-                    self._end, min(most - len(messages), _PIECE_RECORDS), _FETCH_S
-                )
-                if self._bytes_left is None:
-                    messages += piece
-                    size += sum(map(len, piece))
+            left = self._max_records()
+            while left > 0 and reader.position < self._end and size < _STEP_BYTES:
+                pieces = reader.take(self._end, min(left, _PIECE_RECORDS), _FETCH_S)
+                if not pieces:
                     continue
-                count = self._fit_bytes(piece, size, is_first=not messages)
-                messages += piece[:count]
-                size += sum(map(message_size, piece[:count]))
+                piece = concatenate(pieces)
+                left -= len(piece)
+                count = len(piece)
+                if self._bytes_left is not None:
+                    count = self._fit_bytes(piece, size, is_first=not taken)
                 if count < len(piece):
-                    for unwanted in reversed(piece[count:]):
-                        reader.push_back(unwanted)
-                    self._bytes_left = size = 0
-                    break
+                    reader.push_back(slice_columns(piece, count, len(piece)))
+                    self._bytes_left = left = 0
+                if count:
+                    taken.append(slice_columns(piece, 0, count))
+                    size += columns_size(taken[-1])
             if self._bytes_left is not None:
                 self._bytes_left = max(0, self._bytes_left - size)
             if self._records_left is not None:
-                self._records_left = max(0, self._records_left - len(messages))
+                self._records_left = max(0, self._records_left - sum(map(len, taken)))
             self.position = reader.position
-            return messages
+            return taken
 
-    def _fit_bytes(self, piece: list[Any], size: int, *, is_first: bool) -> int:
-        """Return how many of the messages fit into the remaining bytes."""
+    def _fit_bytes(self, piece: PartitionColumns, size: int, *, is_first: bool) -> int:
+        """Return how many of the records fit into the remaining bytes."""
         assert self._bytes_left is not None
-        for at, message in enumerate(piece):
-            size += message_size(message)
+        headers = piece.headers if piece.headers is not None else [NO_HEADERS] * len(piece)
+        sizes = map(record_size, piece.keys, piece.values, headers)
+        for at, record_bytes in enumerate(sizes):
+            size += record_bytes
             if size > self._bytes_left and not (is_first and at == 0 and not self._has_returned):
                 return at
         return len(piece)
@@ -136,8 +144,8 @@ class KafkaRanges:
     ) -> dict[TopicPartition, LogBatch]:
         """Return the ranges that one consumer of all partitions can fetch in time."""
         return {
-            where: LogBatch(*where, to_batch(messages), ranges[where][1], 0)
-            for where, messages in self.clients.prefetcher.take(ranges, timeout_s).items()
+            where: LogBatch(*where, to_batch(columns), ranges[where][1], 0)
+            for where, columns in self.clients.prefetcher.take(ranges, timeout_s).items()
         }
 
     def retry(self) -> Retry:

@@ -12,21 +12,21 @@ Invariants of a followed partition:
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Iterable, Mapping
 
 from penstock.log.base import TailReader
 from penstock.log.errors import LogUnavailable
+from penstock.log.kafka.client.column_buffer import ColumnBuffer
 from penstock.log.kafka.client.connection import Connection
+from penstock.log.kafka.client.consumers import Fetched, PartitionConsumer
 from penstock.log.kafka.client.errors import translate
-from penstock.log.kafka.client.native_io import create_tail_consumer
+from penstock.log.kafka.client.native_io import create_consumer
 from penstock.log.kafka.client.pool import ClientPool
 from penstock.log.kafka.client.readers import FetchError
 from penstock.log.kafka.client.retry import Retry
-from penstock.log.kafka.client.tail_consumer import Fetched, PartitionConsumer
 from penstock.log.kafka.ranges import KafkaRanges
 from penstock.log.types import TopicPartition
-from penstock.record import NO_HEADERS, PartitionColumns
+from penstock.record import PartitionColumns
 
 #: A paused partition with more records held is not fetched.
 _MOST_HELD = 20_000
@@ -40,14 +40,13 @@ class _Followed:
     """The state of one partition."""
 
     __slots__ = (
-        "at_end", "fetched_at", "fetched_to", "held", "held_records", "is_fetch_paused",
-        "is_paused", "position", "retry",
+        "at_end", "fetched_at", "fetched_to", "held", "is_fetch_paused", "is_paused", "position",
+        "retry",
     )
 
     def __init__(self, position: int) -> None:
         self.position = self.fetched_to = position
-        self.held: deque[PartitionColumns] = deque()
-        self.held_records = 0
+        self.held = ColumnBuffer()
         #: Whether the consumer has reported the end behind everything fetched.
         self.at_end = False
         self.is_paused = False
@@ -60,34 +59,16 @@ class _Followed:
 
     def hold(self, columns: PartitionColumns) -> None:
         """Add fetched records."""
-        if columns.offsets[0] < self.fetched_to:
-            # Fetched for an earlier position.
-            begin = sum(offset < self.fetched_to for offset in columns.offsets)
-            if begin == len(columns):
-                return
-            columns = _slice(columns, begin, len(columns))
-        self.held.append(columns)
-        self.held_records += len(columns)
-        self.fetched_to = columns.offsets[-1] + 1
-        self.at_end = False
+        if self.held.add(columns, self.fetched_to):
+            self.fetched_to = columns.offsets[-1] + 1
+            self.at_end = False
 
     def take(self, max_records: int) -> PartitionColumns:
-        """Remove and return held records, at least one piece of them."""
-        taken = [self._take_piece(max_records)]
-        count = len(taken[0])
-        while self.held and count + len(self.held[0]) <= max_records:
-            taken.append(self._take_piece(max_records))
-            count += len(taken[-1])
-        self.held_records -= count
-        self.position = taken[-1].offsets[-1] + 1 if self.held else self.fetched_to
-        return taken[0] if len(taken) == 1 else _concatenate(taken)
-
-    def _take_piece(self, max_records: int) -> PartitionColumns:
-        columns = self.held.popleft()
-        if len(columns) > max_records:
-            self.held.appendleft(_slice(columns, max_records, len(columns)))
-            return _slice(columns, 0, max_records)
-        return columns
+        """Remove and return held records. There are some."""
+        taken = self.held.take(max_records)
+        assert taken is not None
+        self.position = taken.offsets[-1] + 1 if self.held else self.fetched_to
+        return taken
 
 
 class KafkaTailReader(TailReader):
@@ -97,7 +78,7 @@ class KafkaTailReader(TailReader):
         self._connection = connection
         self._clients = clients
         self._ranges = ranges
-        self._consumer: PartitionConsumer = create_tail_consumer(connection)
+        self._consumer: PartitionConsumer = create_consumer(connection.settings.tail())
         self._followed: dict[TopicPartition, _Followed] = {}
         self._closed = False
         #: Written by any thread.
@@ -223,7 +204,7 @@ class KafkaTailReader(TailReader):
             self._on_error(fetched, followed)
         else:
             followed.retry = None
-        if followed.is_paused and followed.held_records > _MOST_HELD:
+        if followed.is_paused and len(followed.held) > _MOST_HELD:
             self._pause_fetch(fetched.where, followed)
         return followed.at_end and not followed.is_paused
 
@@ -234,7 +215,7 @@ class KafkaTailReader(TailReader):
 
     def _resume_fetch(self, where: TopicPartition, followed: _Followed) -> None:
         """Fetch a partition again, once little is held of it."""
-        if followed.is_fetch_paused and followed.held_records <= _MOST_HELD // 2:
+        if followed.is_fetch_paused and len(followed.held) <= _MOST_HELD // 2:
             followed.is_fetch_paused = False
             self._consumer.resume([where])
 
@@ -285,33 +266,3 @@ class KafkaTailReader(TailReader):
         self._followed.clear()
         self._connection.forget(self)
         self._consumer.close()
-
-
-def _slice(columns: PartitionColumns, begin: int, end: int) -> PartitionColumns:
-    return PartitionColumns(
-        topic=columns.topic,
-        partition=columns.partition,
-        offsets=columns.offsets[begin:end],
-        timestamps=columns.timestamps[begin:end],
-        keys=columns.keys[begin:end],
-        values=columns.values[begin:end],
-        headers=None if columns.headers is None else columns.headers[begin:end],
-    )
-
-
-def _concatenate(pieces: list[PartitionColumns]) -> PartitionColumns:
-    headers = None
-    if any(piece.headers is not None for piece in pieces):
-        headers = [
-            one for piece in pieces
-            for one in (piece.headers if piece.headers is not None else [NO_HEADERS] * len(piece))
-        ]
-    return PartitionColumns(
-        topic=pieces[0].topic,
-        partition=pieces[0].partition,
-        offsets=[one for piece in pieces for one in piece.offsets],
-        timestamps=[one for piece in pieces for one in piece.timestamps],
-        keys=[one for piece in pieces for one in piece.keys],
-        values=[one for piece in pieces for one in piece.values],
-        headers=headers,
-    )

@@ -106,6 +106,7 @@ enum {
     F(ssize_t, consume_batch_queue, (RkQueue *, int, RkMessage **, size_t))                        \
     F(RkError *, incremental_assign, (RkClient *, const RkPartitions *))                           \
     F(RkError *, incremental_unassign, (RkClient *, const RkPartitions *))                         \
+    F(int, assign, (RkClient *, const RkPartitions *))                                             \
     F(int, pause_partitions, (RkClient *, RkPartitions *))                                         \
     F(int, resume_partitions, (RkClient *, RkPartitions *))                                        \
     F(int, get_watermark_offsets, (RkClient *, const char *, int32_t, int64_t *, int64_t *))       \

@@ -60,6 +60,18 @@ consumer_assign(Client *self, PyObject *args)
     return with_partitions(self, args, rk.incremental_assign, NULL);
 }
 
+static int
+replace_partitions(RkClient *handle, RkPartitions *partitions)
+{
+    return rk.assign(handle, partitions);
+}
+
+static PyObject *
+consumer_replace(Client *self, PyObject *args)
+{
+    return with_partitions(self, args, NULL, replace_partitions);
+}
+
 static PyObject *
 consumer_unassign(Client *self, PyObject *args)
 {
@@ -146,6 +158,7 @@ consumer_wake(Client *self, PyObject *ignored)
 
 static PyMethodDef consumer_methods[] = {
     METHOD(consumer, assign, "positions, "),
+    METHOD(consumer, replace, "positions, "),
     METHOD(consumer, unassign, "partitions, "),
     METHOD(consumer, pause, "partitions, "),
     METHOD(consumer, resume, "partitions, "),

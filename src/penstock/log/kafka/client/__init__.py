@@ -10,7 +10,8 @@
     group_offsets.py   reads and commits offsets of a group without joining it
     readers.py         pooled consumers, one partition each
     prefetch.py        one consumer of many partitions, for small ranges
-    tail_consumer.py   one consumer that follows partitions
+    consumers.py       consumers that read partitions as columns
+    column_buffer.py   fetched records that were not returned yet
     native_io.py       consumers and producers that read and write columns in C
     producers.py       pooled producers, and delivery reports
     change_poller.py   waits for new records

@@ -17,11 +17,11 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaPartition
 
 from penstock import native
-from penstock.log.kafka.client.connection import Connection, create_client
+from penstock.log.kafka.client.connection import create_client
+from penstock.log.kafka.client.consumers import Fetched, PartitionConsumer, PythonConsumer
 from penstock.log.kafka.client.errors import PURGED, UNKNOWN_TOPIC
 from penstock.log.kafka.client.retry import Retry
 from penstock.log.kafka.client.settings import CLIENT_LOGGER
-from penstock.log.kafka.client.tail_consumer import Fetched, PartitionConsumer, TailConsumer
 from penstock.log.kafka.encoding import AT_ZERO, CheckedColumns, read_headers
 from penstock.log.types import TopicPartition
 from penstock.record import PartitionColumns
@@ -107,7 +107,7 @@ class _NativeClient:
         self._client.close()
 
 
-class NativeTailConsumer(_NativeClient):
+class NativeConsumer(_NativeClient):
     """A `PartitionConsumer` in C."""
 
     def __init__(self, extension: RdKafka, settings: dict[str, str]) -> None:
@@ -118,6 +118,13 @@ class NativeTailConsumer(_NativeClient):
         """See `PartitionConsumer.assign`."""
         self._call(
             self._consumer.assign,
+            [(*where, position) for where, position in positions.items()],
+        )
+
+    def replace(self, positions: Mapping[TopicPartition, int]) -> None:
+        """See `PartitionConsumer.replace`."""
+        self._call(
+            self._consumer.replace,
             [(*where, position) for where, position in positions.items()],
         )
 
@@ -174,13 +181,12 @@ def _to_columns(
     )
 
 
-def create_tail_consumer(connection: Connection) -> PartitionConsumer:
-    """Create a consumer that follows partitions, in C if that is possible."""
-    settings = connection.settings.tail()
+def create_consumer(settings: Mapping[str, Any]) -> PartitionConsumer:
+    """Create a consumer that returns columns, in C if that is possible."""
     extension, plain = find_native(), native_settings(settings)
     if extension is not None and plain is not None:
-        return NativeTailConsumer(extension, plain)
-    return TailConsumer(settings)
+        return NativeConsumer(extension, plain)
+    return PythonConsumer(settings)
 
 
 class NativeDelivery:

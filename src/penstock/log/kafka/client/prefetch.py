@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
 from collections.abc import Mapping
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message
-from confluent_kafka import TopicPartition as KafkaPartition
+from confluent_kafka import KafkaException
 
-from penstock.log.kafka.client.connection import Connection, create_client
+from penstock.log.kafka.client.column_buffer import ColumnBuffer
+from penstock.log.kafka.client.connection import Connection
+from penstock.log.kafka.client.consumers import Fetched, PartitionConsumer
+from penstock.log.kafka.client.native_io import create_consumer
 from penstock.log.types import TopicPartition
+from penstock.record import PartitionColumns
 
 #: The consumer is unassigned after this time without use.
 _IDLE_S = 1.0
-#: The most messages that one call of the consumer returns.
-_CONSUME_MESSAGES = 2048
+#: The most records that one call of the consumer returns.
+_CONSUME_RECORDS = 4096
 #: Fetch nothing more while messages wait to be taken. Fetching each trickle of new records takes
 #: about 400 requests per second (measured).
 _FETCH_SETTINGS = {"queued.min.messages": 1, "fetch.queue.backoff.ms": 2}
@@ -29,24 +31,29 @@ Ranges = Mapping[TopicPartition, tuple[int, int]]
 
 
 class _PartitionBuffer:
-    """The position of the consumer in a partition, and the messages from there on."""
+    """The position of the consumer in a partition, and the records from there on."""
 
-    __slots__ = ("fetched_to", "messages", "position")
+    __slots__ = ("fetched_to", "position", "records")
 
     def __init__(self, position: int) -> None:
         #: The next offset to be returned, and the offset behind everything fetched.
         self.position = self.fetched_to = position
-        self.messages: deque[Message] = deque()
+        self.records = ColumnBuffer()
 
     def is_complete_to(self, end: int) -> bool:
         """Return whether everything below the offset is fetched."""
         return self.fetched_to >= end
 
-    def take(self, end: int) -> list[Message]:
-        """Remove and return the messages below the offset."""
-        taken = []
-        while self.messages and (self.messages[0].offset() or 0) < end:
-            taken.append(self.messages.popleft())
+    def add(self, fetched: Fetched) -> None:
+        """Add the fetched records behind those that are buffered."""
+        records = fetched.records
+        if records is not None and self.records.add(records, self.fetched_to):
+            self.fetched_to = records.offsets[-1] + 1
+        self.fetched_to = max(self.fetched_to, fetched.end)
+
+    def take(self, end: int) -> PartitionColumns | None:
+        """Remove and return the records below the offset."""
+        taken = self.records.take(len(self.records), end)
         self.position = end
         self.fetched_to = max(self.fetched_to, end)
         return taken
@@ -58,15 +65,17 @@ class Prefetcher:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._lock = threading.Lock()
-        self._consumer: Consumer | None = None
+        self._consumer: PartitionConsumer | None = None
         self._buffers: dict[TopicPartition, _PartitionBuffer] = {}
         self._used_at = 0.0
         self._is_watched = False
         self._closed = False
         connection.close_later(self)
 
-    def take(self, ranges: Ranges, timeout_s: float) -> dict[TopicPartition, list[Message]]:
-        """Return the messages of the ranges that are complete in time, nothing of the others."""
+    def take(
+        self, ranges: Ranges, timeout_s: float
+    ) -> dict[TopicPartition, PartitionColumns | None]:
+        """Return the records of the ranges that are complete in time; None for an empty one."""
         with self._lock:
             if self._closed:
                 return {}
@@ -96,10 +105,10 @@ class Prefetcher:
         } | {where: _PartitionBuffer(start) for where, (start, _) in ranges.items()}
         if self._consumer is None:
             settings = {**self._connection.settings.reader(), **_FETCH_SETTINGS}
-            self._consumer = create_client(lambda: Consumer(settings))
-        self._consumer.assign([
-            KafkaPartition(*where, buffer.position) for where, buffer in self._buffers.items()
-        ])
+            self._consumer = create_consumer(settings)
+        self._consumer.replace({
+            where: buffer.position for where, buffer in self._buffers.items()
+        })
         if not self._is_watched:
             self._is_watched = True
             threading.Thread(
@@ -111,31 +120,18 @@ class Prefetcher:
         missing = {where for where in ranges if not self._is_complete(where, ranges)}
         deadline = time.monotonic() + timeout_s
         while missing and (left := deadline - time.monotonic()) > 0:
-            first = self._consumer.poll(left)
-            if first is None:
+            parts = self._consumer.consume(left, _CONSUME_RECORDS)
+            if not parts:
                 return
-            for message in (first, *self._consumer.consume(_CONSUME_MESSAGES, 0)):
-                self._buffer(message)
+            for fetched in parts:
+                if fetched.error is not None:
+                    raise KafkaException(fetched.error)
+                if fetched.where in self._buffers:
+                    self._buffers[fetched.where].add(fetched)
             missing = {where for where in missing if not self._is_complete(where, ranges)}
 
     def _is_complete(self, where: TopicPartition, ranges: Ranges) -> bool:
         return self._buffers[where].is_complete_to(ranges[where][1])
-
-    def _buffer(self, message: Message) -> None:
-        error = message.error()
-        offset = message.offset()
-        if error is not None and error.code() != KafkaError._PARTITION_EOF:
-            raise KafkaException(error)
-        where = TopicPartition(message.topic() or "", message.partition() or 0)
-        buffer = self._buffers.get(where)
-        if buffer is None or offset is None or offset < buffer.fetched_to:
-            # It was fetched for an earlier position.
-            return
-        if error is None:
-            buffer.messages.append(message)
-            buffer.fetched_to = offset + 1
-        else:
-            buffer.fetched_to = max(buffer.fetched_to, offset)
 
     def _unassign_idle(self) -> None:
         while True:
@@ -151,7 +147,7 @@ class Prefetcher:
         self._buffers.clear()
         if self._consumer is not None:
             try:
-                self._consumer.unassign()
+                self._consumer.replace({})
             except (KafkaException, RuntimeError):
                 self._consumer = None
 

@@ -14,22 +14,24 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections import deque
 from collections.abc import Iterator
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message
-from confluent_kafka import TopicPartition as KafkaPartition
+from confluent_kafka import KafkaError, KafkaException
 
-from penstock.log.kafka.client.connection import Connection, create_client
+from penstock.log.kafka.client.column_buffer import ColumnBuffer
+from penstock.log.kafka.client.connection import Connection
 from penstock.log.kafka.client.errors import error_of
+from penstock.log.kafka.client.native_io import create_consumer
+from penstock.log.types import TopicPartition
+from penstock.record import PartitionColumns
 
 #: The size of the pool. More readers are created only while all are in use.
 _POOL_SIZE = 16
 #: A reader is unassigned after this time without use.
 _IDLE_S = 1.0
 _POLL_S = 0.25
-#: The most messages that one call of the consumer returns.
-_CONSUME_MESSAGES = 2048
+#: The most records that one call of the consumer returns.
+_CONSUME_RECORDS = 4096
 
 
 class FetchError(Exception):
@@ -46,14 +48,16 @@ class Reader:
     """One consumer. Used by one thread at a time."""
 
     def __init__(self, connection: Connection) -> None:
-        settings = connection.settings.reader()
-        self._consumer = create_client(lambda: Consumer(settings))
+        self._consumer = create_consumer(connection.settings.reader())
         self.topic = ""
         self.partition = -1
         #: The next offset to be returned.
         self.position = 0
         self.used_at = 0.0
-        self._fetched: deque[Message] = deque()
+        self._fetched = ColumnBuffer()
+        #: The end of the partition behind everything fetched, once it is known.
+        self._end = -1
+        self._failed: FetchError | None = None
 
     @property
     def is_unassigned(self) -> bool:
@@ -68,68 +72,71 @@ class Reader:
         """Move to a position."""
         if self.is_at(topic, partition, position):
             return
-        self._fetched.clear()
-        self._consumer.assign([KafkaPartition(topic, partition, position)])
+        self._clear()
+        self._consumer.replace({TopicPartition(topic, partition): position})
         self.topic, self.partition, self.position = topic, partition, position
 
-    def take(self, end: int, max_messages: int, timeout: float) -> list[Message]:
-        """Return the next messages below the offset `end`, at most `max_messages`.
+    def take(self, end: int, max_records: int, timeout: float) -> list[PartitionColumns]:
+        """Return the next records below the offset `end`, at most `max_records`, in pieces.
 
-        The position moves behind the last message; if there are fewer than `max_messages`, to
-        `end`. Raises `FetchError` if a fetch was rejected or nothing arrived within the timeout.
+        The position moves behind the last record; if there are fewer than `max_records`, to `end`.
+        Raises `FetchError` if a fetch was rejected or nothing arrived within the timeout.
         """
-        taken: list[Message] = []
+        taken: list[PartitionColumns] = []
+        left = max_records
         waiting_since = time.monotonic()
-        while len(taken) < max_messages and self.position < end:
-            message = self._next(max_messages - len(taken))
-            if message is None:
-                if time.monotonic() - waiting_since > timeout:
-                    raise FetchError(None)
-                continue
-            waiting_since = time.monotonic()
-            error = message.error()
-            if error is None:
-                offset: int = message.offset()  # type: ignore[assignment]
-                if offset >= end:
-                    # The message belongs to the next range.
-                    self._fetched.appendleft(message)
-                    self.position = end
-                else:
-                    taken.append(message)
-                    self.position = offset + 1
-            elif error.code() == KafkaError._PARTITION_EOF:
-                partition_end: int = message.offset()  # type: ignore[assignment]
-                self.position = max(self.position, min(partition_end, end))
-            else:
-                raise FetchError(error, message.offset())
+        while left > 0 and self.position < end:
+            piece = self._fetched.take(left, end)
+            if piece is not None:
+                taken.append(piece)
+                left -= len(piece)
+                self.position = piece.offsets[-1] + 1
+            elif len(self._fetched):
+                # The next record belongs to the next range.
+                self.position = end
+            elif self._end > self.position:
+                self.position = min(self._end, end)
+            elif self._failed is not None:
+                raise self._failed
+            elif self._fetch(left):
+                waiting_since = time.monotonic()
+            elif time.monotonic() - waiting_since > timeout:
+                raise FetchError(None)
         return taken
 
-    def _next(self, wanted: int) -> Message | None:
-        if not self._fetched:
-            try:
-                first = self._consumer.poll(_POLL_S)
-                if first is None:
-                    return None
-                self._fetched.append(first)
-                if wanted > 1:
-                    self._fetched.extend(
-                        self._consumer.consume(min(wanted - 1, _CONSUME_MESSAGES), 0)
-                    )
-            except KafkaException as raised:
-                raise FetchError(error_of(raised)) from raised
-        return self._fetched.popleft()
+    def _fetch(self, wanted: int) -> bool:
+        """Wait for the next records or events. Returns whether any arrived."""
+        try:
+            fetched = self._consumer.consume(_POLL_S, min(wanted, _CONSUME_RECORDS))
+        except KafkaException as raised:
+            raise FetchError(error_of(raised)) from raised
+        for where, records, end, error, error_offset in fetched:
+            if error is not None:
+                self._failed = FetchError(error, None if error_offset < 0 else error_offset)
+            if where != (self.topic, self.partition):
+                continue
+            if records is not None:
+                self._fetched.add(records, self.position)
+            self._end = max(self._end, end)
+        return bool(fetched)
 
-    def push_back(self, message: Message) -> None:
-        """Return a message that was taken; it is the next one again."""
-        self._fetched.appendleft(message)
-        self.position = message.offset()  # type: ignore[assignment]
+    def push_back(self, columns: PartitionColumns) -> None:
+        """Return records that were taken last; they are the next ones again."""
+        if len(columns):
+            self._fetched.push_back(columns)
+            self.position = columns.offsets[0]
 
     def unassign(self) -> None:
         """Give up the position and stop fetching."""
-        self._fetched.clear()
+        self._clear()
         self.topic, self.partition = "", -1
         with contextlib.suppress(KafkaException, RuntimeError):
-            self._consumer.unassign()
+            self._consumer.replace({})
+
+    def _clear(self) -> None:
+        self._fetched.clear()
+        self._end = -1
+        self._failed = None
 
     def close(self) -> None:
         """Close the consumer."""

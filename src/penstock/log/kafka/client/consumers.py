@@ -1,7 +1,7 @@
-"""A consumer that follows partitions and returns columns.
+"""Consumers that read partitions as columns.
 
-`TailConsumer` is the Python implementation. Consumers of confluent-kafka cannot be woken, so it
-waits in short slices.
+`PythonConsumer` uses the API of confluent-kafka, whose consumers cannot be woken, so it waits in
+short slices. `native_io` has the one in C.
 """
 
 from __future__ import annotations
@@ -40,13 +40,16 @@ class Fetched(NamedTuple):
 
 
 class PartitionConsumer(Protocol):
-    """Follows partitions. One thread uses it; any thread may call `wake`."""
+    """Reads partitions. One thread uses it; any thread may call `wake`."""
 
     def assign(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Follow more partitions."""
+        """Read more partitions."""
+
+    def replace(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Read these partitions and no others."""
 
     def unassign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Stop following partitions."""
+        """Stop reading partitions."""
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Stop fetching partitions."""
@@ -70,7 +73,7 @@ class PartitionConsumer(Protocol):
         """Close the consumer."""
 
 
-class TailConsumer:
+class PythonConsumer:
     """A `PartitionConsumer` with the API of confluent-kafka."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
@@ -88,6 +91,12 @@ class TailConsumer:
     def assign(self, positions: Mapping[TopicPartition, int]) -> None:
         """See `PartitionConsumer.assign`."""
         self._consumer.incremental_assign([
+            KafkaPartition(*where, position) for where, position in positions.items()
+        ])
+
+    def replace(self, positions: Mapping[TopicPartition, int]) -> None:
+        """See `PartitionConsumer.replace`."""
+        self._consumer.assign([
             KafkaPartition(*where, position) for where, position in positions.items()
         ])
 
