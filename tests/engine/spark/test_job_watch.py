@@ -41,7 +41,7 @@ class Stages:
             assert self.asked.acquire(timeout=PATIENCE_S)
 
 
-def test_job_without_progress_is_reported_again_and_again(
+def test_job_without_progress_is_reported_repeatedly(
     caplog: pytest.LogCaptureFixture
 ) -> None:
     stages = Stages([DONE, WAITING])

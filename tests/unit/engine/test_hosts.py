@@ -1,4 +1,4 @@
-"""What differs between the hosts of a cluster: the state directory and the native core."""
+"""Differences between the hosts of a cluster: the state directory and the native core."""
 
 from __future__ import annotations
 

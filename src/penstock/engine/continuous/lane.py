@@ -6,8 +6,8 @@
 
 A lane runs in any process: a Spark task, or a thread of the driver. It receives its tasks from the
 driver and keeps their stores open. It ends when the driver asks for it, when a task fails, when the
-log refuses a commit, and when the driver is silent. What it has not committed is then processed
-again by another lane.
+log refuses a commit, and when the driver is silent. Another lane then processes the uncommitted
+records again.
 """
 
 from __future__ import annotations

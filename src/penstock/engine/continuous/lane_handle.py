@@ -16,7 +16,7 @@ class LaneState(Enum):
 
     #: Its job is submitted, and waits for a slot or loads the application.
     STARTING = "starting"
-    #: It has said hello, and initializes its writer.
+    #: It has introduced itself, and initializes its writer.
     CONNECTED = "connected"
     READY = "ready"
     ENDED = "ended"

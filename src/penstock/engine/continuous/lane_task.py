@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class TaskCommit:
-    """What a task writes in a transaction of its lane, and its record in it."""
+    """The writes of a task in a transaction of its lane."""
 
     result: TaskResult
     record: TaskRecord
@@ -310,7 +310,7 @@ class LaneTask:
         )
 
     def close(self) -> None:
-        """Close the processors and the stores. What is not committed is discarded."""
+        """Close the processors and the stores. Uncommitted changes are discarded."""
         self.task.close()
         if self._replica is not None:
             self._replica.close()

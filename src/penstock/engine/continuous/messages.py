@@ -75,7 +75,7 @@ class Ended(Message, frozen=True):
 
 
 class Start(Message, frozen=True):
-    """The answer to `Hello`: the identity with which the lane writes."""
+    """The response to `Hello`: the identity with which the lane writes."""
 
     grant: WriterGrant
     token: bytes

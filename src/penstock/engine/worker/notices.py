@@ -1,4 +1,4 @@
-"""What a worker tells users about its host."""
+"""Notices of a worker about its host, for users."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class RestoredStore(NamedTuple):
 
 
 class Preparation(NamedTuple):
-    """What a task needed before it could run, besides the usual work of a batch."""
+    """The work before a task could run, besides the usual work of a batch."""
 
     #: The lane's seconds up to this task, for the start of the worker and for stores that were not
     #: at the last batch. The outcomes of a lane count them up.

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+
+import pyarrow as pa
 
 from penstock.log.base import TailReader
 from penstock.log.embedded.ranges import RangeQueries
@@ -33,6 +36,9 @@ class EmbeddedTailReader(TailReader):
 
     def add(self, positions: Mapping[TopicPartition, int]) -> None:
         """See `TailReader.add`."""
+        self._ranges.offsets(positions)  # raises for unknown partitions
+        for topic, partition in positions.keys() & self._positions.keys():
+            raise ValueError(f"'{topic}' [{partition}] is already followed.")
         self._positions.update(positions)
         self._at_end.difference_update(positions)
 
@@ -82,7 +88,8 @@ class EmbeddedTailReader(TailReader):
         found = []
         for where in grown:
             batches = self._read_partition(where, bounds[where].end, limit)
-            found += [batch.columns() for batch in batches]
+            if batches:
+                found.append(concatenate(batches).columns())
         return found
 
     def _read_partition(self, where: TopicPartition, end: int, limit: int) -> list[LogBatch]:
@@ -95,6 +102,8 @@ class EmbeddedTailReader(TailReader):
 
     def position(self, partition: TopicPartition) -> int:
         """See `TailReader.position`."""
+        if partition not in self._positions:
+            raise ValueError(f"'{partition.topic}' [{partition.partition}] is not followed.")
         return self._positions[partition]
 
     def is_at_end(self, partition: TopicPartition) -> bool:
@@ -110,3 +119,10 @@ class EmbeddedTailReader(TailReader):
         self._positions.clear()
         self._paused.clear()
         self._at_end.clear()
+
+
+def concatenate(batches: list[LogBatch]) -> LogBatch:
+    """Return the records of successive batches of a partition as one batch."""
+    if len(batches) == 1:
+        return batches[0]
+    return replace(batches[-1], records=pa.concat_batches([each.records for each in batches]))

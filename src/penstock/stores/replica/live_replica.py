@@ -34,7 +34,7 @@ from penstock.stores.replica.state import ReplicaState, require_state, write_sta
 
 @dataclass(frozen=True, slots=True)
 class CommittedChanges:
-    """What a commit has changed, besides the rows."""
+    """The changes of a commit, besides the rows."""
 
     epoch: int
     run: RunId
