@@ -60,6 +60,7 @@ from penstock.log.base import TailReader, Writer
 from penstock.log.errors import Fenced, OutcomeUnknown
 from penstock.log.types import TopicPartition
 from penstock.record import TaskId
+from penstock.task.gc_pause import gc_paused
 from penstock.task.runtime import thread_cache
 
 log = logging.getLogger(__name__)
@@ -254,6 +255,11 @@ class Lane:
 
     def step(self, longest_wait_s: float) -> None:
         """Run one round: poll, handle the driver's messages, process, commit if it is due."""
+        # Garbage is collected between two rounds, when few objects are alive.
+        with gc_paused():
+            self._step(longest_wait_s)
+
+    def _step(self, longest_wait_s: float) -> None:
         for records in self._tail.poll(min(self._poll_seconds(), longest_wait_s), POLL_RECORDS):
             at = TopicPartition(records.topic or "", records.partition)
             self._owners[at].add(records)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from penstock.engine.continuous.messages import Grant
 from penstock.engine.packaging.failure import Failure
@@ -320,11 +319,8 @@ def _custom_records(
     replica: LiveReplica, commit: TaskCommit, written: Mapping[str, AppendResult]
 ) -> Iterator[tuple[str, PartitionColumns]]:
     """Yield the changelog records of the stores that manage their own state."""
-    by_store: dict[str, list[tuple[Any, ...]]] = {}
-    for row in commit.result.changelog:
-        if replica.manages_own_state(row[0]):
-            by_store.setdefault(row[0], []).append(row)
-    for store, rows in by_store.items():
+    for store in filter(replica.manages_own_state, written):
+        rows = [row for row in commit.result.changelog if row[0] == store]
         topic, partition, base, *_ = written[store]
         headers = [row[4] or NO_HEADERS for row in rows]
         yield store, PartitionColumns(
