@@ -24,10 +24,12 @@ from penstock.record import TaskId
 from penstock.task.result import TaskState
 
 
-@pytest.mark.parametrize("host", [None, "127.0.0.1"])
-def test_messages_arrive_in_order_and_a_closed_end_is_noticed(host: str | None) -> None:
+@pytest.mark.parametrize("hosts", [None, ("127.0.0.2", "127.0.0.2")])
+def test_messages_arrive_in_order_and_a_closed_end_is_noticed(
+    hosts: tuple[str, str] | None
+) -> None:
     accepted: queue.Queue[Connection] = queue.Queue()
-    server = ControlServer(host, accepted.put)
+    server = ControlServer(hosts, accepted.put)
     received: queue.Queue[object] = queue.Queue()
     try:
         lane = Channel(

@@ -94,14 +94,20 @@ class Channel(Generic[M]):
 class ControlServer:
     """Accepts the connections of lanes."""
 
-    def __init__(self, host: str | None, on_connection: Callable[[Connection], object]) -> None:
-        """`host`: the address to listen on; None listens on a Unix socket of this host."""
+    def __init__(
+        self, hosts: tuple[str, str] | None, on_connection: Callable[[Connection], object]
+    ) -> None:
+        """`hosts`: the address to listen on, and the one that lanes connect to. None listens on a
+        Unix socket of this host."""
         key = token_bytes(32)
-        self._listener = (
-            Listener(family="AF_UNIX", authkey=key) if host is None
-            else Listener((host, 0), family="AF_INET", authkey=key)
-        )
-        self.endpoint = Endpoint(self._listener.address, key)
+        if hosts is None:
+            self._listener = Listener(family="AF_UNIX", authkey=key)
+            address: Any = self._listener.address
+        else:
+            self._listener = Listener((hosts[0], 0), family="AF_INET", authkey=key)
+            bound: Any = self._listener.address
+            address = (hosts[1], bound[1])
+        self.endpoint = Endpoint(address, key)
         self._on_connection = on_connection
         self._closed = False
         self._thread = threading.Thread(target=self._accept, name="penstock-control", daemon=True)

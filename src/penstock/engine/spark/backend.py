@@ -108,13 +108,16 @@ class SparkBackend:
         return is_local_master(self.context.master or "")
 
     @property
-    def control_host(self) -> str | None:
-        """The address on which the driver listens for lanes; None for a socket of this host."""
+    def control_hosts(self) -> tuple[str, str] | None:
+        """The address on which the driver listens for lanes, and the one at which they reach it.
+
+        None if all lanes are on this host, where a Unix socket is enough.
+        """
         if self.is_local:
             return None
-        return self.context.getConf().get("spark.driver.bindAddress") or self.context.getConf().get(
-            "spark.driver.host"
-        )
+        conf = self.context.getConf()
+        host = conf.get("spark.driver.host") or "127.0.0.1"
+        return conf.get("spark.driver.bindAddress") or host, host
 
     @property
     def python(self) -> str:

@@ -77,7 +77,7 @@ class SparkLanes:
         self._counted_at = time.monotonic()
         self._on_ended = on_ended
         self._packed = self._context.broadcast(packed)
-        self._server = ControlServer(backend.control_host, on_connection)
+        self._server = ControlServer(backend.control_hosts, on_connection)
         self._rdds = JvmRdds(self._context)
         self._id = uuid.uuid4().hex
         self._threads: dict[int, threading.Thread] = {}
