@@ -59,6 +59,7 @@ class SteppedLanes:
         on_connection: OnConnection, on_ended: OnEnded,
     ) -> None:
         self._bundle = Bundle(topology, config, graph, source.address, 1).dump()
+        self._has_tasks = any(graph.tasks)
         self._on_connection = on_connection
         self._worker: Worker | None = None
         self.lane: Lane | None = None
@@ -73,8 +74,8 @@ class SteppedLanes:
     def step(self) -> bool:
         """Run one round of the lane. Returns whether it had nothing to do."""
         if self.lane is None:
-            # An application without tasks has no lane.
-            return True
+            # An application without tasks has no lane. A failed lane has a last message.
+            return not self._has_tasks
         try:
             self.lane.step(0.001)
         except Exception as error:
@@ -133,9 +134,20 @@ class ContinuousDriver(EngineDriver):
         while quiet_rounds < 3:
             report = engine.run_batch()
             self._add(report)
-            is_quiet = lanes.step() and report is None and engine.is_ready
+            is_quiet = (
+                lanes.step() and report is None and engine.is_ready and self._is_reported()
+            )
             quiet_rounds = quiet_rounds + 1 if is_quiet else 0
             assert time.monotonic() < deadline, "The input is not processed in time."
+
+    def _is_reported(self) -> bool:
+        """Whether the driver knows all positions of the lane. Messages take a moment."""
+        lane = self._lanes[-1].lane
+        offsets = self._engine.planner.offsets
+        return lane is None or all(
+            offsets[at] == position for task in lane._tasks.values()
+            for at, position in task.positions(lane._tail).items()
+        )
 
     def get_all_state_stores(self) -> dict[str, Any]:
         """The stores of the lane, with their caches; without caches as in the base class."""
