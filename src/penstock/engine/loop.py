@@ -72,7 +72,7 @@ class Engine:
         #: The number of the last batch that the log refused because of invalid records.
         self._refused_batch = -1
         self._drop_log = DropLog()
-        #: The notices of workers about their hosts that are logged already.
+        #: The notices of workers that were logged.
         self._notices: set[str] = set()
         self._open()
 

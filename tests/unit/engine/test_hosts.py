@@ -1,4 +1,4 @@
-"""Differences between the hosts of a cluster: the state directory and the native core."""
+"""The state directory and the native core on the hosts of a cluster."""
 
 from __future__ import annotations
 

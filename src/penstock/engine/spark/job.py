@@ -122,8 +122,8 @@ class SparkCompute:
         return outcomes
 
     def _observe_hosts(self, batch: int, first: int) -> None:
-        """Let lanes that ran elsewhere stay where they ran: that host has their state now, and
-        their preferred host may be busy for longer."""
+        """Change the preferred host of lanes that ran elsewhere: that host holds their state now,
+        and the preferred one may be busy for longer."""
         runs = [
             (first + number, task.partition, task.host)
             for number, stage in enumerate(last_job_stages(self._context, self._group))

@@ -12,6 +12,6 @@ A lane is a slot of a stage, one Spark task.
     changelog_cache  keeps the changes of the last batch on this host
     global_tables    the stores of global tables, at the offsets of the plan
     sink_topics      partition counts and record limits of output topics
-    notices          what a worker tells users about its host
+    notices          notices for users about the host of a worker
     log_capture      forwards log lines of user code to the driver
 """

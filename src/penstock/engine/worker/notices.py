@@ -1,4 +1,4 @@
-"""Notices of a worker about its host, for users."""
+"""Notices for users about the host of a worker."""
 
 from __future__ import annotations
 
