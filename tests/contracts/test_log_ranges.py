@@ -12,6 +12,8 @@ from penstock.log import Log, TopicPartition
 from penstock.log.errors import OffsetOutOfRange, UnknownTopic
 from penstock.log.types import OffsetAndTimestamp, VerifyReport, record_size
 
+ALSO_WITH_PYTHON_CLIENTS = True
+
 
 @pytest.fixture
 def orders(log: Log) -> Log:

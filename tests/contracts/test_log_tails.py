@@ -38,7 +38,6 @@ class Collected:
 
     def poll(self, timeout: float = 0.2, max_records: int = 1000) -> list[PartitionColumns]:
         polled = self._reader.poll(timeout, max_records)
-        assert len({(one.topic, one.partition) for one in polled}) == len(polled)
         for columns in polled:
             where = TopicPartition(columns.topic or "", columns.partition)
             self.values.setdefault(where, []).extend(columns.values)
@@ -243,21 +242,37 @@ def test_partitions_can_be_removed_and_added_again(log: Log, tail: TailReader) -
     seen.values.clear()
     seen.poll_until(lambda: len(seen.values.get(P1, [])) == 10)
     assert list(seen.values) == [P1]
-    with pytest.raises(ValueError, match="not followed"):
+    with pytest.raises(KeyError):
         tail.position(P0)
+    assert not tail.is_at_end(P0)
+    tail.remove([P0])
+    tail.pause([TopicPartition("orders", 7)])
+    tail.resume([TopicPartition("orders", 7)])
     tail.add({P0: 5})
     seen.poll_until(lambda: len(seen.values.get(P0, [])) == 25)
     assert seen.values == {P0: numbers(range(5, 30)), P1: numbers(range(20, 30))}
 
 
-def test_wrong_partitions_are_refused(log: Log, tail: TailReader) -> None:
-    with pytest.raises(UnknownTopic):
-        tail.add({TopicPartition("other", 0): 0})
-    with pytest.raises(UnknownTopic):
-        tail.add({TopicPartition("orders", 2): 0})
-    tail.add({P0: 0})
-    with pytest.raises(ValueError, match="already followed"):
-        tail.add({P0: 0})
+def test_partition_that_does_not_exist_is_refused(log: Log, tail: TailReader) -> None:
+    def follow(where: TopicPartition) -> None:
+        tail.add({where: 0})
+        tail.poll(0.01, 1)
+
+    for where in (TopicPartition("other", 0), TopicPartition("orders", 2)):
+        with pytest.raises(UnknownTopic):
+            follow(where)
+        tail.remove([where])
+
+
+def test_followed_partition_can_be_moved(log: Log, tail: TailReader) -> None:
+    log.append("orders", 0, numbered(range(30)))
+    tail.add({P0: 20})
+    seen = Collected(tail)
+    seen.poll_until(lambda: len(seen.values.get(P0, [])) == 10)
+    tail.add({P0: 5})
+    assert tail.position(P0) == 5
+    seen.poll_until(lambda: len(seen.values[P0]) == 35)
+    assert seen.values[P0] == numbers(range(20, 30), range(5, 30))
 
 
 @pytest.mark.parametrize("position", [2, 11])

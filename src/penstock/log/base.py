@@ -213,11 +213,17 @@ class TailReader(ABC):
 
     @abstractmethod
     def add(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Follow more partitions, from these offsets on."""
+        """Follow more partitions, from these offsets on, or move to other offsets.
+
+        `UnknownTopic`, here or in `poll`, if a partition does not exist.
+        """
 
     @abstractmethod
     def remove(self, partitions: Iterable[TopicPartition]) -> None:
-        """Stop following partitions, and drop what was fetched of them."""
+        """Stop following partitions, and drop what was fetched of them.
+
+        Partitions that are not followed are ignored, here and in `pause` and `resume`.
+        """
 
     @abstractmethod
     def pause(self, partitions: Iterable[TopicPartition]) -> None:

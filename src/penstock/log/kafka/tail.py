@@ -94,9 +94,8 @@ class KafkaTailReader(TailReader):
         self._check_open()
         wanted = {TopicPartition(*where): position for where, position in positions.items()}
         for where in wanted:
-            if where in self._followed:
-                raise ValueError(f"'{where.topic}' [{where.partition}] is already followed.")
             self._clients.topics.find_partition(*where)
+        self.remove(wanted)
         if wanted:
             self._consumer.assign(wanted)
         for where, position in wanted.items():
@@ -105,9 +104,7 @@ class KafkaTailReader(TailReader):
     def remove(self, partitions: Iterable[TopicPartition]) -> None:
         """See `TailReader.remove`."""
         self._check_open()
-        removed = [TopicPartition(*where) for where in partitions]
-        for where in removed:
-            self._find(where)
+        removed = [TopicPartition(*where) for where in partitions if where in self._followed]
         if removed:
             self._consumer.unassign(removed)
         for where in removed:
@@ -117,37 +114,33 @@ class KafkaTailReader(TailReader):
         """See `TailReader.pause`."""
         self._check_open()
         for where in partitions:
-            self._find(where).is_paused = True
+            if where in self._followed:
+                self._followed[where].is_paused = True
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         """See `TailReader.resume`."""
         self._check_open()
         for where in partitions:
-            followed = self._find(where)
-            followed.is_paused = False
-            followed.fetched_at = time.monotonic()
-            self._resume_fetch(TopicPartition(*where), followed)
+            followed = self._followed.get(where)
+            if followed is not None:
+                followed.is_paused = False
+                followed.fetched_at = time.monotonic()
+                self._resume_fetch(TopicPartition(*where), followed)
 
     def position(self, partition: TopicPartition) -> int:
         """See `TailReader.position`."""
-        return self._find(partition).position
+        return self._followed[partition].position
 
     def is_at_end(self, partition: TopicPartition) -> bool:
         """See `TailReader.is_at_end`."""
-        followed = self._find(partition)
-        if followed.held:
+        followed = self._followed.get(partition)
+        if followed is None or followed.held:
             return False
         # The consumer reports the end only after another fetch. Without transaction markers
         # behind the last record, the end is known earlier.
         return followed.at_end or (
             0 <= self._consumer.high_watermark(TopicPartition(*partition)) <= followed.fetched_to
         )
-
-    def _find(self, where: TopicPartition) -> _Followed:
-        found = self._followed.get(where)
-        if found is None:
-            raise ValueError(f"'{where[0]}' [{where[1]}] is not followed.")
-        return found
 
     def _check_open(self) -> None:
         if self._closed:
