@@ -37,8 +37,6 @@ class EmbeddedTailReader(TailReader):
     def add(self, positions: Mapping[TopicPartition, int]) -> None:
         """See `TailReader.add`."""
         self._ranges.offsets(positions)  # raises for unknown partitions
-        for topic, partition in positions.keys() & self._positions.keys():
-            raise ValueError(f"'{topic}' [{partition}] is already followed.")
         self._positions.update(positions)
         self._at_end.difference_update(positions)
 
@@ -51,7 +49,7 @@ class EmbeddedTailReader(TailReader):
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """See `TailReader.pause`."""
-        self._paused.update(partitions)
+        self._paused.update(where for where in partitions if where in self._positions)
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         """See `TailReader.resume`."""
@@ -102,8 +100,6 @@ class EmbeddedTailReader(TailReader):
 
     def position(self, partition: TopicPartition) -> int:
         """See `TailReader.position`."""
-        if partition not in self._positions:
-            raise ValueError(f"'{partition.topic}' [{partition.partition}] is not followed.")
         return self._positions[partition]
 
     def is_at_end(self, partition: TopicPartition) -> bool:
