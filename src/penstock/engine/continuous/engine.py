@@ -234,15 +234,19 @@ class ContinuousEngine:
         self._woken.set()
 
     def _handle_ended_jobs(self) -> None:
+        """Drop the lanes whose jobs have ended before they had a connection.
+
+        A connected lane is dropped when its connection ends, after its last message.
+        """
         while self._ended_jobs:
             serial, error = self._ended_jobs.popleft()
             lane = self._lanes.get(serial)
-            if lane is None:
+            if lane is None or lane.state is not LaneState.STARTING:
+                log.debug("The job of lane %d has ended: %s", serial, error)
                 continue
             log.warning("The job of %s has ended%s", lane, f": {error}" if error else ".")
             # A lane that has run before can be replaced. One that cannot start fails again.
-            if lane.state is LaneState.STARTING:
-                self._failure = self._failure or error
+            self._failure = self._failure or error
             self._drop(lane, has_ended=True)
 
     def _check_lanes(self) -> None:

@@ -11,7 +11,7 @@ from penstock.engine.packaging.failure import Failure
 from penstock.engine.plan.batch_plan import BatchPlan
 from penstock.engine.plan.task_records import TaskRecord
 from penstock.engine.worker.outcome import LogLine, RestoredStore, TaskOutcome
-from penstock.engine.worker.record_groups import group_records
+from penstock.engine.worker.record_groups import group_columns, group_records
 from penstock.engine.worker.worker import Worker
 from penstock.errors import (
     RetryRequestedException,
@@ -191,11 +191,11 @@ class LaneTask:
         topics = self._graph.subtopologies[self.task_id.subtopology].restore_topics
         changes = {
             store: Append(topics[store], self.task_id.partition, records)
-            for (store,), records in group_records(result.changelog).groups()
+            for (store,), records in group_columns(result.changelog).items()
         }
         outputs = [
             Append(topic, partition, records)
-            for (topic, partition), records in group_records(result.outputs).groups()
+            for (topic, partition), records in group_columns(result.outputs).items()
         ]
         record = TaskRecord(
             self.record.batch + 1, attempt, result.state,

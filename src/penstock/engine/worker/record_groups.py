@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from penstock.engine.worker.origins import OriginColumns
 from penstock.log.arrow_types import HEADER_TYPE
+from penstock.record import RecordColumns
 
 #: The layout of a batch: the columns it has besides timestamp, key and value, as bits.
 WITH_HEADERS = 1
@@ -113,6 +114,27 @@ def group_records(
     return RecordGroups(
         batch.take(order), [_destination(rows[at]) for at in positions], counts.to_pylist()
     )
+
+
+def group_columns(rows: Sequence[tuple[Any, ...]]) -> dict[Destination, RecordColumns]:
+    """Group rows like `group_records`, for a caller that passes the records to the log itself.
+
+    Destinations are in the order in which they were first written to.
+    """
+    groups: dict[Destination, list[tuple[Any, ...]]] = {}
+    for row in rows:
+        destination = row[:-4]
+        group = groups.get(destination)
+        if group is None:
+            groups[destination] = [row]
+        else:
+            group.append(row)
+    return {destination: _columns(group) for destination, group in groups.items()}
+
+
+def _columns(rows: list[tuple[Any, ...]]) -> RecordColumns:
+    *_, keys, values, timestamps, headers = zip(*rows, strict=True)
+    return RecordColumns(keys, values, timestamps, headers if any(headers) else None)
 
 
 def _group_in_python(
