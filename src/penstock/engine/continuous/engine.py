@@ -137,8 +137,12 @@ class ContinuousEngine:
         self._lost_lanes = 0
         self._failure: Exception | None = None
         self._reports: deque[BatchReport] = deque()
-        self._heartbeat_at = 0.0
         self._ended_jobs: deque[tuple[int, Exception | None]] = deque()
+        self._closed = threading.Event()
+        threading.Thread(
+            target=self._send_heartbeats, args=(self._lanes, self._closed),
+            name="penstock-driver-heartbeat", daemon=True,
+        ).start()
         self._starter = self._start_lanes(
             self._topology, config, self.graph, self._log, self._accept, self._job_ended
         )
@@ -249,13 +253,16 @@ class ContinuousEngine:
             self._failure = self._failure or error
             self._drop(lane, has_ended=True)
 
-    def _check_lanes(self) -> None:
-        """Send signs of life, and replace silent lanes."""
-        now = time.monotonic()
-        if now - self._heartbeat_at >= HEARTBEAT_S:
-            self._heartbeat_at = now
-            for lane in self._lanes.values():
+    @staticmethod
+    def _send_heartbeats(lanes: dict[int, LaneHandle], closed: threading.Event) -> None:
+        """Send signs of life in a thread of their own: a round may take long."""
+        while not closed.wait(HEARTBEAT_S):
+            for lane in list(lanes.values()):
                 lane.send(Alive())
+
+    def _check_lanes(self) -> None:
+        """Replace silent lanes, and report lanes that do not start."""
+        now = time.monotonic()
         for lane in list(self._lanes.values()):
             if lane.silent_seconds() > SILENCE_S:
                 log.warning(
@@ -453,6 +460,7 @@ class ContinuousEngine:
         for lane in list(self._lanes.values()):
             with contextlib.suppress(LogError):
                 self._drop(lane)
+        self._closed.set()
         self._drop_log.log_counts(all_now=True)
         self._starter.close()
         self._housekeeping.close()
