@@ -20,10 +20,14 @@ from faults.engine_processes import processes, send, wait_until
 from faults.spark_cluster import HOSTS, SparkCluster
 from penstock import native
 from penstock.log import Log, RecordColumns, TopicPartition, open_log
+from penstock.partitioning import partition_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
 PARTITIONS = 4
+#: The values of the records. Behind the shuffle they are keys, of all partitions.
+VALUES = [f"v{number}" for number in range(16)]
+assert {partition_of(value.encode(), PARTITIONS) for value in VALUES} == set(range(PARTITIONS))
 PENSTOCK = (sys.executable, "-m", "penstock")
 SUBMIT = str(Path(pyspark.__file__).parent / "bin" / "spark-submit")
 #: `count` has a store before and one behind a shuffle, and writes one record for each input record.
@@ -121,24 +125,36 @@ def written(log: Log) -> int:
 
 
 def process_wave(log: Log, driver: Driver) -> None:
-    """Append a record to every partition and wait until all are processed."""
+    """Append records to every partition and wait until all are processed."""
     before = written(log)
     for partition in range(PARTITIONS):
-        log.append("in", partition, RecordColumns([b"k%d" % partition], [b"v%d" % partition]))
+        values = [b"v%d" % number for number in range(partition, len(VALUES), PARTITIONS)]
+        log.append("in", partition, RecordColumns([b"k"] * len(values), values))
     wait_until(
-        "the records were processed", lambda: written(log) == before + PARTITIONS,
+        "the records were processed", lambda: written(log) == before + len(VALUES),
         meanwhile=driver.check,
     )
 
 
-def tasks_by_host(cluster: SparkCluster, state: str) -> dict[str, set[str]]:
-    """The tasks whose state is on each host."""
-    return {
-        host: {
-            path.name for path in cluster.temporary(host).glob(f"penstock-*/{state}/count/*_*")
-        }
-        for host in HOSTS
-    }
+def state_of_tasks(cluster: SparkCluster, state: str) -> list[dict[str, set[object]]]:
+    """For each host: task -> the versions of its files."""
+    hosts = []
+    for host in HOSTS:
+        found: dict[str, set[object]] = {}
+        for path in cluster.temporary(host).glob(f"penstock-*/{state}/count/*_*/*/data.mdb"):
+            found.setdefault(path.parts[-3], set()).add((path, path.stat().st_mtime_ns))
+        hosts.append(found)
+    return hosts
+
+
+def use_both_hosts(cluster: SparkCluster, state: str, log: Log, driver: Driver) -> None:
+    """Process records until tasks run on both hosts: executors register one after the other."""
+    process_wave(log, driver)
+    wait_until(
+        "both hosts are used", lambda: all(state_of_tasks(cluster, state)),
+        meanwhile=lambda: process_wave(log, driver),
+    )
+    process_wave(log, driver)
 
 
 def test_tasks_stay_on_the_host_of_their_state(
@@ -147,11 +163,16 @@ def test_tasks_stay_on_the_host_of_their_state(
     """In both stages. A relative state directory is on the hosts of the executors."""
     options = ("--master", cluster.master, "--state-dir", "sticky", "--log-level", "debug")
     with running(tmp_path, *PENSTOCK, options=options) as driver:
-        for _ in range(6):
+        use_both_hosts(cluster, "sticky", log, driver)
+        before = state_of_tasks(cluster, "sticky")
+        for _ in range(4):
             process_wave(log, driver)
-        wait_until("a batch was reported", lambda: "lanes did not run on" in driver.output)
+        after = state_of_tasks(cluster, "sticky")
         assert "0 of 4 lanes did not run on their preferred host" in driver.output
-    first, second = tasks_by_host(cluster, "sticky").values()
+    first, second = (
+        {task for task in now if now[task] != earlier.get(task)}
+        for earlier, now in zip(before, after, strict=True)
+    )
     assert first | second == {f"{stage}_{n}" for stage in range(2) for n in range(PARTITIONS)}
     assert not first & second
     assert len(first) == len(second) == PARTITIONS
@@ -194,7 +215,7 @@ def test_host_that_disappears_is_reported_and_replaced(
     """Its connections stay open, so that only missing heartbeats show it."""
     options = ("--master", cluster.master, "--state-dir", "lost")
     with running(tmp_path, *PENSTOCK, options=options) as driver:
-        process_wave(log, driver)
+        use_both_hosts(cluster, "lost", log, driver)
         cluster.signal_host(HOSTS[1], signal.SIGSTOP)
         try:
             process_wave(log, driver)

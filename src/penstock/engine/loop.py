@@ -55,6 +55,9 @@ log = logging.getLogger(__name__)
 #: How often a batch is computed before its inconsistent attempts become an error.
 MAX_ATTEMPTS = 5
 
+#: The notices of workers that were logged.
+_logged_notices: set[str] = set()
+
 
 class Engine:
     """An application while this instance holds its lease."""
@@ -72,8 +75,6 @@ class Engine:
         #: The number of the last batch that the log refused because of invalid records.
         self._refused_batch = -1
         self._drop_log = DropLog()
-        #: The notices of workers that were logged.
-        self._notices: set[str] = set()
         self._open()
 
     def _open(self) -> None:
@@ -161,7 +162,7 @@ class Engine:
             self._check_cancelled(plan)
             outcomes = decode_outcomes(self._compute.compute(plan))
             replay_log_lines(outcomes)
-            self._log_notices(outcomes)
+            _log_notices(outcomes)
             failure = find_failure(outcomes)
             try:
                 if failure is not None:
@@ -193,12 +194,6 @@ class Engine:
             f"Batch {plan.number} failed after {MAX_ATTEMPTS} attempts: each time Spark lost parts "
             "of it and reran only those. Find out why Spark loses executors or shuffle files."
         )
-
-    def _log_notices(self, outcomes: list[TaskOutcome]) -> None:
-        for notice in {notice for outcome in outcomes for notice in outcome.notices}:
-            if notice not in self._notices:
-                self._notices.add(notice)
-                log.warning("%s", notice)
 
     def _check_cancelled(self, plan: BatchPlan) -> None:
         if self._cancelled.is_set():
@@ -324,6 +319,14 @@ class Engine:
         )
         self.close()
         self._open()
+
+
+def _log_notices(outcomes: list[TaskOutcome]) -> None:
+    """Log the notices of workers, each once in the life of this process."""
+    for notice in sorted({notice for outcome in outcomes for notice in outcome.notices}):
+        if notice not in _logged_notices:
+            _logged_notices.add(notice)
+            log.warning("%s", notice)
 
 
 def replay_log_lines(outcomes: list[TaskOutcome]) -> None:
