@@ -48,7 +48,7 @@ from faults.engine_app import (
     verify,
 )
 from faults.engine_processes import (
-    FAILPOINTS,
+    BATCH_FAILPOINTS,
     WORKER_FAILPOINTS,
     FailpointFiles,
     Instance,
@@ -360,7 +360,7 @@ class Part(NamedTuple):
 def schedule(part: Part, rng: random.Random) -> list[Kill]:
     """All pairs of victim and failpoint, repeated, in random order."""
     every = itertools.cycle(
-        [Kill(victim, failpoint) for victim in part.victims for failpoint in FAILPOINTS]
+        [Kill(victim, failpoint) for victim in part.victims for failpoint in BATCH_FAILPOINTS]
     )
     chosen = list(itertools.islice(every, part.kills))
     rng.shuffle(chosen)
@@ -417,7 +417,7 @@ def report(counts: Counts, seed: int, seconds: float) -> str:
         f"| {failpoint} | " + " | ".join(
             str(counts.kills[Kill(victim, failpoint)]) for victim in victims
         ) + f" | {sum(counts.kills[Kill(victim, failpoint)] for victim in victims)} |"
-        for failpoint in FAILPOINTS
+        for failpoint in BATCH_FAILPOINTS
     ]
     return "\n".join((
         "# Kills of the engine",

@@ -21,11 +21,20 @@ from typing import IO, Literal, get_args
 
 from penstock.engine.failpoints import FailpointName
 
-FAILPOINTS: tuple[FailpointName, ...] = get_args(FailpointName)
+#: The failpoints of a batch.
+BATCH_FAILPOINTS: tuple[FailpointName, ...] = (
+    "planned", "computing", "before-commit", "in-commit", "after-commit", "applying", "restoring",
+)
+#: The failpoints of a lane in continuous mode.
+LANE_FAILPOINTS: tuple[FailpointName, ...] = (
+    "lane-started", "granted", "processed", "before-commit", "in-commit", "after-commit",
+    "applying", "restoring", "released",
+)
 #: The number of stages of the application.
 STAGES = 3
-#: The failpoints of workers; the others are in the driver.
+#: The failpoints of workers in batch mode; the others are in the driver.
 WORKER_FAILPOINTS = frozenset(("computing", "applying", "restoring"))
+Execution = Literal["batch", "continuous"]
 Victim = Literal["driver", "worker", "executor"]
 #: Long, because the machine may be busy. The tests assert nothing about durations.
 DEADLINE_S = 240.0
@@ -88,7 +97,7 @@ class FailpointFiles:
     def __init__(self, directory: Path) -> None:
         directory.mkdir(parents=True)
         self._directory = directory
-        self._failpoints = (*FAILPOINTS, *(
+        self._failpoints = (*get_args(FailpointName), *(
             f"{failpoint}@{stage}"
             for failpoint in ("computing", "applying") for stage in range(STAGES)
         ))

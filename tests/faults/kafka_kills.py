@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from faults.engine_kills import LOCAL, Counts, format_counts
-from faults.engine_processes import FAILPOINTS
+from faults.engine_processes import BATCH_FAILPOINTS
 from faults.kafka_proxy import APIS, LOSSES
 from faults.kafka_trial import TARGETS, Fault, KafkaTrial, Target, faults_of
 from penstock.broker import jars
@@ -151,7 +151,7 @@ def report(total: Summary, seed: int, seconds: float) -> str:
         "others without Spark; `leader` and `coordinator` with three brokers, all others with one.",
         "",
         "## Processes killed, or stopped past their lease, at a failpoint",
-        *table("failpoint", FAILPOINTS, at_failpoints, total.faults),
+        *table("failpoint", BATCH_FAILPOINTS, at_failpoints, total.faults),
         "",
         "## Requests of the driver lost by a proxy",
         *table("request", APIS, LOSSES, total.faults),

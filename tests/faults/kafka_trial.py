@@ -23,7 +23,7 @@ from typing import Literal, NamedTuple, cast, get_args
 
 from faults.engine_app import OUTPUTS, PARTITIONS, Row, append, everything, is_drained, is_read
 from faults.engine_kills import Kill, Trial
-from faults.engine_processes import FAILPOINTS, FailpointFiles, Instance, Victim, wait_until
+from faults.engine_processes import BATCH_FAILPOINTS, FailpointFiles, Instance, Victim, wait_until
 from faults.kafka_brokers import Brokers
 from faults.kafka_proxy import APIS, LOSSES, Api, Loss, Proxy, Rule
 from penstock.engine.failpoints import FailpointName
@@ -56,7 +56,7 @@ class Fault(NamedTuple):
 def faults_of(*targets: Target) -> list[Fault]:
     """All faults of the targets."""
     failpoints: dict[Target, tuple[str, ...]] = {
-        **dict.fromkeys(TARGETS, FAILPOINTS), **dict.fromkeys(LOSSES, APIS),
+        **dict.fromkeys(TARGETS, BATCH_FAILPOINTS), **dict.fromkeys(LOSSES, APIS),
         "late driver": ("before-commit", "in-commit"),
     }
     return [Fault(each, when) for each in targets for when in failpoints[each]]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from faults.engine_kills import CLUSTER, LOCAL, Kill, Trial
-from faults.engine_processes import FAILPOINTS
+from faults.engine_processes import BATCH_FAILPOINTS
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
@@ -26,10 +26,10 @@ def test_driver_is_killed_in_its_commit(tmp_path: Path) -> None:
 @pytest.mark.smoke
 def test_driver_without_spark_is_killed_at_every_failpoint(tmp_path: Path) -> None:
     with Trial(tmp_path, seed=3, master="inline") as trial:
-        for failpoint in FAILPOINTS:
+        for failpoint in BATCH_FAILPOINTS:
             trial.run_wave(Kill("driver", failpoint))
         trial.verify()
-        assert trial.counts.kills.total() == len(FAILPOINTS)
+        assert trial.counts.kills.total() == len(BATCH_FAILPOINTS)
 
 
 def test_failpoints_are_armed_for_one_driver_only(tmp_path: Path) -> None:
@@ -45,7 +45,7 @@ def test_drivers_and_workers_are_killed_at_every_failpoint(tmp_path: Path) -> No
     """Kills in one wave save starts of drivers."""
     with Trial(tmp_path, seed=1, master=LOCAL) as trial:
         trial.run_wave(*(
-            Kill("worker", failpoint) for failpoint in FAILPOINTS
+            Kill("worker", failpoint) for failpoint in BATCH_FAILPOINTS
             if failpoint not in {"applying", "restoring"}
         ))
         trial.run_wave(Kill("worker", "applying"), Kill("driver", "planned"))
@@ -55,7 +55,8 @@ def test_drivers_and_workers_are_killed_at_every_failpoint(tmp_path: Path) -> No
         trial.run_wave(Kill("driver", "applying"), Kill("driver", "restoring"))
         trial.verify()
         kills = {
-            Kill(victim, failpoint) for victim in ("driver", "worker") for failpoint in FAILPOINTS
+            Kill(victim, failpoint)
+            for victim in ("driver", "worker") for failpoint in BATCH_FAILPOINTS
         }
         assert trial.counts.kills.keys() == kills
 
@@ -69,9 +70,9 @@ def test_executors_are_killed_at_every_failpoint_while_spark_speculates(tmp_path
         "spark.speculation.efficiency.enabled=false",
     )
     with Trial(tmp_path, seed=2, master=CLUSTER, settings=speculation) as trial:
-        trial.run_wave(*(Kill("executor", failpoint) for failpoint in FAILPOINTS[:3]))
-        trial.run_wave(*(Kill("executor", failpoint) for failpoint in FAILPOINTS[3:]))
+        trial.run_wave(*(Kill("executor", failpoint) for failpoint in BATCH_FAILPOINTS[:3]))
+        trial.run_wave(*(Kill("executor", failpoint) for failpoint in BATCH_FAILPOINTS[3:]))
         trial.verify()
-        assert trial.counts.kills.total() == len(FAILPOINTS)
+        assert trial.counts.kills.total() == len(BATCH_FAILPOINTS)
         states = {path.parent for path in tmp_path.glob("spark-home/work/*/*/state")}
         assert len(states) > 2, "executors share a state folder"
