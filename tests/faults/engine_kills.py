@@ -1,19 +1,23 @@
 """Kills an application repeatedly at every failpoint of a batch, then compares all results.
 
     PYTHONPATH=tests python -m faults.engine_kills [--kills 210] [--seed S] [--report FILE]
+        [--execution batch|continuous]
 
 A trial appends a wave of input, piece by piece, while the application runs. When a process stops at
 the chosen failpoint, the trial kills the victim with SIGKILL:
 
-    driver      the Python process that plans and commits; the trial starts a new one
-    worker      the Python process that runs tasks: the stopped one, or any if the driver is stopped
+    driver      the Python process that plans and commits, or, in continuous mode, supervises the
+                lanes; the trial starts a new one
+    worker      the Python process that runs tasks, or, in continuous mode, a lane: the stopped one,
+                or any if the driver is stopped
     executor    the JVM of a worker, under local-cluster; Spark starts a new one
 
 The other processes keep running as in a cluster: the JVM and the workers of a killed driver exit
 when they notice, the worker of a killed executor finishes its task. Then the wave is processed to
 its end. Before a kill at `restoring` the trial stops the application and removes its state folder,
 so that there is something to restore. Under local-cluster each executor has its own folder, so
-killing one more executor is sufficient.
+killing one more executor is sufficient. Lanes start, and tasks move, only after a lane was lost. So
+before a kill at such a failpoint the trial kills one more lane.
 """
 
 from __future__ import annotations
@@ -49,7 +53,10 @@ from faults.engine_app import (
 )
 from faults.engine_processes import (
     BATCH_FAILPOINTS,
+    LANE_FAILPOINTS,
+    LOSS_FAILPOINTS,
     WORKER_FAILPOINTS,
+    Execution,
     FailpointFiles,
     Instance,
     Process,
@@ -104,8 +111,10 @@ class Trial:
     def __init__(
         self, directory: Path, seed: int, master: str = LOCAL, *, settings: Sequence[str] = (),
         cluster: SparkCluster | None = None, address: str | None = None,
+        execution: Execution = "batch",
     ) -> None:
         """`cluster` replaces the master, `address` replaces the log in the directory."""
+        self.execution = execution
         self.directory = directory
         self.master = master if cluster is None else cluster.master
         self.cluster = cluster
@@ -149,7 +158,7 @@ class Trial:
             environment["PYSPARK_PYTHON"] = sys.executable
             sessions = self.cluster.sessions
         arguments = [
-            "--log", self.driver_address, "--state", state,
+            "--log", self.driver_address, "--state", state, "--execution", self.execution,
             "--master", master or self.master, *(f"--conf={each}" for each in settings),
         ]
         output = self.directory / f"{name}.log"
@@ -244,19 +253,40 @@ class Trial:
 
     def reach(self, failpoint: str, pieces: Iterator[Callable[[], None]]) -> None:
         """Append input until a process stops at the failpoint. Processes at other failpoints
-        resume."""
+        resume. Lanes that are to be lost first are killed."""
         if failpoint == "restoring":
             self._lose_state()
+        number = signal.SIGCONT
+        if self.execution == "continuous" and failpoint in LOSS_FAILPOINTS:
+            if self.master == "inline":
+                self.end()
+            else:
+                self.reach("processed", pieces)
+                number = signal.SIGKILL
         instance = self.start()
         standing = instance.stopped()
+        before = instance.lanes_started()
+        instance.files.disarm(failpoint)
         instance.files.arm(failpoint)
         for process in standing:
-            send(process.pid, signal.SIGCONT)
+            send(process.pid, number)
+
+        def is_reached() -> bool:
+            return not instance.files.is_armed(failpoint) and bool(instance.stopped())
+
+        def is_missed() -> bool:
+            """The next lane got the tasks of the lost one, so no task is released."""
+            return (
+                failpoint == "released" and instance.lanes_started() > before
+                and is_drained(self.log)
+            )
+
         wait_until(
-            f"a process reached '{failpoint}'",
-            lambda: not instance.files.is_armed(failpoint) and instance.stopped(),
+            f"a process reached '{failpoint}'", lambda: is_reached() or is_missed(),
             meanwhile=self.feeder(pieces),
         )
+        if not is_reached():
+            self.reach(failpoint, pieces)
 
     def feeder(self, pieces: Iterator[Callable[[], None]]) -> Callable[[], None]:
         """Returns a function that appends pieces at intervals, to call while waiting."""
@@ -289,13 +319,18 @@ class Trial:
         )
         shutil.rmtree(self.directory / STATE, ignore_errors=True)
 
+    @property
+    def _worker_failpoints(self) -> frozenset[FailpointName]:
+        if self.master == "inline":
+            return frozenset()
+        return WORKER_FAILPOINTS if self.execution == "batch" else frozenset(LANE_FAILPOINTS)
+
     def _kill_victim(self, kill: Kill) -> bool:
         """Kill the victim and resume the others. False if there is no such process now."""
         instance = self.start()
         [stopped] = instance.stopped()
         in_driver = stopped.pid == instance.pid
-        expected = kill.failpoint not in WORKER_FAILPOINTS or self.master == "inline"
-        assert in_driver == expected, stopped
+        assert in_driver == (kill.failpoint not in self._worker_failpoints), stopped
         if kill.victim == "driver":
             instance.kill_driver()
             self._ended.append(instance)
@@ -352,53 +387,61 @@ def _spark_home(place: Path) -> Path:
 class Part(NamedTuple):
     """Kills of the same kind, under one master."""
 
+    execution: Execution
     master: str
     victims: tuple[Victim, ...]
     kills: int
 
 
+def failpoints_of(execution: Execution) -> tuple[FailpointName, ...]:
+    return BATCH_FAILPOINTS if execution == "batch" else LANE_FAILPOINTS
+
+
 def schedule(part: Part, rng: random.Random) -> list[Kill]:
     """All pairs of victim and failpoint, repeated, in random order."""
-    every = itertools.cycle(
-        [Kill(victim, failpoint) for victim in part.victims for failpoint in BATCH_FAILPOINTS]
-    )
+    every = itertools.cycle([
+        Kill(victim, failpoint)
+        for victim in part.victims for failpoint in failpoints_of(part.execution)
+    ])
     chosen = list(itertools.islice(every, part.kills))
     rng.shuffle(chosen)
     return chosen
 
 
-def run_many(kills: int, seed: int, tell: Callable[[str], None]) -> Counts:
+def run_many(
+    kills: int, seed: int, execution: Execution, tell: Callable[[str], None]
+) -> Counts:
     """Drivers and workers are killed under `local[2]`, executors under `local-cluster`."""
     total = Counts()
     rng = random.Random(seed)
     executors = kills // 3
     for part in (
-        Part(LOCAL, ("driver", "worker"), kills - executors),
-        Part(CLUSTER, ("executor",), executors),
+        Part(execution, LOCAL, ("driver", "worker"), kills - executors),
+        Part(execution, CLUSTER, ("executor",), executors),
     ):
         planned = schedule(part, rng)
         # Several comparisons: a failure is detected soon after its cause.
         for start in range(0, len(planned), KILLS_OF_A_TRIAL):
             some = planned[start : start + KILLS_OF_A_TRIAL]
-            total += run_trial(part.master, some, rng.randrange(10**6), total, tell)
+            total += run_trial(part, some, rng.randrange(10**6), total, tell)
     return total
 
 
 def run_trial(
-    master: str, kills: Sequence[Kill], seed: int, before: Counts, tell: Callable[[str], None]
+    part: Part, kills: Sequence[Kill], seed: int, before: Counts, tell: Callable[[str], None]
 ) -> Counts:
     """One log, a wave for each kill, and a comparison at the end."""
     number = before.kills.total()
     with (
         tempfile.TemporaryDirectory(prefix="penstock-faults-") as directory,
-        Trial(Path(directory), seed, master) as trial,
+        Trial(Path(directory), seed, part.master, execution=part.execution) as trial,
     ):
         for kill in kills:
             began = time.monotonic()
             trial.run_wave(kill)
             number += 1
             tell(
-                f"{number:4}  {master}: {kill.victim} killed at '{kill.failpoint}', wave "
+                f"{number:4}  {part.master}: {kill.victim} killed at '{kill.failpoint}', wave "
                 f"{trial.counts.waves} processed after {time.monotonic() - began:.1f} s"
             )
         trial.verify()
@@ -410,17 +453,17 @@ def format_counts(records: Mapping[str, int]) -> str:
     return ", ".join(f"{count:,} records of {topic}" for topic, count in records.items())
 
 
-def report(counts: Counts, seed: int, seconds: float) -> str:
+def report(counts: Counts, execution: Execution, seed: int, seconds: float) -> str:
     """The results as a Markdown page."""
     victims: tuple[Victim, ...] = get_args(Victim)
     rows = [
         f"| {failpoint} | " + " | ".join(
             str(counts.kills[Kill(victim, failpoint)]) for victim in victims
         ) + f" | {sum(counts.kills[Kill(victim, failpoint)] for victim in victims)} |"
-        for failpoint in BATCH_FAILPOINTS
+        for failpoint in failpoints_of(execution)
     ]
     return "\n".join((
-        "# Kills of the engine",
+        f"# Kills of the engine in {execution} mode",
         "",
         "Written by `make faults` (`tests/faults/engine_kills.py`); `exactly-once.md` describes "
         "the victims and the comparison.",
@@ -441,12 +484,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Kill an application at failpoints.")
     parser.add_argument("--kills", type=int, default=210)
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
+    parser.add_argument("--execution", choices=get_args(Execution), default="batch")
     parser.add_argument("--report", type=Path, help="write the results to this file")
     options = parser.parse_args()
     print(f"seed {options.seed}, {options.kills} kills", flush=True)
     began = time.monotonic()
-    counts = run_many(options.kills, options.seed, functools.partial(print, flush=True))
-    page = report(counts, options.seed, time.monotonic() - began)
+    counts = run_many(
+        options.kills, options.seed, options.execution, functools.partial(print, flush=True)
+    )
+    page = report(counts, options.execution, options.seed, time.monotonic() - began)
     print(page)
     if options.report is not None:
         options.report.write_text(page)

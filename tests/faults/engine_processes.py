@@ -30,10 +30,12 @@ LANE_FAILPOINTS: tuple[FailpointName, ...] = (
     "lane-started", "granted", "processed", "before-commit", "in-commit", "after-commit",
     "applying", "restoring", "released",
 )
+#: The failpoints that a running application reaches only after a lane was lost.
+LOSS_FAILPOINTS = frozenset(("lane-started", "granted", "released"))
 #: The number of stages of the application.
 STAGES = 3
 #: The failpoints of workers in batch mode; the others are in the driver.
-WORKER_FAILPOINTS = frozenset(("computing", "applying", "restoring"))
+WORKER_FAILPOINTS: frozenset[FailpointName] = frozenset(("computing", "applying", "restoring"))
 Execution = Literal["batch", "continuous"]
 Victim = Literal["driver", "worker", "executor"]
 #: Long, because the machine may be busy. The tests assert nothing about durations.
@@ -205,6 +207,10 @@ class Instance:
         for pid in self.all():
             send(pid, signal.SIGKILL)
         wait_until("all processes of an instance had ended", lambda: not self.all())
+
+    def lanes_started(self, pid: int | str = "") -> int:
+        """The number of lanes that were ready, of all drivers with this output; or in a process."""
+        return self.output.read_text(errors="replace").count(f"{pid}) is ready.")
 
     def output_tail(self) -> str:
         """The last part of the output, for error messages."""
