@@ -111,6 +111,8 @@ class Lane:
         self._capture = LogCapture(worker.bundle.log_level, active=own_process)
         self._tasks: dict[TaskId, LaneTask] = {}
         self._owners: dict[TopicPartition, LaneTask] = {}
+        #: The granted tasks whose stores are being restored, without those released since.
+        self._restoring: set[TaskId] = set()
         self._cache = thread_cache(self._config)
         self._pacer = CommitPacer(self._config.commit_interval_ms)
         self._restores = ThreadPoolExecutor(1, thread_name_prefix="penstock-restore")
@@ -405,12 +407,12 @@ class Lane:
             if isinstance(message, Start):
                 self._open_writer(message)
             elif isinstance(message, Grant):
+                self._restoring.add(message.plan.task_id)
                 self._restores.submit(self._restore, message)
             elif isinstance(message, _RestoreDone):
                 self._open_task(message)
             elif isinstance(message, Release):
-                self._commit()
-                self._remove(message.task_id)
+                self._release(message.task_id)
             elif isinstance(message, Pause):
                 self._is_paused = True
                 self._tail.pause(self._owners)
@@ -430,7 +432,22 @@ class Lane:
         self._inbox.append(done)
         self._tail.wake()
 
+    def _release(self, task_id: TaskId) -> None:
+        if task_id in self._restoring:
+            # Released when the restore has ended: until then it uses the replica.
+            self._restoring.remove(task_id)
+            return
+        self._commit()
+        self._remove(task_id)
+
     def _open_task(self, done: _RestoreDone) -> None:
+        task_id = done.grant.plan.task_id
+        if task_id not in self._restoring:
+            if done.restored is not None and done.restored.replica is not None:
+                done.restored.replica.close()
+            self._remove(task_id)
+            return
+        self._restoring.remove(task_id)
         if done.error is not None:
             raise done.error
         assert done.restored is not None
