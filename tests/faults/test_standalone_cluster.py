@@ -225,6 +225,34 @@ def test_host_that_disappears_is_reported_and_replaced(
         assert "sends no heartbeat for 20s" in driver.output
 
 
+def test_continuous_tasks_move_from_a_host_that_disappears_and_back(
+    tmp_path: Path, log: Log, cluster: SparkCluster
+) -> None:
+    """Its lane is replaced before Spark notices, and publishes nothing when it runs again."""
+    options = (
+        "--master", cluster.master, "--state-dir", "moved", "--execution", "continuous",
+    )
+    with running(tmp_path, *PENSTOCK, options=options) as driver:
+        process_wave(log, driver)
+        wait_until(
+            "a lane runs on each host", lambda: driver.output.count(" is ready.") >= len(HOSTS),
+            meanwhile=driver.check,
+        )
+        process_wave(log, driver)
+        cluster.signal_host(HOSTS[1], signal.SIGSTOP)
+        try:
+            process_wave(log, driver)
+            assert "and is replaced" in driver.output
+        finally:
+            cluster.signal_host(HOSTS[1], signal.SIGCONT)
+        process_wave(log, driver)
+        wait_until(
+            "a lane runs on each host again",
+            lambda: driver.output.count(" is ready.") > len(HOSTS), meanwhile=driver.check,
+        )
+        process_wave(log, driver)
+
+
 def test_lanes_follow_the_executors(tmp_path: Path, log: Log) -> None:
     with (
         SparkCluster(tmp_path / "cluster", (*HOSTS, "127.0.0.3")) as cluster,
