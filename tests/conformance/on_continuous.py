@@ -107,7 +107,7 @@ class ContinuousDriver(EngineDriver):
                 f"penstock.engine.continuous.{module}.wall_clock_ms", self._wall_clock
             ))
         # A lane in this thread sends no signs of life.
-        self._open.enter_context(mock.patch("penstock.engine.continuous.engine.SILENCE_S", 3600))
+        self._open.enter_context(mock.patch("penstock.engine.continuous.lane_pool.SILENCE_S", 3600))
         self._open.enter_context(mock.patch("penstock.engine.continuous.lane.GLOBAL_INTERVAL_S", 0))
         config = config.with_(
             execution="continuous", commit_interval_ms=0,

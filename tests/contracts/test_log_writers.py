@@ -141,6 +141,22 @@ def test_writer_that_was_fenced_before_it_was_opened_commits_nothing(
     assert pairs(log, "orders") == []
 
 
+def test_settling_a_lease_fences_all_its_writers(logs: LogUnderTest) -> None:
+    """A holder that starts again under the same lease must not meet its own old writers."""
+    log = logs.open()
+    lease = acquire_lease(log)
+    old = [logs.open().open_writer(lease.create_writer(), lease.member_token) for _ in range(2)]
+    assert write(old[0], 1) == 1
+    lease.settle()
+    for writer in old:
+        with pytest.raises(Fenced):
+            write(writer, 2)
+    new = logs.open().open_writer(lease.create_writer(), lease.member_token)
+    write(new, 3)
+    lease.settle()
+    assert [value for _, value in pairs(log, "orders")] == [b"1", b"3"]
+
+
 def test_new_holder_fences_all_writers_of_earlier_holders(logs: LogUnderTest) -> None:
     log = logs.open()
     old = acquire_lease(log)

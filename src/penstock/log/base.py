@@ -162,7 +162,8 @@ class Lease(ABC):
     def settle(self) -> None:
         """Wait until the outcome of every transaction of the lease is decided and readable.
 
-        Call it after `OutcomeUnknown`, before you draw conclusions from the log.
+        Fences all writers of the lease, also those whose fence has failed before. Call it after
+        `OutcomeUnknown` and after an outage, before you draw conclusions from the log.
         """
 
     @abstractmethod

@@ -19,7 +19,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING
 
 from penstock.clock import wall_clock_ms
@@ -27,14 +26,12 @@ from penstock.config import StreamsConfig
 from penstock.engine.batch_report import BatchReport
 from penstock.engine.commit import find_failure
 from penstock.engine.continuous.assignment import assign
-from penstock.engine.continuous.channel import Channel
 from penstock.engine.continuous.lane_handle import LaneHandle, LaneState, TaskStage
+from penstock.engine.continuous.lane_pool import LanePool
 from penstock.engine.continuous.messages import (
-    Alive,
     Committed,
     Ended,
     Grant,
-    Hello,
     LaneMessage,
     Pause,
     Ready,
@@ -46,7 +43,6 @@ from penstock.engine.continuous.messages import (
     Stop,
     Token,
     TokenRequest,
-    decode_from_lane,
 )
 from penstock.engine.continuous.progress import ContinuousProgress
 from penstock.engine.dead_letters import check_dead_letter_topics, write_dead_letters
@@ -71,14 +67,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: A lane that sends nothing for so long is fenced and replaced.
-SILENCE_S = 5.0
-#: How often the driver sends a sign of life.
-HEARTBEAT_S = 1.0
 #: After the first lane is ready, how long the first assignment waits for the other lanes.
 ASSEMBLY_S = 5.0
-#: After so many seconds, the driver reports what a starting lane waits for.
-REPORT_S = 10.0
 #: How long `close` waits for the last commits.
 CLOSE_S = 30.0
 #: So many lanes may end in succession without a commit before that is a failure.
@@ -106,9 +96,6 @@ class ContinuousEngine:
         self._is_paused = False
         self._drop_log = DropLog()
         self._commits = 0
-        #: Messages of lanes, each with its connection; written by the threads of the channels.
-        self._inbox: deque[tuple[_LaneConnection, LaneMessage | None]] = deque()
-        self._woken = threading.Event()
         self._open()
 
     def _open(self) -> None:
@@ -130,21 +117,19 @@ class ContinuousEngine:
         self._housekeeping = Housekeeping(
             self._log, self.graph, config.repartition_purge_interval_ms
         )
-        self._lanes: dict[int, LaneHandle] = {}
+        #: Task -> the host that ran it last, which has its state.
         self._last_hosts: dict[TaskId, str] = {}
         #: When the first lane was ready (monotonic).
         self._first_ready_at: float | None = None
         self._lost_lanes = 0
         self._failure: Exception | None = None
         self._reports: deque[BatchReport] = deque()
-        self._ended_jobs: deque[tuple[int, Exception | None]] = deque()
-        self._closed = threading.Event()
-        threading.Thread(
-            target=self._send_heartbeats, args=(self._lanes, self._closed),
-            name="penstock-driver-heartbeat", daemon=True,
-        ).start()
-        self._starter = self._start_lanes(
-            self._topology, config, self.graph, self._log, self._accept, self._job_ended
+        self._pool = LanePool(
+            self._lease,
+            lambda on_connection, on_ended: self._start_lanes(
+                self._topology, config, self.graph, self._log, on_connection, on_ended
+            ),
+            self._greet,
         )
 
     # ---- rounds ------------------------------------------------------------------------------
@@ -157,24 +142,20 @@ class ContinuousEngine:
         self._topics.check(wall_clock_ms())
         if self._topics.graph_changed:
             self._reopen()
-        self._handle_messages()
-        self._handle_ended_jobs()
-        self._check_lanes()
+        self._supervise()
         self._raise_failure()
-        self._start_missing_lanes()
+        self._pool.start_missing(sum(1 for _ in self.graph.tasks))
         self._assign_tasks()
         return self._reports.popleft() if self._reports else None
 
     def wait(self, timeout: float) -> None:
         """Wait until a lane has sent a message, for at most `timeout` seconds."""
-        if self._inbox or self._reports:
-            return
-        self._woken.wait(min(timeout, HEARTBEAT_S / 2))
-        self._woken.clear()
+        if not self._reports:
+            self._pool.wait(timeout)
 
     def wake(self) -> None:
         """End the current wait. Any thread may call it."""
-        self._woken.set()
+        self._pool.wake()
 
     def seconds_until_due(self, at_most: float) -> float:
         """Return 0: lanes keep the commit interval themselves."""
@@ -184,20 +165,20 @@ class ContinuousEngine:
     def is_ready(self) -> bool:
         """Whether all tasks run: their stores are restored."""
         running = {
-            task_id for lane in self._lanes.values() for task_id, stage in lane.tasks.items()
+            task_id for lane in self._pool.lanes.values() for task_id, stage in lane.tasks.items()
             if stage is TaskStage.RUNNING
         }
         return running.issuperset(self.graph.tasks)
 
     def tasks_by_lane(self) -> dict[str, list[TaskId]]:
         """Return the name of each lane and the tasks that run in it."""
-        return {str(lane): sorted(lane.tasks) for lane in list(self._lanes.values())}
+        return {str(lane): sorted(lane.tasks) for lane in list(self._pool.lanes.values())}
 
     def set_paused(self, paused: bool) -> None:
         """Pause or resume all lanes."""
         if paused != self._is_paused:
             self._is_paused = paused
-            for lane in self._lanes.values():
+            for lane in self._pool.lanes.values():
                 lane.send(Pause() if paused else Resume())
 
     # ---- progress ----------------------------------------------------------------------------
@@ -218,79 +199,30 @@ class ContinuousEngine:
 
     # ---- lanes -------------------------------------------------------------------------------
 
-    def _start_missing_lanes(self) -> None:
-        """Start as many lanes as there are slots, but not more than tasks."""
-        wanted = min(self._starter.slots, sum(1 for _ in self.graph.tasks))
-        while len(self._lanes) < wanted:
-            lane = LaneHandle(self._lease.create_writer())
-            self._lanes[lane.serial] = lane
-            log.debug("Starting %s of application '%s'.", lane, self._config.application_id)
-            self._starter.start(lane.serial)
-
-    def _accept(self, connection: Connection) -> None:
-        """Take the connection of a lane. Called by other threads."""
-        lane = _LaneConnection(self._inbox, self._woken)
-        lane.open(connection)
-
-    def _job_ended(self, serial: int, error: Exception | None) -> None:
-        """Called by other threads."""
-        self._ended_jobs.append((serial, error))
-        self._woken.set()
-
-    def _handle_ended_jobs(self) -> None:
-        """Drop the lanes whose jobs have ended before they had a connection.
-
-        A connected lane is dropped when its connection ends, after its last message.
-        """
-        while self._ended_jobs:
-            serial, error = self._ended_jobs.popleft()
-            lane = self._lanes.get(serial)
-            if lane is None or lane.state is not LaneState.STARTING:
-                log.debug("The job of lane %d has ended: %s", serial, error)
+    def _supervise(self) -> None:
+        """Handle the messages of lanes, and replace those that have ended or are silent."""
+        for lane, message in self._pool.take_messages():
+            if message is not None:
+                self._handle(lane, message)
                 continue
-            log.warning("The job of %s has ended%s", lane, f": {error}" if error else ".")
+            log.warning("%s has closed its connection.", str(lane).capitalize())
+            self._drop(lane)
+        for lane, error in self._pool.take_failed_starts():
             # A lane that has run before can be replaced. One that cannot start fails again.
             self._failure = self._failure or error
             self._drop(lane, has_ended=True)
-
-    @staticmethod
-    def _send_heartbeats(lanes: dict[int, LaneHandle], closed: threading.Event) -> None:
-        """Send signs of life in a thread of their own: a round may take long."""
-        while not closed.wait(HEARTBEAT_S):
-            for lane in list(lanes.values()):
-                lane.send(Alive())
-
-    def _check_lanes(self) -> None:
-        """Replace silent lanes, and report lanes that do not start."""
-        now = time.monotonic()
-        for lane in list(self._lanes.values()):
-            if lane.silent_seconds() > SILENCE_S:
-                log.warning(
-                    "%s has been silent for %.0f seconds and is replaced. Its tasks: %s.",
-                    str(lane).capitalize(), lane.silent_seconds(), _names(lane.tasks),
-                )
-                self._drop(lane)
-            elif (
-                lane.state is LaneState.STARTING and not lane.is_warned
-                and now - lane.started_at > REPORT_S
-            ):
-                lane.is_warned = True
-                log.warning(
-                    "Waiting for a slot for %s for %.0f seconds. Check that Spark has free cores.",
-                    lane, now - lane.started_at,
-                )
+        for lane in self._pool.silent_lanes():
+            log.warning(
+                "%s has been silent for %.0f seconds and is replaced. Its tasks: %s.",
+                str(lane).capitalize(), lane.silent_seconds(), _names(lane.tasks),
+            )
+            self._drop(lane)
 
     def _drop(self, lane: LaneHandle, *, has_ended: bool = False) -> None:
         """Fence a lane, and take its tasks back. `has_ended`: it has stopped by itself."""
-        lane.state = LaneState.ENDED
-        self._lanes.pop(lane.serial, None)
         for task_id in lane.tasks:
             self._last_hosts[task_id] = lane.host
-        if lane.channel is not None:
-            lane.channel.close()
-        if not has_ended:
-            self._starter.cancel(lane.serial)
-        self._lease.fence_writer(lane.grant)
+        self._pool.fence(lane, has_ended=has_ended)
         self.planner.reload()
         self._lost_lanes += 1
         if self._lost_lanes > MAX_LOST_LANES and self._failure is None:
@@ -309,20 +241,20 @@ class ContinuousEngine:
     def _assign_tasks(self) -> None:
         """Grant and release tasks until each lane has its share."""
         ready = {
-            lane.serial: lane.host for lane in self._lanes.values()
+            lane.serial: lane.host for lane in self._pool.lanes.values()
             if lane.state is LaneState.READY
         }
         if not ready or not self._is_assembled(len(ready)):
             return
         current = {
-            task_id: lane.serial for lane in self._lanes.values() for task_id in lane.tasks
+            task_id: lane.serial for lane in self._pool.lanes.values() for task_id in lane.tasks
         }
         wanted = assign(self.graph.tasks, ready, current, self._last_hosts)
         free = [task_id for task_id in wanted if task_id not in current]
         if free:
             self._grant(free, wanted)
         for task_id, serial in current.items():
-            lane = self._lanes[serial]
+            lane = self._pool.lanes[serial]
             if wanted[task_id] != serial and lane.tasks[task_id] is not TaskStage.RELEASING:
                 lane.tasks[task_id] = TaskStage.RELEASING
                 lane.send(Release(task_id))
@@ -332,7 +264,7 @@ class ContinuousEngine:
         if self._first_ready_at is None:
             self._first_ready_at = time.monotonic()
         return (
-            ready == len(self._lanes)
+            ready == len(self._pool.lanes)
             or time.monotonic() - self._first_ready_at > ASSEMBLY_S
         )
 
@@ -342,42 +274,18 @@ class ContinuousEngine:
         except LogBusy as error:
             # The last commit of a former owner is not readable yet. The next round tries again.
             log.debug("Tasks cannot be granted yet: %s", error)
-            self._woken.set()
+            self._pool.wake()
             return
         for task_id, (plan, offsets) in grants.items():
-            lane = self._lanes[wanted[task_id]]
+            lane = self._pool.lanes[wanted[task_id]]
             lane.tasks[task_id] = TaskStage.GRANTED
             lane.send(Grant(plan, offsets))
             log.debug("Task %s is granted to %s.", task_id, lane)
 
     # ---- messages ----------------------------------------------------------------------------
 
-    def _handle_messages(self) -> None:
-        while self._inbox:
-            connection, message = self._inbox.popleft()
-            if isinstance(message, Hello):
-                self._greet(connection, message)
-                continue
-            lane = self._lanes.get(connection.serial)
-            if lane is None:
-                continue
-            lane.heard_at = time.monotonic()
-            if message is None:
-                log.warning("%s has closed its connection.", str(lane).capitalize())
-                self._drop(lane)
-            else:
-                self._handle(lane, message)
-
-    def _greet(self, connection: _LaneConnection, hello: Hello) -> None:
-        lane = self._lanes.get(hello.serial)
-        if lane is None or lane.state is not LaneState.STARTING:
-            # A lane that was replaced before it started.
-            connection.close()
-            return
-        connection.serial = hello.serial
-        lane.state, lane.channel = LaneState.CONNECTED, connection.channel
-        lane.host, lane.process = hello.host, hello.process
-        lane.heard_at = time.monotonic()
+    def _greet(self, lane: LaneHandle) -> None:
+        """Respond to a lane that has introduced itself."""
         lane.send(Start(lane.grant, self._lease.member_token(), self.planner.incarnation))
         if self._is_paused:
             lane.send(Pause())
@@ -435,34 +343,29 @@ class ContinuousEngine:
     def cancel(self) -> None:
         """End all lanes without a last commit. Another thread calls this."""
         self._cancelled.set()
-        for lane in list(self._lanes.values()):
-            if lane.channel is not None:
-                lane.channel.close()
-        self._woken.set()
+        self._pool.disconnect()
 
     def close(self) -> None:
         """Let all lanes commit and end, and release the resources."""
-        for lane in self._lanes.values():
+        lanes = self._pool.lanes
+        for lane in lanes.values():
             lane.send(Stop())
         deadline = time.monotonic() + CLOSE_S
-        while self._lanes and not self._cancelled.is_set() and time.monotonic() < deadline:
-            self.wait(0.1)
+        while time.monotonic() < deadline and not self._cancelled.is_set():
+            if all(lane.state is LaneState.STARTING for lane in lanes.values()):
+                break
+            self._pool.wait(0.1)
             try:
-                self._handle_messages()
-                self._handle_ended_jobs()
-                self._check_lanes()
+                self._supervise()
             except LogError as error:
                 # The lease is lost, or the log is unavailable. The next holder fences the lanes.
                 log.debug("Lanes are closed without their last messages: %s", error)
                 break
-            if all(lane.state is LaneState.STARTING for lane in self._lanes.values()):
-                break
-        for lane in list(self._lanes.values()):
+        for lane in list(lanes.values()):
             with contextlib.suppress(LogError):
                 self._drop(lane)
-        self._closed.set()
         self._drop_log.log_counts(all_now=True)
-        self._starter.close()
+        self._pool.close()
         self._housekeeping.close()
 
     def _reopen(self) -> None:
@@ -472,33 +375,6 @@ class ContinuousEngine:
         )
         self.close()
         self._open()
-
-
-class _LaneConnection:
-    """The driver's end of a connection. `serial` is known after the lane's first message."""
-
-    def __init__(
-        self, inbox: deque[tuple[_LaneConnection, LaneMessage | None]], woken: threading.Event
-    ) -> None:
-        self.serial = -1
-        self.channel: Channel[LaneMessage] | None = None
-        self._inbox = inbox
-        self._woken = woken
-
-    def open(self, connection: Connection) -> None:
-        """Start to read the connection."""
-        self.channel = Channel(
-            connection, decode_from_lane, self._receive, lambda: self._receive(None)
-        )
-
-    def _receive(self, message: LaneMessage | None) -> None:
-        self._inbox.append((self, message))
-        self._woken.set()
-
-    def close(self) -> None:
-        """Close the connection."""
-        if self.channel is not None:
-            self.channel.close()
 
 
 def _names(tasks: Mapping[TaskId, object]) -> str:

@@ -67,10 +67,13 @@ def _grant_prefix(lease: str) -> str:
     return f"{lease}/writers/"
 
 
+def _delete_grants(db: sqlite3.Connection, prefix: str) -> None:
+    db.execute("DELETE FROM leases WHERE substr(name, 1, ?) = ?", (len(prefix), prefix))
+
+
 def _take(database: Database, db: sqlite3.Connection, name: str, holder: str) -> EmbeddedLease:
     epoch = _find(db, name).epoch + 1
-    prefix = _grant_prefix(name)
-    db.execute("DELETE FROM leases WHERE substr(name, 1, ?) = ?", (len(prefix), prefix))
+    _delete_grants(db, _grant_prefix(name))
     _write(db, _LeaseRow(name, epoch, 0, 1, holder))
     return EmbeddedLease(database, name, epoch)
 
@@ -92,6 +95,8 @@ class EmbeddedLease(Lease):
 
     def settle(self) -> None:
         """See `Lease.settle`. A transaction is decided when its commit returns."""
+        with self._database.writing() as db:
+            _delete_grants(db, f"{_grant_prefix(self.name)}{self.epoch}/")
 
     def release(self) -> None:
         """See `Lease.release`."""

@@ -42,11 +42,14 @@ class WriterRecord(NamedTuple):
     """The writers of one epoch: those with serials from 1 to `serials`."""
 
     serials: int
+    #: The writers that must not start any more.
     fenced: frozenset[int] = frozenset()
+    #: The fenced writers whose fence is known to be complete.
+    ended: frozenset[int] = frozenset()
 
     def active(self) -> list[int]:
-        """Return the serials that are not fenced."""
-        return [serial for serial in range(1, self.serials + 1) if serial not in self.fenced]
+        """Return the serials that may have an open transaction."""
+        return [serial for serial in range(1, self.serials + 1) if serial not in self.ended]
 
 
 class LeaseRecords:
@@ -113,7 +116,10 @@ class LeaseRecords:
         """Record the writers of an epoch; None deletes the record."""
         value = None
         if writers is not None:
-            value = {"serials": writers.serials, "fenced": sorted(writers.fenced)}
+            value = {
+                "serials": writers.serials, "fenced": sorted(writers.fenced),
+                "ended": sorted(writers.ended),
+            }
         self._append(f"{name}{_WRITERS}{epoch}", value)
 
     def writers(self, name: str) -> dict[int, WriterRecord]:
@@ -127,7 +133,9 @@ class LeaseRecords:
             found.pop(int(epoch), None)
             if value is not None:
                 record = json.loads(value)
-                found[int(epoch)] = WriterRecord(record["serials"], frozenset(record["fenced"]))
+                found[int(epoch)] = WriterRecord(
+                    record["serials"], frozenset(record["fenced"]), frozenset(record["ended"])
+                )
         return found
 
     def is_fenced(self, grant: WriterGrant) -> bool:

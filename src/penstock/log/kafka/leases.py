@@ -91,6 +91,7 @@ class KafkaLease(Lease):
         """
         with self.borrow_producer() as producer:
             producer.producer()
+        self._fence_all(self._writers.active())
 
     def release(self) -> None:
         """See `Lease.release`."""
@@ -119,11 +120,18 @@ class KafkaLease(Lease):
         """See `Lease.fence_writer`. Takes about half a second if a transaction is open."""
         if (grant.lease, grant.epoch) != (self.name, self.epoch):
             raise ValueError(f"The writer {grant} belongs to another lease or epoch.")
+        self._fence_all([grant.serial])
+
+    def _fence_all(self, serials: Collection[int]) -> None:
+        if not serials:
+            return
         with self._keep_alive():
             with self._writers_lock:
-                fenced = self._writers.fenced | {grant.serial}
+                fenced = self._writers.fenced.union(serials)
                 self._record_writers(self._writers._replace(fenced=fenced))
-            self._fence([grant])
+            self._fence([WriterGrant(self.name, self.epoch, serial) for serial in serials])
+            # Recorded with the next change. Until then a later holder fences them once more.
+            self._writers = self._writers._replace(ended=self._writers.ended.union(serials))
 
     def member_token(self) -> bytes:
         """See `Lease.member_token`. Empty for a lease that was taken directly."""

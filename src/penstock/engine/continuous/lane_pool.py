@@ -1,0 +1,202 @@
+"""`LanePool`: the lanes of an application, as the driver sees them.
+
+It starts lanes, receives their messages, notices those that end or are silent, and fences them. It
+does not know what the lanes do.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from multiprocessing.connection import Connection
+from typing import TYPE_CHECKING
+
+from penstock.engine.continuous.channel import Channel
+from penstock.engine.continuous.lane_handle import LaneHandle, LaneState
+from penstock.engine.continuous.messages import Alive, Hello, LaneMessage, decode_from_lane
+from penstock.log.base import Lease
+
+if TYPE_CHECKING:
+    from penstock.engine.continuous.lane_starter import LaneStarter, OnConnection, OnEnded
+
+log = logging.getLogger(__name__)
+
+#: A lane that sends nothing for so long is fenced and replaced.
+SILENCE_S = 5.0
+#: How often the driver sends a sign of life.
+HEARTBEAT_S = 1.0
+#: After so many seconds, the driver reports what a starting lane waits for.
+REPORT_S = 10.0
+
+
+class LanePool:
+    """The lanes that are not fenced. Only the driver's thread calls it, except `wake`.
+
+    Invariant: a lane leaves `lanes` only after the log refuses its transactions.
+    """
+
+    def __init__(
+        self, lease: Lease, start_lanes: Callable[[OnConnection, OnEnded], LaneStarter],
+        on_hello: Callable[[LaneHandle], object],
+    ) -> None:
+        """`on_hello` is called with each lane that has introduced itself."""
+        self.lanes: dict[int, LaneHandle] = {}
+        self._lease = lease
+        self._on_hello = on_hello
+        #: Messages of lanes, each with its connection; written by the threads of the channels.
+        self._inbox: deque[tuple[_LaneConnection, LaneMessage | None]] = deque()
+        self._ended_jobs: deque[tuple[int, Exception | None]] = deque()
+        self._woken = threading.Event()
+        self._closed = threading.Event()
+        threading.Thread(
+            target=self._send_heartbeats, name="penstock-driver-heartbeat", daemon=True
+        ).start()
+        self._starter = start_lanes(self._accept, self._job_ended)
+
+    # ---- starting ----------------------------------------------------------------------------
+
+    def start_missing(self, at_most: int) -> None:
+        """Start as many lanes as there are slots, but not more than `at_most`."""
+        wanted = min(self._starter.slots, at_most)
+        while len(self.lanes) < wanted:
+            lane = LaneHandle(self._lease.create_writer())
+            self.lanes[lane.serial] = lane
+            log.debug("Starting %s of application '%s'.", lane, lane.grant.lease)
+            self._starter.start(lane.serial)
+
+    def _accept(self, connection: Connection) -> None:
+        """Take the connection of a lane. Called by other threads."""
+        _LaneConnection(self._inbox, self._woken).open(connection)
+
+    def _job_ended(self, serial: int, error: Exception | None) -> None:
+        """Called by other threads."""
+        self._ended_jobs.append((serial, error))
+        self._woken.set()
+
+    # ---- messages ----------------------------------------------------------------------------
+
+    def wait(self, timeout: float) -> None:
+        """Wait until a lane has sent a message or has ended, for at most `timeout` seconds."""
+        if not self._inbox:
+            self._woken.wait(min(timeout, HEARTBEAT_S / 2))
+        self._woken.clear()
+
+    def wake(self) -> None:
+        """End the current wait. Any thread may call it."""
+        self._woken.set()
+
+    def take_messages(self) -> Iterator[tuple[LaneHandle, LaneMessage | None]]:
+        """Yield the messages of lanes, and None for a lane that has closed its connection."""
+        while self._inbox:
+            connection, message = self._inbox.popleft()
+            if isinstance(message, Hello):
+                self._greet(connection, message)
+                continue
+            lane = self.lanes.get(connection.serial)
+            if lane is not None:
+                lane.heard_at = time.monotonic()
+                yield lane, message
+
+    def _greet(self, connection: _LaneConnection, hello: Hello) -> None:
+        lane = self.lanes.get(hello.serial)
+        if lane is None or lane.state is not LaneState.STARTING:
+            # A lane that was replaced before it started.
+            connection.close()
+            return
+        connection.serial = hello.serial
+        lane.state, lane.channel = LaneState.CONNECTED, connection.channel
+        lane.host, lane.process = hello.host, hello.process
+        lane.heard_at = time.monotonic()
+        self._on_hello(lane)
+
+    def _send_heartbeats(self) -> None:
+        """Send signs of life in a thread of their own: a round of the driver may take long."""
+        while not self._closed.wait(HEARTBEAT_S):
+            for lane in list(self.lanes.values()):
+                lane.send(Alive())
+
+    # ---- ending ------------------------------------------------------------------------------
+
+    def take_failed_starts(self) -> Iterator[tuple[LaneHandle, Exception | None]]:
+        """Yield the lanes whose jobs have ended before they had a connection.
+
+        A connected lane is reported when its connection ends, after its last message.
+        """
+        while self._ended_jobs:
+            serial, error = self._ended_jobs.popleft()
+            lane = self.lanes.get(serial)
+            if lane is None or lane.state is not LaneState.STARTING:
+                log.debug("The job of lane %d has ended: %s", serial, error)
+                continue
+            log.warning("The job of %s has ended%s", lane, f": {error}" if error else ".")
+            yield lane, error
+
+    def silent_lanes(self) -> list[LaneHandle]:
+        """Return the lanes that are silent. Reports lanes that do not start."""
+        now = time.monotonic()
+        for lane in self.lanes.values():
+            waited = now - lane.started_at
+            if lane.state is LaneState.STARTING and waited > REPORT_S and not lane.is_warned:
+                lane.is_warned = True
+                log.warning(
+                    "Waiting for a slot for %s for %.0f seconds. Check that Spark has free cores.",
+                    lane, waited,
+                )
+        return [lane for lane in self.lanes.values() if lane.silent_seconds() > SILENCE_S]
+
+    def fence(self, lane: LaneHandle, *, has_ended: bool = False) -> None:
+        """End a lane: nothing that it has not committed becomes visible.
+
+        `has_ended`: it has stopped by itself.
+        """
+        lane.state = LaneState.ENDED
+        if lane.channel is not None:
+            lane.channel.close()
+        if not has_ended:
+            self._starter.cancel(lane.serial)
+        try:
+            self._lease.fence_writer(lane.grant)
+        finally:
+            self.lanes.pop(lane.serial, None)
+
+    def disconnect(self) -> None:
+        """Close all connections, which ends the lanes. Any thread may call it."""
+        for lane in list(self.lanes.values()):
+            if lane.channel is not None:
+                lane.channel.close()
+        self._woken.set()
+
+    def close(self) -> None:
+        """Release the resources, after all lanes are fenced."""
+        self._closed.set()
+        self._starter.close()
+
+
+class _LaneConnection:
+    """The driver's end of a connection. `serial` is known after the lane's first message."""
+
+    def __init__(
+        self, inbox: deque[tuple[_LaneConnection, LaneMessage | None]], woken: threading.Event
+    ) -> None:
+        self.serial = -1
+        self.channel: Channel[LaneMessage] | None = None
+        self._inbox = inbox
+        self._woken = woken
+
+    def open(self, connection: Connection) -> None:
+        """Start to read the connection."""
+        self.channel = Channel(
+            connection, decode_from_lane, self._receive, lambda: self._receive(None)
+        )
+
+    def _receive(self, message: LaneMessage | None) -> None:
+        self._inbox.append((self, message))
+        self._woken.set()
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self.channel is not None:
+            self.channel.close()
