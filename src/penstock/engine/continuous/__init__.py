@@ -4,7 +4,7 @@ The driver holds the lease. It starts lanes, grants topology tasks to them, and 
 record passes through the driver.
 
     engine         `ContinuousEngine`: the driver's side, one round at a time
-    lane_pool      starts, hears and fences lanes; `lane_handle` is one of them
+    lane_pool      starts, supervises and fences lanes; `lane_handle` is one of them
     assignment     which lane gets which task
     lane_starter   starts lanes in this process; `engine.spark.lanes` starts them in Spark
     lane           `Lane`: the loop of a lane, in any process
