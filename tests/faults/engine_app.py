@@ -47,6 +47,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
+from faults.kafka_ends import all_visible
 from penstock import Serdes, Streams, StreamsBuilder, StreamsConfig, TimeWindows, Topology
 from penstock.engine.inline import InlineCompute
 from penstock.engine.packaging.bundle import Bundle
@@ -319,9 +320,14 @@ def is_read(log: Log, wanted: Callable[[str], bool]) -> bool:
     partitions = [
         TopicPartition(topic.name, number) for topic in topics for number in range(topic.partitions)
     ]
-    ends = log.offsets(partitions)
+    bounds = log.offsets(partitions)
+    ends = {at: bounds[at].end for at in partitions}
+    if log.capabilities.is_remote and not all_visible(log.address, ends):
+        return False
+    # Records before the start of an internal topic were processed and purged.
     return all(
-        at in committed and _is_empty(log, at, committed[at].offset, ends[at].end)
+        at in committed
+        and _is_empty(log, at, max(committed[at].offset, bounds[at].start), ends[at])
         for at in partitions
     )
 

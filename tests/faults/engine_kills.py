@@ -151,6 +151,8 @@ class Trial:
         state = state or (STATE_OF_EXECUTOR if has_executors else STATE)
         settings, environment, sessions = list(self.settings), {}, []
         if self.master == CLUSTER:
+            # The number of lanes does not depend on when the executors register.
+            settings.append("penstock.parallelism=2")
             environment["SPARK_HOME"] = str(_spark_home(self.directory / "spark-home"))
         if self.cluster is not None:
             # The environment of a driver is not copied to a cluster.

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -211,6 +212,12 @@ class Instance:
     def lanes_started(self, pid: int | str = "") -> int:
         """The number of lanes that were ready, of all drivers with this output; or in a process."""
         return self.output.read_text(errors="replace").count(f"{pid}) is ready.")
+
+    def lanes(self) -> list[int]:
+        """The processes that are or were lanes of this output and still exist."""
+        ready = re.findall(r"\(process (\d+)\) is ready\.", self.output.read_text())
+        there = self.all()
+        return sorted({int(pid) for pid in ready} & there.keys())
 
     def output_tail(self) -> str:
         """The last part of the output, for error messages."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import time
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -12,6 +13,7 @@ from confluent_kafka.admin import AdminClient
 from faults.engine_app import APPLICATION_ID
 from penstock.broker import processes
 from penstock.broker.cluster import ClusterStatus, LocalCluster
+from penstock.broker.errors import PortInUse
 from penstock.broker.ports import free_ports
 from penstock.broker.properties import HOST, BrokerOptions
 
@@ -78,11 +80,23 @@ class Brokers:
 
     def start(self) -> None:
         """Start the stopped brokers and wait until they accept clients."""
-        status: ClusterStatus = self._cluster.start(self._options)
+        status = self._start_on_free_ports()
         for node in status.nodes:
             if node.id not in self._watchers and node.pid is not None:
                 marker = f"-Dpenstock.broker={self._cluster.data / f'node-{node.id}'}"
                 self._watchers[node.id] = processes.kill_with_parent(node.pid, marker)
+
+    def _start_on_free_ports(self) -> ClusterStatus:
+        """Retry while a client uses the port of a killed broker: a client that connects again and
+        again may connect to itself, until it notices."""
+        deadline = time.monotonic() + METADATA_TIMEOUT_S
+        while True:
+            try:
+                return self._cluster.start(self._options)
+            except PortInUse:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.1)
 
     def kill(self, node: int) -> None:
         """Kill a node with SIGKILL."""

@@ -28,7 +28,7 @@ from typing import NamedTuple
 from faults.engine_kills import LOCAL, Counts, format_counts
 from faults.engine_processes import BATCH_FAILPOINTS
 from faults.kafka_proxy import APIS, LOSSES
-from faults.kafka_trial import TARGETS, Fault, KafkaTrial, Target, faults_of
+from faults.kafka_trial import Fault, KafkaTrial, Target, faults_of
 from penstock.broker import jars
 
 FAULTS_OF_A_TRIAL = 15
@@ -129,7 +129,8 @@ def table(
 
 def report(total: Summary, seed: int, seconds: float) -> str:
     """The results as a Markdown page."""
-    at_failpoints = [target for target in TARGETS if target not in LOSSES]
+    targets = dict.fromkeys(target for part in PARTS for target in part.targets)
+    at_failpoints = [target for target in targets if target not in LOSSES]
     counts = total.counts
     memory_gb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1024**3
     return "\n".join((

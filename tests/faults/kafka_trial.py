@@ -5,6 +5,10 @@
                         the broker restarts, or after that ("broker, back first")
     leader              of three brokers, the leader of a partition that the batch writes to
     coordinator         of three brokers, the transaction coordinator of the application
+    late lane           in continuous mode, a lane is stopped at a failpoint until the driver has
+                        replaced it, then resumed
+    standby             in continuous mode, another instance joins the group, and leaves it, while
+                        lanes commit
     late driver         stopped at a failpoint until another instance has taken over, then resumed
     response, request, outage
                         a proxy loses a message of the driver (`kafka_proxy.py`)
@@ -15,6 +19,7 @@ Drivers and their workers connect to a single broker through the proxy; the tria
 from __future__ import annotations
 
 import itertools
+import signal
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -23,15 +28,29 @@ from typing import Literal, NamedTuple, cast, get_args
 
 from faults.engine_app import OUTPUTS, PARTITIONS, Row, append, everything, is_drained, is_read
 from faults.engine_kills import Kill, Trial
-from faults.engine_processes import BATCH_FAILPOINTS, FailpointFiles, Instance, Victim, wait_until
+from faults.engine_processes import (
+    BATCH_FAILPOINTS,
+    Execution,
+    FailpointFiles,
+    Instance,
+    Victim,
+    send,
+    wait_until,
+)
 from faults.kafka_brokers import Brokers
 from faults.kafka_proxy import APIS, LOSSES, Api, Loss, Proxy, Rule
+from faults.lane_faults import (
+    KEEP_PROCESSES,
+    resume_lane,
+    stop_lane_until_replaced,
+    wait_until_replaced,
+)
 from penstock.engine.failpoints import FailpointName
 
 Pieces = Iterator[Callable[[], None]]
 Target = Literal[
     "driver", "worker", "broker", "broker, back first", "leader", "coordinator", "late driver",
-    "response", "request", "outage",
+    "late lane", "standby", "response", "request", "outage",
 ]
 TARGETS: tuple[Target, ...] = get_args(Target)
 #: The table that changes throughout the run, and the stream that joins it.
@@ -66,7 +85,8 @@ class KafkaTrial(Trial):
     """A trial on its own brokers. `injected` counts the faults."""
 
     def __init__(
-        self, directory: Path, seed: int, master: str = "inline", *, brokers: int = 1
+        self, directory: Path, seed: int, master: str = "inline", *, brokers: int = 1,
+        execution: Execution = "batch",
     ) -> None:
         with ExitStack() as stack:
             self.brokers = stack.enter_context(Brokers(directory / "kafka", brokers=brokers))
@@ -77,7 +97,10 @@ class KafkaTrial(Trial):
             self._joined = ""
             self._seconds = itertools.count(1)
             self.injected: Counter[Fault] = Counter()
-            super().__init__(directory, seed, master, address=self.brokers.address)
+            super().__init__(
+                directory, seed, master, address=self.brokers.address, execution=execution,
+                settings=KEEP_PROCESSES if execution == "continuous" else (),
+            )
             if brokers == 1:
                 self.driver_address = self.brokers.proxied
             self._stack = stack.pop_all()
@@ -89,8 +112,21 @@ class KafkaTrial(Trial):
 
     # ---- input ---------------------------------------------------------------------------
 
+    def new_wave(self) -> Pieces:
+        """Start a wave. In continuous mode, its customers are processed before everything else.
+
+        A lane fetches partitions one by one, so an order could overtake a customer.
+        """
+        pieces = super().new_wave()
+        if self.execution == "continuous":
+            self.append_piece(self._input.customers(len(self.waves) - 1))
+            self.drain()
+        return pieces
+
     def append_piece(self, rows: list[Row]) -> None:
         """Append a piece of the current wave."""
+        if self.execution == "continuous":
+            rows = [row for row in rows if row[0] != "customers"] or rows
         append(self.log, rows, before_run=self._settle)
         self.waves[-1].append(rows)
         self.counts.pieces += 1
@@ -124,6 +160,11 @@ class KafkaTrial(Trial):
                 self._lose_message(cast("Loss", fault.target), cast("Api", fault.when), pieces)
             elif fault.target == "late driver":
                 self._stop_past_the_lease(fault.when, pieces)
+            elif fault.target == "late lane":
+                failpoint = cast("FailpointName", fault.when)
+                resume_lane(self, stop_lane_until_replaced(self, failpoint, pieces))
+            elif fault.target == "standby":
+                self._join_and_leave(fault.when, pieces)
             elif fault.target in {"driver", "worker"}:
                 kill = Kill(cast("Victim", fault.target), cast("FailpointName", fault.when))
                 self.kill(kill, pieces)
@@ -159,6 +200,22 @@ class KafkaTrial(Trial):
         wait_until(f"the proxy met {api}", injection.started.is_set, meanwhile=self.feeder(pieces))
         wait_until("the proxy passed all messages again", injection.finished.is_set)
 
+    def lose_lane_in_transaction(self, number: signal.Signals) -> None:
+        """Kill the only lane, or stop it until it is replaced, when it commits its transaction.
+
+        Its offsets have arrived then; the proxy drops the request to commit.
+        """
+        pieces = self.new_wave()
+        # Only lanes commit transactions now.
+        injection = self._proxy.inject(Rule("EndTxn", "request", OUTAGE_S))
+        wait_until("a lane commits", injection.started.is_set, meanwhile=self.feeder(pieces))
+        [lane] = self.start().lanes()
+        send(lane, number)
+        wait_until("the proxy passed all messages again", injection.finished.is_set)
+        if number == signal.SIGSTOP:
+            resume_lane(self, wait_until_replaced(self, lane, pieces))
+        self.finish_wave(pieces)
+
     def _stop_past_the_lease(self, failpoint: str, pieces: Pieces) -> None:
         """Another instance takes over while the first one is stopped; then the first one resumes,
         publishes nothing, and becomes a standby."""
@@ -176,6 +233,26 @@ class KafkaTrial(Trial):
             assert second.is_alive
         finally:
             second.end()
+
+    def _join_and_leave(self, failpoint: str, pieces: Pieces) -> None:
+        """Another instance joins while a lane is stopped, and is killed while another one is: each
+        changes the generation of the group before a commit."""
+        self.reach(failpoint, pieces)
+        name = f"standby-{next(self._seconds)}"
+        standby = self.another(
+            name, FailpointFiles(self.directory / f"steps-of-{name}"), state=f"state-of-{name}",
+            master="inline",
+        )
+        try:
+            wait_until(
+                "the other instance was a standby",
+                lambda: "This instance is a standby" in standby.output.read_text(),
+                meanwhile=self.start().resume,
+            )
+            self.reach(failpoint, pieces)
+        finally:
+            standby.end()
+        self.start().resume()
 
     def _resume_without_the_lease(self, first: Instance) -> None:
         before = everything(self.log)

@@ -33,9 +33,17 @@ def stop_lane_until_replaced(
 ) -> StoppedLane:
     """Stop a lane at a failpoint until the driver has fenced it."""
     trial.reach(failpoint, pieces)
+    [process] = trial.start().stopped()
+    lane = wait_until_replaced(trial, process.pid, pieces)
+    # The other lanes process the wave without it.
+    trial.finish_wave(pieces)
+    return lane
+
+
+def wait_until_replaced(trial: Trial, pid: int, pieces: Pieces) -> StoppedLane:
+    """Wait until the driver has fenced a stopped lane."""
     instance = trial.start()
-    [process] = instance.stopped()
-    replaced = re.compile(rf"Lane (\d+) on \S+ \(process {process.pid}\) has been silent")
+    replaced = re.compile(rf"Lane (\d+) on \S+ \(process {pid}\) has been silent")
     wait_until(
         "the stopped lane was replaced",
         lambda: replaced.search(instance.output.read_text(errors="replace")),
@@ -43,9 +51,7 @@ def stop_lane_until_replaced(
     )
     found = replaced.search(instance.output.read_text(errors="replace"))
     assert found is not None
-    # The other lanes process the wave without it.
-    trial.finish_wave(pieces)
-    return StoppedLane(process.pid, int(found[1]))
+    return StoppedLane(pid, int(found[1]))
 
 
 def resume_lane(trial: Trial, lane: StoppedLane) -> None:
