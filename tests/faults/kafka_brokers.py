@@ -87,8 +87,8 @@ class Brokers:
                 self._watchers[node.id] = processes.kill_with_parent(node.pid, marker)
 
     def _start_on_free_ports(self) -> ClusterStatus:
-        """Retry while a client uses the port of a killed broker: a client that connects again and
-        again may connect to itself, until it notices."""
+        """Retry while a client uses the port of a killed broker: a client that reconnects may
+        connect to itself, until it notices."""
         deadline = time.monotonic() + METADATA_TIMEOUT_S
         while True:
             try:
