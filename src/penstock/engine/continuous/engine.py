@@ -119,8 +119,9 @@ class ContinuousEngine:
         )
         #: Task -> the host that ran it last, which has its state.
         self._last_hosts: dict[TaskId, str] = {}
-        #: When the first lane was ready (monotonic).
+        #: When the first lane was ready (monotonic), and whether tasks were assigned since.
         self._first_ready_at: float | None = None
+        self._has_assigned = False
         self._lost_lanes = 0
         self._failure: Exception | None = None
         self._reports: deque[BatchReport] = deque()
@@ -201,6 +202,8 @@ class ContinuousEngine:
 
     def _supervise(self) -> None:
         """Handle the messages of lanes, and replace those that have ended or are silent."""
+        for lane in self._pool.unfenced_lanes():
+            self._drop(lane, has_ended=True)
         for lane, message in self._pool.take_messages():
             if message is not None:
                 self._handle(lane, message)
@@ -219,11 +222,15 @@ class ContinuousEngine:
             self._drop(lane)
 
     def _drop(self, lane: LaneHandle, *, has_ended: bool = False) -> None:
-        """Fence a lane, and take its tasks back. `has_ended`: it has stopped by itself."""
+        """Fence a lane, and take its tasks back. `has_ended`: it has stopped by itself.
+
+        If the log does not respond, the lane keeps its tasks, and the next round tries again.
+        """
         for task_id in lane.tasks:
             self._last_hosts[task_id] = lane.host
         self._pool.fence(lane, has_ended=has_ended)
         self.planner.reload()
+        self._pool.forget(lane)
         self._lost_lanes += 1
         if self._lost_lanes > MAX_LOST_LANES and self._failure is None:
             self._failure = StreamsException(
@@ -260,13 +267,15 @@ class ContinuousEngine:
                 lane.send(Release(task_id))
 
     def _is_assembled(self, ready: int) -> bool:
-        """Whether to assign tasks: all lanes are ready, or have had the time to become ready."""
+        """Whether to assign tasks: at first only when all lanes are ready, or after a while."""
         if self._first_ready_at is None:
             self._first_ready_at = time.monotonic()
-        return (
-            ready == len(self._pool.lanes)
-            or time.monotonic() - self._first_ready_at > ASSEMBLY_S
-        )
+        if not self._has_assigned:
+            self._has_assigned = (
+                ready == len(self._pool.lanes)
+                or time.monotonic() - self._first_ready_at > ASSEMBLY_S
+            )
+        return self._has_assigned
 
     def _grant(self, tasks: list[TaskId], wanted: Mapping[TaskId, int]) -> None:
         try:
@@ -312,7 +321,7 @@ class ContinuousEngine:
         replay_log_lines(outcomes)
         for outcome in outcomes:
             self._drop_log.add(outcome.task_id, outcome.drops)
-            self.planner.records[outcome.task_id] = outcome.record
+            self.planner.commit(outcome.task_id, outcome.record, outcome.offsets)
         self.planner.advance(message.offsets)
         if outcomes:
             self._commits += 1
@@ -320,7 +329,7 @@ class ContinuousEngine:
             self._reports.append(BatchReport.of(
                 self._commits, outcomes, seconds=(0.0, *message.seconds), lag=0
             ))
-            self._housekeeping.after_commit(self.planner.offsets, self.planner.records)
+            self._housekeeping.after_commit(self.planner.committed, self.planner.records)
 
     def _end(self, lane: LaneHandle, ended: Ended) -> None:
         """Handle the last message of a lane."""

@@ -33,9 +33,10 @@ REPORT_S = 10.0
 
 
 class LanePool:
-    """The lanes that are not fenced. Only the driver's thread calls it, except `wake`.
+    """The lanes that run, and those that are not fenced yet.
 
-    Invariant: a lane leaves `lanes` only after the log refuses its transactions.
+    Only the driver's thread calls it, except `wake` and `disconnect`. Invariant: a lane leaves
+    `lanes` only by `forget`, after it is fenced.
     """
 
     def __init__(
@@ -96,7 +97,7 @@ class LanePool:
                 self._greet(connection, message)
                 continue
             lane = self.lanes.get(connection.serial)
-            if lane is not None:
+            if lane is not None and lane.state is not LaneState.ENDED:
                 lane.heard_at = time.monotonic()
                 yield lane, message
 
@@ -147,8 +148,12 @@ class LanePool:
                 )
         return [lane for lane in self.lanes.values() if lane.silent_seconds() > SILENCE_S]
 
+    def unfenced_lanes(self) -> list[LaneHandle]:
+        """Return the lanes that have ended, but whose fence has failed."""
+        return [lane for lane in self.lanes.values() if lane.state is LaneState.ENDED]
+
     def fence(self, lane: LaneHandle, *, has_ended: bool = False) -> None:
-        """End a lane: nothing that it has not committed becomes visible.
+        """End a lane: nothing that it has not committed becomes visible. May be repeated.
 
         `has_ended`: it has stopped by itself.
         """
@@ -157,10 +162,11 @@ class LanePool:
             lane.channel.close()
         if not has_ended:
             self._starter.cancel(lane.serial)
-        try:
-            self._lease.fence_writer(lane.grant)
-        finally:
-            self.lanes.pop(lane.serial, None)
+        self._lease.fence_writer(lane.grant)
+
+    def forget(self, lane: LaneHandle) -> None:
+        """Remove a fenced lane."""
+        self.lanes.pop(lane.serial, None)
 
     def disconnect(self) -> None:
         """Close all connections, which ends the lanes. Any thread may call it."""

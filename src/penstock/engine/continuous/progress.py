@@ -37,6 +37,9 @@ class ContinuousProgress:
         self._graph = graph
         self._application_id = config.application_id
         self._state = CommittedState(log, graph, config, topology, now_ms=now_ms, records=records)
+        #: Source partition -> the committed offset, as far as lanes have reported it. `offsets` may
+        #: be behind further offsets without a record.
+        self.committed: dict[TopicPartition, int] = {}
 
     @property
     def offsets(self) -> dict[TopicPartition, int]:
@@ -67,8 +70,15 @@ class ContinuousProgress:
             )
             transaction.commit_offsets(self._application_id, state.offsets)
 
+    def commit(
+        self, task_id: TaskId, record: TaskRecord, offsets: Mapping[tuple[str, int], int]
+    ) -> None:
+        """Take over a commit that a lane has reported."""
+        self._state.records[task_id] = record
+        self.committed.update((TopicPartition(*at), offset) for at, offset in offsets.items())
+
     def advance(self, offsets: Mapping[tuple[str, int], int]) -> None:
-        """Take over the offsets that a lane has reported."""
+        """Take over the positions that a lane has reported."""
         self._state.offsets.update(
             (TopicPartition(*at), offset) for at, offset in offsets.items()
         )

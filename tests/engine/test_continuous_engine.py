@@ -1,0 +1,219 @@
+"""The driver of continuous mode, with lanes that the test plays: who gets which task, and when."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock import Serdes, StreamsBuilder, StreamsConfig
+from penstock.engine.continuous import lane_pool
+from penstock.engine.continuous.engine import ContinuousEngine
+from penstock.engine.continuous.lane_starter import OnConnection, OnEnded
+from penstock.engine.continuous.messages import (
+    Alive,
+    Ended,
+    Grant,
+    Hello,
+    Ready,
+    Release,
+    Released,
+    Running,
+    Start,
+    decode_from_driver,
+    encode,
+)
+from penstock.errors import StreamsException
+from penstock.log import Log, open_log
+from penstock.log.errors import Fenced, LogBusy
+from penstock.record import TaskId
+
+PARTITIONS = 4
+DEADLINE_S = 30.0
+
+
+class PlayedLanes:
+    """A `LaneStarter` whose lanes are connections in the hands of the test."""
+
+    def __init__(self, slots: int) -> None:
+        self.slots = slots
+        self.connections: dict[int, Connection] = {}
+        self.cancelled: list[int] = []
+        self.on_connection: OnConnection = lambda connection: None
+        self.on_ended: OnEnded = lambda serial, error: None
+
+    def open(self, *arguments: Any) -> PlayedLanes:
+        *_, self.on_connection, self.on_ended = arguments
+        return self
+
+    def start(self, serial: int) -> None:
+        ours, self.connections[serial] = Pipe()
+        self.on_connection(ours)
+
+    def cancel(self, serial: int) -> None:
+        self.cancelled.append(serial)
+
+    def close(self) -> None:
+        for connection in self.connections.values():
+            connection.close()
+
+
+class Stage:
+    """An engine with two played lanes."""
+
+    def __init__(self, log: Log, directory: Path) -> None:
+        builder = StreamsBuilder()
+        text = Serdes.string()
+        builder.stream("in", key=text, value=text).to("out", key=text, value=text)
+        self.config = StreamsConfig(
+            application_id="app", log=log.address, state_dir=str(directory),
+            execution="continuous",
+        )
+        self.lanes = PlayedLanes(2)
+        self.lease = log.take_lease("app")
+        self.engine = ContinuousEngine(
+            builder.build(), self.config, log, self.lease, self.lanes.open
+        )
+        self.received: dict[int, list[Any]] = {}
+
+    def send(self, serial: int, message: object) -> None:
+        self.lanes.connections[serial].send_bytes(encode(message))
+
+    def run_until(self, condition: Callable[[], object]) -> None:
+        deadline = time.monotonic() + DEADLINE_S
+        while not condition():
+            assert time.monotonic() < deadline, f"Received: {self.received}"
+            self.engine.run_batch()
+            self.engine.wait(0.01)
+            self.receive()
+
+    def receive(self) -> None:
+        for serial, connection in self.lanes.connections.items():
+            while not connection.closed and connection.poll():
+                try:
+                    message = decode_from_driver(connection.recv_bytes())
+                except EOFError:
+                    connection.close()
+                    break
+                if not isinstance(message, Alive):
+                    self.received.setdefault(serial, []).append(message)
+
+    def make_ready(self, *serials: int) -> None:
+        for serial in serials:
+            self.run_until(lambda serial=serial: serial in self.lanes.connections)
+            self.send(serial, Hello(serial, f"host{serial}", 1))
+        self.run_until(lambda: all(self.of(Start, serial) for serial in serials))
+        for serial in serials:
+            self.send(serial, Ready())
+
+    def of(self, kind: type, serial: int) -> list[Any]:
+        return [each for each in self.received.get(serial, ()) if isinstance(each, kind)]
+
+    def granted(self, serial: int) -> set[TaskId]:
+        return {grant.plan.task_id for grant in self.of(Grant, serial)}
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    with open_log(str(tmp_path / "log.db")) as log:
+        log.create_topic("in", PARTITIONS)
+        log.create_topic("out", PARTITIONS)
+        stage = Stage(log, tmp_path / "state")
+        yield stage
+        stage.engine.cancel()
+        stage.engine.close()
+
+
+def start_two(stage: Stage) -> None:
+    stage.make_ready(1, 2)
+    stage.run_until(lambda: len(stage.granted(1) | stage.granted(2)) == PARTITIONS)
+    assert len(stage.granted(1)) == len(stage.granted(2)) == 2
+    assert not stage.engine.is_ready
+    for serial in (1, 2):
+        for task_id in stage.granted(serial):
+            stage.send(serial, Running(task_id))
+    stage.run_until(lambda: stage.engine.is_ready)
+
+
+def test_tasks_of_a_lost_lane_are_granted_after_it_is_fenced(stage: Stage) -> None:
+    start_two(stage)
+    lost = stage.granted(1)
+    stage.lanes.connections[1].close()
+    stage.run_until(lambda: stage.granted(2) >= lost)
+    with pytest.raises(Fenced), stage.engine._log.open_writer(
+        stage.of(Start, 1)[0].grant, lambda: b""
+    ).transaction():
+        pass
+
+
+def test_lane_that_cannot_be_fenced_keeps_its_tasks(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start_two(stage)
+    lost = stage.granted(1)
+    refusals = [LogBusy("busy"), LogBusy("still busy")]
+    fence = stage.lease.fence_writer
+
+    def refuse(grant: Any) -> None:
+        if refusals:
+            raise refusals.pop()
+        fence(grant)
+
+    monkeypatch.setattr(stage.lease, "fence_writer", refuse)
+    stage.lanes.connections[1].close()
+    for _ in range(2):
+        with pytest.raises(LogBusy):
+            stage.run_until(lambda: False)
+        assert not stage.granted(2) & lost
+    stage.run_until(lambda: stage.granted(2) >= lost)
+
+
+def test_silent_lane_is_replaced(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    start_two(stage)
+    monkeypatch.setattr(lane_pool, "SILENCE_S", 0.2)
+    lost = stage.granted(1)
+
+    def keep_alive() -> bool:
+        stage.send(2, Alive())
+        return stage.granted(2) >= lost
+
+    stage.run_until(keep_alive)
+    assert stage.lanes.cancelled == [1]
+
+
+def test_new_lane_gets_tasks_after_their_release(stage: Stage) -> None:
+    stage.lanes.slots = 1
+    stage.make_ready(1)
+    stage.run_until(lambda: len(stage.granted(1)) == PARTITIONS)
+    stage.lanes.slots = 2
+    stage.make_ready(2)
+    stage.run_until(lambda: len(stage.of(Release, 1)) == 2)
+    assert not stage.granted(2)
+    released = {message.task_id for message in stage.of(Release, 1)}
+    for task_id in released:
+        stage.send(1, Released(task_id))
+    stage.run_until(lambda: stage.granted(2) == released)
+
+
+def test_failure_of_a_lane_that_never_connects_is_raised(stage: Stage) -> None:
+    stage.run_until(lambda: 1 in stage.lanes.connections)
+    stage.lanes.on_ended(1, StreamsException("no such module"))
+    with pytest.raises(StreamsException, match="no such module"):
+        stage.run_until(lambda: False)
+
+
+def test_lanes_that_end_in_succession_are_a_failure(stage: Stage) -> None:
+    def lose_all() -> bool:
+        for serial, connection in list(stage.lanes.connections.items()):
+            if not connection.closed and not stage.of(Start, serial):
+                stage.send(serial, Hello(serial, "host", 1))
+                stage.send(serial, Ended(reason="killed", is_fenced=True))
+        return False
+
+    with pytest.raises(StreamsException, match="in succession without a commit"):
+        stage.run_until(lose_all)
