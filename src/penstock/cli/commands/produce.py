@@ -10,6 +10,7 @@ from typing import BinaryIO
 
 from penstock.cli.codecs import CODECS, KEY_TYPES, Codec, encode_text, key_codec
 from penstock.cli.errors import UsageError
+from penstock.cli.interrupts import interrupt_deferred
 from penstock.cli.line_reader import (
     JsonLineParser,
     ParsedRecord,
@@ -183,8 +184,10 @@ class RecordAppender:
                 appends = self._appends(parse_lines(lines, count + 1, parse))
                 count += len(lines)
                 if transaction is None:
-                    self._log.append_many(appends)
-                    self.appended = count
+                    # Otherwise records could be appended that are not counted.
+                    with interrupt_deferred():
+                        self._log.append_many(appends)
+                        self.appended = count
                 else:
                     for append in appends:
                         transaction.append(*append)
