@@ -16,8 +16,7 @@ from conformance.on_engine_rules import difference, engine_parameters
 #: cluster, the order in which the task reads them is not defined. Kafka's driver keeps the order in
 #: which they were written.
 TIES = {
-    "order-through-two-repartitions", "random-public-cached-0006", "random-public-cached-0022",
-    "random-public-cached-0034", "random-public-cached-0065", "random-public-cached-0099",
+    "order-through-two-repartitions", "random-public-cached-0022", "random-public-cached-0065",
     "random-public-plain-0754",
 }
 

@@ -20,6 +20,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 SRC = ROOT / "src"
+#: The modules in C.
+EXTENSIONS = {"_core", "_rdkafka"}
 VERSIONS = ("3.11", "3.12", "3.13")
 
 #: The extras that the tests need. PySpark is left out on purpose.
@@ -128,13 +130,15 @@ def build_and_test(folder: Path, python: Path, sdist: Path) -> str:
 
 
 def check_wheel(wheel: Path) -> None:
-    """All Python files and stubs, the extension, and nothing else."""
+    """All Python files and stubs, the extensions, and nothing else."""
     with zipfile.ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
     extensions = {name for name in names if name.endswith((".so", ".pyd"))}
     files = {*sources("*.py"), *sources("*.pyi"), "src/penstock/py.typed"}
     wanted = {name.removeprefix("src/") for name in files}
-    expect(len(extensions) == 1, wheel, extensions)
+    expect(
+        {Path(name).name.partition(".")[0] for name in extensions} == EXTENSIONS, wheel, extensions
+    )
     expect(names - extensions == wanted, wheel, (names - extensions) ^ wanted)
     expect("pytest_penstock.py" in names, wheel, names)
 

@@ -13,6 +13,7 @@ from penstock.engine.worker.outcome import RestoredStore
 from penstock.log.base import Log
 from penstock.log.types import TopicPartition
 from penstock.stores.bytes.store import OpenBytesStore
+from penstock.stores.cache.record_cache import RecordCache
 from penstock.stores.replica.global_replica import (
     GLOBAL_DIRECTORY,
     GlobalReplica,
@@ -87,7 +88,8 @@ class GlobalTables:
             self._replica = GlobalReplica(
                 self._bundle.directory / GLOBAL_DIRECTORY,
                 "/".join((self._log.id, *topics, graph.global_layout)),
-                partial(_build_state, self._bundle),
+                partial(_build_state, self._bundle, None),
+                make_readers=partial(_build_state, self._bundle, RecordCache(0)),
             )
         return self._replica
 
@@ -112,5 +114,7 @@ class GlobalTables:
         self._stores = {}
 
 
-def _build_state(bundle: Bundle, open_bytes: OpenBytesStore) -> GlobalState:
-    return GlobalState(bundle.topology, bundle.config, open_bytes=open_bytes)
+def _build_state(
+    bundle: Bundle, cache: RecordCache | None, open_bytes: OpenBytesStore
+) -> GlobalState:
+    return GlobalState(bundle.topology, bundle.config, cache, open_bytes=open_bytes)

@@ -120,12 +120,15 @@ class GlobalReplica:
 
     def __init__(
         self, directory: Path, log_id: str, make: Callable[[OpenBytesStore], GlobalStores],
-        *, map_size: int = MAP_SIZE,
+        *, make_readers: Callable[[OpenBytesStore], GlobalStores] | None = None,
+        map_size: int = MAP_SIZE,
     ) -> None:
+        """`make` creates the stores that are updated, and `make_readers` those that are read. The
+        latter must not cache rows, because the rows move below them. The default is `make`."""
         self._make = make
         self._snapshot_rows: dict[str, MovingRows] = {}
         #: The stores to read, over the current snapshot. They stay valid when it is replaced.
-        self._global_stores = make(self._open_snapshot_rows)
+        self._global_stores = (make_readers or make)(self._open_snapshot_rows)
         self._positions: dict[str, int] = {}
         self._databases = [rows_database(name) for name in self._snapshot_rows]
         self._environment = ReplicaEnvironment(directory, log_id, self._databases, map_size)
