@@ -304,13 +304,17 @@ def stores(log: Log) -> dict[str, dict[bytes, tuple[bytes, int]]]:
     return found
 
 
-def is_drained(log: Log) -> bool:
+def is_drained(log: Log, *, continuous: bool = False) -> bool:
     """Whether the committed offsets are at the end of all topics that the application reads."""
-    return is_read(log, lambda topic: topic in INPUTS or _is_circle(topic))
+    return is_read(
+        log, lambda topic: topic in INPUTS or _is_circle(topic), continuous=continuous
+    )
 
 
-def is_read(log: Log, wanted: Callable[[str], bool]) -> bool:
+def is_read(log: Log, wanted: Callable[[str], bool], *, continuous: bool = False) -> bool:
     """Whether there is no record in these topics behind the committed offsets.
+
+    `continuous`: lanes do not wait until the records of their transactions are visible.
 
     The offsets are read first. So the records that a commit has written to other topics are seen
     if its offsets are.
@@ -322,7 +326,7 @@ def is_read(log: Log, wanted: Callable[[str], bool]) -> bool:
     ]
     bounds = log.offsets(partitions)
     ends = {at: bounds[at].end for at in partitions}
-    if log.capabilities.is_remote and not all_visible(log.address, ends):
+    if continuous and log.capabilities.is_remote and not all_visible(log.address, ends):
         return False
     # Records before the start of an internal topic were processed and purged.
     return all(

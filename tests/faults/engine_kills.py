@@ -225,7 +225,16 @@ class Trial:
 
     def drain(self) -> None:
         """Wait until all input is processed."""
-        wait_until("a wave was processed", lambda: is_drained(self.log), meanwhile=self._alive)
+        wait_until("a wave was processed", self.is_drained, meanwhile=self._alive)
+
+    @property
+    def is_continuous(self) -> bool:
+        """Whether the application runs in continuous mode."""
+        return self.execution == "continuous"
+
+    def is_drained(self) -> bool:
+        """Whether all input is processed."""
+        return is_drained(self.log, continuous=self.is_continuous)
 
     def _alive(self) -> None:
         instance = self.start()
@@ -280,7 +289,7 @@ class Trial:
             """The next lane got the tasks of the lost one, so no task is released."""
             return (
                 failpoint == "released" and instance.lanes_started() > before
-                and is_drained(self.log)
+                and self.is_drained()
             )
 
         wait_until(
@@ -298,7 +307,7 @@ class Trial:
             nonlocal due
             self._alive()
             # On a slow machine the backlog must not grow without limit.
-            wanted = len(self.waves[-1]) < 2 * PIECES or is_drained(self.log)
+            wanted = len(self.waves[-1]) < 2 * PIECES or self.is_drained()
             if wanted and time.monotonic() >= due:
                 # A driver that is stopped in its commit holds the lock of the log.
                 with contextlib.suppress(LogBusy):

@@ -26,7 +26,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Literal, NamedTuple, cast, get_args
 
-from faults.engine_app import OUTPUTS, PARTITIONS, Row, append, everything, is_drained, is_read
+from faults.engine_app import OUTPUTS, PARTITIONS, Row, append, everything, is_read
 from faults.engine_kills import Kill, Trial
 from faults.engine_processes import (
     BATCH_FAILPOINTS,
@@ -145,7 +145,7 @@ class KafkaTrial(Trial):
             wait_until(
                 f"all of {self._joined} was read",
                 lambda: self.instance is None or self.instance.stopped()
-                or is_read(self.log, JOINED.__contains__),
+                or is_read(self.log, JOINED.__contains__, continuous=self.is_continuous),
                 meanwhile=self._alive,
             )
         self._joined = topic
@@ -227,7 +227,7 @@ class KafkaTrial(Trial):
             master="inline",
         )
         try:
-            wait_until("the second instance had taken over", lambda: is_drained(self.log))
+            wait_until("the second instance had taken over", self.is_drained)
             self._resume_without_the_lease(first)
             self.finish_wave(pieces)
             assert second.is_alive
