@@ -227,14 +227,9 @@ class Trial:
         """Wait until all input is processed."""
         wait_until("a wave was processed", self.is_drained, meanwhile=self._alive)
 
-    @property
-    def is_continuous(self) -> bool:
-        """Whether the application runs in continuous mode."""
-        return self.execution == "continuous"
-
     def is_drained(self) -> bool:
         """Whether all input is processed."""
-        return is_drained(self.log, continuous=self.is_continuous)
+        return is_drained(self.log, continuous=self.execution == "continuous")
 
     def _alive(self) -> None:
         instance = self.start()

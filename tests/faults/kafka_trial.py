@@ -145,7 +145,9 @@ class KafkaTrial(Trial):
             wait_until(
                 f"all of {self._joined} was read",
                 lambda: self.instance is None or self.instance.stopped()
-                or is_read(self.log, JOINED.__contains__, continuous=self.is_continuous),
+                or is_read(
+                    self.log, JOINED.__contains__, continuous=self.execution == "continuous"
+                ),
                 meanwhile=self._alive,
             )
         self._joined = topic
