@@ -288,6 +288,25 @@ def test_wall_clock_punctuations_fire_without_input_and_processors_live_on(
         wait_until(lambda: (b"seen", b"2") in read(log, "counts"))
 
 
+class Committer(Processor[Any, Any, Any, Any]):
+    """Forwards each record and requests a commit."""
+
+    def process(self, record: Record[Any, Any]) -> None:
+        self.context.forward(record)
+        self.context.commit()
+
+
+def test_processor_can_request_a_commit(log: Log, run: Any) -> None:
+    builder = StreamsBuilder()
+    builder.stream("lines", key=TEXT, value=TEXT).process(Committer).to(
+        "counts", key=TEXT, value=TEXT
+    )
+    with run(builder.build(), commit_interval_ms=3_600_000) as streams:
+        log.append("lines", 0, RecordColumns([b"k"], [b"x"]))
+        streams.run_until_caught_up(DEADLINE_S)
+        assert read(log, "counts") == [(b"k", b"x")]
+
+
 def test_global_tables_follow_their_topics(log: Log, run: Any) -> None:
     log.create_topic("names", 1)
     builder = StreamsBuilder()

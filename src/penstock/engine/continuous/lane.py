@@ -273,7 +273,8 @@ class Lane:
             return
         if not self._is_paused:
             self._process()
-        if self._pacer.is_due(self._has_more(), self._needs_commit()):
+        is_requested = any(task.requests_commit for task in self._tasks.values())
+        if is_requested or self._pacer.is_due(self._has_more(), self._needs_commit()):
             self._commit()
         elif not self._has_queued():
             self._report_positions()
@@ -310,7 +311,7 @@ class Lane:
         return max(0.0, min(waits))
 
     def _process(self) -> None:
-        """Process what is queued, until the next commit is due."""
+        """Process the queued records, until the next commit is due."""
         self._update_globals()
         self._has_progressed = False
         now = wall_clock_ms()
