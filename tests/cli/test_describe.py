@@ -183,3 +183,12 @@ def test_topology_without_serdes_can_be_described(penstock, tmp_path: Path) -> N
     ran = penstock("describe", file)
     assert (ran.code, ran.err) == (0, "")
     assert "Sink: KSTREAM-SINK-0000000001 (topic: sales)" in ran.out
+
+
+def test_describe_draws_a_topology(penstock, tmp_path: Path) -> None:
+    assert penstock("describe", "app.py", "--mermaid").out.startswith("flowchart TD\n")
+    assert penstock("describe", "app.py", "--dot").out.startswith("digraph topology {\n")
+    assert penstock("describe", "app.py", "--svg").out.startswith("<svg ")
+    target = tmp_path / "topology.png"
+    assert penstock("describe", "app.py", "--png", "--output", str(target)).out == ""
+    assert target.read_bytes().startswith(b"\x89PNG")

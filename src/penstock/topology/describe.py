@@ -110,6 +110,38 @@ class TopologyDescription:
         by_id |= {part.id: str(part) for part in self.global_stores}
         return "Topologies:\n " + "".join(f"  {by_id[number]}" for number in sorted(by_id))
 
+    def to_mermaid(self) -> str:
+        """Return the topology as a Mermaid flowchart, which GitHub and many editors draw."""
+        from penstock.topology.picture.graph import build_graph  # noqa: PLC0415
+        from penstock.topology.picture.mermaid import to_mermaid  # noqa: PLC0415
+
+        return to_mermaid(build_graph(self))
+
+    def to_dot(self) -> str:
+        """Return the topology as text for Graphviz."""
+        from penstock.topology.picture.dot import to_dot  # noqa: PLC0415
+        from penstock.topology.picture.graph import build_graph  # noqa: PLC0415
+
+        return to_dot(build_graph(self))
+
+    def to_svg(self) -> str:
+        """Return a picture of the topology as an SVG document."""
+        from penstock.topology.picture.graph import build_graph  # noqa: PLC0415
+        from penstock.topology.picture.svg import to_svg  # noqa: PLC0415
+
+        return to_svg(build_graph(self))
+
+    def to_png(self) -> bytes:
+        """Return a picture of the topology as PNG. Needs `penstock[pictures]`, and a font."""
+        from penstock.topology.picture.graph import build_graph  # noqa: PLC0415
+        from penstock.topology.picture.svg import to_png  # noqa: PLC0415
+
+        return to_png(build_graph(self))
+
+    def _repr_svg_(self) -> str:
+        """The picture that Jupyter shows."""
+        return self.to_svg()
+
 
 def describe(topology: Topology) -> TopologyDescription:
     """Describe the topology."""

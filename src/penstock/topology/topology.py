@@ -355,6 +355,10 @@ class Topology(JavaNames):
         """
         return describe(self)
 
+    def _repr_svg_(self) -> str:
+        """The picture that Jupyter shows."""
+        return self.describe().to_svg()
+
     # ---- used by lowering --------------------------------------------------------------------
 
     def add_node(self, node: Node) -> None:

@@ -1,0 +1,144 @@
+"""A picture of a topology as SVG, and as PNG."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from xml.sax.saxutils import escape, quoteattr
+
+from penstock.extras import explain_missing_extra
+from penstock.topology.picture.graph import PictureGraph, ShapeKind
+from penstock.topology.picture.layout import (
+    FONT_SIZE,
+    LINE,
+    Box,
+    PlacedCluster,
+    PlacedShape,
+    Point,
+    build_layout,
+)
+
+#: The colours work on white and on black pages: shapes have a background of their own.
+_STYLE = f"""
+  .page {{ fill: #ffffff; }}
+  text {{ font-family: 'DejaVu Sans Mono', Menlo, Consolas, monospace; font-size: {FONT_SIZE}px;
+    fill: #1f2933; text-anchor: middle; }}
+  .number {{ fill: #616e7c; font-size: 11px; }}
+  .cluster {{ fill: #f5f7fa; stroke: #9aa5b1; }}
+  .title {{ fill: #52606d; text-anchor: start; font-weight: bold; }}
+  .title-back {{ fill: #f5f7fa; }}
+  .topic {{ fill: #fff3c4; stroke: #cb6e17; }}
+  .source {{ fill: #d9f2e6; stroke: #199473; }}
+  .processor {{ fill: #e0effe; stroke: #2b6cb0; }}
+  .sink {{ fill: #fbe3e4; stroke: #b44d5b; }}
+  .store {{ fill: #e9e2f8; stroke: #653cad; }}
+  .arrow {{ fill: none; stroke: #52606d; stroke-width: 1.3; }}
+  .use {{ fill: none; stroke: #653cad; stroke-dasharray: 4 3; }}
+"""
+
+
+def to_svg(graph: PictureGraph) -> str:
+    """Return the picture as an SVG document."""
+    layout = build_layout(graph)
+    width, height = f"{layout.width:.0f}", f"{layout.height:.0f}"
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
+        f'viewBox="0 0 {width} {height}" role="img" aria-label="Topology">',
+        f"<style>{_STYLE}</style>",
+        '<marker id="tip" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="7" markerHeight="7" '
+        'orient="auto"><path d="M0,0 L8,4 L0,8 z" fill="#52606d"/></marker>',
+        f'<rect class="page" width="{width}" height="{height}"/>',
+        *(_rectangle(placed.box, "cluster", radius=10) for placed in layout.clusters),
+        *(f'<path class="arrow" d="{_curve(points)}" marker-end="url(#tip)"/>'
+          for points in layout.arrows),
+        *(f'<path class="use" d="{_across(start, end)}"/>' for start, end in layout.uses),
+    ]
+    for placed in layout.clusters:
+        lines += _title(placed)
+    for shape in layout.shapes:
+        lines += _shape(shape)
+    return "\n".join([*lines, "</svg>", ""])
+
+
+def to_png(graph: PictureGraph, *, zoom: float = 2.0) -> bytes:
+    """Return the picture as PNG. Text needs a font on this machine.
+
+    Raises `MissingDependencyException` without the extra `pictures`.
+    """
+    with explain_missing_extra("pictures"):
+        import resvg_py  # noqa: PLC0415
+    return bytes(resvg_py.svg_to_bytes(svg_string=to_svg(graph), zoom=zoom))
+
+
+def _title(placed: PlacedCluster) -> Iterator[str]:
+    """The title of a box, on a background: arrows may pass behind it."""
+    x, y = placed.box.x + 10, placed.box.y + 17
+    width = len(placed.cluster.title) * 7.6 + 4
+    yield _rectangle(Box(x - 2, y - 13, width, 17), "title-back", radius=0)
+    yield f'<text class="title" x="{x:.1f}" y="{y:.1f}">{escape(placed.cluster.title)}</text>'
+
+
+def _shape(placed: PlacedShape) -> Iterator[str]:
+    box, kind = placed.box, placed.shape.kind.value
+    yield f"<g><title>{escape(f'{kind} {placed.shape.name}')}</title>"
+    if placed.shape.kind is ShapeKind.STORE:
+        yield _cylinder(box)
+    elif placed.shape.kind is ShapeKind.TOPIC:
+        yield _slanted(box)
+    else:
+        yield _rectangle(box, kind, radius=6)
+    first = box.y + box.height / 2 + 4 - (len(placed.lines) - 1) * LINE / 2
+    for number, line in enumerate(placed.lines):
+        name = ' class="number"' if number else ""
+        y = first + number * LINE
+        yield f'<text{name} x="{box.centre_x:.1f}" y="{y:.1f}">{escape(line)}</text>'
+    yield "</g>"
+
+
+def _rectangle(box: Box, name: str, *, radius: int) -> str:
+    return (
+        f"<rect class={quoteattr(name)} x=\"{box.x:.1f}\" y=\"{box.y:.1f}\" "
+        f'width="{box.width:.1f}" height="{box.height:.1f}" rx="{radius}"/>'
+    )
+
+
+def _slanted(box: Box) -> str:
+    """A parallelogram."""
+    corners = [
+        (box.x + 10, box.y), (box.right, box.y), (box.right - 10, box.bottom), (box.x, box.bottom),
+    ]
+    points = " ".join(f"{x:.1f},{y:.1f}" for x, y in corners)
+    return f'<polygon class="topic" points="{points}"/>'
+
+
+def _cylinder(box: Box) -> str:
+    """A cylinder: sides, a rounded bottom, and a lid."""
+    x, y, width, radius, lid = box.x, box.y, box.width, box.width / 2, 4.0
+    return (
+        f'<path class="store" d="M{x:.1f},{y + lid:.1f} '
+        f"a{radius:.1f},{lid} 0 0 1 {width:.1f},0 v{box.height - 2 * lid:.1f} "
+        f"a{radius:.1f},{lid} 0 0 1 {-width:.1f},0 z "
+        f'M{x:.1f},{y + lid:.1f} a{radius:.1f},{lid} 0 0 0 {width:.1f},0"/>'
+    )
+
+
+def _curve(points: Sequence[Point]) -> str:
+    """A path through points that leaves and enters each of them vertically."""
+    (x, y), *rest = points
+    steps = [f"M{x:.1f},{y:.1f}"]
+    for to_x, to_y in rest:
+        if x == to_x:
+            steps.append(f"L{to_x:.1f},{to_y:.1f}")
+        else:
+            middle = (y + to_y) / 2
+            steps.append(f"C{x:.1f},{middle:.1f} {to_x:.1f},{middle:.1f} {to_x:.1f},{to_y:.1f}")
+        x, y = to_x, to_y
+    return " ".join(steps)
+
+
+def _across(start: Point, end: Point) -> str:
+    """A path from side to side."""
+    middle = (start[0] + end[0]) / 2
+    return (
+        f"M{start[0]:.1f},{start[1]:.1f} C{middle:.1f},{start[1]:.1f} "
+        f"{middle:.1f},{end[1]:.1f} {end[0]:.1f},{end[1]:.1f}"
+    )

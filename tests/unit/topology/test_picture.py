@@ -1,0 +1,165 @@
+"""Pictures of topologies: complete, without overlaps, and safe for every name."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as Xml
+from collections.abc import Iterator
+from itertools import combinations
+
+import pytest
+
+from conformance.cases import CASES, case_files, in_sample, read_cases
+from conformance.runner import CaseResult, Run
+from penstock import StreamsBuilder, Topology
+from penstock.topology.picture.graph import ShapeKind, build_graph
+from penstock.topology.picture.layout import CHARACTER, Box, build_layout
+
+HOSTILE = '<script>alert("&")</script>`#'
+
+
+def orders() -> Topology:
+    builder = StreamsBuilder()
+    orders = builder.stream("orders", key=str, value=str)
+    counts = orders.group_by(lambda key, value: value, name="by-value").count(store="counts")
+    counts.to_stream().to("out")
+    orders.to(lambda key, value, context: value)
+    return builder.build()
+
+
+def feedback() -> Topology:
+    """A topology that writes to the topic that it reads."""
+    builder = StreamsBuilder()
+    builder.stream("again", key=str, value=str).map_values(str.upper).to("again")
+    return builder.build()
+
+
+def hostile() -> Topology:
+    topology = Topology()
+    topology.add_source(HOSTILE, "topic")
+    topology.add_sink(f"{HOSTILE}-sink", "out", HOSTILE)
+    return topology
+
+
+def overlaps(left: Box, right: Box) -> bool:
+    return (
+        left.x < right.right and right.x < left.right
+        and left.y < right.bottom and right.y < left.bottom
+    )
+
+
+def contains(outer: Box, inner: Box) -> bool:
+    return (
+        outer.x <= inner.x and inner.right <= outer.right
+        and outer.y <= inner.y and inner.bottom <= outer.bottom
+    )
+
+
+def check_picture(topology: Topology) -> None:
+    graph = build_graph(topology.describe())
+    layout = build_layout(graph)
+    page = Box(0, 0, layout.width, layout.height)
+    for left, right in combinations(layout.shapes, 2):
+        assert not overlaps(left.box, right.box), (left.shape, right.shape)
+    for first, second in combinations(layout.clusters, 2):
+        assert not overlaps(first.box, second.box)
+    boxes = {placed.cluster.id: placed.box for placed in layout.clusters}
+    owners = {
+        shape.id: cluster.id for cluster in graph.clusters
+        for shape in (*cluster.nodes, *cluster.stores)
+    }
+    for placed in layout.shapes:
+        assert max(map(len, placed.lines)) * CHARACTER < placed.box.width
+        assert contains(boxes[owners[placed.shape.id]] if placed.shape.id in owners else page,
+                        placed.box)
+        if placed.shape.kind is ShapeKind.TOPIC:
+            assert not any(overlaps(box, placed.box) for box in boxes.values())
+    for points in layout.arrows:
+        heights = [y for _, y in points]
+        assert heights == sorted(heights), "An arrow points up."
+    Xml.fromstring(topology.describe().to_svg())
+
+
+@pytest.mark.parametrize("build", [orders, feedback, hostile])
+def test_shapes_do_not_overlap(build: object) -> None:
+    check_picture(build())  # type: ignore[operator]
+
+
+class DrawnTopology(Exception):
+    """Ends the run of a case before its events: the topology is drawn."""
+
+
+class Drawing(Run):
+    """Draws the topology of a case."""
+
+    def _driver(self, topology: Topology, config: object) -> object:
+        check_picture(topology)
+        raise DrawnTopology
+
+
+def test_topologies_of_conformance_cases_have_pictures_without_overlaps() -> None:
+    drawn = 0
+    for path in case_files([CASES]):
+        for case in read_cases(path):
+            if in_sample(case, 24):
+                try:
+                    Drawing(case, CaseResult()).run()
+                except DrawnTopology:
+                    drawn += 1
+                except AssertionError:
+                    raise
+                except Exception:  # the case is about an error of the builder
+                    continue
+    assert drawn > 100
+
+
+def test_picture_shows_every_node_topic_and_store() -> None:
+    description = orders().describe()
+    texts = {element.text for element in _elements(description.to_svg(), "title")}
+    assert {
+        "topic orders", "topic out", "topic by-value-repartition", "topic (chosen for each record)",
+        "store counts", "source KSTREAM-SOURCE-0000000000", "sink by-value-repartition-sink",
+    } <= texts
+    assert description._repr_svg_() == orders()._repr_svg_() == description.to_svg()
+
+
+def test_topic_that_feeds_itself_appears_twice() -> None:
+    texts = [element.text for element in _elements(feedback().describe().to_svg(), "title")]
+    assert texts.count("topic again") == 2
+
+
+def test_names_are_escaped() -> None:
+    description = hostile().describe()
+    titles = [element.text for element in _elements(description.to_svg(), "title")]
+    assert f"source {HOSTILE}" in titles
+    assert "<script>" not in description.to_svg()
+    assert "<script>" not in description.to_mermaid()
+    assert '\\"&\\"' in description.to_dot()
+
+
+def test_mermaid_has_a_box_for_each_subtopology() -> None:
+    text = orders().describe().to_mermaid()
+    assert text.startswith("flowchart TD\n")
+    assert text.count("subgraph cluster_") == text.count("  end\n") == 2
+    for shape in ('[/"orders"/]', '[("counts")]', '(["KSTREAM-SOURCE-0000000000"])'):
+        assert shape in text
+
+
+def test_dot_connects_the_ids_that_it_declares() -> None:
+    text = orders().describe().to_dot()
+    declared = set(re.findall(r"(\w+) \[label", text))
+    used = {name for pair in re.findall(r"(\w+) -> (\w+)", text) for name in pair}
+    assert used <= declared
+    assert text.startswith("digraph topology {")
+
+
+def test_png_has_the_size_of_the_picture() -> None:
+    pytest.importorskip("resvg_py", reason="needs the extra 'pictures'")
+    data = orders().describe().to_png()
+    layout = build_layout(build_graph(orders().describe()))
+    assert data.startswith(b"\x89PNG")
+    assert abs(int.from_bytes(data[16:20], "big") - 2 * layout.width) <= 2
+
+
+def _elements(svg: str, name: str) -> Iterator[Xml.Element]:
+    return Xml.fromstring(svg).iter(f"{{http://www.w3.org/2000/svg}}{name}")
