@@ -1,4 +1,4 @@
-"""Builds the native code. Everything else about the package is in pyproject.toml.
+"""Builds the native code, and adds the examples. Everything else is in pyproject.toml.
 
 Without a C compiler the installation succeeds and penstock runs in pure Python. Two environment
 variables change the build:
@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import os
 import runpy
+import shutil
 from pathlib import Path
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
+from setuptools.command.build_py import build_py
 
 NATIVE = Path("src/penstock/native")
 STRICT = os.environ.get("PENSTOCK_STRICT_BUILD", "") not in ("", "0")
@@ -31,6 +33,18 @@ The native core of penstock was not built.
 penstock works without it, in pure Python, but more slowly.
 To build it, install a C compiler and the Python headers, then install penstock again.
 """
+
+
+class BuildModules(build_py):
+    """Adds the examples, which `penstock demo` runs."""
+
+    def run(self) -> None:
+        super().run()
+        if not self.editable_mode and Path("examples").is_dir():
+            shutil.copytree(
+                "examples", Path(self.build_lib, "penstock", "_examples"), dirs_exist_ok=True,
+                ignore=shutil.ignore_patterns("__pycache__"),
+            )
 
 
 class BuildCore(build_ext):
@@ -67,4 +81,4 @@ EXTENSIONS = [
 ]
 
 
-setup(ext_modules=EXTENSIONS, cmdclass={"build_ext": BuildCore})
+setup(ext_modules=EXTENSIONS, cmdclass={"build_ext": BuildCore, "build_py": BuildModules})

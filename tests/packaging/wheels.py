@@ -20,6 +20,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 SRC = ROOT / "src"
+EXAMPLES = ROOT / "examples"
 #: The modules in C.
 EXTENSIONS = {"_core", "_rdkafka"}
 VERSIONS = ("3.11", "3.12", "3.13")
@@ -96,6 +97,7 @@ def build_sdist(folder: Path) -> Path:
     shutil.copytree(
         SRC, tree / "src", ignore=shutil.ignore_patterns("*.so", "*.egg-info", "__pycache__")
     )
+    shutil.copytree(EXAMPLES, tree / "examples", ignore=shutil.ignore_patterns("__pycache__"))
     build = "import sys; from setuptools import build_meta; build_meta.build_sdist(sys.argv[1])"
     run([sys.executable, "-c", build, folder], cwd=tree, quiet=True)
     sdist = next(folder.glob("penstock-*.tar.gz"))
@@ -130,7 +132,7 @@ def build_and_test(folder: Path, python: Path, sdist: Path) -> str:
 
 
 def check_wheel(wheel: Path) -> None:
-    """All Python files and stubs, the extensions, and nothing else."""
+    """All Python files and stubs, the extensions, the examples, and nothing else."""
     with zipfile.ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
     extensions = {name for name in names if name.endswith((".so", ".pyd"))}
@@ -139,6 +141,10 @@ def check_wheel(wheel: Path) -> None:
     expect(
         {Path(name).name.partition(".")[0] for name in extensions} == EXTENSIONS, wheel, extensions
     )
+    wanted |= {
+        f"penstock/_examples/{path.relative_to(EXAMPLES).as_posix()}"
+        for pattern in ("*.py", "*.md") for path in EXAMPLES.rglob(pattern)
+    }
     expect(names - extensions == wanted, wheel, (names - extensions) ^ wanted)
     expect("pytest_penstock.py" in names, wheel, names)
 

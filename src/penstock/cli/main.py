@@ -17,6 +17,7 @@ from typing import NoReturn
 from penstock.cli.commands import (
     broker,
     consume,
+    demo,
     describe,
     groups,
     produce,
@@ -43,7 +44,7 @@ class ExitCode(IntEnum):
 
 
 #: In the order of the help.
-COMMANDS = (run, topics, produce, consume, groups, describe, upgrade, reset, broker)
+COMMANDS = (run, demo, topics, produce, consume, groups, describe, upgrade, reset, broker)
 
 _EXAMPLES = """
   penstock run app.py --application-id orders --log orders.db

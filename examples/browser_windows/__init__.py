@@ -1,0 +1,1 @@
+"""Browser windows: the actions of browsers in hopping windows."""

@@ -1,0 +1,1 @@
+"""Captcha: browsers with many actions are asked for a captcha, unless they have solved one."""

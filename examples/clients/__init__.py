@@ -1,0 +1,1 @@
+"""Clients: a table-table join of prospects, accounts and enriched accounts."""

@@ -1,0 +1,1 @@
+"""Greetings: filters and changes records one by one."""

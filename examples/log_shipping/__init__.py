@@ -1,0 +1,1 @@
+"""Log shipping: plain producers and consumer groups, without a topology."""

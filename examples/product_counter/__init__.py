@@ -1,0 +1,1 @@
+"""Product counter: the Processor API, with a state store and a schedule."""

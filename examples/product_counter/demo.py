@@ -1,0 +1,29 @@
+"""Runs the product counter example."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+if not __package__:
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from showcase import Input, Showcase, Types, main
+
+from product_counter.topology import COUNTS, LOGS, build
+
+
+def inputs() -> Iterator[Input]:
+    """Views of three products within three seconds."""
+    for time in range(0, 3_001, 250):
+        yield Input(LOGS, time // 250 % 3 + 1, "browser", time)
+
+
+PRODUCT_COUNTER_DEMO = Showcase(
+    "streams-example", "product counter: the Processor API; all counts, every second", build,
+    inputs, {COUNTS: Types(int, int)},
+)
+
+if __name__ == "__main__":
+    sys.exit(main(PRODUCT_COUNTER_DEMO))

@@ -1,0 +1,1 @@
+"""Product views: one alert for each product that becomes popular."""

@@ -1,0 +1,152 @@
+"""Runs a small example: sends its records, processes them on Spark, and prints its output topics.
+
+Every small example has a `demo.py` that describes it as a `Showcase`:
+
+    python examples/words/demo.py [--log PATH|kafka://HOST:PORT] [--master local[2]] [--again]
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from penstock import Serdes, Streams, StreamsConfig, Topology
+from penstock.clients import Producer
+from penstock.errors import StreamsException
+from penstock.log import Log, open_log
+
+
+class Input(NamedTuple):
+    """A record to send. Key and value are serialized by their types."""
+
+    topic: str
+    key: Any
+    value: Any
+    timestamp: int
+
+
+class Types(NamedTuple):
+    """The types of the keys and values of a topic, or their serdes."""
+
+    key: Any
+    value: Any
+
+
+@dataclass(frozen=True)
+class Showcase:
+    """An example and its data."""
+
+    application_id: str
+    title: str
+    build: Callable[[], Topology]
+    inputs: Callable[[], Iterable[Input]]
+    #: Output topic -> how to read it.
+    outputs: Mapping[str, Types] = field(default_factory=dict)
+    partitions: int = 2
+
+    def topics(self) -> list[str]:
+        """The topics that the example reads and writes."""
+        read = dict.fromkeys(record.topic for record in self.inputs())
+        return [*read, *(topic for topic in self.outputs if topic not in read)]
+
+
+def main(showcase: Showcase, arguments: Sequence[str] | None = None) -> int:
+    """Run an example from the command line."""
+    parser = argparse.ArgumentParser(description=showcase.title)
+    parser.add_argument(
+        "--log", metavar="PATH|kafka://HOST:PORT",
+        help="the log to use (default: a temporary file)",
+    )
+    parser.add_argument("--master", default="local[2]", help="the Spark master, or inline")
+    parser.add_argument(
+        "--again", action="store_true", help="delete the topics of an earlier run first"
+    )
+    chosen = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory(prefix="penstock-demo-") as folder:
+        try:
+            with open_log(chosen.log or str(Path(folder) / "demo.db")) as log:
+                create_topics(showcase, log, again=chosen.again)
+                run(showcase, log, chosen.master, state_dir=str(Path(folder) / "state"))
+        except StreamsException as error:
+            print(error, file=sys.stderr)
+            return 1
+    return 0
+
+
+def create_topics(showcase: Showcase, log: Log, *, again: bool) -> None:
+    """Create the topics of an example; exit if one of them exists."""
+    existing = {topic.name for topic in log.topics()}
+    internal = f"{showcase.application_id}-"
+    names = showcase.topics()
+    if again:
+        for name in existing:
+            if name in names or name.startswith(internal):
+                log.delete_topic(name)
+        if showcase.application_id in log.groups():
+            log.delete_group(showcase.application_id)
+    elif taken := existing.intersection(names):
+        raise SystemExit(
+            f"Topic '{min(taken)}' already exists. The demo creates its own topics.\n"
+            "Use another log, or delete the topics of an earlier demo with --again."
+        )
+    for name in names:
+        # The records have fixed timestamps of the past and must not expire.
+        log.create_topic(name, showcase.partitions, {"retention.ms": -1})
+
+
+def run(showcase: Showcase, log: Log, master: str, *, state_dir: str) -> None:
+    """Send the records, process them, and print the output topics."""
+    logging.getLogger("penstock").setLevel(logging.ERROR)
+    print(f"== {showcase.title}")
+    count = send(log, showcase.inputs())
+    print(f"{count:,} records sent. Starting on {master} ...", flush=True)
+    config = StreamsConfig(
+        application_id=showcase.application_id, log=log.address, state_dir=state_dir
+    )
+    with Streams(showcase.build(), config, master=master) as streams:
+        streams.run_until_caught_up()
+    for topic, types in showcase.outputs.items():
+        print(f"\n== topic {topic}")
+        for line in lines(log, topic, types):
+            print(f"  {line}")
+
+
+def send(log: Log, records: Iterable[Input]) -> int:
+    """Send records to the log. Returns their number."""
+    count = 0
+    with Producer({"log": log.address}) as producer:
+        for topic, key, value, timestamp in records:
+            producer.produce(
+                topic, serialized(value), key=serialized(key), timestamp=timestamp
+            )
+            count += 1
+    return count
+
+
+def serialized(value: Any) -> bytes | None:
+    """Serialize a key or a value by its type."""
+    if value is None or isinstance(value, bytes):
+        return value
+    return Serdes.of(type(value)).serialize(value)
+
+
+def lines(log: Log, topic: str, types: Types) -> list[str]:
+    """The records of a topic as text, by time."""
+    key_serde, value_serde = Serdes.of(types.key), Serdes.of(types.value)
+    found = []
+    for partition in range(log.topic(topic).partitions):
+        for batch in log.read(topic, partition, 0):
+            rows = batch.columns()
+            for key, value, time in zip(rows.keys, rows.values, rows.timestamps, strict=True):
+                shown = (
+                    None if raw is None else serde.deserialize(raw)
+                    for raw, serde in ((key, key_serde), (value, value_serde))
+                )
+                found.append((time, "{}: {}".format(*shown)))
+    return [line for _, line in sorted(found, key=lambda each: each[0])]

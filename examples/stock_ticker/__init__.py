@@ -1,0 +1,1 @@
+"""Stock ticker: the latest price of each symbol."""

@@ -1,0 +1,1 @@
+"""Words: tables, and the three aggregations."""

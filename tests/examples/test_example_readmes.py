@@ -1,0 +1,67 @@
+"""Every example runs with one command, and its README shows what appears."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+#: The orders demo takes a while and shows rates; it has tests of its own.
+NAMES = sorted({path.parent.name for path in EXAMPLES.glob("*/demo.py")} - {"orders"})
+_BLOCK = re.compile(r"```console\n\$ penstock (demo .+?)\n(.*?)```", re.DOTALL)
+_TIME = re.compile(r"EventTime=\d+")
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "penstock", *arguments], capture_output=True, text=True,
+        check=False, timeout=300,
+    )
+
+
+def block(name: str) -> tuple[list[str], str]:
+    """The command in a README, and its output."""
+    found = _BLOCK.search((EXAMPLES / name / "README.md").read_text(encoding="utf-8"))
+    assert found is not None
+    return found[1].split(), found[2]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_output_is_as_in_the_readme(name: str) -> None:
+    command, expected = block(name)
+    assert command[1] == name.replace("_", "-")
+    ran = run(*command)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert _TIME.sub("", ran.stdout) == _TIME.sub("", expected)
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "log_shipping"])
+def test_results_on_spark_are_the_same(name: str) -> None:
+    command, expected = block(name)
+    ran = run(*command[:2])
+    assert ran.returncode == 0, ran.stderr
+    assert sorted(_results(ran.stdout)) == sorted(_results(expected))
+
+
+def _results(text: str) -> list[str]:
+    """The lines of the output topics."""
+    return [line for line in text.partition("== topic")[2].splitlines() if line.startswith("  ")]
+
+
+def test_demo_lists_the_examples() -> None:
+    listed = run("demo").stdout
+    for name in (*NAMES, "orders"):
+        assert name.replace("_", "-") in listed
+
+
+def test_demo_suggests_a_similar_name() -> None:
+    ran = run("demo", "wrods")
+    assert ran.returncode == 2
+    assert "Example 'wrods' does not exist. Did you mean 'words'?" in ran.stderr
