@@ -109,7 +109,8 @@ class Application:
         check_attempts(plan, outcomes)
         self.outcomes = outcomes
         result = commit(
-            self.log, self.lease, plan, outcomes, graph=self.graph, offsets=self.planner.offsets
+            self.log, self.lease, plan, outcomes, graph=self.graph, offsets=self.planner.offsets,
+            records=self.planner.records,
         )
         self.planner.advance(plan, result.offsets, result.records)
         return result

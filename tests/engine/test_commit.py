@@ -105,7 +105,9 @@ def app(tmp_path: Path) -> Iterator[Application]:
 def commit_outcomes(app: Application, *outcomes: TaskOutcome) -> None:
     plan = BatchPlan(1, app.lease.epoch, 77, {})
     before = {("in", 0): 0, ("in", 1): 4}
-    commit(app.log, app.lease, plan, outcomes, graph=app.graph, offsets=before)
+    commit(
+        app.log, app.lease, plan, outcomes, graph=app.graph, offsets=before, records={}
+    )
 
 
 def test_outputs_changelogs_records_and_offsets_are_committed_together(app: Application) -> None:

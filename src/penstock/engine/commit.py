@@ -11,6 +11,7 @@ from penstock.engine.failpoints import failpoint
 from penstock.engine.layout.execution_graph import ExecutionGraph
 from penstock.engine.layout.internal_topics import tasks_topic
 from penstock.engine.plan.batch_plan import BatchPlan
+from penstock.engine.plan.offset_metadata import add_metadata
 from penstock.engine.plan.task_records import (
     BATCH_KEY,
     BatchRecord,
@@ -98,8 +99,10 @@ def _format_rows(rows: Iterable[tuple[TaskId, ConsumedBlock]]) -> str:
 def commit(
     log: Log, lease: Lease | None, plan: BatchPlan, outcomes: Sequence[TaskOutcome], *,
     graph: ExecutionGraph, offsets: Mapping[tuple[str, int], int],
+    records: Mapping[TaskId, TaskRecord],
 ) -> CommitResult:
     """Commit a batch. `offsets`: the committed offset of each source partition before it.
+    `records`: the task records before it.
 
     One transaction, which the log refuses if the lease is lost, writes:
 
@@ -107,7 +110,7 @@ def commit(
     2. the changelogs;
     3. a record for each task that ran, and one for the batch;
     4. the offsets of all source partitions, because a broker expires offsets that are not
-       committed for a long time.
+       committed for a long time, with the metadata of Kafka Streams.
 
     Afterwards the log alone determines the next plan. The ends of the changelogs are not stored:
     the planner reads them from the log. Only the lease holder writes changelogs, and only the log
@@ -116,6 +119,7 @@ def commit(
     after = {**offsets}
     for outcome in outcomes:
         after.update(outcome.offsets)
+    changed = {outcome.task_id: outcome.record for outcome in outcomes}
     batch = BatchRecord.of(plan, graph.source_topics)
     with log.transaction(lease) as transaction:
         # 1. and 2. Outputs and changelogs
@@ -134,10 +138,14 @@ def commit(
         # 4. Offsets
         transaction.commit_offsets(
             graph.application_id,
-            {TopicPartition(*at): offset for at, offset in after.items()},
+            add_metadata(
+                {TopicPartition(*at): offset for at, offset in after.items()},
+                (record.state for record in {**records, **changed}.values()),
+                graph.close_clocks,
+            ),
         )
         failpoint("in-commit")
-    return CommitResult(batch, {outcome.task_id: outcome.record for outcome in outcomes}, after)
+    return CommitResult(batch, changed, after)
 
 
 def _merge(appends: Iterable[Append]) -> list[Append]:

@@ -134,6 +134,7 @@ class Engine:
             result = commit(
                 self._log, self._lease, plan, outcomes,
                 graph=self.graph, offsets=dict(self.planner.offsets.items()),
+                records=self.planner.records,
             )
         except InvalidRecord as refused:
             return self._rerun_refused(plan, outcomes, refused)

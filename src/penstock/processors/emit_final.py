@@ -71,10 +71,15 @@ def never_emit(close_time: int, headers: Headers) -> None:
     """The emitter of operators that forward every update."""
 
 
+def close_clock(node: str) -> str:
+    """The name of the clock with the close time of the last emission of a node."""
+    return f"{node}/emitted-close-time"
+
+
 def _emitter(
     node: NodeContext, closed_range: ClosedRange, send: Callable[[int, int, Headers], int]
 ) -> EmitClosed:
-    emitted = node.clock(f"{node.name}/emitted-close-time")
+    emitted = node.clock(close_clock(node.name))
     count = node.count
 
     def emit(close_time: int, headers: Headers) -> None:

@@ -11,8 +11,6 @@ replicas that are behind, and the next owner reads the changelogs.
 
 from __future__ import annotations
 
-import base64
-import struct
 from collections.abc import Iterable
 
 from penstock.engine.continuous.lane_task import LaneTask, TaskCommit
@@ -20,12 +18,8 @@ from penstock.engine.failpoints import failpoint
 from penstock.engine.layout.internal_topics import tasks_topic
 from penstock.engine.plan.task_records import encode_task, task_key
 from penstock.log.base import TailReader, Transaction, Writer
-from penstock.log.types import AppendResult, CommittedOffset, TopicPartition
+from penstock.log.types import AppendResult
 from penstock.record import RecordColumns
-
-#: The metadata of a committed offset in Kafka Streams: a version and the partition time.
-_OFFSET_METADATA = struct.Struct(">bq")
-_METADATA_VERSION = 1
 
 
 def commit_tasks(
@@ -46,7 +40,7 @@ def commit_tasks(
             ),
         )
         transaction.commit_offsets(application_id, {
-            at: offset for _, commit in commits for at, offset in _offsets(commit).items()
+            at: offset for _, commit in commits for at, offset in commit.committed_offsets.items()
         })
         failpoint("in-commit")
     failpoint("after-commit")
@@ -70,17 +64,3 @@ def _append(transaction: Transaction, commit: TaskCommit) -> list[str | None]:
     for append in commit.changes.values():
         transaction.append(*append)
     return [*(None for _ in commit.outputs), *commit.changes]
-
-
-def _offsets(commit: TaskCommit) -> dict[TopicPartition, CommittedOffset]:
-    """Return the offsets to commit, with the partition times as Kafka Streams stores them."""
-    times = commit.result.state.partition_times
-    return {
-        at: CommittedOffset(offset, _metadata(times.get((at.topic, at.partition), -1)))
-        for at, offset in commit.offsets.items()
-    }
-
-
-def _metadata(partition_time: int) -> str:
-    packed = _OFFSET_METADATA.pack(_METADATA_VERSION, partition_time)
-    return base64.b64encode(packed).decode("ascii")

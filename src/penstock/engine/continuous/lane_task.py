@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from penstock.engine.continuous.messages import Grant
 from penstock.engine.packaging.failure import Failure
 from penstock.engine.plan.batch_plan import BatchPlan
+from penstock.engine.plan.offset_metadata import add_metadata
 from penstock.engine.plan.task_records import TaskRecord
 from penstock.engine.worker.outcome import LogLine, RestoredStore, TaskOutcome
 from penstock.engine.worker.record_groups import group_columns, group_records
@@ -19,7 +20,7 @@ from penstock.errors import (
     TaskMigratedException,
 )
 from penstock.log.base import TailReader
-from penstock.log.types import Append, AppendResult, TopicPartition
+from penstock.log.types import Append, AppendResult, CommittedOffset, TopicPartition
 from penstock.record import NO_HEADERS, PartitionColumns, TaskId
 from penstock.stores.cache.record_cache import RecordCache
 from penstock.stores.replica.live_replica import CommittedChanges, LiveReplica
@@ -41,6 +42,8 @@ class TaskCommit:
     changes: dict[str, Append]
     #: Every source partition of the task -> the next offset to read.
     offsets: dict[TopicPartition, int]
+    #: The same with the metadata of Kafka Streams.
+    committed_offsets: dict[TopicPartition, CommittedOffset]
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +204,8 @@ class LaneTask:
             self.record.batch + 1, attempt, result.state,
             self._expected_positions(changes, offsets), {}, result.next_wall_punctuation,
         )
-        return TaskCommit(result, record, outputs, changes, offsets)
+        committed = add_metadata(offsets, (result.state,), self._graph.close_clocks)
+        return TaskCommit(result, record, outputs, changes, offsets, committed)
 
     def _next_offset(self, tail: TailReader, at: TopicPartition, result: TaskResult) -> int:
         """The next offset to read: behind offsets without a record if all records are processed."""

@@ -9,6 +9,7 @@ from penstock.engine.layout.execution_graph import ExecutionGraph
 from penstock.engine.layout.internal_topics import tasks_topic
 from penstock.engine.plan.batch_plan import TaskPlan
 from penstock.engine.plan.committed_state import CommittedState
+from penstock.engine.plan.offset_metadata import add_metadata
 from penstock.engine.plan.task_records import (
     BATCH_KEY,
     BatchRecord,
@@ -68,7 +69,10 @@ class ContinuousProgress:
                 tasks_topic(self._application_id), 0,
                 RecordColumns([BATCH_KEY], [encode_batch(record)], [state.now]),
             )
-            transaction.commit_offsets(self._application_id, state.offsets)
+            transaction.commit_offsets(self._application_id, add_metadata(
+                state.offsets, (record.state for record in state.records.values()),
+                graph.close_clocks,
+            ))
 
     def commit(
         self, task_id: TaskId, record: TaskRecord, offsets: Mapping[tuple[str, int], int]
@@ -86,11 +90,7 @@ class ContinuousProgress:
     def reload(self) -> None:
         """Read the state from the log, after a lane has ended without a report."""
         state = self._state
-        records = read_task_records(self._log, self._application_id)
-        state.records.update(
-            (task_id, record) for task_id, record in records.tasks.items()
-            if task_id in state.records or task_id in set(self._graph.tasks)
-        )
+        state.resume_records(read_task_records(self._log, self._application_id))
         committed = self._log.committed(self._application_id, state.offsets)
         state.offsets.update((at, found.offset) for at, found in committed.items())
 

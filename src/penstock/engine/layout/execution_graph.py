@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from graphlib import TopologicalSorter
+from typing import Any
 
 from penstock.config import StreamsConfig
 from penstock.engine.layout.internal_topics import (
@@ -21,13 +22,14 @@ from penstock.engine.layout.internal_topics import (
 from penstock.errors import MissingSourceTopicException
 from penstock.log.base import Log
 from penstock.log.types import TopicPartition
+from penstock.processors.emit_final import close_clock
 from penstock.record import TaskId
 from penstock.stores.buffers.join_grace import JoinGraceBufferBuilder
 from penstock.stores.buffers.suppress import SuppressBufferBuilder
 from penstock.suggestions import did_you_mean, user_topics_first
 from penstock.task.blueprint import Blueprint
 from penstock.task.task import partition_order
-from penstock.topology.nodes import SinkNode, SourceNode, StoreSpec
+from penstock.topology.nodes import ProcessorNode, SinkNode, SourceNode, StoreSpec
 from penstock.topology.partitions import PartitionPlan, resolve_partitions
 from penstock.topology.topology import Topology
 
@@ -92,6 +94,8 @@ class ExecutionGraph:
     window_retention_ms: Mapping[str, int] = field(default_factory=dict)
     #: Like `SubTopology.layout`, for the stores of global tables.
     global_layout: str = ""
+    #: The clock of an aggregation that emits on close -> its store.
+    close_clocks: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def stages(self) -> tuple[tuple[TaskId, ...], ...]:
@@ -222,7 +226,18 @@ def build_graph(
             config, (store.store for store in topology.global_stores.values()),
             {name: store.topic for name, store in topology.global_stores.items()},
         ),
+        close_clocks=_close_clocks(topology),
     )
+
+
+def _close_clocks(topology: Topology) -> dict[str, str]:
+    operators: dict[str, Any] = {
+        node.name: node.operator for node in topology.nodes if isinstance(node, ProcessorNode)
+    }
+    return {
+        close_clock(name): operator.store_name for name, operator in operators.items()
+        if getattr(operator, "emit_final", False)
+    }
 
 
 def _external_topics(

@@ -6,11 +6,13 @@ Both execution modes start from it: a batch plan and a grant contain what it kno
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from penstock.config import StreamsConfig
 from penstock.engine.layout.execution_graph import ExecutionGraph
 from penstock.engine.layout.internal_topics import tasks_topic
 from penstock.engine.plan.batch_plan import TaskPlan
+from penstock.engine.plan.offset_metadata import resume_state
 from penstock.engine.plan.start_offsets import StartOffsets
 from penstock.engine.plan.task_records import TaskRecord, TaskRecords
 from penstock.errors import MissingSourceTopicException
@@ -18,6 +20,7 @@ from penstock.log.base import Log
 from penstock.log.errors import LogBusy, UnknownTopic
 from penstock.log.types import PartitionOffsets, TopicPartition
 from penstock.record import TaskId
+from penstock.task.result import TaskState
 from penstock.topology.topology import Topology
 
 
@@ -38,9 +41,8 @@ class CommittedState:
         #: The number and the wall clock of the last batch.
         self.number = 0 if records.batch is None else records.batch.number
         self.now = 0 if records.batch is None else records.batch.now
-        self.records: dict[TaskId, TaskRecord] = {
-            task_id: records.tasks[task_id] for task_id in graph.tasks if task_id in records.tasks
-        }
+        self.records: dict[TaskId, TaskRecord] = {}
+        self.resume_records(records)
         self._start_offsets = StartOffsets(log, topology, config, graph)
         #: Source partition -> the next offset to read.
         self.offsets = self._start_offsets.resolve(records.batch, max(now_ms, self.now))
@@ -48,6 +50,31 @@ class CommittedState:
         self.lag: dict[TopicPartition, int] = {}
         # A reset recreates the topic, so its id identifies the incarnation of the application.
         self.incarnation = log.topic(tasks_topic(config.application_id)).id
+
+    def resume_records(self, records: TaskRecords) -> None:
+        """Take over the task records. Kafka Streams for Java may have run since they were written:
+        its times are in the metadata of the committed offsets."""
+        partitions = {
+            task_id: [
+                TopicPartition(topic, task_id.partition)
+                for _, topic in self._graph.queues(task_id)
+            ]
+            for task_id in self._graph.tasks
+        }
+        committed = self._log.committed(
+            self._config.application_id, (at for each in partitions.values() for at in each)
+        )
+        for task_id, of_task in partitions.items():
+            record = records.tasks.get(task_id)
+            state = resume_state(
+                TaskState() if record is None else record.state,
+                {at: committed[at] for at in of_task if at in committed},
+                self._graph.close_clocks,
+            )
+            if record is not None:
+                self.records[task_id] = replace(record, state=state)
+            elif state != TaskState():
+                self.records[task_id] = TaskRecord(0, 0, state)
 
     def read_bounds(self, now: int) -> dict[TopicPartition, PartitionOffsets]:
         """Read the bounds of the source partitions. Reset offsets that retention has removed."""

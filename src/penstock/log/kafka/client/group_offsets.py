@@ -51,9 +51,7 @@ class GroupOffsetClient:
             f"Reading the offsets of group '{self._group}' failed",
         )
         return {
-            TopicPartition(one.topic, one.partition): CommittedOffset(
-                one.offset, one.metadata or ""
-            )
+            TopicPartition(one.topic, one.partition): CommittedOffset(one.offset, _metadata(one))
             for one in found if one.offset >= 0
         }
 
@@ -94,6 +92,18 @@ class GroupOffsetClient:
         """Close the consumer."""
         with contextlib.suppress(KafkaException, RuntimeError):
             self._consumer.close()
+
+
+def _metadata(committed: KafkaPartition) -> str:
+    """Return the metadata of a committed offset.
+
+    librdkafka does not terminate it, and confluent-kafka reads on to the next zero byte. So there
+    may be a few bytes more, which need not be UTF-8.
+    """
+    try:
+        return committed.metadata or ""
+    except UnicodeDecodeError as error:
+        return error.object[: error.start].decode()
 
 
 class GroupOffsetClients:
