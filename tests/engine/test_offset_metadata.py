@@ -13,6 +13,7 @@ from penstock import (
     Processor,
     Record,
     Serdes,
+    Stores,
     Streams,
     StreamsBuilder,
     StreamsConfig,
@@ -121,6 +122,38 @@ def test_stream_time_behind_a_repartition_is_resumed(log: Log, run: Any) -> None
     write(log, 2_000)
     run(stream_times(repartitioned=True))
     assert read(log) == [b"5000"]
+
+
+class LatePut(Processor[str, str, str, str]):
+    """Writes each record to a window store, and forwards what the store holds then."""
+
+    def init(self, context: Any) -> None:
+        super().init(context)
+        self.windows: Any = context.get_state_store("windows")
+
+    def process(self, record: Record[str, str]) -> None:
+        self.windows.put(record.key, record.value, record.timestamp)
+        found = self.windows.fetch(record.key, record.timestamp)
+        self.context.forward(record.with_value(str(found)))
+
+
+def test_rows_of_kafka_streams_advance_the_time_of_a_window_store(log: Log, run: Any) -> None:
+    """The store drops a window that is expired since, as it does in Kafka Streams."""
+    builder = StreamsBuilder()
+    builder.add_state_store(Stores.window_store_builder(
+        Stores.persistent_window_store("windows", 60_000, 1_000), TEXT, TEXT
+    ))
+    stream: Any = builder.stream("in")
+    stream.process(LatePut, "windows").to("out")
+    topology = builder.build()
+    write(log, 100_000)
+    run(topology)
+    time = 1_000_000
+    row_key = b"k" + time.to_bytes(8, "big") + bytes(4)
+    log.append("app-windows-changelog", 0, RecordColumns([row_key], [b"new"], [time]))
+    write(log, 100_000, time)
+    run(topology)
+    assert read(log) == [b"v", b"None", b"v"]
 
 
 def test_windows_that_kafka_streams_has_emitted_are_not_emitted_again(log: Log, run: Any) -> None:

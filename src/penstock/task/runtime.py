@@ -59,6 +59,9 @@ class Environment:
     notes_origins: bool = False
     #: A batch ends early when its result has about this size; None means no limit.
     max_result_bytes: int | None = None
+    #: Store -> its clocks after the restore. They are later than those of the task record if
+    #: Kafka Streams for Java has written the last rows.
+    restored_clocks: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
 
 class Runtime:

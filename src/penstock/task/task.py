@@ -86,8 +86,9 @@ class Task:
             )
             runtime.stores[plan.name] = store
             store.init(runtime)
-            if plan.name in state.store_clocks:
-                store.set_clocks(state.store_clocks[plan.name])
+            for clocks in (runtime.environment.restored_clocks, state.store_clocks):
+                if plan.name in clocks:
+                    store.set_clocks(clocks[plan.name])
 
     def start(self) -> None:
         """Attach the nodes and initialize the processors. Stores must be restored before."""

@@ -120,6 +120,7 @@ class LaneTask:
         )
         if self._replica is not None:
             environment.open_bytes = self._replica.open_bytes
+            environment.restored_clocks = self._replica.state.clocks
         self.task = Task(blueprint, self.task_id, environment, plan.state)
         if self._replica is not None:
             self._replica.restore_custom_stores(self.task.runtime.stores)

@@ -62,6 +62,11 @@ class TaskSnapshot:
         """Open the committed rows of a store."""
         return open_in_memory(name) if self._snapshot is None else self._snapshot.open_bytes(name)
 
+    @property
+    def clocks(self) -> Mapping[str, Mapping[str, int]]:
+        """Store -> its clocks after the restore."""
+        return {} if self._snapshot is None else self._snapshot.state.clocks
+
     def restore_custom_stores(self, stores: Mapping[str, Any]) -> None:
         """Restore the stores that manage their own state. Called before the stores are used."""
         if self._snapshot is not None:

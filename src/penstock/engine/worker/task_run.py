@@ -82,6 +82,7 @@ class TaskRun:
                 shuffled_topics=frozenset(graph.shuffled),
                 notes_origins=graph.sends(task_id.subtopology),
                 max_result_bytes=self._bundle.max_result_bytes,
+                restored_clocks=snapshot.clocks,
             )
             task = Task(blueprint, task_id, environment, self._task_plan.state)
             try:
