@@ -6,7 +6,8 @@ topics. For each output topic, the records of every key must be equal and in the
 partition, key, value and timestamp, byte by byte. The changelog topics must have the same names and
 hold the same rows.
 
-penstock runs in this process; two of the topologies run on Spark as well.
+Everything runs in both execution modes of penstock, in this process; two of the topologies run on
+Spark as well.
 
 Caches are off, so every change of every record is compared. comparison_input.py explains why there
 is only one correct result. Kafka Streams emits results of closed windows and outer joins at most
@@ -131,13 +132,13 @@ def topology(name: str, output: str) -> Topology:
 
 
 def streams(
-    name: str, broker: ClusterStatus, directory: Path, prefix: str = "penstock",
-    master: str = "inline",
+    name: str, broker: ClusterStatus, directory: Path, execution: str,
+    prefix: str = "penstock", master: str = "inline",
 ) -> Streams:
     config = StreamsConfig(
         application_id=f"{prefix}-{name}", log=broker.address,
         state_dir=str(directory / "penstock-state"), statestore_cache_max_bytes=0,
-        commit_interval_ms=0,
+        commit_interval_ms=0, execution=execution,
     )
     if name != ORDERS:
         # The serdes of the orders application are inferred, which default serdes would prevent.
@@ -154,9 +155,16 @@ def outputs(name: str) -> dict[str, str]:
     return {f"penstock-{name}": f"java-{name}"}
 
 
+@pytest.fixture(scope="module", params=["batch", "continuous"])
+def execution(request: pytest.FixtureRequest) -> str:
+    mode: str = request.param
+    return mode
+
+
 @pytest.fixture(scope="module")
 def topics(
-    penstock_broker: ClusterStatus, java_class_path: str, tmp_path_factory: pytest.TempPathFactory
+    penstock_broker: ClusterStatus, java_class_path: str, execution: str,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Topics:
     """Return all records after both have processed all phases of the input."""
     directory = tmp_path_factory.mktemp("comparison")
@@ -168,7 +176,8 @@ def topics(
         feed(log, first)
         with java(java_class_path, penstock_broker, directory) as running, ExitStack() as stack:
             applications = [
-                stack.enter_context(streams(name, penstock_broker, directory)) for name in NAMES
+                stack.enter_context(streams(name, penstock_broker, directory, execution))
+                for name in NAMES
             ]
             for rows in ([], *rest):
                 if rows:
@@ -243,12 +252,13 @@ def stores(topics: Topics, application: str) -> dict[str, Rows]:
 def without_source(rows: Rows, source: str) -> Rows:
     """Return the rows of a buffer without the parts that depend on the application.
 
-    A row holds the context of its record, with the name of its source topic, which begins with
-    the application id. Kafka Streams writes these rows with the time of the wall clock.
+    A row begins with the context of its record: time, offset, and the name of the source topic,
+    which begins with the application id. Offsets depend on the number of transactions before, which
+    have one offset each. Kafka Streams writes these rows with the time of the wall clock.
     """
     name = struct.pack(">i", len(source)) + source.encode()
-    assert all(name in value for value, _ in rows.values())
-    return {key: (value.replace(name, b""), 0) for key, (value, _) in rows.items()}
+    assert all(value[16:].startswith(name) for value, _ in rows.values())
+    return {key: (value[:8] + value[16 + len(name):], 0) for key, (value, _) in rows.items()}
 
 
 def decode_json(value: bytes | None) -> Any:
@@ -309,13 +319,15 @@ def test_changelogs_hold_the_same_rows(topics: Topics, name: str) -> None:
 @pytest.mark.spark
 @pytest.mark.parametrize("name", ON_SPARK)
 def test_results_on_spark_are_equal(
-    topics: Topics, penstock_broker: ClusterStatus, tmp_path: Path, name: str
+    topics: Topics, penstock_broker: ClusterStatus, execution: str, tmp_path: Path, name: str
 ) -> None:
     """These topologies read one topic, so all phases can be processed at once."""
     output = f"spark-{name}"
     with open_log(penstock_broker.address) as log:
         log.create_topic(output, PARTITIONS, {"retention.ms": "-1"})
-    with streams(name, penstock_broker, tmp_path, "spark", "local[2]") as application:
+    with streams(
+        name, penstock_broker, tmp_path, execution, "spark", "local[2]"
+    ) as application:
         application.run_until_caught_up(timeout=TIMEOUT_S)
     found = read(penstock_broker, [output])
     assert_same(sequences(found, output), sequences(topics, f"java-{name}"), output)

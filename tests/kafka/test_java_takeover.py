@@ -93,8 +93,14 @@ def events() -> list[Row]:
     return list(Source(11, recent_hour()).stream("events", 0, 240))
 
 
+@pytest.fixture(scope="module", params=["batch", "continuous"])
+def execution(request: pytest.FixtureRequest) -> str:
+    mode: str = request.param
+    return mode
+
+
 @pytest.fixture(scope="module")
-def log(penstock_broker: ClusterStatus) -> Iterator[Log]:
+def log(penstock_broker: ClusterStatus, execution: str) -> Iterator[Log]:
     with open_log(clear(penstock_broker.address)) as log:
         for topic in ("events", COUNTS, WINDOWS, SESSIONS):
             log.create_topic(topic, PARTITIONS)
@@ -104,7 +110,7 @@ def log(penstock_broker: ClusterStatus) -> Iterator[Log]:
 @pytest.fixture(scope="module")
 def java(
     penstock_broker: ClusterStatus, java_class_path: str, log: Log, events: list[Row],
-    tmp_path_factory: pytest.TempPathFactory,
+    execution: str, tmp_path_factory: pytest.TempPathFactory,
 ) -> Java:
     """Process the first half of the events in each application of penstock."""
     directory = tmp_path_factory.mktemp("reads")
@@ -115,7 +121,7 @@ def java(
         config = StreamsConfig(
             application_id=name, log=penstock_broker.address, state_dir=str(directory / "penstock"),
             default_key_serde=Serdes.string(), default_value_serde=Serdes.string(),
-            statestore_cache_max_bytes=0,
+            statestore_cache_max_bytes=0, execution=execution,
         )
         with Streams(builder.build(), config, master="inline") as streams:
             streams.run_until_caught_up(timeout=TIMEOUT_S)
