@@ -1,507 +1,125 @@
-"""Kills an application repeatedly at every failpoint of a batch, then compares all results.
+"""Injects faults into an application on the embedded log, then compares all results.
 
-    PYTHONPATH=tests python -m faults.engine_kills [--kills 210] [--seed S] [--report FILE]
-        [--execution batch|continuous]
+    PYTHONPATH=tests python -m faults.engine_kills [--kills 210] [--execution batch|continuous]
+        [--seed S] [--report FILE] [--only PART] [--progress FILE] [--minutes N]
 
-A trial appends a wave of input, piece by piece, while the application runs. When a process stops at
-the chosen failpoint, the trial kills the victim with SIGKILL:
-
-    driver      the Python process that plans and commits, or, in continuous mode, supervises the
-                lanes; the trial starts a new one
-    worker      the Python process that runs tasks, or, in continuous mode, a lane: the stopped one,
-                or any if the driver is stopped
-    executor    the JVM of a worker, under local-cluster; Spark starts a new one
-
-The other processes keep running as in a cluster: the JVM and the workers of a killed driver exit
-when they notice, the worker of a killed executor finishes its task. Then the wave is processed to
-its end. Before a kill at `restoring` the trial stops the application and removes its state folder,
-so that there is something to restore. Under local-cluster each executor has its own folder, so
-killing one more executor is sufficient. Lanes start, and tasks move, only after a lane was lost. So
-before a kill at such a failpoint the trial kills one more lane.
+`engine_trial.py` describes how processes are killed, `lane_faults.py` the other faults of
+continuous mode. For `--progress` and `--minutes` see `campaign.py`.
 """
 
 from __future__ import annotations
 
-import argparse
-import contextlib
-import functools
-import itertools
-import random
-import shutil
-import signal
-import sys
-import tempfile
-import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import NamedTuple, Self, get_args
+from typing import cast, get_args
 
-import pyspark
-
-from faults.engine_app import (
-    PIECES,
-    Input,
-    Row,
-    append,
-    is_drained,
-    make_topics,
-    run_reference,
-    verify,
+from faults.campaign import (
+    Fault,
+    Options,
+    Part,
+    Totals,
+    finish,
+    kinds_table,
+    parse_arguments,
+    run,
+    summary,
+    table,
 )
-from faults.engine_processes import (
-    BATCH_FAILPOINTS,
-    LANE_FAILPOINTS,
-    LOSS_FAILPOINTS,
-    WORKER_FAILPOINTS,
-    Execution,
-    FailpointFiles,
-    Instance,
-    Process,
-    Victim,
-    send,
-    wait_until,
+from faults.engine_processes import BATCH_FAILPOINTS, LANE_FAILPOINTS, Execution, Victim
+from faults.engine_trial import CLUSTER, LOCAL, Kill, Trial
+from faults.lane_faults import (
+    KEEP_PROCESSES,
+    LANE_FAULT_POINTS,
+    LANE_TARGETS,
+    inject_lane_fault,
 )
-from faults.spark_cluster import SparkCluster
 from penstock.engine.failpoints import FailpointName
-from penstock.log import open_log
-from penstock.log.errors import LogBusy
 
-LOCAL, CLUSTER = "local[2]", "local-cluster[2,1,1024]"
-#: In the directory of the trial, or in that of the executor, so that each has its own.
-STATE, STATE_OF_EXECUTOR = "state", "/proc/self/cwd/state"
-KILLS_OF_A_TRIAL = 35
-#: By default Spark asks a dead executor three times for its shuffle files, at 5 s intervals.
-LITTLE_PATIENCE = ("spark.shuffle.io.maxRetries=1", "spark.shuffle.io.retryWait=100ms")
+KINDS = {
+    "lane killed": ("worker",), "executor killed": ("executor",), "driver killed": ("driver",),
+    "stopped past a timeout": ("late lane", "late driver"), "state deleted": ("state",),
+}
 
 
-class Kill(NamedTuple):
-    """The victim and the failpoint of a kill."""
+class EngineTrial(Trial):
+    """A trial that injects faults."""
 
-    victim: Victim
-    failpoint: FailpointName
-
-
-@dataclass
-class Counts:
-    """Totals of the kills, records, waves and pieces."""
-
-    kills: Counter[Kill] = field(default_factory=Counter)
-    records: Counter[str] = field(default_factory=Counter)
-    waves: int = 0
-    pieces: int = 0
-
-    def __iadd__(self, other: Counts) -> Counts:
-        self.kills += other.kills
-        self.records += other.records
-        self.waves += other.waves
-        self.pieces += other.pieces
-        return self
-
-
-class Trial:
-    """An application on its own log, and its input.
-
-    `waves` is the appended input, for the reference run without a crash. With the `master`
-    "inline" tasks run in the process of the driver.
-    """
-
-    def __init__(
-        self, directory: Path, seed: int, master: str = LOCAL, *, settings: Sequence[str] = (),
-        cluster: SparkCluster | None = None, address: str | None = None,
-        execution: Execution = "batch",
-    ) -> None:
-        """`cluster` replaces the master, `address` replaces the log in the directory."""
-        self.execution = execution
-        self.directory = directory
-        self.master = master if cluster is None else cluster.master
-        self.cluster = cluster
-        self.settings = (*LITTLE_PATIENCE, *settings)
-        self.rng = random.Random(seed)
-        self.counts = Counts()
-        self.instance: Instance | None = None
-        self.log = open_log(address or directory / "log.db")
-        #: The address of the log for drivers.
-        self.driver_address = self.log.address
-        make_topics(self.log)
-        self._input = Input(seed)
-        first = self._input.first()
-        self.waves: list[list[list[Row]]] = [[first]]
-        append(self.log, first)
-        self._ended: list[Instance] = []
-
-    # ---- processes -----------------------------------------------------------------------
-
-    def start(self) -> Instance:
-        """Start a driver if none is running. Each driver has its own failpoint files: the processes
-        of a killed driver run for a while, and must not stop in its place."""
-        if self.instance is None:
-            failpoints = self.directory / "steps" / str(len(self._ended))
-            self.instance = self.another("driver", FailpointFiles(failpoints))
-        return self.instance
-
-    def another(
-        self, name: str, files: FailpointFiles, *, state: str | None = None,
-        master: str | None = None,
-    ) -> Instance:
-        """Start one more driver of the application."""
-        has_executors = self.master == CLUSTER or self.cluster is not None
-        state = state or (STATE_OF_EXECUTOR if has_executors else STATE)
-        settings, environment, sessions = list(self.settings), {}, []
-        if self.master == CLUSTER:
-            # The number of lanes does not depend on when the executors register.
-            settings.append("penstock.parallelism=2")
-            environment["SPARK_HOME"] = str(_spark_home(self.directory / "spark-home"))
-        if self.cluster is not None:
-            # The environment of a driver is not copied to a cluster.
-            settings.append(f"spark.executorEnv.PENSTOCK_STOP_AT={files.order}")
-            environment["PYSPARK_PYTHON"] = sys.executable
-            sessions = self.cluster.sessions
-        arguments = [
-            "--log", self.driver_address, "--state", state, "--execution", self.execution,
-            "--master", master or self.master, *(f"--conf={each}" for each in settings),
-        ]
-        output = self.directory / f"{name}.log"
-        return Instance(arguments, files, output, environment, sessions=sessions)
-
-    def end(self) -> None:
-        """Kill the driver."""
-        if self.instance is not None:
-            self.instance.kill_driver()
-            self._ended.append(self.instance)
-            self.instance = None
-
-    def close(self) -> None:
-        """Stop all processes."""
-        self.end()
-        for instance in self._ended:
-            instance.end()
-        self.log.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if isinstance(error, AssertionError) and self.instance is not None:
-            error.add_note(f"Output of the driver:\n{self.instance.output_tail()}")
-        self.close()
-
-    # ---- input ---------------------------------------------------------------------------
-
-    def new_wave(self) -> Iterator[Callable[[], None]]:
-        """Start a wave. Each call of a returned function appends a piece; there is no last one."""
-        self.drain()
-        self.waves.append([])
-        self.counts.waves += 1
-        rows = self._input.wave(len(self.waves) - 1)
-        return (functools.partial(self.append_piece, each) for each in rows)
-
-    def every_key(self) -> Iterator[Callable[[], None]]:
-        """A wave whose first piece touches every key; the others are empty.
-
-        Customers are processed before their orders: on Kafka partitions do not become visible at
-        the same moment, and orders must not overtake their customers.
-        """
-        self.drain()
-        self.waves.append([])
-        self.counts.waves += 1
-        rows = self._input.every_key(len(self.waves) - 1)
-        customers = [row for row in rows if row[0] == "customers"]
-        self.append_piece(customers)
-        self.drain()
-        piece = functools.partial(self.append_piece, rows[len(customers):])
-        return itertools.chain([piece], itertools.repeat(lambda: None))
-
-    def append_piece(self, rows: list[Row]) -> None:
-        """Append a piece of the current wave."""
-        append(self.log, rows)
-        self.waves[-1].append(rows)
-        self.counts.pieces += 1
-
-    def drain(self) -> None:
-        """Wait until all input is processed."""
-        wait_until("a wave was processed", self.is_drained, meanwhile=self._alive)
-
-    def is_drained(self) -> bool:
-        """Whether all input is processed."""
-        return is_drained(self.log, continuous=self.execution == "continuous")
-
-    def _alive(self) -> None:
-        instance = self.start()
-        assert instance.is_alive, "the driver exited"
-
-    # ---- kills ---------------------------------------------------------------------------
-
-    def run_wave(self, *kills: Kill) -> None:
-        """Process one wave of input with some kills, one after the other."""
+    def inject(self, *faults: Fault) -> None:
+        """Process one wave of input with some faults, one after the other."""
         pieces = self.new_wave()
-        for kill in kills:
-            self.kill(kill, pieces)
+        for fault in faults:
+            if fault.target in LANE_TARGETS:
+                inject_lane_fault(self, fault, pieces)
+            else:
+                victim = cast("Victim", fault.target)
+                self.kill(Kill(victim, cast("FailpointName", fault.when)), pieces)
         self.finish_wave(pieces)
 
-    def kill(self, kill: Kill, pieces: Iterator[Callable[[], None]]) -> None:
-        """Kill the victim when a process stops at the failpoint."""
-        self.reach(kill.failpoint, pieces)
-        while not self._kill_victim(kill):
-            self.reach(kill.failpoint, pieces)
-        self.counts.kills[kill] += 1
 
-    def finish_wave(self, pieces: Iterator[Callable[[], None]]) -> None:
-        """Append the missing pieces of the wave and wait until it is processed."""
-        while len(self.waves[-1]) < PIECES:
-            next(pieces)()
-        self.drain()
+def faults_of(execution: Execution, *targets: str) -> tuple[Fault, ...]:
+    """All faults of the targets."""
+    failpoints = BATCH_FAILPOINTS if execution == "batch" else LANE_FAILPOINTS
+    return tuple(
+        Fault(target, failpoint) for target in targets
+        for failpoint in (LANE_FAULT_POINTS if target in LANE_TARGETS else failpoints)
+    )
 
-    def reach(self, failpoint: str, pieces: Iterator[Callable[[], None]]) -> None:
-        """Append input until a process stops at the failpoint. Processes at other failpoints
-        resume. Lanes that are to be lost first are killed."""
-        if failpoint == "restoring":
-            self._lose_state()
-        number = signal.SIGCONT
-        if self.execution == "continuous" and failpoint in LOSS_FAILPOINTS:
-            if self.master == "inline":
-                self.end()
-            else:
-                self.reach("processed", pieces)
-                number = signal.SIGKILL
-        instance = self.start()
-        standing = instance.stopped()
-        before = instance.lanes_started()
-        instance.files.disarm(failpoint)
-        instance.files.arm(failpoint)
-        for process in standing:
-            send(process.pid, number)
 
-        def is_reached() -> bool:
-            return not instance.files.is_armed(failpoint) and bool(instance.stopped())
+def parts_of(execution: Execution, kills: int) -> Sequence[Part]:
+    """Executors are killed under `local-cluster`; all other faults are injected under `local`."""
+    def part(name: str, master: str, count: int, *targets: str) -> Part:
+        settings = KEEP_PROCESSES if "late lane" in targets else ()
 
-        def is_missed() -> bool:
-            """The next lane got the tasks of the lost one, so no task is released."""
-            return (
-                failpoint == "released" and instance.lanes_started() > before
-                and self.is_drained()
-            )
+        def open_trial(directory: Path, seed: int) -> EngineTrial:
+            return EngineTrial(directory, seed, master, execution=execution, settings=settings)
 
-        wait_until(
-            f"a process reached '{failpoint}'", lambda: is_reached() or is_missed(),
-            meanwhile=self.feeder(pieces),
+        return Part(name, faults_of(execution, *targets), max(1, count), open_trial)
+
+    if execution == "batch":
+        executors = kills // 3
+        return (
+            part("processes", LOCAL, kills - executors, "driver", "worker"),
+            part("executors", CLUSTER, executors, "executor"),
         )
-        if not is_reached():
-            self.reach(failpoint, pieces)
-
-    def feeder(self, pieces: Iterator[Callable[[], None]]) -> Callable[[], None]:
-        """Returns a function that appends pieces at intervals, to call while waiting."""
-        due = 0.0
-
-        def feed() -> None:
-            nonlocal due
-            self._alive()
-            # On a slow machine the backlog must not grow without limit.
-            wanted = len(self.waves[-1]) < 2 * PIECES or self.is_drained()
-            if wanted and time.monotonic() >= due:
-                # A driver that is stopped in its commit holds the lock of the log.
-                with contextlib.suppress(LogBusy):
-                    next(pieces)()
-                due = time.monotonic() + self.rng.uniform(0.01, 0.3)
-
-        return feed
-
-    def _lose_state(self) -> None:
-        """Remove local state, so that there is something to restore."""
-        if self.master == CLUSTER and self.instance is not None:
-            # Each executor has its own folder: that of the next one is empty.
-            send(self._any(self.instance.executors()).pid, signal.SIGKILL)
-            return
-        self.end()
-        # Workers of killed drivers may still write to the folder.
-        wait_until(
-            "nothing of the killed drivers was left",
-            lambda: not any(instance.all() for instance in self._ended),
-        )
-        shutil.rmtree(self.directory / STATE, ignore_errors=True)
-
-    @property
-    def _worker_failpoints(self) -> frozenset[FailpointName]:
-        if self.master == "inline":
-            return frozenset()
-        return WORKER_FAILPOINTS if self.execution == "batch" else frozenset(LANE_FAILPOINTS)
-
-    def _kill_victim(self, kill: Kill) -> bool:
-        """Kill the victim and resume the others. False if there is no such process now."""
-        instance = self.start()
-        [stopped] = instance.stopped()
-        in_driver = stopped.pid == instance.pid
-        assert in_driver == (kill.failpoint not in self._worker_failpoints), stopped
-        if kill.victim == "driver":
-            instance.kill_driver()
-            self._ended.append(instance)
-            self.instance = None
-        elif kill.victim == "worker":
-            workers = instance.workers() if in_driver else [stopped]
-            if not workers:
-                # Spark starts workers with the first job.
-                instance.resume()
-                return False
-            send(self._any(workers).pid, signal.SIGKILL)
-        elif in_driver:
-            send(self._any(instance.executors()).pid, signal.SIGKILL)
-        else:
-            executor = instance.executor_of(stopped.pid)
-            if executor is None:
-                # Spark has ended the executor of an overtaken attempt.
-                instance.resume()
-                return False
-            send(executor.pid, signal.SIGKILL)
-        instance.resume()
-        return True
-
-    def _any(self, those: list[Process]) -> Process:
-        assert those, "there is no process to kill"
-        return self.rng.choice(those)
-
-    # ---- comparison -----------------------------------------------------------------------------
-
-    def verify(self) -> None:
-        """Touch every key, and compare all results with a run without a crash."""
-        next(self.every_key())()
-        self.drain()
-        self.end()
-        reference = run_reference(self.directory / "undisturbed", self.waves)
-        with open_log(reference) as right:
-            self.counts.records.update(verify(self.log, right, self.waves))
+    # A fifth of the faults for each kind.
+    fifth = kills // 5
+    return (
+        part("processes", LOCAL, kills - 3 * fifth, "driver", "worker"),
+        part("executors", CLUSTER, fifth, "executor"),
+        part("stopped", LOCAL, fifth, "late lane", "late driver"),
+        part("state", LOCAL, fifth, "state"),
+    )
 
 
-def _spark_home(place: Path) -> Path:
-    """An installation of Spark with its own folder for executors."""
-    if not place.exists():
-        place.mkdir()
-        (place / "work").mkdir()
-        for part in Path(pyspark.__file__).parent.iterdir():
-            if part.name != "work":
-                (place / part.name).symlink_to(part)
-    return place
-
-
-# ---- make faults ----------------------------------------------------------------------------
-
-
-class Part(NamedTuple):
-    """Kills of the same kind, under one master."""
-
-    execution: Execution
-    master: str
-    victims: tuple[Victim, ...]
-    kills: int
-
-
-def failpoints_of(execution: Execution) -> tuple[FailpointName, ...]:
-    return BATCH_FAILPOINTS if execution == "batch" else LANE_FAILPOINTS
-
-
-def schedule(part: Part, rng: random.Random) -> list[Kill]:
-    """All pairs of victim and failpoint, repeated, in random order."""
-    every = itertools.cycle([
-        Kill(victim, failpoint)
-        for victim in part.victims for failpoint in failpoints_of(part.execution)
-    ])
-    chosen = list(itertools.islice(every, part.kills))
-    rng.shuffle(chosen)
-    return chosen
-
-
-def run_many(
-    kills: int, seed: int, execution: Execution, tell: Callable[[str], None]
-) -> Counts:
-    """Drivers and workers are killed under `local[2]`, executors under `local-cluster`."""
-    total = Counts()
-    rng = random.Random(seed)
-    executors = kills // 3
-    for part in (
-        Part(execution, LOCAL, ("driver", "worker"), kills - executors),
-        Part(execution, CLUSTER, ("executor",), executors),
-    ):
-        planned = schedule(part, rng)
-        # Several comparisons: a failure is detected soon after its cause.
-        for start in range(0, len(planned), KILLS_OF_A_TRIAL):
-            some = planned[start : start + KILLS_OF_A_TRIAL]
-            total += run_trial(part, some, rng.randrange(10**6), total, tell)
-    return total
-
-
-def run_trial(
-    part: Part, kills: Sequence[Kill], seed: int, before: Counts, tell: Callable[[str], None]
-) -> Counts:
-    """One log, a wave for each kill, and a comparison at the end."""
-    number = before.kills.total()
-    with (
-        tempfile.TemporaryDirectory(prefix="penstock-faults-") as directory,
-        Trial(Path(directory), seed, part.master, execution=part.execution) as trial,
-    ):
-        for kill in kills:
-            began = time.monotonic()
-            trial.run_wave(kill)
-            number += 1
-            tell(
-                f"{number:4}  {part.master}: {kill.victim} killed at '{kill.failpoint}', wave "
-                f"{trial.counts.waves} processed after {time.monotonic() - began:.1f} s"
-            )
-        trial.verify()
-        tell(f"      equal: {format_counts(trial.counts.records)}")
-        return trial.counts
-
-
-def format_counts(records: Mapping[str, int]) -> str:
-    return ", ".join(f"{count:,} records of {topic}" for topic, count in records.items())
-
-
-def report(counts: Counts, execution: Execution, seed: int, seconds: float) -> str:
+def report(totals: Totals, execution: Execution) -> str:
     """The results as a Markdown page."""
-    victims: tuple[Victim, ...] = get_args(Victim)
-    rows = [
-        f"| {failpoint} | " + " | ".join(
-            str(counts.kills[Kill(victim, failpoint)]) for victim in victims
-        ) + f" | {sum(counts.kills[Kill(victim, failpoint)] for victim in victims)} |"
-        for failpoint in failpoints_of(execution)
-    ]
+    targets: tuple[str, ...] = get_args(Victim)
+    kinds: list[str] = []
+    if execution == "continuous":
+        targets += LANE_TARGETS
+        kinds = [*kinds_table(KINDS, totals.counts), ""]
     return "\n".join((
-        f"# Kills of the engine in {execution} mode",
+        f"# Faults of the engine in {execution} mode",
         "",
         "Written by `make faults` (`tests/faults/engine_kills.py`); `exactly-once.md` describes "
-        "the victims and the comparison.",
+        "the faults and the comparison.",
         "",
-        f"{counts.kills.total()} kills with SIGKILL, seed {seed}, {seconds / 60:.0f} minutes. "
-        f"{counts.waves} waves of input in {counts.pieces:,} pieces. All outputs and all stores "
-        "were equal to those of runs without a crash:",
-        f"{format_counts(counts.records)}.",
+        *summary(totals),
         "",
-        f"| failpoint | {' | '.join(victims)} | all |",
-        "|---|" + "---|" * (len(victims) + 1),
-        *rows,
+        *kinds,
+        *table(
+            "failpoint", BATCH_FAILPOINTS if execution == "batch" else LANE_FAILPOINTS, targets,
+            totals.counts,
+        ),
         "",
     ))
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Kill an application at failpoints.")
-    parser.add_argument("--kills", type=int, default=210)
-    parser.add_argument("--seed", type=int, default=random.randrange(10**6))
-    parser.add_argument("--execution", choices=get_args(Execution), default="batch")
-    parser.add_argument("--report", type=Path, help="write the results to this file")
-    options = parser.parse_args()
-    print(f"seed {options.seed}, {options.kills} kills", flush=True)
-    began = time.monotonic()
-    counts = run_many(
-        options.kills, options.seed, options.execution, functools.partial(print, flush=True)
-    )
-    page = report(counts, options.execution, options.seed, time.monotonic() - began)
-    print(page)
-    if options.report is not None:
-        options.report.write_text(page)
+    options: Options = parse_arguments("Inject faults into an application.", 210)
+    execution = cast("Execution", options.execution)
+    totals = run(parts_of(execution, options.kills), options)
+    finish(totals, options, lambda found: report(found, execution))
 
 
 if __name__ == "__main__":

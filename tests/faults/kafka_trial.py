@@ -9,7 +9,11 @@
                         replaced it, then resumed
     standby             in continuous mode, another instance joins the group, and leaves it, while
                         lanes commit
-    late driver         stopped at a failpoint until another instance has taken over, then resumed
+    late driver         stopped at a failpoint until another instance has taken over, then resumed;
+                        in continuous mode on Spark, its lanes keep running
+    state               in continuous mode, the state of all lanes is deleted while one of them is
+                        stopped at a failpoint
+    executor            in continuous mode, killed at a failpoint of a lane
     response, request, outage
                         a proxy loses a message of the driver (`kafka_proxy.py`)
 
@@ -18,41 +22,47 @@ Drivers and their workers connect to a single broker through the proxy; the tria
 
 from __future__ import annotations
 
-import itertools
 import signal
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Literal, NamedTuple, cast, get_args
+from typing import Literal, cast, get_args
 
+from faults.campaign import Fault
 from faults.engine_app import OUTPUTS, PARTITIONS, Row, append, everything, is_read
-from faults.engine_kills import Kill, Trial
 from faults.engine_processes import (
     BATCH_FAILPOINTS,
+    LANE_FAILPOINTS,
     Execution,
-    FailpointFiles,
     Instance,
     Victim,
     send,
     wait_until,
 )
+from faults.engine_trial import Kill, Trial
 from faults.kafka_brokers import Brokers
+from faults.kafka_ends import all_visible
 from faults.kafka_proxy import APIS, LOSSES, Api, Loss, Proxy, Rule
 from faults.lane_faults import (
     KEEP_PROCESSES,
+    LANE_FAULT_POINTS,
+    LANE_TARGETS,
+    inject_lane_fault,
     resume_lane,
-    stop_lane_until_replaced,
     wait_until_replaced,
 )
 from penstock.engine.failpoints import FailpointName
+from penstock.log.types import TopicPartition
 
 Pieces = Iterator[Callable[[], None]]
 Target = Literal[
-    "driver", "worker", "broker", "broker, back first", "leader", "coordinator", "late driver",
-    "late lane", "standby", "response", "request", "outage",
+    "driver", "worker", "executor", "broker", "broker, back first", "leader", "coordinator",
+    "late driver", "late lane", "state", "standby", "response", "request", "outage",
 ]
 TARGETS: tuple[Target, ...] = get_args(Target)
+#: The processes that are killed at a failpoint.
+VICTIMS: tuple[Victim, ...] = get_args(Victim)
 #: The table that changes throughout the run, and the stream that joins it.
 JOINED = frozenset(("customers", "orders"))
 #: The session timeout of the group, six seconds, is between the two.
@@ -60,25 +70,20 @@ OUTAGE_S, LONG_OUTAGE_S = 2.0, 7.5
 STANDS_BY = "becomes a standby"
 
 
-class Fault(NamedTuple):
-    """A target and a failpoint, or the loss of a message of a request."""
-
-    target: Target
-    when: str
-
-    def __str__(self) -> str:
-        if self.target in LOSSES:
-            return f"{self.target} of {self.when}"
-        return f"{self.target} at '{self.when}'"
-
-
-def faults_of(*targets: Target) -> list[Fault]:
+def faults_of(*targets: Target, execution: Execution = "batch") -> tuple[Fault, ...]:
     """All faults of the targets."""
-    failpoints: dict[Target, tuple[str, ...]] = {
-        **dict.fromkeys(TARGETS, BATCH_FAILPOINTS), **dict.fromkeys(LOSSES, APIS),
-        "late driver": ("before-commit", "in-commit"),
-    }
-    return [Fault(each, when) for each in targets for when in failpoints[each]]
+    failpoints: dict[Target, tuple[str, ...]]
+    if execution == "batch":
+        failpoints = {
+            **dict.fromkeys(TARGETS, BATCH_FAILPOINTS), **dict.fromkeys(LOSSES, APIS),
+            "late driver": ("before-commit", "in-commit"),
+        }
+    else:
+        failpoints = {
+            **dict.fromkeys(TARGETS, LANE_FAILPOINTS),
+            **dict.fromkeys(LANE_TARGETS, LANE_FAULT_POINTS),
+        }
+    return tuple(Fault(each, when) for each in targets for when in failpoints[each])
 
 
 class KafkaTrial(Trial):
@@ -95,7 +100,6 @@ class KafkaTrial(Trial):
             )
             #: The joined topic of the last append.
             self._joined = ""
-            self._seconds = itertools.count(1)
             self.injected: Counter[Fault] = Counter()
             super().__init__(
                 directory, seed, master, address=self.brokers.address, execution=execution,
@@ -160,14 +164,13 @@ class KafkaTrial(Trial):
         for fault in faults:
             if fault.target in LOSSES:
                 self._lose_message(cast("Loss", fault.target), cast("Api", fault.when), pieces)
-            elif fault.target == "late driver":
+            elif fault.target == "late driver" and self.master == "inline":
                 self._stop_past_the_lease(fault.when, pieces)
-            elif fault.target == "late lane":
-                failpoint = cast("FailpointName", fault.when)
-                resume_lane(self, stop_lane_until_replaced(self, failpoint, pieces))
+            elif fault.target in LANE_TARGETS:
+                inject_lane_fault(self, fault, pieces)
             elif fault.target == "standby":
                 self._join_and_leave(fault.when, pieces)
-            elif fault.target in {"driver", "worker"}:
+            elif fault.target in VICTIMS:
                 kill = Kill(cast("Victim", fault.target), cast("FailpointName", fault.when))
                 self.kill(kill, pieces)
             else:
@@ -177,7 +180,7 @@ class KafkaTrial(Trial):
 
     def _kill_node(self, fault: Fault, pieces: Pieces) -> None:
         self.reach(fault.when, pieces)
-        self.brokers.kill(self._node(fault.target))
+        self.brokers.kill(self._node(cast("Target", fault.target)))
         instance = self.start()
         if fault.target == "broker, back first":
             self.brokers.start()
@@ -218,16 +221,35 @@ class KafkaTrial(Trial):
             resume_lane(self, wait_until_replaced(self, lane, pieces))
         self.finish_wave(pieces)
 
+    def outlast_transaction(self) -> None:
+        """Stop the only lane, and its driver, while its transaction is open, until the broker has
+        aborted the transaction because of its timeout. Then resume both."""
+        pieces = self.new_wave()
+        injection = self._proxy.inject(Rule("EndTxn", "request", OUTAGE_S))
+        wait_until("a lane commits", injection.started.is_set, meanwhile=self.feeder(pieces))
+        instance = self.start()
+        send(instance.pid, signal.SIGSTOP)
+        wait_until("the proxy passed all messages again", injection.finished.is_set)
+        assert not self._is_everything_visible(), "no transaction is open"
+        wait_until("the broker had aborted the transaction", self._is_everything_visible)
+        instance.resume()
+        self.finish_wave(pieces)
+
+    def _is_everything_visible(self) -> bool:
+        """Whether no transaction is open on the topics that lanes write."""
+        partitions = [
+            TopicPartition(topic.name, number)
+            for topic in self.log.topics() for number in range(topic.partitions)
+        ]
+        bounds = self.log.offsets(partitions)
+        return all_visible(self.log.address, {at: each.end for at, each in bounds.items()})
+
     def _stop_past_the_lease(self, failpoint: str, pieces: Pieces) -> None:
         """Another instance takes over while the first one is stopped; then the first one resumes,
         publishes nothing, and becomes a standby."""
         self.reach(failpoint, pieces)
         first = self.start()
-        name = f"second-{next(self._seconds)}"
-        second = self.another(
-            name, FailpointFiles(self.directory / f"steps-of-{name}"), state=f"state-of-{name}",
-            master="inline",
-        )
+        second = self.start_other("second")
         try:
             wait_until("the second instance had taken over", self.is_drained)
             self._resume_without_the_lease(first)
@@ -240,11 +262,7 @@ class KafkaTrial(Trial):
         """Another instance joins while a lane is stopped, and is killed while another one is: each
         changes the generation of the group before a commit."""
         self.reach(failpoint, pieces)
-        name = f"standby-{next(self._seconds)}"
-        standby = self.another(
-            name, FailpointFiles(self.directory / f"steps-of-{name}"), state=f"state-of-{name}",
-            master="inline",
-        )
+        standby = self.start_other("standby")
         try:
             wait_until(
                 "the other instance was a standby",

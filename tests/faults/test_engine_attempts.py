@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from faults.engine_app import APPLICATION_ID, everything, read
-from faults.engine_kills import Trial
 from faults.engine_processes import STAGES, send, wait_until
+from faults.engine_trial import Trial
 from faults.spark_cluster import SparkCluster
 from kafka.cluster import clear
 from penstock.broker.cluster import ClusterStatus

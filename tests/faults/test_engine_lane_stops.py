@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import shutil
-import signal
 from pathlib import Path
 
 import pytest
 
-from faults.engine_kills import LOCAL, STATE, Trial
-from faults.engine_processes import FailpointFiles, Instance, send, wait_until
+from faults.engine_trial import LOCAL, Trial
 from faults.lane_faults import (
     KEEP_PROCESSES,
-    Pieces,
-    assert_unpublished,
-    attempts,
+    delete_state,
     resume_lane,
+    stop_driver_until_replaced,
     stop_lane_until_replaced,
 )
-from penstock.log import open_log
-from penstock.log.errors import LogBusy
-from penstock.log.types import TopicPartition
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
@@ -43,51 +36,9 @@ def test_driver_that_was_stopped_past_its_lease_publishes_nothing(
 ) -> None:
     """With Spark, its lanes keep running until the second instance fences them."""
     with Trial(tmp_path, seed=9, master=master, execution="continuous") as trial:
-        pieces = trial.new_wave()
-        trial.reach("processed", pieces)
-        trial.start().resume()
-        _stop_driver(trial)
-        first = trial.start()
-        second = trial.another(
-            "second", FailpointFiles(tmp_path / "steps-of-second"), state="state-of-second",
-            master="inline",
-        )
-        try:
-            _take_turns(trial, pieces, first, second)
-        finally:
-            second.end()
-        # The first driver is a standby and takes over.
+        stop_driver_until_replaced(trial, "processed", trial.new_wave())
         trial.run_wave()
         trial.verify()
-
-
-def _stop_driver(trial: Trial) -> None:
-    """Stop the driver while it does not hold the lock of the log: otherwise no other instance could
-    take over."""
-    driver = trial.start().pid
-    while True:
-        send(driver, signal.SIGSTOP)
-        try:
-            with open_log(trial.log.address, busy_timeout_ms=500) as log:
-                log.commit_offsets("nobody", {TopicPartition("orders", 0): 0})
-            return
-        except LogBusy:
-            send(driver, signal.SIGCONT)
-
-
-def _take_turns(trial: Trial, pieces: Pieces, first: Instance, second: Instance) -> None:
-    def has_taken_over() -> bool:
-        return "This instance runs application" in second.output.read_text()
-
-    wait_until("the second instance had taken over", has_taken_over, meanwhile=trial.feeder(pieces))
-    trial.finish_wave(pieces)
-    before = attempts(trial.log)
-    first.resume()
-    wait_until("the first one had noticed", lambda: "becomes a standby" in first.output_tail())
-    assert_unpublished(trial.log, before, lambda attempt: attempt.epoch == 1)
-    trial.run_wave()
-    assert second.is_alive
-    assert first.is_alive
 
 
 @pytest.mark.parametrize("master", [LOCAL, "inline"])
@@ -95,8 +46,6 @@ def test_state_that_is_deleted_while_lanes_run_is_restored(tmp_path: Path, maste
     with Trial(tmp_path, seed=10, master=master, execution="continuous") as trial:
         for failpoint in ("processed", "after-commit"):
             pieces = trial.new_wave()
-            trial.reach(failpoint, pieces)
-            shutil.rmtree(tmp_path / STATE)
-            trial.start().resume()
+            delete_state(trial, failpoint, pieces)
             trial.finish_wave(pieces)
         trial.verify()

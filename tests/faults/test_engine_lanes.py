@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from faults.engine_kills import LOCAL, Kill, Trial
 from faults.engine_processes import LANE_FAILPOINTS
+from faults.engine_trial import LOCAL, Kill, Trial
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 

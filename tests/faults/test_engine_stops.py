@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from faults.engine_app import everything, is_drained
-from faults.engine_kills import LOCAL, Trial
 from faults.engine_processes import FailpointFiles, Instance, wait_until
+from faults.engine_trial import LOCAL, Trial
 from penstock.engine.failpoints import FailpointName
 from penstock.log import open_log
 from penstock.log.errors import LogBusy

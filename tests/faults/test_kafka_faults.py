@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from faults.kafka_trial import Fault, KafkaTrial
+from faults.campaign import Fault
+from faults.kafka_trial import KafkaTrial
 
 pytestmark = [pytest.mark.slow, pytest.mark.kafka]
 

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from faults.engine_kills import LOCAL
-from faults.kafka_trial import Fault, KafkaTrial
+from faults.campaign import Fault
+from faults.engine_trial import LOCAL
+from faults.kafka_trial import KafkaTrial
 
 pytestmark = [pytest.mark.slow, pytest.mark.kafka, pytest.mark.spark]
 
@@ -43,4 +44,28 @@ def test_lane_is_lost_between_its_offsets_and_its_commit(
     """With one core there is one lane. The proxy drops its request to commit."""
     with KafkaTrial(tmp_path, seed=3, master="local[1]", execution="continuous") as trial:
         trial.lose_lane_in_transaction(number)
+        trial.verify()
+
+
+def test_driver_is_stopped_past_its_lease_while_its_lanes_run_on(tmp_path: Path) -> None:
+    fault = Fault("late driver", "processed")
+    with KafkaTrial(tmp_path, seed=4, master=LOCAL, execution="continuous") as trial:
+        trial.inject(fault)
+        trial.verify()
+        assert trial.injected.total() == 1
+
+
+def test_state_is_deleted_while_lanes_run(tmp_path: Path) -> None:
+    faults = [Fault("state", each) for each in ("processed", "after-commit")]
+    with KafkaTrial(tmp_path, seed=5, execution="continuous") as trial:
+        for fault in faults:
+            trial.inject(fault)
+        trial.verify()
+        assert trial.injected.keys() == set(faults)
+
+
+def test_transaction_of_a_lane_exceeds_its_timeout(tmp_path: Path) -> None:
+    """Without Spark, the lane is a thread of the driver."""
+    with KafkaTrial(tmp_path, seed=6, execution="continuous") as trial:
+        trial.outlast_transaction()
         trial.verify()
