@@ -2,7 +2,7 @@
 
 Spark runs a second attempt of a task only on another host, and identifies hosts by their names. All
 of 127.0.0.0/8 is this machine, so each worker gets its own address there. No process listens on any
-other address.
+other address. With a `Network`, the workers run on hosts of their own instead.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import IO, Self
 
 import pyspark
 
+from faults.cluster_hosts import Network
 from faults.engine_processes import Process, processes, send, wait_until
 
 HOSTS = ("127.0.0.1", "127.0.0.2")
@@ -29,9 +30,14 @@ _WORKER = "Successfully registered with master"
 class SparkCluster:
     """A master, and a worker with one core for each host. Executors run in their folders."""
 
-    def __init__(self, directory: Path, hosts: Sequence[str] = HOSTS) -> None:
+    def __init__(
+        self, directory: Path, hosts: Sequence[str] = HOSTS, network: Network | None = None
+    ) -> None:
+        """`hosts`: addresses of this machine, or names of hosts in the network. The master runs on
+        the first one."""
         directory.mkdir()
         self._directory = directory
+        self._network = network
         self._daemons: list[tuple[subprocess.Popen[bytes], IO[bytes]]] = []
         #: Host -> the process session of its worker.
         self._workers: dict[str, int] = {}
@@ -52,7 +58,7 @@ class SparkCluster:
         outputs = [
             self._start(
                 f"worker-{host}", host, "worker.Worker", "--cores", "1", "--memory", "2g",
-                "--work-dir", str(self._directory / f"work-{host}"), self.master,
+                "--work-dir", str(self._private(host, "work")), self.master,
             )
             for host in hosts
         ]
@@ -65,18 +71,25 @@ class SparkCluster:
         output = self._directory / f"{name}.log"
         self.temporary(host).mkdir(exist_ok=True)
         stream = output.open("wb")
+        address = self._address(host)
+        command = [
+            str(_SPARK_HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{kind}",
+            "--host", address, "--port", "0", "--webui-port", "0", *arguments,
+        ]
+        if self._network is not None:
+            command = self._network.hosts[host].command(*command)
         process = subprocess.Popen(
-            [str(_SPARK_HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{kind}",
-             "--host", host, "--port", "0", "--webui-port", "0", *arguments],
+            command,
             stdin=subprocess.DEVNULL, stdout=stream, stderr=subprocess.STDOUT,
             start_new_session=True, cwd=self._directory,
             env={
-                **os.environ, "SPARK_HOME": str(_SPARK_HOME), "SPARK_LOCAL_IP": host,
-                "SPARK_DAEMON_MEMORY": "256m", "SPARK_LOCAL_DIRS": str(self._directory / "spark"),
+                **os.environ, "SPARK_HOME": str(_SPARK_HOME), "SPARK_LOCAL_IP": address,
+                "SPARK_DAEMON_MEMORY": "256m",
+                "SPARK_LOCAL_DIRS": str(self._private(host, "spark")),
                 "SPARK_MASTER_OPTS": "-Dspark.master.rest.enabled=false",
                 # The processes are short-lived.
                 "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-                "TMPDIR": str(self.temporary(host)),
+                "TMPDIR": str(self._private(host, "tmp")),
             },
         )
         self._daemons.append((process, stream))
@@ -84,9 +97,20 @@ class SparkCluster:
             self._workers[host] = process.pid
         return output
 
+    def _address(self, host: str) -> str:
+        return host if self._network is None else self._network.hosts[host].address
+
+    def _private(self, host: str, name: str) -> Path:
+        """A directory of a host, as its processes see it."""
+        if self._network is not None:
+            return self._network.private / name
+        return self._directory / f"{name}-{host}"
+
     def temporary(self, host: str) -> Path:
-        """The temporary directory of a host, as its executors see it."""
-        return self._directory / f"tmp-{host}"
+        """The temporary directory of the executors of a host, as this process sees it."""
+        if self._network is not None:
+            return self._network.hosts[host].directory / "tmp"
+        return self._private(host, "tmp")
 
     def signal_host(self, host: str, number: signal.Signals) -> None:
         """Send a signal to all processes of a host: the worker, executors, Python workers."""

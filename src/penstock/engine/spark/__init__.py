@@ -45,8 +45,7 @@ def compute_on(
     with backend.report_jvm_loss():
         backend.wait_for_slots()
         bundle = Bundle(topology, config, graph, source.address, backend.parallelism(config))
-        if not backend.is_local:
-            bundle = replace(bundle, staging_threshold_bytes=None, is_local=False)
+        bundle = _for_hosts_of(backend, bundle)
         return SparkCompute(backend, bundle, pack_bundle(bundle))
 
 
@@ -58,9 +57,17 @@ def lanes_on(
     with backend.report_jvm_loss():
         backend.wait_for_slots()
         bundle = Bundle(topology, config, graph, source.address, backend.lane_slots(config))
+        bundle = _for_hosts_of(backend, bundle)
         return SparkLanes(
             backend, bundle, pack_bundle(bundle), on_connection=on_connection, on_ended=on_ended
         )
+
+
+def _for_hosts_of(backend: SparkBackend, bundle: Bundle) -> Bundle:
+    """Return the bundle for workers that may be on other hosts."""
+    if backend.is_local:
+        return bundle
+    return replace(bundle, staging_threshold_bytes=None, is_local=False)
 
 
 __all__ = [

@@ -1,0 +1,191 @@
+"""Applications on a cluster whose workers are separate hosts, with a Kafka broker: a host is killed
+and returns."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from faults import cluster_hosts
+from faults.cluster_application import PARTITIONS, PENSTOCK, TOPOLOGY, VALUES, Driver, running
+from faults.cluster_hosts import Network
+from faults.engine_processes import wait_until
+from faults.host_broker import running_broker
+from faults.spark_cluster import SparkCluster
+from penstock.log import Log, RecordColumns, open_log
+
+_REASON = cluster_hosts.why_not()
+pytestmark = [
+    pytest.mark.slow, pytest.mark.spark, pytest.mark.kafka,
+    pytest.mark.skipif(_REASON is not None, reason=str(_REASON)),
+]
+
+WORKERS = ("worker1", "worker2")
+
+
+class Site(NamedTuple):
+    """The hosts and what runs on them."""
+
+    network: Network
+    spark: SparkCluster
+    log: str
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """A driver's host, a broker, and two workers with one slot each. Tests leave it as it was."""
+    folder = tmp_path_factory.mktemp("hosts")
+    with (
+        Network(folder / "network", ("driver", "broker", *WORKERS)) as network,
+        running_broker(network.hosts["broker"], network.private) as log,
+        SparkCluster(folder / "spark", WORKERS, network) as spark,
+    ):
+        yield Site(network, spark, log)
+
+
+@pytest.fixture
+def log(tmp_path: Path, site: Site) -> Iterator[Log]:
+    """The log, as the driver's host sees it."""
+    (tmp_path / "app.py").write_text(TOPOLOGY)
+    with site.network.hosts["driver"].entered(), open_log(site.log) as log:
+        for name in ("in", "out"):
+            log.create_topic(name, PARTITIONS)
+        yield log
+        for topic in log.topics():
+            if not topic.name.startswith("_"):
+                log.delete_topic(topic.name)
+
+
+def counts(log: Log) -> dict[str, list[int]]:
+    """Key -> all its counts, in the order of the output."""
+    found: dict[str, list[int]] = {}
+    for partition in range(PARTITIONS):
+        for batch in log.read("out", partition, 0):
+            columns = batch.columns()
+            for key, value in zip(columns.keys, columns.values, strict=True):
+                found.setdefault(str(key, "ascii"), []).append(int.from_bytes(value, "big"))
+    return found
+
+
+class Waves:
+    """Records for all partitions. Each wave counts every value once."""
+
+    def __init__(self, log: Log, driver: Driver) -> None:
+        self._log = log
+        self._driver = driver
+        self._sent = 0
+
+    def process(self, waves: int = 1) -> None:
+        """Append records and wait until all counts are visible; each exactly once, in order."""
+        self.send(waves)
+        expected = {value: list(range(1, self._sent + 1)) for value in VALUES}
+        wait_until(
+            "the records were processed",
+            lambda: sum(map(len, counts(self._log).values())) >= self._sent * len(VALUES),
+            meanwhile=self._driver.check,
+        )
+        assert counts(self._log) == expected
+
+    def send(self, waves: int) -> None:
+        """Append records."""
+        for _ in range(waves):
+            self._sent += 1
+            for partition in range(PARTITIONS):
+                values = [v.encode() for v in VALUES[partition::PARTITIONS]]
+                self._log.append("in", partition, RecordColumns([b"k"] * len(values), values))
+
+
+def await_lanes(driver: Driver, ready: int) -> None:
+    wait_until(
+        f"{ready} lanes were ready", lambda: driver.output.count(" is ready.") >= ready,
+        meanwhile=driver.check,
+    )
+
+
+def test_hosts_have_their_own_files_names_and_networks(site: Site) -> None:
+    network = site.network
+    for name in WORKERS:
+        host = network.hosts[name]
+        done = subprocess.run(
+            host.command("sh", "-c", f"hostname; touch '{network.private}/only-{name}'"),
+            stdout=subprocess.PIPE, text=True, check=True,
+        )
+        assert done.stdout.strip() == name
+        assert os.listdir(host.directory).count(f"only-{name}") == 1
+        assert sum(each.startswith("only-") for each in os.listdir(host.directory)) == 1
+    broker = (network.hosts["broker"].address, 9092)
+    ours = os.readlink("/proc/thread-self/ns/net")
+    with network.hosts["driver"].entered():
+        socket.create_connection(broker, 10).close()
+        assert os.readlink("/proc/thread-self/ns/net") != ours
+    assert os.readlink("/proc/thread-self/ns/net") == ours
+
+
+def test_continuous_tasks_leave_a_killed_host_and_use_it_again(
+    tmp_path: Path, log: Log, site: Site
+) -> None:
+    """Nobody is told that the host is gone. Counts before, meanwhile and after are exact."""
+    options = (
+        "--master", site.spark.master, "--state-dir", "killed", "--execution", "continuous",
+    )
+    driver_host = site.network.hosts["driver"]
+    with running(
+        tmp_path, *PENSTOCK, options=options, log=site.log, host=driver_host
+    ) as driver:
+        waves = Waves(log, driver)
+        waves.process()
+        await_lanes(driver, 2)
+        waves.process(3)
+        waves.send(20)
+        site.network.kill("worker2")
+        try:
+            waves.process(3)
+            assert "and is replaced" in driver.output
+        finally:
+            site.network.start("worker2")
+            site.spark.add_workers(["worker2"])
+        waves.process()
+        # The replacement waits for a slot until the host is back.
+        await_lanes(driver, 3)
+        waves.process(5)
+        wait_until(
+            "the returned host has state",
+            lambda: list(site.spark.temporary("worker2").glob("penstock-*/killed/count/*_*")),
+        )
+
+
+def test_batch_of_a_killed_host_runs_on_the_other_after_a_restore(
+    tmp_path: Path, log: Log, site: Site
+) -> None:
+    options = (
+        "--master", site.spark.master, "--state-dir", "fetched", "--log-level", "debug",
+    )
+    driver_host = site.network.hosts["driver"]
+    with running(
+        tmp_path, *PENSTOCK, options=options, log=site.log, host=driver_host
+    ) as driver:
+        waves = Waves(log, driver)
+        waves.process()
+        wait_until(
+            "both hosts are used",
+            lambda: all(
+                list(site.spark.temporary(name).glob("penstock-*/fetched/count/*_*"))
+                for name in WORKERS
+            ),
+            meanwhile=waves.process,
+        )
+        site.network.kill("worker2")
+        try:
+            waves.process(3)
+            assert re.search(r"[1-9]\d* stores caught up from the log", driver.output)
+        finally:
+            site.network.start("worker2")
+            site.spark.add_workers(["worker2"])
+        waves.process()
