@@ -201,9 +201,27 @@ class ContinuousEngine:
     # ---- lanes -------------------------------------------------------------------------------
 
     def _supervise(self) -> None:
-        """Handle the messages of lanes, and replace those that have ended or are silent."""
-        for lane in self._pool.unfenced_lanes():
+        """Handle the messages of lanes, and take back the tasks of those that ended."""
+        for lane in self._pool.ended_lanes():
+            # The log has not responded in the last round.
             self._drop(lane, has_ended=True)
+        self._handle_lanes()
+        ended = self._pool.ended_lanes()
+        if not ended:
+            return
+        # All of them are fenced by now: an open transaction of one would hold back this read.
+        self.planner.reload(self._lease, [task_id for lane in ended for task_id in lane.tasks])
+        for lane in ended:
+            self._pool.forget(lane)
+            self._lost_lanes += 1
+        if self._lost_lanes > MAX_LOST_LANES and self._failure is None:
+            self._failure = StreamsException(
+                f"{self._lost_lanes} lanes of application '{self._config.application_id}' ended "
+                "in succession without a commit. The log lines before this one name the reasons."
+            )
+
+    def _handle_lanes(self) -> None:
+        """Handle the messages of lanes, and fence those that have ended or are silent."""
         for lane, message in self._pool.take_messages():
             if message is not None:
                 self._handle(lane, message)
@@ -222,21 +240,13 @@ class ContinuousEngine:
             self._drop(lane)
 
     def _drop(self, lane: LaneHandle, *, has_ended: bool = False) -> None:
-        """Fence a lane, and take its tasks back. `has_ended`: it has stopped by itself.
+        """Fence a lane. `has_ended`: it has stopped by itself.
 
-        If the log does not respond, the lane keeps its tasks, and the next round tries again.
+        It keeps its tasks until their state is read from the log.
         """
         for task_id in lane.tasks:
             self._last_hosts[task_id] = lane.host
         self._pool.fence(lane, has_ended=has_ended)
-        self.planner.reload()
-        self._pool.forget(lane)
-        self._lost_lanes += 1
-        if self._lost_lanes > MAX_LOST_LANES and self._failure is None:
-            self._failure = StreamsException(
-                f"{self._lost_lanes} lanes of application '{self._config.application_id}' ended "
-                "in succession without a commit. The log lines before this one name the reasons."
-            )
 
     def _raise_failure(self) -> None:
         failure, self._failure = self._failure, None
@@ -365,11 +375,13 @@ class ContinuousEngine:
                 break
             self._pool.wait(0.1)
             try:
-                self._supervise()
+                self._handle_lanes()
             except LogError as error:
                 # The lease is lost, or the log is unavailable. The next holder fences the lanes.
                 log.debug("Lanes are closed without their last messages: %s", error)
                 break
+            for lane in self._pool.ended_lanes():
+                self._pool.forget(lane)
         for lane in list(lanes.values()):
             with contextlib.suppress(LogError):
                 self._drop(lane)

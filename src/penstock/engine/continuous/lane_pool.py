@@ -33,7 +33,7 @@ REPORT_S = 10.0
 
 
 class LanePool:
-    """The lanes that run, and those that are not fenced yet.
+    """The lanes that run, and those that are not fenced or not forgotten yet.
 
     Only the driver's thread calls it, except `wake` and `disconnect`. Invariant: a lane leaves
     `lanes` only by `forget`, after it is fenced.
@@ -148,8 +148,8 @@ class LanePool:
                 )
         return [lane for lane in self.lanes.values() if lane.silent_seconds() > SILENCE_S]
 
-    def unfenced_lanes(self) -> list[LaneHandle]:
-        """Return the lanes that have ended, but whose fence has failed."""
+    def ended_lanes(self) -> list[LaneHandle]:
+        """Return the lanes that have ended, but are not forgotten yet."""
         return [lane for lane in self.lanes.values() if lane.state is LaneState.ENDED]
 
     def fence(self, lane: LaneHandle, *, has_ended: bool = False) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from penstock.config import StreamsConfig
 from penstock.engine.layout.execution_graph import ExecutionGraph
@@ -18,7 +18,7 @@ from penstock.engine.plan.task_records import (
     encode_batch,
     read_task_records,
 )
-from penstock.log.base import Lease, Log
+from penstock.log.base import Lease, Log, Transaction
 from penstock.log.types import TopicPartition
 from penstock.record import RecordColumns, TaskId
 from penstock.topology.topology import Topology
@@ -59,20 +59,24 @@ class ContinuousProgress:
 
     def record_start(self, lease: Lease, now: int) -> None:
         """Commit the start offsets, and record which topics the application reads."""
-        state, graph = self._state, self._graph
+        state = self._state
         state.number, state.now = state.number + 1, max(now, state.now)
-        record = BatchRecord(
-            state.number, state.now, state.global_positions(), graph.source_topics
-        )
         with self._log.transaction(lease) as transaction:
-            transaction.append(
-                tasks_topic(self._application_id), 0,
-                RecordColumns([BATCH_KEY], [encode_batch(record)], [state.now]),
-            )
+            self._append_batch(transaction)
             transaction.commit_offsets(self._application_id, add_metadata(
                 state.offsets, (record.state for record in state.records.values()),
-                graph.close_clocks,
+                self._graph.close_clocks,
             ))
+
+    def _append_batch(self, transaction: Transaction) -> None:
+        state = self._state
+        record = BatchRecord(
+            state.number, state.now, state.global_positions(), self._graph.source_topics
+        )
+        transaction.append(
+            tasks_topic(self._application_id), 0,
+            RecordColumns([BATCH_KEY], [encode_batch(record)], [state.now]),
+        )
 
     def commit(
         self, task_id: TaskId, record: TaskRecord, offsets: Mapping[tuple[str, int], int]
@@ -87,11 +91,25 @@ class ContinuousProgress:
             (TopicPartition(*at), offset) for at, offset in offsets.items()
         )
 
-    def reload(self) -> None:
-        """Read the state from the log, after a lane has ended without a report."""
+    def reload(self, lease: Lease, tasks: Collection[TaskId]) -> None:
+        """Read the state of tasks from the log, after their lanes were fenced.
+
+        Only of these tasks: the offsets of others may be part of open transactions, which readers
+        of offsets wait for.
+        """
+        if not tasks:
+            return
+        # Readers see nothing behind the first record of an open transaction, and other lanes write
+        # to this topic all the time. This commit returns when readers see everything before it.
+        with self._log.transaction(lease) as transaction:
+            self._append_batch(transaction)
         state = self._state
-        state.resume_records(read_task_records(self._log, self._application_id))
-        committed = self._log.committed(self._application_id, state.offsets)
+        state.resume_records(read_task_records(self._log, self._application_id), tasks)
+        partitions = [
+            TopicPartition(topic, task_id.partition) for task_id in tasks
+            for topic in self._graph.log_topics(task_id)
+        ]
+        committed = self._log.committed(self._application_id, partitions)
         state.offsets.update((at, found.offset) for at, found in committed.items())
 
     def grants(

@@ -42,7 +42,7 @@ class CommittedState:
         self.number = 0 if records.batch is None else records.batch.number
         self.now = 0 if records.batch is None else records.batch.now
         self.records: dict[TaskId, TaskRecord] = {}
-        self.resume_records(records)
+        self.resume_records(records, graph.tasks)
         self._start_offsets = StartOffsets(log, topology, config, graph)
         #: Source partition -> the next offset to read.
         self.offsets = self._start_offsets.resolve(records.batch, max(now_ms, self.now))
@@ -51,15 +51,15 @@ class CommittedState:
         # A reset recreates the topic, so its id identifies the incarnation of the application.
         self.incarnation = log.topic(tasks_topic(config.application_id)).id
 
-    def resume_records(self, records: TaskRecords) -> None:
-        """Take over the task records. Kafka Streams for Java may have run since they were written:
+    def resume_records(self, records: TaskRecords, tasks: Iterable[TaskId]) -> None:
+        """Take over the records of tasks. Kafka Streams for Java may have run since they were written:
         its times are in the metadata of the committed offsets."""
         partitions = {
             task_id: [
                 TopicPartition(topic, task_id.partition)
                 for _, topic in self._graph.queues(task_id)
             ]
-            for task_id in self._graph.tasks
+            for task_id in tasks
         }
         committed = self._log.committed(
             self._config.application_id, (at for each in partitions.values() for at in each)
