@@ -25,6 +25,7 @@ from penstock.engine.continuous.messages import (
     Released,
     Running,
     Start,
+    Stop,
     decode_from_driver,
     encode,
 )
@@ -217,3 +218,36 @@ def test_lanes_that_end_in_succession_are_a_failure(stage: Stage) -> None:
 
     with pytest.raises(StreamsException, match="in succession without a commit"):
         stage.run_until(lose_all)
+
+
+def test_lane_ends_when_there_are_fewer_slots(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It commits its tasks first. The other lane takes them over."""
+    stage.make_ready(1, 2)
+    stage.run_until(lambda: stage.granted(1) and stage.granted(2))
+    for serial in (1, 2):
+        for task_id in stage.granted(serial):
+            stage.send(serial, Running(task_id))
+    before = stage.granted(1)
+    monkeypatch.setattr(lane_pool, "EXCESS_S", 0.0)
+    stage.lanes.slots = 1
+    stage.run_until(lambda: stage.of(Stop, 2))
+    assert not stage.of(Stop, 1)
+    assert stage.granted(1) == before
+    stage.send(2, Ended())
+    stage.run_until(lambda: len(stage.granted(1)) == PARTITIONS)
+    assert not stage.of(Release, 2)
+    assert list(stage.engine.tasks_by_lane()) == ["lane 1 on host1 (process 1)"]
+
+
+def test_lane_that_waits_for_a_slot_is_cancelled_when_there_are_fewer(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.make_ready(1)
+    stage.run_until(lambda: 2 in stage.lanes.connections)
+    monkeypatch.setattr(lane_pool, "EXCESS_S", 0.0)
+    stage.lanes.slots = 1
+    stage.run_until(lambda: stage.lanes.cancelled == [2])
+    stage.run_until(lambda: len(stage.granted(1)) == PARTITIONS)
+    assert not stage.of(Stop, 1)

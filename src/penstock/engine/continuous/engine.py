@@ -145,7 +145,10 @@ class ContinuousEngine:
             self._reopen()
         self._supervise()
         self._raise_failure()
-        self._pool.start_missing(sum(1 for _ in self.graph.tasks))
+        tasks = sum(1 for _ in self.graph.tasks)
+        self._pool.start_missing(tasks)
+        for lane in self._pool.excess_lanes(tasks):
+            self._stop(lane)
         self._assign_tasks()
         return self._reports.popleft() if self._reports else None
 
@@ -248,6 +251,15 @@ class ContinuousEngine:
             self._last_hosts[task_id] = lane.host
         self._pool.fence(lane, has_ended=has_ended)
 
+    def _stop(self, lane: LaneHandle) -> None:
+        """Let a lane commit and end. The other lanes take over its tasks."""
+        log.info("%s ends: there are fewer slots for this application.", str(lane).capitalize())
+        lane.is_stopping = True
+        if lane.state is LaneState.STARTING:
+            self._drop(lane)
+        else:
+            lane.send(Stop())
+
     def _raise_failure(self) -> None:
         failure, self._failure = self._failure, None
         if failure is not None:
@@ -259,7 +271,7 @@ class ContinuousEngine:
         """Grant and release tasks until each lane has its share."""
         ready = {
             lane.serial: lane.host for lane in self._pool.lanes.values()
-            if lane.state is LaneState.READY
+            if lane.state is LaneState.READY and not lane.is_stopping
         }
         if not ready or not self._is_assembled(len(ready)):
             return
@@ -272,7 +284,9 @@ class ContinuousEngine:
             self._grant(free, wanted)
         for task_id, serial in current.items():
             lane = self._pool.lanes[serial]
-            if wanted[task_id] != serial and lane.tasks[task_id] is not TaskStage.RELEASING:
+            if lane.is_stopping or wanted[task_id] == serial:
+                continue
+            if lane.tasks[task_id] is not TaskStage.RELEASING:
                 lane.tasks[task_id] = TaskStage.RELEASING
                 lane.send(Release(task_id))
 

@@ -42,6 +42,8 @@ class LaneHandle:
         self.tasks: dict[TaskId, TaskStage] = {}
         self.channel: Channel[LaneMessage] | None = None
         self.is_warned = False
+        #: It was asked to end, and gets no more tasks.
+        self.is_stopping = False
 
     @property
     def serial(self) -> int:

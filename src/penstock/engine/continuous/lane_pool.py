@@ -28,6 +28,8 @@ log = logging.getLogger(__name__)
 SILENCE_S = 5.0
 #: How often the driver sends a sign of life.
 HEARTBEAT_S = 1.0
+#: For so many seconds there must be fewer slots before a lane ends.
+EXCESS_S = 10.0
 #: After so many seconds, the driver reports what a starting lane waits for.
 REPORT_S = 10.0
 
@@ -51,6 +53,8 @@ class LanePool:
         self._inbox: deque[tuple[_LaneConnection, LaneMessage | None]] = deque()
         self._ended_jobs: deque[tuple[int, Exception | None]] = deque()
         self._woken = threading.Event()
+        #: Since when there are more lanes than slots (monotonic).
+        self._excess_since: float | None = None
         self._closed = threading.Event()
         threading.Thread(
             target=self._send_heartbeats, name="penstock-driver-heartbeat", daemon=True
@@ -67,6 +71,26 @@ class LanePool:
             self.lanes[lane.serial] = lane
             log.debug("Starting %s of application '%s'.", lane, lane.grant.lease)
             self._starter.start(lane.serial)
+
+    def excess_lanes(self, at_most: int) -> list[LaneHandle]:
+        """Return the lanes that should end, because there have been fewer slots for a while.
+
+        A short time does not count: the lanes of a lost executor end later than its slots.
+        """
+        running = [lane for lane in self.lanes.values() if not lane.is_stopping]
+        excess = len(running) - min(self._starter.slots, at_most)
+        if excess <= 0:
+            self._excess_since = None
+            return []
+        if self._excess_since is None:
+            self._excess_since = time.monotonic()
+        if time.monotonic() - self._excess_since < EXCESS_S:
+            return []
+        # First those that wait for a slot, then those with the fewest tasks.
+        running.sort(key=lambda lane: (
+            lane.state is not LaneState.STARTING, len(lane.tasks), -lane.serial
+        ))
+        return running[:excess]
 
     def _accept(self, connection: Connection) -> None:
         """Take the connection of a lane. Called by other threads."""

@@ -19,12 +19,14 @@ from typing import TYPE_CHECKING
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import TaskContext
 
+from penstock.engine.compute_provider import PARALLELISM
 from penstock.engine.continuous.channel import ControlServer, Endpoint
 from penstock.engine.continuous.lane_starter import OnConnection, OnEnded
 from penstock.engine.packaging.bundle import Bundle
 from penstock.engine.spark.backend import SparkBackend
 from penstock.engine.spark.cluster import MONITOR_S
 from penstock.engine.spark.errors import reason_of, text_of, translate_error
+from penstock.engine.spark.lane_shares import LaneShares
 from penstock.engine.spark.pyspark_internals import (
     JvmRdds,
     cancel_group_and_future_jobs,
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
     from pyspark import Broadcast
 
 log = logging.getLogger(__name__)
+
+_shares = LaneShares()
 
 
 @dataclass(frozen=True)
@@ -74,6 +78,8 @@ class SparkLanes:
         self._application_id = bundle.config.application_id
         self._config = bundle.config
         self._slots = bundle.parallelism
+        #: Whether the user has set the number of lanes.
+        self._is_chosen = PARALLELISM in bundle.config.extra
         self._counted_at = time.monotonic()
         self._on_ended = on_ended
         self._packed = self._context.broadcast(packed)
@@ -81,14 +87,18 @@ class SparkLanes:
         self._rdds = JvmRdds(self._context)
         self._id = uuid.uuid4().hex
         self._threads: dict[int, threading.Thread] = {}
+        _shares.join(self._context, self)
 
     @property
     def slots(self) -> int:
-        """How many lanes may run at the same time: follows the executors of a cluster."""
+        """How many lanes may run at the same time: follows the executors of a cluster, and the
+        number of continuous applications in the context."""
         if self._backend.is_elastic and time.monotonic() - self._counted_at > MONITOR_S:
             self._counted_at = time.monotonic()
             self._slots = self._backend.lane_slots(self._config)
-        return self._slots
+        if self._is_chosen:
+            return self._slots
+        return _shares.share(self._context, self, self._slots)
 
     def start(self, serial: int) -> None:
         """Submit the job of a lane."""
@@ -139,6 +149,7 @@ class SparkLanes:
 
     def close(self) -> None:
         """Cancel the jobs that still run, and release the resources."""
+        _shares.leave(self._context, self)
         threads = dict(self._threads)
         for thread in threads.values():
             thread.join(5)
