@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from penstock import Serdes, StreamsBuilder, StreamsConfig
-from penstock.engine.continuous import lane as lane_module
+from penstock.engine.continuous import restorer as restorer_module
 from penstock.engine.continuous.lane import Lane
 from penstock.engine.continuous.messages import (
     Ended,
@@ -102,14 +102,14 @@ def test_task_that_is_released_during_its_restore_is_never_run(
 ) -> None:
     """Otherwise the lane would run it beside the lane that gets it next."""
     is_restoring, may_restore = threading.Event(), threading.Event()
-    restore = lane_module.restore_replica
+    restore = restorer_module.restore_replica
 
     def wait_and_restore(*arguments: Any) -> Any:
         is_restoring.set()
         may_restore.wait()
         return restore(*arguments)
 
-    monkeypatch.setattr(lane_module, "restore_replica", wait_and_restore)
+    monkeypatch.setattr(restorer_module, "restore_replica", wait_and_restore)
     grant = Grant(TaskPlan(TASK, positions={"counts": 0}), {("words", 0): 0})
     driver.send(grant)
     driver.run_until(is_restoring.is_set)

@@ -84,7 +84,7 @@ class Host:
     def __init__(self, network: Network, name: str, address: str) -> None:
         self.name = name
         self.address = address
-        #: What the host sees as `Network.private`.
+        #: The host sees it as `Network.private`.
         self.directory = network.directory / name
         self.directory.mkdir(exist_ok=True)
         self._namespaces = _Namespaces(name, "\n".join((

@@ -131,7 +131,7 @@ def test_hosts_have_their_own_files_names_and_networks(site: Site) -> None:
 def test_continuous_tasks_leave_a_killed_host_and_use_it_again(
     tmp_path: Path, log: Log, site: Site
 ) -> None:
-    """Nobody is told that the host is gone. Counts before, meanwhile and after are exact."""
+    """Its connections are not closed. Counts before, meanwhile and after are exact."""
     options = (
         "--master", site.spark.master, "--state-dir", "killed", "--execution", "continuous",
     )

@@ -19,15 +19,14 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from multiprocessing.connection import Connection
 
 from penstock.clock import wall_clock_ms
 from penstock.engine.continuous.channel import Channel
 from penstock.engine.continuous.commit_pacer import CommitPacer
 from penstock.engine.continuous.lane_commit import commit_tasks
-from penstock.engine.continuous.lane_task import LaneTask, RestoredReplica, restore_replica
+from penstock.engine.continuous.lane_task import LaneTask
 from penstock.engine.continuous.messages import (
     Alive,
     Committed,
@@ -47,6 +46,7 @@ from penstock.engine.continuous.messages import (
     TokenRequest,
     decode_from_driver,
 )
+from penstock.engine.continuous.restorer import RestoreDone, Restorer
 from penstock.engine.failpoints import failpoint
 from penstock.engine.packaging.bundle import Bundle
 from penstock.engine.packaging.failure import Failure
@@ -89,15 +89,6 @@ class _TaskFailed(Exception):
         self.task = task
 
 
-@dataclass(frozen=True, slots=True)
-class _RestoreDone:
-    """A restore thread has finished: a message of the lane to itself."""
-
-    grant: Grant
-    restored: RestoredReplica | None = None
-    error: Exception | None = None
-
-
 class Lane:
     """One lane. `run` returns when it has ended."""
 
@@ -115,7 +106,7 @@ class Lane:
         self._restoring: set[TaskId] = set()
         self._cache = thread_cache(self._config)
         self._pacer = CommitPacer(self._config.commit_interval_ms)
-        self._restores = ThreadPoolExecutor(1, thread_name_prefix="penstock-restore")
+        self._restorer = Restorer(worker, self._restored)
         self._is_paused = self._is_stopping = False
         #: Whether the last round has processed records.
         self._has_progressed = False
@@ -128,7 +119,7 @@ class Lane:
         self._reported: dict[tuple[str, int], int] = {}
         self._writer: Writer | None = None
         self._tail: TailReader = worker.log.tail()
-        self._inbox: deque[DriverMessage | _RestoreDone] = deque()
+        self._inbox: deque[DriverMessage | RestoreDone] = deque()
         self._heard_at = time.monotonic()
         self._is_lost = False
         self._received = threading.Condition()
@@ -231,7 +222,7 @@ class Lane:
 
     def close(self, last: Ended) -> None:
         """Give up all tasks, and send the last message."""
-        self._restores.shutdown(wait=False, cancel_futures=True)
+        self._restorer.close()
         for task in self._tasks.values():
             try:
                 task.close()
@@ -409,8 +400,8 @@ class Lane:
                 self._open_writer(message)
             elif isinstance(message, Grant):
                 self._restoring.add(message.plan.task_id)
-                self._restores.submit(self._restore, message)
-            elif isinstance(message, _RestoreDone):
+                self._restorer.add(message, self._context)
+            elif isinstance(message, RestoreDone):
                 self._open_task(message)
             elif isinstance(message, Release):
                 self._release(message.task_id)
@@ -424,12 +415,8 @@ class Lane:
             elif isinstance(message, Stop):
                 self._is_stopping = True
 
-    def _restore(self, grant: Grant) -> None:
-        """Restore the stores of a task. Runs in its own thread: the other tasks continue."""
-        try:
-            done = _RestoreDone(grant, restore_replica(self._worker, grant, self._context))
-        except Exception as error:
-            done = _RestoreDone(grant, error=error)
+    def _restored(self, done: RestoreDone) -> None:
+        """Called in the thread of the restorer: the other tasks continue."""
         self._inbox.append(done)
         self._tail.wake()
 
@@ -441,7 +428,7 @@ class Lane:
         self._commit()
         self._remove(task_id)
 
-    def _open_task(self, done: _RestoreDone) -> None:
+    def _open_task(self, done: RestoreDone) -> None:
         task_id = done.grant.plan.task_id
         if task_id not in self._restoring:
             if done.restored is not None and done.restored.replica is not None:

@@ -6,6 +6,7 @@ small. A consumer for each store would cost several requests for each.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import pyarrow as pa
@@ -16,6 +17,8 @@ from penstock.log.base import Log
 from penstock.log.errors import LogError, OffsetOutOfRange
 from penstock.log.types import LogBatch, PartitionOffsets, TopicPartition
 from penstock.stores.replica.protocol import ChangelogBatch, ChangelogStart, ChangelogTruncated
+
+logger = logging.getLogger(__name__)
 
 #: Store -> the end of its changelog before the task's last run, and the records of that run.
 CachedChanges = Mapping[str, tuple[int, pa.RecordBatch]]
@@ -161,7 +164,11 @@ def fetch_together(log: Log, missing: Iterable[MissingChanges]) -> None:
     chosen = _smallest(ranges)
     if not chosen:
         return
-    for at, batch in log.prefetch(chosen, timeout_s=_FETCH_S).items():
+    fetched = log.prefetch(chosen, timeout_s=_FETCH_S)
+    logger.debug(
+        "Fetched %d of %d changelogs with one consumer.", len(fetched), len(ranges)
+    )
+    for at, batch in fetched.items():
         changelogs, store, _, _ = wanted[at]
         changelogs.add_fetched(store, ranges[at][0], batch)
 

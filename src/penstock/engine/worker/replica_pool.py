@@ -90,8 +90,8 @@ class ReplicaPool:
         self._directory = bundle.directory
         #: Task -> the identity of its rows, and its replica.
         self._replicas: dict[TaskId, tuple[str, TaskReplica]] = {}
-        #: Task -> its changelogs, with what `fetch` has fetched for its next run.
-        self._fetched: dict[TaskId, tuple[BatchPlan, LogChangelogs]] = {}
+        #: Task -> its plan and its changelogs, with what `fetch` has fetched for that plan.
+        self._fetched: dict[TaskId, tuple[TaskPlan, LogChangelogs]] = {}
 
     def fetch(self, tasks: Iterable[tuple[TaskPlan, Blueprint]], batch: BatchPlan) -> bool:
         """Fetch the changelogs of tasks together, before they run one after the other.
@@ -113,7 +113,7 @@ class ReplicaPool:
                 # The run of the task raises it again, and handles it.
                 continue
             changelogs = self._changelogs(plan, self._cache(replica, plan, batch))
-            self._fetched[plan.task_id] = (batch, changelogs)
+            self._fetched[plan.task_id] = (plan, changelogs)
             missing.append((changelogs, changelogs.missing(positions, plan.positions)))
         fetch_together(self._log, missing)
         return any(changes for _, changes in missing)
@@ -156,7 +156,7 @@ class ReplicaPool:
         )
         cache = self._cache(replica, plan, batch)
         fetched = self._fetched.pop(task_id, None)
-        if fetched is not None and fetched[0] is batch:
+        if fetched is not None and fetched[0] is plan:
             changelogs = fetched[1]
         else:
             changelogs = self._changelogs(plan, cache)

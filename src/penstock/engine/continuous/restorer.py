@@ -1,0 +1,71 @@
+"""`Restorer`: restores the stores of granted tasks in a thread, while a lane runs its other tasks.
+
+The changelogs of the tasks that wait are fetched together: a consumer for each store would cost
+several requests for each.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from penstock.engine.continuous.lane_task import RestoredReplica, restore_replica
+from penstock.engine.continuous.messages import Grant
+from penstock.engine.plan.batch_plan import BatchPlan
+from penstock.engine.worker.worker import Worker
+
+#: At most so many tasks are fetched together, so that the first ones start early.
+TASKS_PER_FETCH = 16
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreDone:
+    """The stores of a task are restored, or could not be."""
+
+    grant: Grant
+    restored: RestoredReplica | None = None
+    error: Exception | None = None
+
+
+class Restorer:
+    """Restores tasks in the order of their grants. The lane's thread calls its methods."""
+
+    def __init__(self, worker: Worker, on_done: Callable[[RestoreDone], object]) -> None:
+        """`on_done` is called in the thread of the restorer."""
+        self._worker = worker
+        self._on_done = on_done
+        self._waiting: deque[tuple[Grant, BatchPlan]] = deque()
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="penstock-restore")
+
+    def add(self, grant: Grant, context: BatchPlan) -> None:
+        """Restore a task. `context`: epoch and incarnation."""
+        self._waiting.append((grant, context))
+        self._executor.submit(self._restore_next)
+
+    def _restore_next(self) -> None:
+        """Restore the tasks that wait, up to a limit. Called once for each task."""
+        chosen: list[tuple[Grant, BatchPlan]] = []
+        while self._waiting and len(chosen) < TASKS_PER_FETCH:
+            chosen.append(self._waiting.popleft())
+        if len(chosen) > 1:
+            self._fetch([grant for grant, _ in chosen], chosen[0][1])
+        for grant, context in chosen:
+            try:
+                done = RestoreDone(grant, restore_replica(self._worker, grant, context))
+            except Exception as error:
+                done = RestoreDone(grant, error=error)
+            self._on_done(done)
+
+    def _fetch(self, grants: list[Grant], context: BatchPlan) -> None:
+        tasks = [
+            (grant.plan, self._worker.blueprint(grant.plan.task_id.subtopology))
+            for grant in grants if not grant.discard_replica
+        ]
+        self._worker.replicas.fetch(tasks, context)
+
+    def close(self) -> None:
+        """Restore no more tasks. Does not wait for the current one."""
+        self._waiting.clear()
+        self._executor.shutdown(wait=False, cancel_futures=True)

@@ -1,0 +1,71 @@
+"""`Restorer`: tasks that wait are restored in order, and their changelogs are fetched together."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from typing import Any, cast
+
+import pytest
+
+from penstock.engine.continuous import restorer as restorer_module
+from penstock.engine.continuous.lane_task import RestoredReplica
+from penstock.engine.continuous.messages import Grant
+from penstock.engine.continuous.restorer import RestoreDone, Restorer
+from penstock.engine.plan.batch_plan import BatchPlan, TaskPlan
+from penstock.engine.worker.worker import Worker
+from penstock.record import TaskId
+
+CONTEXT = BatchPlan(0, 0, 0, {})
+
+
+class FakeWorker:
+    """Records which tasks are fetched together."""
+
+    def __init__(self) -> None:
+        self.replicas = self
+        self.fetched: list[list[int]] = []
+
+    def blueprint(self, subtopology: int) -> None:
+        """No task needs it."""
+
+    def fetch(self, tasks: Iterable[tuple[TaskPlan, object]], batch: BatchPlan) -> bool:
+        self.fetched.append([plan.task_id.partition for plan, _ in tasks])
+        return True
+
+
+def grant(partition: int, **options: Any) -> Grant:
+    return Grant(TaskPlan(TaskId(0, partition)), {}, **options)
+
+
+def test_waiting_tasks_are_fetched_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first task is restored alone. Those that arrive meanwhile share a fetch."""
+    started, may_end, ended = threading.Event(), threading.Event(), threading.Event()
+    done: list[RestoreDone] = []
+
+    def restore(worker: object, granted: Grant, context: BatchPlan) -> RestoredReplica:
+        started.set()
+        assert may_end.wait(30)
+        if granted.plan.task_id.partition == 2:
+            raise ValueError("cannot be restored")
+        return RestoredReplica(None, ())
+
+    def finish(each: RestoreDone) -> None:
+        done.append(each)
+        if len(done) == 5:
+            ended.set()
+
+    monkeypatch.setattr(restorer_module, "restore_replica", restore)
+    worker = FakeWorker()
+    restorer = Restorer(cast(Worker, worker), finish)
+    restorer.add(grant(0), CONTEXT)
+    assert started.wait(30)
+    for partition in (1, 2, 3):
+        restorer.add(grant(partition), CONTEXT)
+    restorer.add(grant(4, discard_replica=True), CONTEXT)
+    may_end.set()
+    assert ended.wait(30)
+    restorer.close()
+    assert worker.fetched == [[1, 2, 3]]
+    assert [each.grant.plan.task_id.partition for each in done] == [0, 1, 2, 3, 4]
+    assert [str(each.error) for each in done if each.error] == ["cannot be restored"]
