@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-SUPPORT = {"run.py", "orders.py"}
+SUPPORT = {"run.py", "orders.py", "capacity.py", "cluster_app.py", "soak.py"}
 #: Variants: name -> (script, options).
 MORE = {
     "engine-5m": (
