@@ -52,8 +52,11 @@ class CommittedState:
         self.incarnation = log.topic(tasks_topic(config.application_id)).id
 
     def resume_records(self, records: TaskRecords, tasks: Iterable[TaskId]) -> None:
-        """Take over the records of tasks. Kafka Streams for Java may have run since they were written:
-        its times are in the metadata of the committed offsets."""
+        """Take over the records of tasks.
+
+        Kafka Streams for Java may have run since they were written: its times are in the metadata
+        of the committed offsets.
+        """
         partitions = {
             task_id: [
                 TopicPartition(topic, task_id.partition)
