@@ -293,3 +293,33 @@ def test_position_out_of_range_raises(log: Log, tail: TailReader, position: int)
     tail.add({P0: 5})
     seen = Collected(tail)
     seen.poll_until(lambda: len(seen.values.get(P0, [])) == 5)
+
+
+def test_records_beyond_a_poll_are_not_lost(log: Log, tail: TailReader) -> None:
+    log.append("orders", 0, numbered(range(100)))
+    log.append("orders", 1, numbered(range(100)))
+    tail.add({P0: 0, P1: 0})
+    seen = Collected(tail)
+    seen.poll_until(lambda: len(seen.values.get(P0, [])) > 0, max_records=20)
+    taken = len(seen.values[P0])
+    assert tail.position(P0) == taken < 100
+    assert not tail.is_at_end(P0)
+    tail.pause([P0])
+    seen.poll_until(lambda: len(seen.values.get(P1, [])) == 100, max_records=20)
+    assert len(seen.values[P0]) == taken
+    assert not tail.is_at_end(P0)
+    tail.resume([P0])
+    seen.poll_until(lambda: len(seen.values[P0]) == 100 and tail.is_at_end(P0), max_records=20)
+    assert seen.values == {P0: numbers(range(100)), P1: numbers(range(100))}
+
+
+def test_moved_partition_continues_at_the_new_offset(log: Log, tail: TailReader) -> None:
+    log.append("orders", 0, numbered(range(100)))
+    tail.add({P0: 0})
+    first = Collected(tail)
+    first.poll_until(lambda: len(first.values.get(P0, [])) > 0, max_records=10)
+    tail.add({P0: 3})
+    assert tail.position(P0) == 3
+    again = Collected(tail)
+    again.poll_until(lambda: len(again.values.get(P0, [])) == 97, max_records=10)
+    assert again.values == {P0: numbers(range(3, 100))}

@@ -1,12 +1,14 @@
-"""`EmbeddedTailReader`: follows partitions of the file."""
+"""`EmbeddedTailReader`: follows partitions of the file.
+
+A stored batch is read and decoded once. The records beyond the limit of a poll are held, as Arrow
+columns, for the next one.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-
-import pyarrow as pa
 
 from penstock.log.base import TailReader
 from penstock.log.embedded.ranges import RangeQueries
@@ -19,7 +21,10 @@ _LONGEST_WAIT_S = 1.0
 
 
 class EmbeddedTailReader(TailReader):
-    """Reads the partitions whose ends have moved. Holds nothing open between polls."""
+    """Reads the partitions whose ends have moved. Holds nothing open between polls.
+
+    Invariant: the records held of a partition begin at or after its position.
+    """
 
     def __init__(
         self, ranges: RangeQueries, wait_for_change: Callable[[float], bool],
@@ -31,19 +36,22 @@ class EmbeddedTailReader(TailReader):
         self._wake = wake
         self._positions: dict[TopicPartition, int] = {}
         self._paused: set[TopicPartition] = set()
+        #: The records that were read and not returned.
+        self._held: dict[TopicPartition, LogBatch] = {}
         #: The partitions whose end was reached by the last look at them.
         self._at_end: set[TopicPartition] = set()
 
     def add(self, positions: Mapping[TopicPartition, int]) -> None:
         """See `TailReader.add`."""
         self._ranges.offsets(positions)  # raises for unknown partitions
+        self.remove(positions)
         self._positions.update(positions)
-        self._at_end.difference_update(positions)
 
     def remove(self, partitions: Iterable[TopicPartition]) -> None:
         """See `TailReader.remove`."""
         for where in partitions:
             self._positions.pop(where, None)
+            self._held.pop(where, None)
             self._paused.discard(where)
             self._at_end.discard(where)
 
@@ -69,34 +77,51 @@ class EmbeddedTailReader(TailReader):
                 return self._read(max_records)
 
     def _read(self, max_records: int) -> list[PartitionColumns]:
-        positions = self._positions
-        followed = [where for where in positions if where not in self._paused]
-        bounds = self._ranges.offsets(followed)
-        grown = []
-        for where in followed:
-            start, end, _ = bounds[where]
-            if not start <= positions[where] <= end:
-                raise OffsetOutOfRange(*where, positions[where], (start, end))
-            if positions[where] < end:
-                grown.append(where)
+        followed = [where for where in self._positions if where not in self._paused]
+        ends = self._look([where for where in followed if where not in self._held])
+        ready = [where for where in followed if where in self._held or where in ends]
+        limit = max(1, max_records // max(1, len(ready)))
+        found = []
+        for where in ready:
+            batch = self._held.pop(where, None) or self._fetch(where, ends[where])
+            if batch is not None:
+                found.append(self._take(where, batch, limit))
+        return found
+
+    def _look(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the ends of the partitions that have further records."""
+        ends: dict[TopicPartition, int] = {}
+        if not partitions:
+            return ends
+        for where, (start, end, _) in self._ranges.offsets(partitions).items():
+            position = self._positions[where]
+            if not start <= position <= end:
+                raise OffsetOutOfRange(*where, position, (start, end))
+            if position < end:
+                ends[where] = end
                 self._at_end.discard(where)
             else:
                 self._at_end.add(where)
-        limit = max(1, max_records // max(1, len(grown)))
-        found = []
-        for where in grown:
-            batches = self._read_partition(where, bounds[where].end, limit)
-            if batches:
-                found.append(concatenate(batches).columns())
-        return found
+        return ends
 
-    def _read_partition(self, where: TopicPartition, end: int, limit: int) -> list[LogBatch]:
-        reader = self._ranges.read(where, self._positions[where], end, (limit, None))
-        batches = list(reader)
-        self._positions[where] = reader.position
+    def _fetch(self, where: TopicPartition, end: int) -> LogBatch | None:
+        """Read the next stored batches; None if there are only offsets without a record."""
+        reader = self._ranges.read(where, self._positions[where], end, (None, None))
+        batch = next(reader, None)
+        if batch is None:
+            self._positions[where] = reader.position
         if reader.position >= end:
             self._at_end.add(where)
-        return batches
+        return batch
+
+    def _take(self, where: TopicPartition, batch: LogBatch, limit: int) -> PartitionColumns:
+        """Return the first records of a batch, and hold the others."""
+        self._positions[where] = batch.next_offset
+        if len(batch) > limit:
+            self._held[where] = replace(batch, records=batch.records.slice(limit))
+            batch = replace(batch, records=batch.records.slice(0, limit))
+            self._positions[where] = batch.records.column(0)[-1].as_py() + 1
+        return batch.columns()
 
     def position(self, partition: TopicPartition) -> int:
         """See `TailReader.position`."""
@@ -104,7 +129,7 @@ class EmbeddedTailReader(TailReader):
 
     def is_at_end(self, partition: TopicPartition) -> bool:
         """See `TailReader.is_at_end`."""
-        return partition in self._at_end
+        return partition in self._at_end and partition not in self._held
 
     def wake(self) -> None:
         """See `TailReader.wake`."""
@@ -113,12 +138,6 @@ class EmbeddedTailReader(TailReader):
     def close(self) -> None:
         """See `TailReader.close`."""
         self._positions.clear()
+        self._held.clear()
         self._paused.clear()
         self._at_end.clear()
-
-
-def concatenate(batches: list[LogBatch]) -> LogBatch:
-    """Return the records of successive batches of a partition as one batch."""
-    if len(batches) == 1:
-        return batches[0]
-    return replace(batches[-1], records=pa.concat_batches([each.records for each in batches]))
