@@ -89,6 +89,16 @@ class Core(Protocol):
         self, values: Sequence[bytes | None], timestamps: Sequence[int], /
     ) -> list[bytes | None]: ...
 
+    # groups.c
+    def group_columns(
+        self, rows: Sequence[tuple[Any, ...]], /
+    ) -> dict[tuple[Any, ...], tuple[list[Any], list[Any], list[int], list[Headers] | None]]: ...
+
+    # sorting.c
+    def sorted_changes(
+        self, changes: Sequence[tuple[bytes, bytes | None]], prefix: bytes, longest: int, /
+    ) -> tuple[list[tuple[bytes, bytes]], list[bytes]] | None: ...
+
     # flow.c
     def process_rows(
         self, queue: object, runtime: object, rows: object, span: tuple[int, int],

@@ -338,6 +338,8 @@ PyObject *times_of_rows(PyObject *module, PyObject *args);
 PyObject *segmented_rows(PyObject *module, PyObject *args);
 PyObject *timestamped_values(PyObject *module, PyObject *args);
 PyObject *timestamped_changes(PyObject *module, PyObject *args);
+PyObject *group_columns(PyObject *module, PyObject *given);
+PyObject *sorted_changes(PyObject *module, PyObject *args);
 PyObject *tell_changes(PyObject *module, PyObject *args);
 PyObject *make_row_listener(PyObject *module, PyObject *args);
 PyObject *make_change_listener(PyObject *module, PyObject *args);

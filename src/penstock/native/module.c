@@ -31,6 +31,10 @@ static PyMethodDef functions[] = {
     /* restore.c */
     DOES(segmented_rows, "keys, time_at, interval_ms"),
     DOES(timestamped_values, "values, timestamps"),
+    /* groups.c */
+    TAKES_ONE(group_columns, "rows"),
+    /* sorting.c */
+    DOES(sorted_changes, "changes, prefix, longest"),
     /* flow.c */
     DOES(process_rows, "queue, runtime, rows, span, readers, times, set_head"),
     MAKES(switching, "to_all, current"),

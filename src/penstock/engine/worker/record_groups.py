@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from penstock.engine.worker.origins import OriginColumns
 from penstock.log.arrow_types import HEADER_TYPE
+from penstock.native import core
 from penstock.record import RecordColumns
 
 #: The layout of a batch: the columns it has besides timestamp, key and value, as bits.
@@ -121,6 +122,11 @@ def group_columns(rows: Sequence[tuple[Any, ...]]) -> dict[Destination, RecordCo
 
     Destinations are in the order in which they were first written to.
     """
+    if core is not None:
+        return {
+            destination: RecordColumns(*columns)
+            for destination, columns in core.group_columns(rows).items()
+        }
     groups: dict[Destination, list[tuple[Any, ...]]] = {}
     for row in rows:
         destination = row[:-4]

@@ -9,6 +9,7 @@ from typing import Any
 import lmdb
 
 from penstock.errors import ProcessorStateException
+from penstock.native import core
 from penstock.stores.bytes.lmdb.long_keys import (
     BUCKET_KEY_SIZE,
     END,
@@ -120,21 +121,28 @@ class WritableLmdbBytesStore(LmdbBytesStore):
 
     def write(self, changes: Iterable[tuple[bytes, bytes | None]]) -> None:
         """Apply changes in order; None deletes a row."""
-        final = dict(changes)
-        keys = sorted(final)
-        if not keys:
-            return
-        if max(map(len, keys)) > MAX_KEY_SIZE:
-            self._write_long([key for key in keys if len(key) > MAX_KEY_SIZE], final)
-            keys = [key for key in keys if len(key) <= MAX_KEY_SIZE]
-        puts = [(PREFIX + key, value) for key in keys if (value := final[key]) is not None]
+        puts, deletions = self._sort(changes)
         database = self._database
-        if len(puts) < len(keys):
-            delete = self._transaction.delete
-            for key in keys:
-                if final[key] is None:
-                    delete(PREFIX + key, b"", database)
+        delete = self._transaction.delete
+        for key in deletions:
+            delete(key, b"", database)
         self._transaction.cursor(database).putmulti(puts)
+
+    def _sort(
+        self, changes: Iterable[tuple[bytes, bytes | None]]
+    ) -> tuple[list[tuple[bytes, bytes]], list[bytes]]:
+        """Return the entries to put and the stored keys to delete. Writes rows with long keys."""
+        if core is not None:
+            changes = list(changes)
+            found = core.sorted_changes(changes, PREFIX, MAX_KEY_SIZE)
+            if found is not None:
+                return found
+        final = dict(changes)
+        keys = sorted(key for key in final if len(key) <= MAX_KEY_SIZE)
+        if len(keys) < len(final):
+            self._write_long([key for key in final if len(key) > MAX_KEY_SIZE], final)
+        puts = [(PREFIX + key, value) for key in keys if (value := final[key]) is not None]
+        return puts, [PREFIX + key for key in keys if final[key] is None]
 
     def clear(self) -> None:
         """Delete all rows."""
