@@ -67,7 +67,7 @@ log = logging.getLogger(__name__)
 
 #: The longest wait for records. Messages of the driver end it.
 LONGEST_POLL_S = 0.5
-#: About how many records one poll returns.
+#: About how many records one poll returns. A lane is behind if polls return half of that.
 POLL_RECORDS = 10_000
 #: How often a lane sends a sign of life, and how long it waits for one of the driver.
 HEARTBEAT_S, SILENCE_S = 1.0, 15.0
@@ -253,9 +253,11 @@ class Lane:
             self._step(longest_wait_s)
 
     def _step(self, longest_wait_s: float) -> None:
-        for records in self._tail.poll(min(self._poll_seconds(), longest_wait_s), POLL_RECORDS):
+        polled = self._tail.poll(min(self._poll_seconds(), longest_wait_s), POLL_RECORDS)
+        for records in polled:
             at = TopicPartition(records.topic or "", records.partition)
             self._owners[at].add(records)
+        self._pacer.is_behind = sum(map(len, polled)) >= POLL_RECORDS // 2
         self._limit_queues()
         if self._is_lost:
             raise DriverLost("The driver has closed the connection, or is silent.")
@@ -305,6 +307,8 @@ class Lane:
         """Process the queued records, until the next commit is due."""
         self._update_globals()
         self._has_progressed = False
+        if self._has_queued():
+            self._pacer.begin_work()
         now = wall_clock_ms()
         self._refresh_topics(now)
         for task in self._tasks.values():

@@ -30,6 +30,9 @@ from penstock.task.task import Task
 
 log = logging.getLogger(__name__)
 
+#: A lane commits when the results of a task take this much. Logs stage larger transactions on disk.
+MAX_RESULT_BYTES = 8 * 1024 * 1024
+
 
 @dataclass(frozen=True, slots=True)
 class TaskCommit:
@@ -116,7 +119,7 @@ class LaneTask:
             worker.topics.partitions_of, worker.topics.limits_of,
             global_stores=worker.global_tables.stores(context), resources=worker.resources,
             now=context.now, state_dir=worker.processor_directory(self.task_id), cache=cache,
-            max_result_bytes=worker.bundle.max_result_bytes,
+            max_result_bytes=min(worker.bundle.max_result_bytes, MAX_RESULT_BYTES),
         )
         if self._replica is not None:
             environment.open_bytes = self._replica.open_bytes
@@ -184,8 +187,8 @@ class LaneTask:
 
     @property
     def requests_commit(self) -> bool:
-        """Whether a processor has requested a commit."""
-        return self.task.runtime.commit_requested
+        """Whether a processor has requested a commit, or the results take much memory."""
+        return self.task.runtime.commit_requested or self.task.is_full()
 
     def prepare_commit(self, tail: TailReader, attempt: int) -> TaskCommit:
         """Flush the caches and return everything to be written."""
