@@ -1,9 +1,10 @@
 """The engine on Spark with the embedded log: W1-W5, small batches, latency, restore.
 
-    throughput  records/s over all orders, and the ratio to the task alone on one core
+    throughput  records/s over all orders in both modes, their ratio, and the ratio of batch mode to
+                the task alone on one core
     small       a batch of 100 records in 4 tasks, as a ratio to an empty Spark job with 4 Python
                 tasks (for two stages: to an empty job of two such stages)
-    latency     from produce to visible output, at 1,000 records/s
+    latency     from produce to visible output, at 1,000 records/s, in both modes
     restore     restoring a changelog into empty replicas, and the cost of a batch on large ones
 
 Everything is measured in one run on one Spark session, `local[2]`. Starting it and its Python
@@ -42,16 +43,14 @@ CUSTOMERS = 100_000
 KEPT = {"retention.ms": "-1"}
 #: The minimum ratio of the engine on two cores to the task alone on one core.
 LIMITS = {"W1": 0.6, "W2": 0.6, "W3": 0.6, "W4": 0.6, "W5": 0.35}
+MODES = ("batch", "continuous")
 
 
 class Site:
     """A folder with a log, and the Spark session of all applications on it."""
 
-    def __init__(
-        self, folder: Path, context: Any, log: Log | None = None, execution: str = "batch"
-    ) -> None:
+    def __init__(self, folder: Path, context: Any, log: Log | None = None) -> None:
         self.folder = folder
-        self.execution = execution
         self.context = context
         self.log: Log = open_log(str(folder / "bench.db")) if log is None else log
         self._applications = 0
@@ -59,10 +58,11 @@ class Site:
     def config(self, **settings: Any) -> StreamsConfig:
         self._applications += 1
         settings.setdefault("application_id", f"bench-{self._applications}")
-        settings.setdefault("execution", self.execution)
+        settings.setdefault("execution", "batch")
         return runtime.config().with_(
             log=self.log.address, state_dir=str(self.folder / "state"), num_stream_threads=2,
-            extra={"auto.offset.reset": "earliest"}, **settings,
+            # In a session of the user, continuous mode would leave one slot to other jobs.
+            extra={"auto.offset.reset": "earliest", "penstock.parallelism": "2"}, **settings,
         )
 
     def topic(self, name: str, partitions: int = PARTITIONS) -> str:
@@ -101,44 +101,77 @@ class Site:
 # ---- throughput ------------------------------------------------------------------------------
 
 
-def throughput(site: Site, count: int, names: list[str]) -> dict[str, Any]:
+def throughput(site: Site, count: int, names: list[str], modes: list[str]) -> dict[str, Any]:
     """Records/s of each workload."""
     records = orders(count)
     site.fill(site.topic("orders"), records)
     site.fill(site.topic("customers"), runtime.customers())
-    warm_up(site)
+    warm_up(site, modes)
     sample = Orders(*(column[:250_000] for column in records))
-    figures = {}
+    figures: dict[str, Any] = {}
     for name in names:
-        # The machine is shared: both sides are measured alternately, and the median counts.
-        turns = [_one_turn(site, name, count, sample) for _ in range(1 if count > 1_000_000 else 3)]
-        turns.sort(key=lambda turn: turn["ratio"])
-        figures[name] = turn = turns[len(turns) // 2]
-        print(
-            f"{name} {count:,} orders: {turn['records_per_second']:>9,} records/s, "
-            f"{turn['ratio']:.2f}x the task alone on one core ({turn['task_alone']:,}; limit "
-            f"{LIMITS[name]}), {turn['batches']} batches", flush=True,
-        )
+        # The machine is shared: all sides are measured alternately, and the median counts.
+        turns = [
+            _one_turn(site, name, count, sample, modes)
+            for _ in range(1 if count > 1_000_000 else 3)
+        ]
+        alone = _median([turn.pop("task_alone") for turn in turns])
+        figures[name] = {
+            mode: sorted(
+                (turn[mode] for turn in turns), key=lambda turn: turn["records_per_second"]
+            )[len(turns) // 2]
+            for mode in modes
+        }
+        for figure in figures[name].values():
+            figure["to_task_alone"] = round(figure["records_per_second"] / alone, 2)
+        figures[name] |= {"task_alone": round(alone), "limit": LIMITS[name]}
+        if len(modes) > 1:
+            figures[name]["continuous_to_batch"] = round(_median([
+                turn["continuous"]["records_per_second"] / turn["batch"]["records_per_second"]
+                for turn in turns
+            ]), 2)
+        print(f"{name} {count:,} orders: {_describe(figures[name], modes)}", flush=True)
     return figures
 
 
-def _one_turn(site: Site, name: str, count: int, sample: Orders) -> dict[str, Any]:
-    """Run a workload on the engine, and before and after it on one core without the engine."""
+def _median(found: list[float]) -> float:
+    return sorted(found)[len(found) // 2]
+
+
+def _describe(figures: dict[str, Any], modes: list[str]) -> str:
+    parts = [
+        f"{mode} {figures[mode]['records_per_second']:,} records/s "
+        f"({figures[mode]['to_task_alone']}x the task alone, {figures[mode]['commits']} commits)"
+        for mode in modes
+    ]
+    if len(modes) > 1:
+        parts.append(f"continuous {figures['continuous_to_batch']}x batch (wanted 1)")
+    return "; ".join(parts)
+
+
+def _one_turn(
+    site: Site, name: str, count: int, sample: Orders, modes: list[str]
+) -> dict[str, Any]:
+    """Run a workload in each mode, and before and after it on one core without the engine."""
 
     def seconds_alone() -> float:
         return runtime.run_workload(name, sample)[0]
 
     before = seconds_alone()
-    with site.running(runtime.WORKLOADS[name]) as (streams, reports):
+    turn: dict[str, Any] = {mode: _run(site, name, count, mode) for mode in modes}
+    turn["task_alone"] = 2 * len(sample.keys) / (before + seconds_alone())
+    return turn
+
+
+def _run(site: Site, name: str, count: int, mode: str) -> dict[str, Any]:
+    with site.running(runtime.WORKLOADS[name], execution=mode) as (streams, reports):
         streams.run_until_caught_up()
-    alone = 2 * len(sample.keys) / (before + seconds_alone())
     seconds = busy_seconds(reports)
     # The records that the first stage reads, for W4 including the customers.
     rate = (count + (CUSTOMERS if name == "W4" else 0)) / seconds
+    # In continuous mode, both lanes compute and commit at the same time.
     return {
-        "records_per_second": round(rate), "task_alone": round(alone),
-        "ratio": round(rate / alone, 2), "limit": LIMITS[name], "batches": len(reports),
-        "seconds": round(seconds, 2),
+        "records_per_second": round(rate), "commits": len(reports), "seconds": round(seconds, 2),
         "computing": round(sum(report.compute_seconds for _, report in reports), 2),
         "committing": round(sum(report.commit_seconds for _, report in reports), 2),
     }
@@ -147,15 +180,17 @@ def _one_turn(site: Site, name: str, count: int, sample: Orders) -> dict[str, An
 def busy_seconds(reports: list[tuple[float, BatchReport]]) -> float:
     """The time from the first record to the last commit."""
     busy = [(end, report) for end, report in reports if report.records]
-    return busy[-1][0] - (busy[0][0] - busy[0][1].seconds)
+    return busy[-1][0] - min(end - report.seconds for end, report in busy)
 
 
-def warm_up(site: Site) -> None:
+def warm_up(site: Site, modes: list[str]) -> None:
     """Start Spark's Python workers and warm up the JVM; this is not measured."""
     site.fill(site.topic("orders-before"), orders(50_000))
-    for name in ("W1", "W5"):
-        with site.running(_reading(runtime.WORKLOADS[name], "orders-before")) as (streams, _):
-            streams.run_until_caught_up()
+    for mode in modes:
+        for name in ("W1", "W5"):
+            build = _reading(runtime.WORKLOADS[name], "orders-before")
+            with site.running(build, execution=mode) as (streams, _):
+                streams.run_until_caught_up()
 
 
 # ---- small batches ---------------------------------------------------------------------------
@@ -225,9 +260,9 @@ def _reading(
 # ---- latency ---------------------------------------------------------------------------------
 
 
-def latency(site: Site, seconds: int = 20, rate: int = 1_000) -> dict[str, Any]:
+def latency(site: Site, mode: str, seconds: int = 20, rate: int = 1_000) -> dict[str, Any]:
     """The time from the append of an order until its output is visible to a reader."""
-    source, target = site.topic("timed-orders"), site.topic("timed-outputs")
+    source, target = site.topic(f"{mode}-timed-orders"), site.topic(f"{mode}-timed-outputs")
 
     def build(builder: StreamsBuilder) -> None:
         serde = Serdes.string()
@@ -253,7 +288,7 @@ def latency(site: Site, seconds: int = 20, rate: int = 1_000) -> dict[str, Any]:
                         seen.setdefault(value, now)
                 positions[partition] = reading.position
 
-    with site.running(build) as (streams, _):
+    with site.running(build, execution=mode) as (streams, _):
         streams.run_until_caught_up()
         watching = threading.Thread(target=read)
         watching.start()
@@ -271,7 +306,7 @@ def latency(site: Site, seconds: int = 20, rate: int = 1_000) -> dict[str, Any]:
     reader.close()
     waits = sorted((seen[name] - sent[name]) * 1000 for name in sent if name in seen)
     p50, p99 = waits[len(waits) // 2], waits[len(waits) * 99 // 100]
-    print(f"latency at {rate} records/s: p50 {p50:.0f} ms, p99 {p99:.0f} ms "
+    print(f"latency at {rate} records/s, {mode}: p50 {p50:.0f} ms, p99 {p99:.0f} ms "
           f"({len(waits):,} of {total:,} seen)", flush=True)
     return {"p50_ms": round(p50, 1), "p99_ms": round(p99, 1), "seen": len(waits), "sent": total}
 
@@ -329,21 +364,23 @@ def main() -> None:
     parser.add_argument("--keys", type=int, default=1_000_000, help="of the restored changelog")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--workloads", nargs="+", default=list(runtime.WORKLOADS))
-    parser.add_argument("--execution", choices=("batch", "continuous"), default="batch")
+    parser.add_argument("--execution", nargs="+", choices=MODES, default=list(MODES))
     options = parser.parse_args()
     backend = open_backend(runtime.config().with_(log="bench.db"), master="local[2]")
     figures: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
-        site = Site(Path(folder), backend.context, execution=options.execution)
+        site = Site(Path(folder), backend.context)
         for name in ("amounts", "counts", "windows", "enriched", "revenue"):
             site.topic(name)
         # Small measurements first, before large ones fill the log.
         if "small" in options.only:
             figures["small"] = small_batches(site)
         if "latency" in options.only:
-            figures["latency"] = latency(site)
+            figures["latency"] = {mode: latency(site, mode) for mode in options.execution}
         if "throughput" in options.only:
-            figures["throughput"] = throughput(site, options.records, options.workloads)
+            figures["throughput"] = throughput(
+                site, options.records, options.workloads, options.execution
+            )
         if "restore" in options.only:
             figures["restore"] = restore(site, options.keys)
         site.log.close()

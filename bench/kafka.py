@@ -1,10 +1,10 @@
 """penstock on Kafka beside Java Kafka Streams 4.3.0: one broker, the same topics, one run.
 
-    throughput  W1-W5: penstock (exactly once) on Spark `local[2]`, Java with 2 threads, once with
-                exactly_once_v2 and once with at_least_once; all from the first record to the last,
-                starting excluded
+    throughput  W1-W5: penstock (exactly once) in both modes on Spark `local[2]`, Java with 2
+                threads, once with exactly_once_v2 and once with at_least_once; all from the first
+                record to the last, starting excluded
     latency     from produce to the output that a read_committed consumer sees, at 1,000 records/s,
-                penstock and Java with exactly_once_v2
+                penstock in both modes and Java with exactly_once_v2
 
 They take turns, so that each has the machine for itself (but for the broker). Needs a JDK.
 
@@ -42,18 +42,17 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 from kafka import java_programs
 
+GUARANTEES = ("exactly_once_v2", "at_least_once")
 OUTPUTS = {"W1": "amounts", "W2": "counts", "W3": "windows", "W4": "enriched", "W5": "revenue"}
-#: The better round counts, because the machine is shared.
-ROUNDS = 2
 
 
 class KafkaSite(engine.Site):
     """A broker with topics, and the Spark session of all applications on it."""
 
     def __init__(
-        self, folder: Path, context: Any, status: ClusterStatus, class_path: str, execution: str
+        self, folder: Path, context: Any, status: ClusterStatus, class_path: str
     ) -> None:
-        super().__init__(folder, context, open_log(status.address), execution)
+        super().__init__(folder, context, open_log(status.address))
         self.status = status
         self._class_path = class_path
 
@@ -97,39 +96,42 @@ class KafkaSite(engine.Site):
 # ---- throughput ------------------------------------------------------------------------------
 
 
-def throughput(site: KafkaSite, count: int, names: list[str]) -> dict[str, Any]:
+def throughput(
+    site: KafkaSite, count: int, names: list[str], modes: list[str], rounds: int
+) -> dict[str, Any]:
     """Records/s of each workload, and as ratios to Java's."""
     site.fill(site.topic("orders"), orders(count))
     site.fill(site.topic("customers"), runtime.customers())
     for output in OUTPUTS.values():
         site.topic(output)
-    engine.warm_up(site)
-    figures = {}
+    engine.warm_up(site, modes)
+    figures: dict[str, Any] = {}
     for name in names:
         taken = count + (engine.CUSTOMERS if name == "W4" else 0)
-        rates = {"penstock": 0.0, "exactly_once_v2": 0.0, "at_least_once": 0.0}
-        for _ in range(ROUNDS):
-            rates["penstock"] = max(rates["penstock"], taken / _penstock_seconds(site, name))
-            for guarantee in ("exactly_once_v2", "at_least_once"):
+        rates = dict.fromkeys((*modes, *GUARANTEES), 0.0)
+        for _ in range(rounds):
+            for mode in modes:
+                rates[mode] = max(rates[mode], taken / _penstock_seconds(site, name, mode))
+            for guarantee in GUARANTEES:
                 rate = taken / _java_seconds(site, name, guarantee)
                 rates[guarantee] = max(rates[guarantee], rate)
-        figures[name] = {
-            **{name: round(rate) for name, rate in rates.items()},
-            "to_exactly_once_v2": round(rates["penstock"] / rates["exactly_once_v2"], 2),
-            "to_at_least_once": round(rates["penstock"] / rates["at_least_once"], 2),
+        figures[name] = {side: round(rate) for side, rate in rates.items()} | {
+            f"{mode}_to_{guarantee}": round(rates[mode] / rates[guarantee], 2)
+            for mode in modes for guarantee in GUARANTEES
         }
-        print(
-            f"{name}: penstock {rates['penstock']:>9,.0f} records/s; Java exactly once "
-            f"{rates['exactly_once_v2']:>9,.0f}, at least once {rates['at_least_once']:>9,.0f}; "
-            f"{figures[name]['to_exactly_once_v2']} times Java exactly once (wanted 1)",
-            flush=True,
-        )
+        print(f"{name}: " + "; ".join(
+            f"{side} {rate:,.0f} records/s" for side, rate in rates.items()
+        ) + "; " + ", ".join(
+            f"{mode} {figures[name][f'{mode}_to_at_least_once']}x Java at_least_once"
+            for mode in modes
+        ), flush=True)
     return figures
 
 
-def _penstock_seconds(site: KafkaSite, name: str) -> float:
+def _penstock_seconds(site: KafkaSite, name: str, mode: str) -> float:
     output = site.new_output(OUTPUTS[name])
-    with site.running(_writing(runtime.WORKLOADS[name], output)) as (streams, reports):
+    build = _writing(runtime.WORKLOADS[name], output)
+    with site.running(build, execution=mode) as (streams, reports):
         streams.run_until_caught_up()
     return engine.busy_seconds(reports)
 
@@ -163,26 +165,31 @@ def _writing(
 # ---- latency ---------------------------------------------------------------------------------
 
 
-def latency(site: KafkaSite) -> dict[str, Any]:
-    """p50 and p99 of both sides; the better round counts, because the broker is cold at first."""
+def latency(site: KafkaSite, modes: list[str], rounds: int) -> dict[str, Any]:
+    """p50 and p99 of all sides; the better round counts, because the broker is cold at first."""
     source = site.topic("timed-orders")
-    rounds = [
-        {"penstock": _penstock_waits(site, source), "java": _java_waits(site, source)}
-        for _ in range(ROUNDS)
+    found = [
+        {mode: _penstock_waits(site, source, mode) for mode in modes}
+        | {"java": _java_waits(site, source)}
+        for _ in range(rounds)
     ]
+    sides = (*modes, "java")
     figures: dict[str, Any] = {
-        side: min((each[side] for each in rounds), key=lambda waits: waits["p50_ms"])
-        for side in ("penstock", "java")
+        side: min((each[side] for each in found), key=lambda waits: waits["p50_ms"])
+        for side in sides
     }
-    figures["p50_ratio"] = round(figures["penstock"]["p50_ms"] / figures["java"]["p50_ms"], 2)
-    figures["rounds"] = rounds
-    for side in ("penstock", "java"):
-        print(f"latency at 1,000 records/s, {side}: p50 {figures[side]['p50_ms']:.0f} ms, p99 "
-              f"{figures[side]['p99_ms']:.0f} ms", flush=True)
+    for side in sides:
+        waits = figures[side]
+        for percentile in ("p50", "p99"):
+            ratio = waits[f"{percentile}_ms"] / figures["java"][f"{percentile}_ms"]
+            waits[f"{percentile}_to_java"] = round(ratio, 2)
+        print(f"latency at 1,000 records/s, {side}: p50 {waits['p50_ms']:.0f} ms, p99 "
+              f"{waits['p99_ms']:.0f} ms", flush=True)
+    figures["rounds"] = found
     return figures
 
 
-def _penstock_waits(site: KafkaSite, source: str) -> dict[str, Any]:
+def _penstock_waits(site: KafkaSite, source: str, mode: str) -> dict[str, Any]:
     target = site.new_output("timed")
 
     def build(builder: StreamsBuilder) -> None:
@@ -191,7 +198,7 @@ def _penstock_waits(site: KafkaSite, source: str) -> dict[str, Any]:
             target, key=serde, value=serde
         )
 
-    with site.running(build) as (streams, _):
+    with site.running(build, execution=mode) as (streams, _):
         _await_running(streams)
         return _waits(site, source, target)
 
@@ -272,7 +279,13 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--only", choices=("throughput", "latency"))
     parser.add_argument("--workloads", nargs="+", default=list(runtime.WORKLOADS))
-    parser.add_argument("--execution", choices=("batch", "continuous"), default="batch")
+    parser.add_argument(
+        "--execution", nargs="+", choices=engine.MODES, default=list(engine.MODES)
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=2,
+        help="The better round counts, because the machine is shared.",
+    )
     options = parser.parse_args()
     backend = open_backend(runtime.config().with_(log="bench.db"), master="local[2]")
     figures: dict[str, Any] = {}
@@ -280,17 +293,17 @@ def main() -> None:
         class_path = java_programs.compile_programs(Path(folder) / "classes")
         cluster = LocalCluster(Path(folder) / "kafka")
         with cluster.for_this_process(BrokerOptions(port=0, heap_mb=1024)) as status:
-            site = KafkaSite(
-                Path(folder), backend.context, status, class_path, options.execution
-            )
+            site = KafkaSite(Path(folder), backend.context, status, class_path)
             if options.only != "latency":
-                figures["throughput"] = throughput(site, options.records, options.workloads)
+                figures["throughput"] = throughput(
+                    site, options.records, options.workloads, options.execution, options.rounds
+                )
             if options.only != "throughput":
-                figures["latency"] = latency(site)
+                figures["latency"] = latency(site, options.execution, options.rounds)
             site.log.close()
     backend.close()
     print(json.dumps({
-        "bench": "kafka", "execution": options.execution, "records": options.records,
+        "bench": "kafka", "records": options.records, "rounds": options.rounds,
         "python": platform.python_version(), "master": "local[2]", "java_threads": 2, **figures,
     }))
 
