@@ -114,6 +114,7 @@ class Core(Protocol):
         outputs: tuple[list[Any], list[int] | None, list[Any] | None], partitions: int,
         limit: int, tail: int, earliest: int = ..., latest: int = ..., /,
     ) -> _Forward: ...
+    def limit_sink(self, sink: _Forward, limit: int, earliest: int, latest: int, /) -> None: ...
 
     # stateless.c
     def filtering(

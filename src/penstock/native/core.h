@@ -348,6 +348,7 @@ PyObject *process_rows(PyObject *module, PyObject *args);
 PyObject *make_switching(PyObject *module, PyObject *args);
 PyObject *make_guarded(PyObject *module, PyObject *args);
 PyObject *make_sink(PyObject *module, PyObject *args);
+PyObject *limit_sink(PyObject *module, PyObject *args);
 
 PyObject *make_filtering(PyObject *module, PyObject *args);
 PyObject *make_mapping_values(PyObject *module, PyObject *args);

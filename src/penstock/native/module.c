@@ -41,6 +41,7 @@ static PyMethodDef functions[] = {
     MAKES(guarded, "process, judge"),
     MAKES(sink, "topic, writers, encode, append_checked, current, outputs, partitions, limit, "
                 "tail, earliest=-9223372036854775808, latest=9223372036854775807"),
+    DOES(limit_sink, "sink, limit, earliest, latest"),
     /* stateless.c */
     MAKES(filtering, "predicate, forward, failed, negate"),
     MAKES(mapping_values, "mapper, forward, failed, with_key"),

@@ -155,9 +155,9 @@ sink(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names)
 }
 
 /* sink(topic, (write_key, write_value), encode, checked append, current, (outputs, indexes, marks),
- * partitions, limit, tail, earliest, latest): `indexes` and `marks` as in OutputOrigins, or None; 0 partitions mean unknown, a limit of -1 means no size limit;
- * `tail` bytes at the end of a key do not influence its partition; the topic accepts timestamps
- * from `earliest` to `latest`. */
+ * partitions, limit, tail, earliest, latest): `indexes` and `marks` as in OutputOrigins, or None;
+ * 0 partitions mean unknown, a limit of -1 means no size limit; `tail` bytes at the end of a key do
+ * not influence its partition; the topic accepts timestamps from `earliest` to `latest`. */
 PyObject *
 make_sink(PyObject *module, PyObject *args)
 {
@@ -184,4 +184,23 @@ make_sink(PyObject *module, PyObject *args)
         step->numbers[LATEST] = latest;
     }
     return (PyObject *)step;
+}
+
+/* limit_sink(sink, limit, earliest, latest): replaces the limits of a sink. */
+PyObject *
+limit_sink(PyObject *module, PyObject *args)
+{
+    PyObject *given;
+    long long limit, earliest, latest;
+    if (!PyArg_ParseTuple(args, "OLLL", &given, &limit, &earliest, &latest))
+        return NULL;
+    if (!Py_IS_TYPE(given, &StepType) || ((Step *)given)->call != sink) {
+        PyErr_SetString(PyExc_TypeError, "limit_sink() takes a sink.");
+        return NULL;
+    }
+    Step *step = (Step *)given;
+    step->numbers[LIMIT] = limit;
+    step->numbers[EARLIEST] = earliest;
+    step->numbers[LATEST] = latest;
+    Py_RETURN_NONE;
 }

@@ -52,6 +52,8 @@ class Collector:
         self._current = current
         self._partitions_of = partitions_of
         self._limits_of = limits_of
+        #: Native sinks with their topics. They hold a copy of the limits.
+        self._native_sinks: list[tuple[str, Forward]] = []
 
     def send_raw(self, record: ProducedRecord) -> tuple[Any, ...]:
         """Add a serialized record (dead letter queue), and return it."""
@@ -63,6 +65,21 @@ class Collector:
         )
         self._append(output)
         return output
+
+    def refresh_limits(self, valid_ms: int) -> None:
+        """Look up the limits of topics again, which move with the clock.
+
+        The caller does so again within `valid_ms`. Records that a topic may reject by then are
+        checked one by one.
+        """
+        if core is None:
+            return
+        for topic, sink in self._native_sinks:
+            limits = self._limits_of(topic)
+            if limits is not None:
+                core.limit_sink(
+                    sink, limits.max_bytes, limits.earliest + valid_ms, limits.latest
+                )
 
     def _append(self, output: tuple[Any, ...]) -> None:
         self.outputs.append(output)
@@ -168,6 +185,8 @@ class Collector:
                 else (self.outputs, origins.indexes, origins.marks),
                 partitions or 0, *bounds,
             )
+            if limits is not None:
+                self._native_sinks.append((topic, native))
             return native
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:

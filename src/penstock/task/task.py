@@ -112,6 +112,10 @@ class Task:
             source.name: self.blueprint.serdes(source) for source in self.blueprint.sources
         }
 
+    def refresh_limits(self, valid_ms: int) -> None:
+        """Look up the limits of the output topics again. See `Collector.refresh_limits`."""
+        self._collector.refresh_limits(valid_ms)
+
     def subscribe(self, source: str, topic: str, partition: int) -> None:
         """Create a queue for a partition of a source."""
         node = next(each for each in self.blueprint.sources if each.name == source)

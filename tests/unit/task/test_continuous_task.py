@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock import Serdes, StreamsBuilder, StreamsConfig, Topology
+from penstock import Serdes, StreamsBuilder, StreamsConfig, Topology, native
+from penstock.errors import StreamsException
 from penstock.record import PartitionColumns, TaskId
 from penstock.task.blueprint import Blueprint
 from penstock.task.queue import CHUNK
@@ -101,6 +103,37 @@ def test_limits_of_a_topic_move_with_the_clock() -> None:
     latest = 100
     add(task, "a", 50, first=1)
     assert process(task) == [b"a50"]
+
+
+def test_refreshed_limits_apply_without_a_lookup_for_each_record() -> None:
+    limits = RecordLimits(1000, latest=10)
+    looked_up: list[str] = []
+
+    def limits_of(topic: str) -> RecordLimits:
+        looked_up.append(topic)
+        return limits
+
+    task = task_of(merged(), limits_of)
+    limits = RecordLimits(1000, latest=100)
+    task.refresh_limits(0)
+    looked_up.clear()
+    add(task, "a", 50, 60, 70)
+    assert process(task) == [b"a50", b"a60", b"a70"]
+    assert len(looked_up) == (3 if native.core is None else 0)
+
+
+def test_records_that_have_become_too_old_are_rejected() -> None:
+    limits = RecordLimits(1000)
+    task = task_of(merged(), lambda topic: limits)
+    task.refresh_limits(valid_ms=50)
+    limits = RecordLimits(1000, earliest=100)
+    task.refresh_limits(valid_ms=50)
+    limits = RecordLimits(1000, earliest=120)
+    add(task, "a", 130)
+    assert process(task) == [b"a130"]
+    add(task, "a", 110, first=1)
+    with pytest.raises(StreamsException, match=r"message\.timestamp\.before\.max\.ms"):
+        process(task)
 
 
 @given(st.lists(st.tuples(

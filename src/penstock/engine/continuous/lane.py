@@ -313,6 +313,7 @@ class Lane:
         self._refresh_topics(now)
         for task in self._tasks.values():
             try:
+                task.refresh_limits(now)
                 task.punctuate(now)
                 if task.has_records and task.process(self._tail, now, self._pacer.is_time_up):
                     self._has_progressed = True

@@ -32,6 +32,8 @@ log = logging.getLogger(__name__)
 
 #: A lane commits when the results of a task take this much. Logs stage larger transactions on disk.
 MAX_RESULT_BYTES = 8 * 1024 * 1024
+#: How often the limits of output topics are looked up.
+LIMITS_INTERVAL_MS = 60_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,8 @@ class LaneTask:
         #: Source partition -> the committed offset.
         self.offsets = {TopicPartition(*at): offset for at, offset in grant.offsets.items()}
         self._is_new = True
+        #: When the limits of the output topics are looked up again.
+        self._limits_due = 0
         #: When the task stops waiting for an empty partition (`max.task.idle.ms`).
         self._idle_deadlines: dict[TopicPartition, int] = {}
         self._idle_ms = worker.bundle.config.max_task_idle_ms
@@ -145,6 +149,13 @@ class LaneTask:
     def has_records(self) -> bool:
         """Whether any record is queued."""
         return self.task.has_records
+
+    def refresh_limits(self, now: int) -> None:
+        """Look up the limits of the output topics from time to time: they move with the clock."""
+        if now >= self._limits_due:
+            self._limits_due = now + LIMITS_INTERVAL_MS
+            # A round may be long.
+            self.task.refresh_limits(2 * LIMITS_INTERVAL_MS)
 
     def process(self, tail: TailReader, now: int, enough: Callable[[], bool]) -> bool:
         """Process queued records, as far as the order of timestamps allows (M3)."""
