@@ -195,6 +195,9 @@ class Writer(ABC):
     """Transactions of one process on behalf of the holder of a lease. One thread uses it."""
 
     grant: WriterGrant
+    #: How long to wait after a commit if there is time. A transaction that begins earlier is valid,
+    #: but takes longer.
+    settle_s: float = 0.0
 
     @abstractmethod
     def transaction(self) -> Transaction:

@@ -42,6 +42,19 @@ def test_commits_of_an_idle_lane_are_apart() -> None:
     assert pacer.is_due(has_more=False, needs_commit=True)
 
 
+def test_commit_waits_until_the_log_has_settled() -> None:
+    clock = Clock()
+    pacer = CommitPacer(None, clock)
+    pacer.settle_s = 0.25
+    pacer.begin_commit()
+    clock.now = 1.0
+    pacer.end_commit()
+    assert not pacer.is_due(has_more=False, needs_commit=True)
+    assert pacer.seconds_until_due() == 0.25
+    clock.now += 0.25
+    assert pacer.is_due(has_more=False, needs_commit=True)
+
+
 def test_busy_lane_commits_after_the_longest_interval() -> None:
     clock = Clock()
     pacer = CommitPacer(None, clock)

@@ -25,6 +25,9 @@ class CommitPacer:
     latency to lose: the more its commits cost, the larger they get.
     """
 
+    #: How long the log needs to rest between two commits (`Writer.settle_s`).
+    settle_s = 0.0
+
     def __init__(
         self, interval_ms: int | None, clock: Callable[[], float] = time.monotonic
     ) -> None:
@@ -36,7 +39,7 @@ class CommitPacer:
         #: How long the last commit took.
         self._commit_s = 0.0
         self._clock = clock
-        self._began_at = clock()
+        self._began_at = self._ended_at = clock()
         #: When the first uncommitted work was noticed; None if there is none.
         self._dirty_since: float | None = None
         #: When the work for the next commit began.
@@ -56,7 +59,7 @@ class CommitPacer:
             self._dirty_since = now
         if has_more:
             return now - self._dirty_since >= self._interval_s()
-        return now - self._began_at >= self._shortest_s
+        return self.seconds_until_due() <= 0.0
 
     def is_time_up(self) -> bool:
         """Whether processing should stop, because a commit is due in any case."""
@@ -72,7 +75,10 @@ class CommitPacer:
 
     def seconds_until_due(self) -> float:
         """The time until a commit of a lane without more records is due."""
-        return max(0.0, self._shortest_s - (self._clock() - self._began_at))
+        now = self._clock()
+        return max(
+            0.0, self._shortest_s - (now - self._began_at), self.settle_s - (now - self._ended_at)
+        )
 
     def begin_commit(self) -> float:
         """Note the begin of a commit. Returns the seconds since the work for it began."""
@@ -83,5 +89,6 @@ class CommitPacer:
 
     def end_commit(self) -> float:
         """Note the end of a commit. Returns its duration."""
-        self._commit_s = self._clock() - self._began_at
+        self._ended_at = self._clock()
+        self._commit_s = self._ended_at - self._began_at
         return self._commit_s

@@ -213,6 +213,7 @@ class Lane:
         with self._received:
             self._tokens.append(start.token)
         self._writer = self._worker.log.open_writer(start.grant, self._token)
+        self._pacer.settle_s = self._writer.settle_s
         self._context = BatchPlan(
             0, start.grant.epoch, wall_clock_ms(), {}, incarnation=start.incarnation
         )

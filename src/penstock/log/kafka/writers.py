@@ -47,10 +47,16 @@ from penstock.log.kafka.send_offsets import send_offsets
 from penstock.log.types import AppendResult, WriterGrant
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.005, 0.1
+#: The broker writes the markers of a transaction after it has acknowledged the commit, which takes
+#: 2 to 5 ms. Until then it rejects the producer's next transaction, and librdkafka tries again only
+#: after 20 ms.
+_MARKERS_S = 0.005
 
 
 class KafkaWriter(Writer):
     """The producer of a writer, and the token with which it commits offsets."""
+
+    settle_s = _MARKERS_S
 
     def __init__(
         self, context: AppendContext, grant: WriterGrant, token: Callable[[], bytes],
