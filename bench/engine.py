@@ -41,6 +41,8 @@ from penstock.partitioning import partition_of
 PARTITIONS = 4
 CUSTOMERS = 100_000
 KEPT = {"retention.ms": "-1"}
+#: The first seconds of latency measurements, which do not count.
+WARM_UP_S = 5
 #: The minimum ratio of the engine on two cores to the task alone on one core.
 LIMITS = {"W1": 0.6, "W2": 0.6, "W3": 0.6, "W4": 0.6, "W5": 0.35}
 MODES = ("batch", "continuous")
@@ -260,8 +262,20 @@ def _reading(
 # ---- latency ---------------------------------------------------------------------------------
 
 
+def await_running(streams: Streams) -> None:
+    """Wait until all tasks run: without input, `run_until_caught_up` returns before that."""
+    deadline = time.monotonic() + 60
+    while streams.state.name != "RUNNING":
+        if time.monotonic() > deadline:
+            raise TimeoutError("The application did not start.")
+        time.sleep(0.05)
+
+
 def latency(site: Site, mode: str, seconds: int = 20, rate: int = 1_000) -> dict[str, Any]:
-    """The time from the append of an order until its output is visible to a reader."""
+    """The time from the append of an order until its output is visible to a reader.
+
+    A warm-up of 5 s is excluded.
+    """
     source, target = site.topic(f"{mode}-timed-orders"), site.topic(f"{mode}-timed-outputs")
 
     def build(builder: StreamsBuilder) -> None:
@@ -272,12 +286,12 @@ def latency(site: Site, mode: str, seconds: int = 20, rate: int = 1_000) -> dict
 
     sent: dict[bytes, float] = {}
     seen: dict[bytes, float] = {}
-    total = seconds * rate
+    total = (seconds + WARM_UP_S) * rate
     reader = open_log(site.log.address)
 
     def read() -> None:
         positions = [0] * PARTITIONS
-        deadline = time.monotonic() + seconds + 60
+        deadline = time.monotonic() + seconds + WARM_UP_S + 60
         while len(seen) < total and time.monotonic() < deadline:
             reader.wait_for_change(1.0)
             for partition in range(PARTITIONS):
@@ -289,7 +303,7 @@ def latency(site: Site, mode: str, seconds: int = 20, rate: int = 1_000) -> dict
                 positions[partition] = reading.position
 
     with site.running(build, execution=mode) as (streams, _):
-        streams.run_until_caught_up()
+        await_running(streams)
         watching = threading.Thread(target=read)
         watching.start()
         begun = time.perf_counter()
@@ -304,11 +318,24 @@ def latency(site: Site, mode: str, seconds: int = 20, rate: int = 1_000) -> dict
             site.log.append(source, first // burst % PARTITIONS, RecordColumns(names, names))
         watching.join()
     reader.close()
-    waits = sorted((seen[name] - sent[name]) * 1000 for name in sent if name in seen)
-    p50, p99 = waits[len(waits) // 2], waits[len(waits) * 99 // 100]
-    print(f"latency at {rate} records/s, {mode}: p50 {p50:.0f} ms, p99 {p99:.0f} ms "
-          f"({len(waits):,} of {total:,} seen)", flush=True)
-    return {"p50_ms": round(p50, 1), "p99_ms": round(p99, 1), "seen": len(waits), "sent": total}
+    figures = percentiles(sent, seen, rate)
+    print(f"latency at {rate} records/s, {mode}: p50 {figures['p50_ms']} ms, p99 {figures['p99_ms']} ms, "
+          f"longest {figures['max_ms']} ms ({figures['seen']:,} of {figures['sent']:,} seen)",
+          flush=True)
+    return figures
+
+
+def percentiles(
+    sent: dict[bytes, float], seen: dict[bytes, float], rate: int
+) -> dict[str, Any]:
+    """The waiting times of the records after the warm-up, in the order in which they were sent."""
+    counted = list(sent)[WARM_UP_S * rate:]
+    waits = sorted((seen[name] - sent[name]) * 1000 for name in counted if name in seen)
+    return {
+        "p50_ms": round(waits[len(waits) // 2], 1),
+        "p99_ms": round(waits[len(waits) * 99 // 100], 1),
+        "max_ms": round(waits[-1], 1), "seen": len(waits), "sent": len(counted),
+    }
 
 
 # ---- restore ---------------------------------------------------------------------------------
@@ -387,7 +414,7 @@ def main() -> None:
     backend.close()
     print(json.dumps({
         "bench": "engine", "records": options.records, "python": platform.python_version(),
-        "master": "local[2]", **figures,
+        "execution": options.execution, "master": "local[2]", **figures,
     }))
     sys.stdout.flush()
 

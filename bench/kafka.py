@@ -32,7 +32,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from orders import orders
 
 import engine
-from penstock import KStream, Serdes, Streams, StreamsBuilder
+from penstock import KStream, Serdes, StreamsBuilder
 from penstock.broker.cluster import ClusterStatus, LocalCluster
 from penstock.broker.properties import BrokerOptions
 from penstock.engine.spark import open_backend
@@ -199,7 +199,7 @@ def _penstock_waits(site: KafkaSite, source: str, mode: str) -> dict[str, Any]:
         )
 
     with site.running(build, execution=mode) as (streams, _):
-        _await_running(streams)
+        engine.await_running(streams)
         return _waits(site, source, target)
 
 
@@ -212,22 +212,14 @@ def _java_waits(site: KafkaSite, source: str) -> dict[str, Any]:
         return _waits(site, source, target)
 
 
-def _await_running(streams: Streams) -> None:
-    deadline = time.monotonic() + 60
-    while streams.state.name != "RUNNING":
-        if time.monotonic() > deadline:
-            raise TimeoutError("The application did not start.")
-        time.sleep(0.05)
-
-
 def _waits(
     site: KafkaSite, source: str, target: str, seconds: int = 20, rate: int = 1_000
 ) -> dict[str, Any]:
-    """Send records at a rate and wait for their outputs; a warm-up of 5 s is excluded."""
+    """Send records at a rate and wait for their outputs; the warm-up is excluded."""
     producer = Producer({"bootstrap.servers": site.status.bootstrap_servers, "linger.ms": 5})
     sent: dict[bytes, float] = {}
     seen: dict[bytes, float] = {}
-    total = (seconds + 5) * rate
+    total = (seconds + engine.WARM_UP_S) * rate
     run = f"{time.time_ns()}"
     reading = threading.Thread(
         target=_read, args=(site, target, run.encode(), seen, total, seconds + 60)
@@ -244,13 +236,7 @@ def _waits(
         producer.produce(source, name, name)
     producer.flush(30)
     reading.join()
-    counted = list(sent)[5 * rate:]
-    waits = sorted((seen[name] - sent[name]) * 1000 for name in counted if name in seen)
-    return {
-        "p50_ms": round(waits[len(waits) // 2], 1),
-        "p99_ms": round(waits[len(waits) * 99 // 100], 1),
-        "seen": len(waits), "sent": len(counted),
-    }
+    return engine.percentiles(sent, seen, rate)
 
 
 def _read(
@@ -265,7 +251,11 @@ def _read(
     consumer.assign([TopicPartition(target, n, 0) for n in range(engine.PARTITIONS)])
     deadline = time.monotonic() + patience
     while len(seen) < total and time.monotonic() < deadline:
-        for message in consumer.consume(500, 0.05):
+        first = consumer.poll(0.05)
+        if first is None:
+            continue
+        # `consume` with a timeout would wait for all 500, or for the whole timeout.
+        for message in (first, *consumer.consume(500, 0)):
             if message.error() is None and (message.value() or b"").startswith(run):
                 seen.setdefault(message.value(), time.perf_counter())
     consumer.close()

@@ -20,6 +20,8 @@ HERE = Path(__file__).parent
 SUPPORT = {"run.py", "orders.py", "capacity.py", "cluster_app.py", "soak.py"}
 #: Variants: name -> (script, options).
 MORE = {
+    "engine-latency": ("engine", "--execution", "continuous", "--only", "latency"),
+    "kafka-latency": ("kafka", "--execution", "continuous", "--only", "latency"),
     "engine-5m": (
         "engine", "--records", "5000000", "--keys", "5000000", "--only", "throughput", "restore"
     ),
