@@ -54,7 +54,9 @@ class StreamsConfig:
 
     `application_id` is the prefix of internal topics and the consumer group id; it must not change
     between runs. `log` is the path of an embedded log, or "kafka://host:port,...".
-    `commit_interval_ms` is the minimum time between two batches; None starts each batch at once.
+    `commit_interval_ms` is the minimum time between two batches, or the time between two commits of
+    continuous execution. None, the default, runs batches back to back, and commits continuously
+    processed records as soon as possible; the processing guarantee does not matter.
     `num_stream_threads` is the number of Spark cores on this machine; 1 means all.
     An exception handler is "fail", "continue", a handler, its class or name, or a function of
     (context, record, exception). `extra` contains all other settings: for clients (with the
@@ -156,7 +158,7 @@ class StreamsConfig:
         _check_choice(self, "execution", ("batch", "continuous"))
         _check_choice(self, "dsl_store_format", ("DEFAULT", "HEADERS"))
         _check_choice(self, "metrics_recording_level", ("INFO", "DEBUG", "TRACE"))
-        _check_minimum("commit_interval_ms", self.commit_interval, 0)
+        _check_minimum("commit_interval_ms", self.commit_interval_ms or 0, 0)
         for name, minimum in _MINIMUMS.items():
             _check_minimum(name, getattr(self, name), minimum)
         for name in ("default_key_serde", "default_value_serde"):
@@ -216,13 +218,6 @@ class StreamsConfig:
             settings: The new settings, under the names of the fields.
         """
         return replace(self, **settings)
-
-    @property
-    def commit_interval(self) -> int:
-        """`commit_interval_ms`, or Kafka's default for the processing guarantee."""
-        if self.commit_interval_ms is not None:
-            return self.commit_interval_ms
-        return 100 if self.processing_guarantee == "exactly_once" else 30_000
 
     @property
     def is_continuous(self) -> bool:
