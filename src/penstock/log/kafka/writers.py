@@ -7,9 +7,11 @@ later commits raise.
 The commit of a transaction has these steps, with the same numbers in the code:
 
 1. Nothing is sent before the commit. The collected records are checked against the topics.
-2. Records are sent. librdkafka delivers them while offsets are sent.
-3. Offsets are sent with the holder's token. The broker rejects the token of an old generation: then
-   the transaction is aborted and sent again with a new token.
+2. Offsets are sent with the holder's token. The broker rejects the token of an old generation: then
+   the transaction is aborted and sent again with a new token. The broker also rejects the first
+   request of a transaction until the markers of the last one are written. librdkafka repeats it
+   after `retry.backoff.ms` if it is for offsets, but only after 20 ms if it is for records.
+3. Records are sent.
 4. All records are delivered. An error up to here means that nothing is committed.
 5. The transaction is committed. An error here leaves the outcome unknown, even the error of a
    fenced producer: the response to the first attempt may be lost.
@@ -48,9 +50,8 @@ from penstock.log.types import AppendResult, WriterGrant
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.005, 0.1
 #: The broker writes the markers of a transaction after it has acknowledged the commit, which takes
-#: 2 to 5 ms. Until then it rejects the producer's next transaction, and librdkafka tries again only
-#: after 20 ms.
-_MARKERS_S = 0.005
+#: 2 to 5 ms. Until then it rejects the producer's next transaction.
+_MARKERS_S = 0.003
 
 
 class KafkaWriter(Writer):
@@ -169,11 +170,11 @@ class WriterTransaction(CollectedTransaction):
         is_committing = False
         try:
             producer.begin_transaction()
-            for append, delivery in zip(self._appends, deliveries, strict=True):  # 2
+            for commit, proof in zip(self._offsets, metadata, strict=True):  # 2
+                self._send_offsets(producer, commit, proof)
+            for append, delivery in zip(self._appends, deliveries, strict=True):  # 3
                 pieces = self._pieces(producer, append)
                 delivery.send(append.where, pieces, now, timeout)
-            for commit, proof in zip(self._offsets, metadata, strict=True):  # 3
-                self._send_offsets(producer, commit, proof)
             _flush(producer, timeout)  # 4
             is_committing = not any(delivery.error for delivery in deliveries)
             retry_producer_call(producer.commit_transaction, timeout)  # 5
