@@ -319,9 +319,9 @@ def latency(site: Site, mode: str, seconds: int = 20, rate: int = 1_000) -> dict
         watching.join()
     reader.close()
     figures = percentiles(sent, seen, rate)
-    print(f"latency at {rate} records/s, {mode}: p50 {figures['p50_ms']} ms, p99 {figures['p99_ms']} ms, "
-          f"longest {figures['max_ms']} ms ({figures['seen']:,} of {figures['sent']:,} seen)",
-          flush=True)
+    print(f"latency at {rate} records/s, {mode}: p50 {figures['p50_ms']} ms, "
+          f"p99 {figures['p99_ms']} ms, longest {figures['max_ms']} ms "
+          f"({figures['seen']:,} of {figures['sent']:,} seen)", flush=True)
     return figures
 
 

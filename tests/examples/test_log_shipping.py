@@ -25,7 +25,7 @@ def log(tmp_path: Path) -> str:
 
 @pytest.fixture
 def logger(log: str) -> Iterator[logging.Logger]:
-    logger = logging.Logger("shop")  # noqa: LOG001: of this test only
+    logger = logging.Logger("shop")
     with Producer({"log": log}) as producer:
         logger.addHandler(LogShipper(producer, "logs", "testdata", "1.0"))
         yield logger
