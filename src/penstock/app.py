@@ -225,6 +225,7 @@ class Streams:
                 log.warning("%s", line)
             instance = self._instance
             instance.log = open_log(config.log, connection=config.connection_settings())
+            instance.compute.open_early(config)
             thread = StreamThread(
                 config, instance.log, self._lifecycle, instance.open_engine, instance.callbacks
             )

@@ -20,6 +20,7 @@ from penstock.cli.commands import (
     demo,
     describe,
     groups,
+    prepare,
     produce,
     reset,
     run,
@@ -44,7 +45,9 @@ class ExitCode(IntEnum):
 
 
 #: In the order of the help.
-COMMANDS = (run, demo, topics, produce, consume, groups, describe, upgrade, reset, broker)
+COMMANDS = (
+    run, demo, topics, produce, consume, groups, describe, upgrade, reset, broker, prepare,
+)
 
 _EXAMPLES = """
   penstock run app.py --application-id orders --log orders.db

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from penstock.config import StreamsConfig
-from penstock.engine.layout.execution_graph import ExecutionGraph
-from penstock.engine.plan.batch_plan import BatchPlan
 from penstock.errors import StreamsException
 from penstock.log.base import Log
 from penstock.topology.topology import Topology
+
+if TYPE_CHECKING:
+    from penstock.engine.layout.execution_graph import ExecutionGraph
+    from penstock.engine.plan.batch_plan import BatchPlan
 
 
 class Compute(Protocol):
@@ -30,7 +32,7 @@ class Compute(Protocol):
 
 
 #: Starts a `Compute` for an application on a log.
-ComputeFactory = Callable[[Topology, StreamsConfig, ExecutionGraph, Log], Compute]
+ComputeFactory = Callable[[Topology, StreamsConfig, "ExecutionGraph", Log], Compute]
 
 
 class BatchCancelled(StreamsException):

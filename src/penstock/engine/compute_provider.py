@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -12,9 +13,12 @@ if TYPE_CHECKING:
     from penstock.engine.compute import Compute, ComputeFactory
     from penstock.engine.continuous.lane_starter import LaneStarter, OnConnection, OnEnded
     from penstock.engine.layout.execution_graph import ExecutionGraph
-    from penstock.engine.spark import ClusterMonitor, SparkBackend, SparkCompute
+    from penstock.engine.spark import ClusterMonitor, SparkBackend
+    from penstock.engine.spark.job import SparkCompute
     from penstock.log.base import Log
     from penstock.topology.topology import Topology
+
+log = logging.getLogger(__name__)
 
 #: The master that runs all tasks in this process, without Spark.
 INLINE = "inline"
@@ -43,6 +47,10 @@ class ComputeProvider:
         self._backend: SparkBackend | None = None
         self._monitor: ClusterMonitor | None = None
         self._opening = threading.Lock()
+        #: The thread that opens the backend while the instance starts.
+        self._early: threading.Thread | None = None
+        #: Why it could not. Guarded by `_opening`.
+        self._early_error: Exception | None = None
 
     @property
     def uses_spark(self) -> bool:
@@ -119,19 +127,55 @@ class ComputeProvider:
         self._monitor = ClusterMonitor(count_lanes, parallelism, self.on_change)
 
     def open_backend(self, config: StreamsConfig) -> SparkBackend:
-        """Return the Spark backend. Open it first if there is none, or if its JVM has ended."""
+        """Return the Spark backend. Open it first if there is none, or if its JVM has ended.
+
+        Raise the error of `open_early`, if there was one.
+        """
+        with self._opening:
+            error, self._early_error = self._early_error, None
+            if error is not None:
+                raise error
+            return self._open_backend(config)
+
+    def _open_backend(self, config: StreamsConfig) -> SparkBackend:
         from penstock.engine.spark import open_backend  # noqa: PLC0415  (brings Spark)
 
+        if self._backend is not None and self._backend.is_lost:
+            self._backend.close()
+            self._backend = None
+        if self._backend is None:
+            self._backend = open_backend(config, spark=self._spark, master=self._master)
+        return self._backend
+
+    def open_early(self, config: StreamsConfig) -> None:
+        """Start Spark and its Python workers in a separate thread, if tasks run in Spark.
+
+        Starting them takes longer than everything else that an instance does before its first
+        batch. `open_backend` waits for the backend, or raises why it cannot be opened.
+        """
+        if self.uses_spark and self._early is None:
+            self._early = threading.Thread(
+                target=self._open_early, args=(config,), name="penstock-spark-start", daemon=True
+            )
+            self._early.start()
+
+    def _open_early(self, config: StreamsConfig) -> None:
         with self._opening:
-            if self._backend is not None and self._backend.is_lost:
-                self._backend.close()
-                self._backend = None
-            if self._backend is None:
-                self._backend = open_backend(config, spark=self._spark, master=self._master)
-            return self._backend
+            try:
+                backend = self._open_backend(config)
+            except Exception as error:
+                self._early_error = error
+                return
+        try:
+            backend.warm_up_workers()
+        except Exception:
+            # The first batch starts them, and reports why that fails.
+            log.debug("The workers were not warmed up.", exc_info=True)
 
     def close(self) -> None:
         """Close the Spark backend."""
+        if self._early is not None:
+            self._early.join()
         if self._monitor is not None:
             self._monitor.close()
         if self._backend is not None:

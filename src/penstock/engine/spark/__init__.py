@@ -6,6 +6,9 @@ A lane is a slot of a stage, one Spark task.
     shared_context     the SparkContext that penstock creates
     settings           masters, and the settings of that context
     gateway            starts the JVM and reads its output
+    jvm                starts it without spark-submit, which is faster
+    class_archive      Spark's classes in a form that Java loads faster
+    daemon             the process from which Spark forks the Python workers of this host
     cluster            waits for executors and follows their number
     placement          assigns lanes to the hosts that hold their state
     job_watch          logs what a job waits for
@@ -20,21 +23,24 @@ A lane is a slot of a stage, one Spark task.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from penstock.config import StreamsConfig
-from penstock.engine.continuous.lane_starter import OnConnection, OnEnded
-from penstock.engine.layout.execution_graph import ExecutionGraph
-from penstock.engine.packaging.bundle import Bundle
-from penstock.engine.packaging.pack import pack_bundle
 from penstock.extras import explain_missing_extra
-from penstock.log.base import Log
-from penstock.topology.topology import Topology
 
 with explain_missing_extra():
     from penstock.engine.spark.backend import SparkBackend, open_backend
     from penstock.engine.spark.cluster import ClusterMonitor
+
+# Everything else is imported while the JVM starts.
+if TYPE_CHECKING:
+    from penstock.engine.continuous.lane_starter import OnConnection, OnEnded
+    from penstock.engine.layout.execution_graph import ExecutionGraph
+    from penstock.engine.packaging.bundle import Bundle
     from penstock.engine.spark.job import SparkCompute
     from penstock.engine.spark.lanes import SparkLanes
+    from penstock.log.base import Log
+    from penstock.topology.topology import Topology
 
 
 def compute_on(
@@ -42,6 +48,10 @@ def compute_on(
     source: Log,
 ) -> SparkCompute:
     """Return a `Compute` for an application. The caller closes the backend."""
+    from penstock.engine.packaging.bundle import Bundle  # noqa: PLC0415
+    from penstock.engine.packaging.pack import pack_bundle  # noqa: PLC0415
+    from penstock.engine.spark.job import SparkCompute  # noqa: PLC0415
+
     with backend.report_jvm_loss():
         backend.wait_for_slots()
         bundle = Bundle(topology, config, graph, source.address, backend.parallelism(config))
@@ -54,6 +64,10 @@ def lanes_on(
     source: Log, on_connection: OnConnection, on_ended: OnEnded,
 ) -> SparkLanes:
     """Return what starts the lanes of an application in continuous mode."""
+    from penstock.engine.packaging.bundle import Bundle  # noqa: PLC0415
+    from penstock.engine.packaging.pack import pack_bundle  # noqa: PLC0415
+    from penstock.engine.spark.lanes import SparkLanes  # noqa: PLC0415
+
     with backend.report_jvm_loss():
         backend.wait_for_slots()
         bundle = Bundle(topology, config, graph, source.address, backend.lane_slots(config))
@@ -71,6 +85,5 @@ def _for_hosts_of(backend: SparkBackend, bundle: Bundle) -> Bundle:
 
 
 __all__ = [
-    "ClusterMonitor", "SparkBackend", "SparkCompute", "SparkLanes", "compute_on", "lanes_on",
-    "open_backend",
+    "ClusterMonitor", "SparkBackend", "compute_on", "lanes_on", "open_backend",
 ]

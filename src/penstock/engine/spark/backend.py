@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import logging
-import os
 import re
 import sys
 from collections.abc import Iterator
@@ -22,8 +21,10 @@ from penstock.engine.compute_provider import PARALLELISM
 from penstock.engine.spark.cluster import wait_for_slots
 from penstock.engine.spark.errors import jvm_ended, spark_stopped
 from penstock.engine.spark.gateway import forget_jvm, is_jvm_gone
+from penstock.engine.spark.keepalive import empty_task
 from penstock.engine.spark.placement import TaskHomes
 from penstock.engine.spark.pyspark_internals import (
+    JvmRdds,
     active_context,
     current_gateway,
     executor_slots,
@@ -32,12 +33,14 @@ from penstock.engine.spark.pyspark_internals import (
     is_stopped,
     task_slots,
     worker_python,
+    worker_settings,
 )
 from penstock.engine.spark.settings import (
     UNIX_SOCKETS,
     check_log,
     has_executors,
     is_local_master,
+    python_path,
 )
 from penstock.engine.spark.shared_context import SharedContext
 from penstock.errors import ConfigException, StreamsException
@@ -129,8 +132,7 @@ class SparkBackend:
         """Additional environment variables of the workers."""
         if not self.is_local:
             return {}
-        # User functions can import what the application can import.
-        return {"PYTHONPATH": os.pathsep.join(os.path.abspath(path) for path in sys.path)}
+        return {"PYTHONPATH": python_path()}
 
     @property
     def is_elastic(self) -> bool:
@@ -163,6 +165,18 @@ class SparkBackend:
         executors = conf.get("spark.dynamicAllocation.maxExecutors")
         cores = int(conf.get("spark.executor.cores") or 1)
         return sys.maxsize if executors is None else int(executors) * cores
+
+    def warm_up_workers(self) -> None:
+        """Start a Python worker for each slot of this host, if the context belongs to penstock.
+
+        The first batch would start them. Another thread runs this while the application starts.
+        """
+        if not self._owned or not self.is_local:
+            return
+        rdds = JvmRdds(self.context)
+        with worker_settings(self.context, self.python, self.worker_environment):
+            function = rdds.wrap_function(empty_task)
+        rdds.collect(rdds.map_partitions(rdds.empty(self.count_slots()), function))
 
     def parallelism(self, config: StreamsConfig) -> int:
         """Return how many lanes a stage may have."""

@@ -12,7 +12,7 @@ import os
 import sys
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import IO, Any
 
@@ -91,8 +91,8 @@ def _is_closed_worker(lines: list[str]) -> bool:
     )
 
 
-def start_gateway(conf: SparkConf, environment: Mapping[str, str]) -> tuple[Any, JvmOutput]:
-    """Start a JVM and return its gateway and output.
+def start_gateway(launch: Callable[[int], Any]) -> tuple[Any, JvmOutput]:
+    """Start a JVM and return its gateway and output. `launch` gets the file descriptor for both.
 
     The JVM ends with this process. Ctrl-C in a terminal does not reach it or its workers, so that
     a running batch can finish.
@@ -101,8 +101,7 @@ def start_gateway(conf: SparkConf, environment: Mapping[str, str]) -> tuple[Any,
     read, write = os.pipe()
     output.read(os.fdopen(read, "rb"))
     try:
-        with _environment(environment):
-            gateway = launch_jvm(conf, write)
+        gateway = launch(write)
     except PySparkRuntimeError as error:
         os.close(write)
         write = -1
@@ -116,6 +115,14 @@ def start_gateway(conf: SparkConf, environment: Mapping[str, str]) -> tuple[Any,
         if write >= 0:
             os.close(write)
     return gateway, output
+
+
+def launch_with_spark_submit(
+    conf: SparkConf, environment: Mapping[str, str], stderr: int
+) -> Any:
+    """Start a JVM with additional environment variables. Returns its gateway."""
+    with _environment(environment):
+        return launch_jvm(conf, stderr)
 
 
 @contextmanager

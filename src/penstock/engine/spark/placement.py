@@ -9,9 +9,12 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from penstock.engine.packaging.bundle import Bundle
 from penstock.record import TaskId
+
+if TYPE_CHECKING:
+    from penstock.engine.packaging.bundle import Bundle
 
 #: How often the executors are read again.
 REFRESH_S = 2.0

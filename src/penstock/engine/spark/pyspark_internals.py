@@ -8,15 +8,19 @@ installed PySpark.
 from __future__ import annotations
 
 import os
+import subprocess
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
+from types import FunctionType, SimpleNamespace
 from typing import Any, NamedTuple
 
 import pyspark
 from pyspark import SparkConf, SparkContext
 from pyspark.core.rdd import _wrap_function
 from pyspark.java_gateway import launch_gateway
-from pyspark.serializers import NoOpSerializer
+from pyspark.serializers import NoOpSerializer, UTF8Deserializer, read_int
 from pyspark.sql import SparkSession
 from pyspark.util import _load_from_socket
 
@@ -24,6 +28,8 @@ from pyspark.util import _load_from_socket
 JOB_GROUP_PROPERTIES = (
     "spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel"
 )
+#: The variables with which spark-submit passes its JVM to Python.
+_PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
 #: The most tasks of a stage that `last_job_stages` returns.
 _MAX_TASKS = 1_000
 
@@ -33,7 +39,7 @@ _MAX_TASKS = 1_000
 
 def is_inside_spark_submit() -> bool:
     """Whether spark-submit has started this process, so that a JVM exists already."""
-    return "PYSPARK_GATEWAY_PORT" in os.environ
+    return _PORT in os.environ
 
 
 def pyspark_directory() -> str:
@@ -50,6 +56,26 @@ def launch_jvm(conf: SparkConf, stderr: int) -> Any:
     `SparkContext` would start the JVM itself, but with the standard error of this process.
     """
     return launch_gateway(conf, popen_kwargs={"stderr": stderr})  # type: ignore[no-untyped-call]
+
+
+def connect_to_jvm(connection_info: Path, process: subprocess.Popen[bytes]) -> Any:
+    """Return the gateway of a JVM that was started without `launch_jvm`.
+
+    The file is written by the JVM, which renames it when it is complete. `launch_gateway` connects
+    to a JVM that its environment variables name. It gets variables of its own here, because those
+    of the process would reach child processes that other threads start.
+    """
+    with connection_info.open("rb") as info:
+        port: int = read_int(info)  # type: ignore[no-untyped-call]
+        secret: str = UTF8Deserializer().loads(info)  # type: ignore[no-untyped-call]
+    variables = SimpleNamespace(environ={**os.environ, _PORT: str(port), _SECRET: secret})
+    connect = FunctionType(
+        launch_gateway.__code__, {**launch_gateway.__globals__, "os": variables},
+        argdefs=launch_gateway.__defaults__,
+    )
+    gateway = connect()
+    gateway.proc = process
+    return gateway
 
 
 def current_gateway() -> Any:
@@ -199,6 +225,9 @@ def worker_python(context: SparkContext) -> str:
     return python
 
 
+_worker_settings_lock = threading.RLock()
+
+
 @contextmanager
 def worker_settings(
     context: SparkContext, python: str, environment: Mapping[str, str]
@@ -207,13 +236,14 @@ def worker_settings(
 
     Variables of the context win. PySpark sets both only for all functions of a context.
     """
-    before = context.pythonExec, context.environment
-    context.pythonExec = python
-    context.environment = {**environment, **context.environment}
-    try:
-        yield
-    finally:
-        context.pythonExec, context.environment = before
+    with _worker_settings_lock:
+        before = context.pythonExec, context.environment
+        context.pythonExec = python
+        context.environment = {**environment, **context.environment}
+        try:
+            yield
+        finally:
+            context.pythonExec, context.environment = before
 
 
 class JvmRdds:

@@ -6,6 +6,7 @@ import atexit
 import os
 import re
 import shutil
+import sys
 import tempfile
 from collections.abc import Mapping
 
@@ -123,6 +124,11 @@ def build_conf(config: StreamsConfig, master: str | None) -> SparkConf:
         if name.startswith("spark."):
             conf.set(name, str(value))
     return conf
+
+
+def python_path() -> str:
+    """Return the PYTHONPATH of workers on this host: they can import what this process can."""
+    return os.pathsep.join(os.path.abspath(path) for path in sys.path)
 
 
 def launch_environment(master: str | None) -> Mapping[str, str]:

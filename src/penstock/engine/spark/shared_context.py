@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import signal
 import threading
 import warnings
@@ -11,8 +12,16 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import SparkConf, SparkContext
 
 from penstock.config import StreamsConfig
+from penstock.engine.spark.class_archive import archive_options
 from penstock.engine.spark.errors import jvm_ended
-from penstock.engine.spark.gateway import JvmOutput, forget_jvm, is_jvm_gone, start_gateway
+from penstock.engine.spark.gateway import (
+    JvmOutput,
+    forget_jvm,
+    is_jvm_gone,
+    launch_with_spark_submit,
+    start_gateway,
+)
+from penstock.engine.spark.jvm import needs_spark_submit, start_jvm
 from penstock.engine.spark.pyspark_internals import (
     current_gateway,
     forget_gateway,
@@ -22,6 +31,7 @@ from penstock.engine.spark.settings import (
     build_conf,
     check_log,
     default_master,
+    has_executors,
     is_local_master,
     launch_environment,
     with_retries,
@@ -102,8 +112,13 @@ class SharedContext:
         conf = build_conf(config, master)
         gateway = None
         if not is_submitted and current_gateway() is None:
-            find_java("Spark", ConfigException)
-            gateway, self._output = start_gateway(conf, launch_environment(master))
+            java = find_java("Spark", ConfigException)
+            environment = launch_environment(master)
+            launch = functools.partial(launch_with_spark_submit, conf, environment)
+            is_local = master is not None and not has_executors(master)
+            if is_local and not needs_spark_submit(config.extra):
+                launch = functools.partial(start_jvm, java, archive_options(), conf, environment)
+            gateway, self._output = start_gateway(launch)
         context = _create_context(conf, gateway)
         self._gateway = current_gateway()
         # penstock reports failures itself, once. A cluster knows more about its hosts.
