@@ -17,7 +17,9 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-SUPPORT = {"run.py", "orders.py", "capacity.py", "cluster_app.py", "soak.py"}
+SUPPORT = {
+    "run.py", "orders.py", "capacity.py", "cluster_app.py", "soak.py", "startup_app.py",
+}
 #: Variants: name -> (script, options).
 MORE = {
     "engine-latency": ("engine", "--execution", "continuous", "--only", "latency"),
