@@ -51,6 +51,7 @@ class ComputeProvider:
         self._early: threading.Thread | None = None
         #: Why it could not. Guarded by `_opening`.
         self._early_error: Exception | None = None
+        self._is_closing = False
 
     @property
     def uses_spark(self) -> bool:
@@ -167,13 +168,15 @@ class ComputeProvider:
                 self._early_error = error
                 return
         try:
-            backend.warm_up_workers()
+            if not self._is_closing:
+                backend.warm_up_workers()
         except Exception:
             # The first batch starts them, and reports why that fails.
             log.debug("The workers were not warmed up.", exc_info=True)
 
     def close(self) -> None:
         """Close the Spark backend."""
+        self._is_closing = True
         if self._early is not None:
             self._early.join()
         if self._monitor is not None:
