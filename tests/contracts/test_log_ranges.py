@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 
 import pytest
 from msgspec.structs import replace
@@ -128,3 +129,32 @@ def test_verify_counts_the_records_of_an_intact_partition(orders: Log) -> None:
     assert orders.verify_metadata() == []
     with pytest.raises(UnknownTopic):
         orders.verify("nothing", 0)
+
+
+def test_settled_offsets_cut_no_transaction(log: Log) -> None:
+    log.create_topic("orders", 2)
+    where = [TopicPartition("orders", 0), TopicPartition("orders", 1)]
+    ended = threading.Event()
+
+    def write() -> None:
+        for number in range(60):
+            with log.transaction() as transaction:
+                for topic, partition in where:
+                    transaction.append(topic, partition, records((b"k", b"%d" % number)))
+        ended.set()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        while True:
+            is_last = ended.is_set()
+            found = log.settled_offsets(where, timeout_s=60)
+            zero, one = (
+                values(log.read(*each, found[each].start, found[each].end)) for each in where
+            )
+            assert zero == one
+            if is_last:
+                break
+    finally:
+        writer.join()
+    assert len(zero) == 60

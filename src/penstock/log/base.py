@@ -409,6 +409,17 @@ class Log(ABC):
     ) -> dict[TopicPartition, PartitionOffsets]:
         """Return the offsets of partitions; in the embedded log all from one snapshot."""
 
+    def settled_offsets(
+        self, partitions: Iterable[TopicPartition], *, timeout_s: float
+    ) -> dict[TopicPartition, PartitionOffsets]:
+        """Return the offsets of partitions at a moment without an open transaction in them.
+
+        Up to these ends, a transaction is visible in all of the partitions or in none. `LogBusy`
+        if there is no such moment within the timeout. The default suits a log whose `offsets` are
+        from one snapshot.
+        """
+        return self.offsets(partitions)
+
     @abstractmethod
     def offset_for_time(
         self, topic: str, partition: int, timestamp: int

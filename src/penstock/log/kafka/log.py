@@ -173,6 +173,12 @@ class KafkaLog(Log):
         """See `Log.offsets`."""
         return self._ranges.offsets(partitions)
 
+    def settled_offsets(
+        self, partitions: Iterable[TopicPartition], *, timeout_s: float
+    ) -> dict[TopicPartition, PartitionOffsets]:
+        """See `Log.settled_offsets`."""
+        return self._ranges.settled_offsets(partitions, timeout_s)
+
     def offset_for_time(
         self, topic: str, partition: int, timestamp: int
     ) -> OffsetAndTimestamp | None:

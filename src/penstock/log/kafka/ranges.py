@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from confluent_kafka import KafkaError
 
 from penstock.log.base import RangeReader
-from penstock.log.errors import LogDamaged, OffsetOutOfRange, UnknownTopic
+from penstock.log.errors import LogBusy, LogDamaged, OffsetOutOfRange, UnknownTopic
 from penstock.log.kafka.client.change_poller import ChangePoller
 from penstock.log.kafka.client.column_buffer import concatenate, slice_columns
 from penstock.log.kafka.client.connection import Connection
@@ -34,6 +34,8 @@ _STEP_BYTES = 2 * 1024 * 1024
 _PIECE_RECORDS = 512
 #: After a fetch without a response for this time, check that the topic still exists.
 _FETCH_S = 1.0
+#: Between two attempts to find partitions without an open transaction.
+_SETTLE_PAUSE_S = 0.005
 
 
 class KafkaRangeReader(RangeReader):
@@ -193,6 +195,31 @@ class KafkaRanges:
         starts = self.clients.offset_lister.offsets(wanted, EARLIEST)
         ends = self.clients.offset_lister.offsets(wanted, LATEST)
         return {where: PartitionOffsets(starts[where], ends[where]) for where in wanted}
+
+    def settled_offsets(
+        self, partitions: Iterable[TopicPartition], timeout_s: float
+    ) -> dict[TopicPartition, PartitionOffsets]:
+        """Return the offsets of partitions at a moment without an open transaction in them.
+
+        The ends of all records are read after those of the committed ones. If they are equal,
+        nothing was appended in between, so at that moment no partition had a record of an open
+        transaction. A transaction writes to all of its partitions before it commits in the first
+        one. Therefore it was visible in all of them, or had not begun.
+        """
+        wanted = [TopicPartition(*where) for where in partitions]
+        retry = Retry(timeout_s, _SETTLE_PAUSE_S)
+        while True:
+            offsets = self.offsets(wanted)
+            ends = self.clients.high_watermark_lister.offsets(wanted, LATEST)
+            if all(ends[where] == offsets[where].end for where in wanted):
+                return offsets
+            if retry.is_over:
+                topics = sorted({where.topic for where in wanted})
+                raise LogBusy(
+                    f"The partitions of {', '.join(topics)} had open transactions for "
+                    f"{timeout_s:.0f} s. Try again when fewer records are written."
+                )
+            retry.wait()
 
     def bounds(self, topic: str, partition: int) -> tuple[int, int]:
         """Return the start and the end of one partition."""

@@ -26,12 +26,15 @@ _PAUSE_S = 0.02
 
 
 class OffsetLister:
-    """Returns offsets of committed records. Thread-safe."""
+    """Returns offsets of partitions: of committed records, by default. Thread-safe."""
 
-    def __init__(self, connection: Connection, topics: TopicMetadataCache) -> None:
+    def __init__(
+        self, connection: Connection, topics: TopicMetadataCache, *,
+        isolation: str = "read_committed",
+    ) -> None:
         self._connection = connection
         self._topics = topics
-        settings = connection.settings.reader()
+        settings = {**connection.settings.reader(), "isolation.level": isolation}
         self._consumer = create_client(lambda: Consumer(settings))
 
     def offsets(

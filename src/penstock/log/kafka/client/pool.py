@@ -32,6 +32,15 @@ class ClientPool:
         )
 
     @property
+    def high_watermark_lister(self) -> OffsetLister:
+        """The client that asks for partition offsets, including those of open transactions."""
+        connection = self._connection
+        return connection.shared(
+            "high_watermark_lister",
+            lambda: OffsetLister(connection, self.topics, isolation="read_uncommitted"),
+        )
+
+    @property
     def group_offsets(self) -> GroupOffsetClients:
         """The clients for offsets of groups."""
         connection = self._connection
