@@ -147,6 +147,7 @@ def check_wheel(wheel: Path) -> None:
     }
     expect(names - extensions == wanted, wheel, (names - extensions) ^ wanted)
     expect("pytest_penstock.py" in names, wheel, names)
+    expect("pyspark_penstock.py" in names, wheel, names)
 
 
 def sources(pattern: str) -> set[str]:

@@ -7,11 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
+import penstock.spark
 from engine.harness import config_of
 from engine.spark.application import SparkApplication
 from penstock import Topology
 from penstock.engine.spark.backend import SparkBackend, open_backend
+from penstock.log import Log, open_log
 
 StartApplication = Callable[..., SparkApplication]
 
@@ -35,3 +38,17 @@ def start(tmp_path: Path, backend: SparkBackend) -> Iterator[StartApplication]:
     yield start
     for app in opened:
         app.close()
+
+
+@pytest.fixture(scope="session")
+def spark(backend: SparkBackend) -> SparkSession:
+    """A session in which the data source is registered."""
+    session = SparkSession(backend.context)
+    penstock.spark.register(session)
+    return session
+
+
+@pytest.fixture
+def source_log(tmp_path: Path) -> Iterator[Log]:
+    with open_log(tmp_path / "log.db") as log:
+        yield log

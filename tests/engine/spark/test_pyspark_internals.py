@@ -15,11 +15,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from py4j.protocol import Py4JError
 from pyspark import InheritableThread, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
+from pyspark.sql.types import ArrayType, StringType, StructField, StructType, TimestampType
 
 from penstock.engine.spark import pyspark_internals as internals
 from penstock.engine.spark.backend import SparkBackend
@@ -295,3 +297,27 @@ def test_cancelled_group_ends_its_job_and_later_ones(
     assert not thread.is_alive()
     assert len(failures) == 2
     assert all(isinstance(error, Py4JError) for error in failures), failures
+
+
+def test_arrow_schema_has_timestamps_in_utc() -> None:
+    schema = StructType([
+        StructField("time", TimestampType()), StructField("names", ArrayType(StringType())),
+    ])
+    found = internals.arrow_schema(schema)
+    assert found.field("time").type == pa.timestamp("us", tz="UTC")
+    assert found.field("names").type.value_type == pa.string()
+
+
+def test_no_streaming_query_outside_of_a_task() -> None:
+    assert internals.streaming_query_id() == ""
+
+
+@pytest.mark.spark
+def test_functions_run_in_the_python_of_this_process(backend: SparkBackend) -> None:
+    context = backend.context
+    before = context.pythonExec, dict(context.environment)
+    with internals.use_own_python(context):
+        found = context.range(1, numSlices=1).map(lambda _: (sys.executable, sys.path)).collect()
+    assert found[0][0] == sys.executable
+    assert set(filter(None, sys.path)) <= set(found[0][1])
+    assert (context.pythonExec, context.environment) == before

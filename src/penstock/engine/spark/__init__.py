@@ -18,6 +18,7 @@ A lane is a slot of a stage, one Spark task.
     keepalive          keeps those workers alive while the application is idle
     errors             translates Spark's exceptions, retries lost jobs
     pyspark_internals  PySpark's private names
+    sources/           topics and stores as data of Spark: the format `penstock`
 """
 
 from __future__ import annotations

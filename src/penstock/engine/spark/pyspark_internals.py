@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,12 +17,15 @@ from pathlib import Path
 from types import FunctionType, SimpleNamespace
 from typing import Any, NamedTuple
 
+import pyarrow as pa
 import pyspark
-from pyspark import SparkConf, SparkContext
+from pyspark import SparkConf, SparkContext, TaskContext
 from pyspark.core.rdd import _wrap_function
 from pyspark.java_gateway import launch_gateway
 from pyspark.serializers import NoOpSerializer, UTF8Deserializer, read_int
 from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 from pyspark.util import _load_from_socket
 
 #: The local properties that `SparkContext.setJobGroup` sets. They are read to restore them.
@@ -332,3 +336,41 @@ class JvmRdds:
         """Run a job and return all elements."""
         with _load_from_socket(self._collect_and_serve(rdd), self._raw) as elements:
             return list(elements)
+
+
+# ---- data sources ----------------------------------------------------------------------------
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """Return the Arrow schema of the record batches that Spark expects from a data source."""
+    try:
+        return to_arrow_schema(schema, timezone="UTC")
+    except TypeError:
+        # Before PySpark 4.3, timestamps always are in UTC.
+        return to_arrow_schema(schema)
+
+
+@contextmanager
+def use_own_python(context: SparkContext) -> Iterator[None]:
+    """Let functions that are created in the block run in the Python of this process.
+
+    By default Spark starts `python3` of the path, which may be another one without penstock.
+    """
+    python, environment = context.pythonExec, dict(context.environment)
+    context.pythonExec = sys.executable
+    # User functions can import what the application can import.
+    context.environment["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, sys.path))
+    try:
+        yield
+    finally:
+        context.pythonExec = python
+        context.environment = environment
+
+
+def streaming_query_id() -> str:
+    """Return the id of the streaming query that the present Spark task belongs to, or "".
+
+    Spark keeps it in the checkpoint of the query.
+    """
+    context = TaskContext.get()
+    return (context and context.getLocalProperty("sql.streaming.queryId")) or ""

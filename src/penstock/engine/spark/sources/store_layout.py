@@ -1,0 +1,184 @@
+"""The rows of a store in its changelog, found from the log alone.
+
+An application describes its stores in the log at every start. A Java application does not: then the
+options say what its stores are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from pyspark.sql.types import (
+    DataType,
+    IntegerType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from penstock.engine.layout.internal_topics import changelog_topic
+from penstock.engine.plan.task_records import read_task_records
+from penstock.engine.spark.sources.formats import FORMATS, JSON
+from penstock.engine.spark.sources.options import Options
+from penstock.errors import ConfigException
+from penstock.log.base import Log
+from penstock.suggestions import did_you_mean, listed
+from penstock.topology.application_info import StoreInfo, decode_application
+
+KEY_VALUE, WINDOW, SESSION, VERSIONED = "key_value", "window", "session", "versioned_key_value"
+_WINDOW_TYPE = StructType([
+    StructField("start", TimestampType()), StructField("end", TimestampType())
+])
+#: The stores that have no rows of keys and values.
+_BUFFERS = ("suppress_buffer", "join_buffer", "custom")
+#: The kind of a step of the Processor API.
+_PROCESSOR = "processor"
+_OPTION_KINDS = ("key_value", "window", "session", "versioned")
+
+
+@dataclass(frozen=True, slots=True)
+class StoreLayout:
+    """Where the rows of a store are, and their form."""
+
+    name: str
+    topic: str
+    family: str
+    #: Whether a row has a timestamp.
+    timestamped: bool = False
+    window_size_ms: int | None = None
+    #: Whether several rows have the same key and window.
+    duplicates: bool = False
+    #: The group whose offsets say how far the store has processed its topic; None if the topic is
+    #: a changelog.
+    group: str | None = None
+    key_format: str = "bytes"
+    value_format: str = "bytes"
+    #: Whether to return all versions of a versioned store.
+    all_versions: bool = False
+    #: Windows that are older than this, in the time of the partition, are expired.
+    retention_ms: int | None = None
+
+    def schema(self, key: DataType, value: DataType) -> StructType:
+        """Return the columns of the store."""
+        columns: dict[str, DataType] = {"key": key}
+        if self.family in {WINDOW, SESSION}:
+            columns["window"] = _WINDOW_TYPE
+        if self.duplicates:
+            columns["sequence"] = IntegerType()
+        columns["value"] = value
+        if self.family == VERSIONED:
+            columns["valid_from"] = TimestampType()
+            if self.all_versions:
+                columns["valid_to"] = TimestampType()
+        elif self.timestamped:
+            columns["timestamp"] = TimestampType()
+        return StructType([StructField(name, kind) for name, kind in columns.items()])
+
+    @property
+    def key_suffix(self) -> int:
+        """The number of bytes of the window at the end of a changelog key."""
+        return {WINDOW: 12, SESSION: 16}.get(self.family, 0)
+
+
+def find_layout(log: Log, options: Options) -> StoreLayout:
+    """Return the store that the options name."""
+    application = options.require("application", "orders")
+    name = options.require("store", "counts")
+    described = read_task_records(log, application).application
+    if described is not None:
+        stores = decode_application(described).stores
+        if name not in stores:
+            raise ConfigException(
+                f"Application '{application}' has no store '{name}'."
+                f"{did_you_mean(name, stores)} Stores: {listed(sorted(stores))}."
+            )
+        layout = layout_of(application, name, stores[name])
+    else:
+        layout = _java_layout(log, application, name, options)
+    versions = options.choice("versions", "latest", "all")
+    return replace(
+        layout, all_versions=versions == "all",
+        retention_ms=options.integer("window.retention", layout.retention_ms),
+    )
+
+
+def application_layouts(
+    log: Log, application: str, stores: Iterable[str], *, skip_unreadable: bool
+) -> dict[str, StoreLayout]:
+    """Return the layouts of stores of an application that has run on this log."""
+    described = read_task_records(log, application).application
+    if described is None:
+        raise ConfigException(
+            f"Application '{application}' has not run on this log yet, so its stores have no "
+            "rows. Start it first."
+        )
+    known = decode_application(described).stores
+    layouts = {}
+    for name in stores:
+        if name not in known:
+            raise ConfigException(
+                f"Application '{application}' had no store '{name}' when it last ran on this log. "
+                f"Start it with the present topology. Stores: {listed(sorted(known))}."
+            )
+        try:
+            layouts[name] = layout_of(application, name, known[name])
+        except ConfigException:
+            if not skip_unreadable:
+                raise
+    return layouts
+
+
+def layout_of(application: str, name: str, info: StoreInfo) -> StoreLayout:
+    """Return the layout of a store from its description."""
+    if info.kind in _BUFFERS:
+        raise ConfigException(
+            f"Store '{name}' is a {info.kind.replace('_', ' ')}, which has no rows of keys and "
+            "values."
+        )
+    if info.restored_from is None:
+        raise ConfigException(
+            f"Store '{name}' has no changelog, so its rows are not in the log. Enable logging "
+            "for it."
+        )
+    is_changelog = info.restored_from == changelog_topic(application, name)
+    if not is_changelog and info.step_kind == _PROCESSOR:
+        raise ConfigException(
+            f"Store '{name}' is filled by a processor from topic '{info.restored_from}' and has no "
+            "changelog. Read that topic."
+        )
+    key, value = (_default_format(each) for each in (*info.serdes, "", "")[:2])
+    return StoreLayout(
+        name, info.restored_from, info.family, "timestamped" in info.kind, info.window_size_ms,
+        info.retain_duplicates, None if is_changelog else application, key, value,
+    )
+
+
+def _default_format(serde: str) -> str:
+    """Return the format of a serde by its name."""
+    if serde.startswith(f"{JSON}("):
+        return JSON
+    return serde if serde in FORMATS else "bytes"
+
+
+def _java_layout(log: Log, application: str, name: str, options: Options) -> StoreLayout:
+    topic = changelog_topic(application, name)
+    topics = [each.name for each in log.topics()]
+    if topic not in topics:
+        changelogs = [
+            each.removeprefix(f"{application}-").removesuffix("-changelog") for each in topics
+            if each.startswith(f"{application}-") and each.endswith("-changelog")
+        ]
+        raise ConfigException(
+            f"Application '{application}' has no store '{name}' in this log."
+            f"{did_you_mean(name, changelogs)} Stores: {listed(changelogs)}."
+        )
+    kind = options.choice("store.kind", *_OPTION_KINDS)
+    size = options.integer("window.size")
+    if kind == WINDOW and size is None:
+        raise ConfigException(
+            "The option 'window.size' is missing: the changelog of a window store does not hold "
+            "the size of its windows. Set it in milliseconds."
+        )
+    family = VERSIONED if kind == "versioned" else kind
+    return StoreLayout(name, topic, family, family == KEY_VALUE, size)
