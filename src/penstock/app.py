@@ -415,6 +415,44 @@ class Streams:
         thread.reopen()
         return thread_name(self.config, number)
 
+    # ---- stores as data of Spark --------------------------------------------------------------
+
+    def table(self, store: str, *, spark: Any = None) -> Any:
+        """Return the rows of a store as a Spark DataFrame, at one commit.
+
+        The rows are read from the log, so the application need not be running. Keys and values are
+        decoded with the serdes of the topology.
+
+        Args:
+            store: The name of the store.
+            spark: The `SparkSession`; by default that of this instance, or the active one.
+
+        Returns:
+            A `pyspark.sql.DataFrame` that does not change while the application continues.
+        """
+        from penstock.engine.spark import sources  # noqa: PLC0415  (brings Spark)
+
+        return sources.table(
+            self.topology, self.config, store, spark or self._instance.compute.spark
+        )
+
+    def create_views(self, spark: Any = None) -> list[str]:
+        """Create a temporary view of Spark SQL for each store that has a name of the user.
+
+        All views show the same commit. Call it again for a newer one.
+
+        Args:
+            spark: The `SparkSession`; by default that of this instance, or the active one.
+
+        Returns:
+            The names of the views, which are the names of the stores.
+        """
+        from penstock.engine.spark import sources  # noqa: PLC0415  (brings Spark)
+
+        return sources.create_views(
+            self.topology, self.config, spark or self._instance.compute.spark
+        )
+
     # ---- status ------------------------------------------------------------------------------
 
     @property

@@ -39,7 +39,8 @@ class ComputeProvider:
         self, *, spark: Any = None, master: str | None = None,
         factory: ComputeFactory | None = None,
     ) -> None:
-        self._spark = spark
+        #: The user's `SparkSession`, if one was given.
+        self.spark = spark
         self._master = master
         self._factory = factory
         #: Called when the slots of the cluster have changed, and when Spark is lost.
@@ -145,7 +146,7 @@ class ComputeProvider:
             self._backend.close()
             self._backend = None
         if self._backend is None:
-            self._backend = open_backend(config, spark=self._spark, master=self._master)
+            self._backend = open_backend(config, spark=self.spark, master=self._master)
         return self._backend
 
     def open_early(self, config: StreamsConfig) -> None:

@@ -1,4 +1,4 @@
-"""Topics and stores as data of Spark: the data source `penstock`.
+"""Topics and stores as data of Spark: the data source `penstock`, and tables of applications.
 
     source         `PenstockDataSource`: what Spark calls
     registration   registers the data source in a session
@@ -18,11 +18,15 @@
     writers        the writers of batches and streams
     record_writer  rows as records, in executors
     sink           commits every batch of a stream exactly once
+    tables         stores of an application as DataFrames and views
+    serde_columns  columns that a serde of the user decodes
+    python_types   Python types as types of Spark
 """
 
 from __future__ import annotations
 
 from penstock.engine.spark.sources.registration import register
 from penstock.engine.spark.sources.source import PenstockDataSource
+from penstock.engine.spark.sources.tables import create_views, table
 
-__all__ = ["PenstockDataSource", "register"]
+__all__ = ["PenstockDataSource", "create_views", "register", "table"]
