@@ -15,6 +15,7 @@ README = ROOT / "README.md"
 TESTING = ROOT / "docs" / "testing.md"
 RUNNING = ROOT / "docs" / "running.md"
 SERDES = ROOT / "docs" / "serdes.md"
+SPARK_DATA = ROOT / "docs" / "spark-data.md"
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#]+)[^)]*\)")
@@ -40,10 +41,10 @@ def written(page: Path, folder: Path) -> Path:
     return file
 
 
-def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+def run(*arguments: str | Path, timeout_s: float = 120) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, *map(str, arguments)],
-        capture_output=True, text=True, check=False, timeout=120,
+        capture_output=True, text=True, check=False, timeout=timeout_s,
     )
 
 
@@ -67,6 +68,14 @@ def test_code_of_the_serdes_page_runs(tmp_path: Path) -> None:
     pytest.importorskip("fastavro", reason="needs penstock[registry]")
     ran = run("-W", "error", written(SERDES, tmp_path))
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_code_of_the_spark_data_page_runs(tmp_path: Path) -> None:
+    # Spark logs to standard error.
+    ran = run(written(SPARK_DATA, tmp_path), timeout_s=600)
+    assert (ran.returncode, ran.stdout) == (0, ""), ran.stderr
 
 
 def test_readme_tests_pass(tmp_path: Path) -> None:
