@@ -2,7 +2,7 @@
 
     scale   records/s with 1, 2 and 4 executors of one slot, for a stateless and a stateful topology
     loss    a worker host is killed during a run, and returns: time without progress, exact results
-    restore a store of 500,000 keys is restored on an empty host with one executor: rows/s
+    restore a store of about 126,000 keys is restored on an empty host with one executor: rows/s
     driver  what a commit message of a lane costs the driver, without Spark and Kafka
     wide    256 partitions and 50 stores: start, restore, records/s, memory, open files
 
@@ -26,6 +26,7 @@ import contextlib
 import json
 import os
 import platform
+import re
 import signal
 import subprocess
 import sys
@@ -39,6 +40,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 from faults import cluster_hosts
 from faults.cluster_hosts import Network
+from faults.engine_processes import processes
 from faults.host_broker import running_broker
 from faults.spark_cluster import SparkCluster
 from penstock.engine.batch_report import BatchReport
@@ -58,7 +60,8 @@ LOSS_RATE, LOSS_RUN_S, LOST_AT_S, RETURNS_AT_S = 2_000, 60, 8, 20
 
 
 class Site:
-    """The hosts, the broker, and the Spark cluster on them. Without workers: only this machine."""
+    """The hosts, the broker, and the Spark cluster on them. Without workers: this machine, with
+    Spark `local[2]` and the embedded log."""
 
     def __init__(
         self, folder: Path, workers: int, heap_mb: int, log_level: str = "WARNING"
@@ -66,19 +69,25 @@ class Site:
         """`log_level`: of the driver, whose log goes to standard error."""
         self._log_level = log_level
         self.workers = [f"worker{n}" for n in range(1, workers + 1)]
+        self._folder = folder
         self._stack = contextlib.ExitStack()
         self._runs = 0
+        #: The process of the driver, if it runs on this machine.
+        self._driver = 0
+        self.log = str(folder / "log.db")
+        self.network: Network | None = None
+        self.spark: SparkCluster | None = None
+        if not workers:
+            return
         try:
             hosts = ["driver", "broker", *self.workers]
             self.network = self._stack.enter_context(Network(folder / "hosts", hosts))
             self.log = self._stack.enter_context(
                 running_broker(self.network.hosts["broker"], self.network.private, heap_mb)
             )
-            self.spark: SparkCluster | None = None
-            if workers:
-                self.spark = self._stack.enter_context(
-                    SparkCluster(folder / "spark", self.workers, self.network)
-                )
+            self.spark = self._stack.enter_context(
+                SparkCluster(folder / "spark", self.workers, self.network)
+            )
         except BaseException:
             self.close()
             raise
@@ -89,21 +98,20 @@ class Site:
     @contextlib.contextmanager
     def driver(self, **spec: Any) -> Iterator[tuple[subprocess.Popen[str], Iterator[Any]]]:
         """Run `cluster_app.py` on the driver's host. Yields the process and its events."""
-        host = self.network.hosts["driver"]
         given = json.dumps({
             "log": self.log, "cost_us": 0, "log_level": self._log_level, **spec
         })
+        command = [sys.executable, str(HERE.resolve() / "cluster_app.py"), given]
+        environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
+        if self.network is not None:
+            host = self.network.hosts["driver"]
+            command = host.command(*command, directory=self.network.private)
+            environment |= {"SPARK_LOCAL_IP": host.address, "TMPDIR": str(self.network.private)}
         process = subprocess.Popen(
-            host.command(
-                sys.executable, str(HERE.resolve() / "cluster_app.py"), given,
-                directory=self.network.private,
-            ),
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True,
-            env={
-                **os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": host.address,
-                "TMPDIR": str(self.network.private),
-            },
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            start_new_session=True, env=environment, cwd=self._folder,
         )
+        self._driver = process.pid
         assert process.stdout is not None
         try:
             yield process, (json.loads(line) for line in process.stdout if line[0] == "{")
@@ -150,6 +158,8 @@ class Site:
 
     def _bytes(self, topic: str) -> int:
         """The bytes of a topic in the broker's files, without indexes."""
+        if self.network is None:
+            return 0
         kafka = self.network.hosts["broker"].directory / "kafka" / "node-1"
         return sum(
             path.stat().st_size for path in kafka.glob(f"{topic}-*/*.log")
@@ -158,20 +168,12 @@ class Site:
 
     def lanes(self) -> list[int]:
         """The Python processes of lanes, on all hosts."""
-        if self.spark is None:
-            hosts = [self.network.hosts["driver"].pid]
+        if self.network is None:
+            found = processes(self._driver).values()
         else:
-            hosts = [self.network.hosts[name].pid for name in self.workers]
-        names = {os.readlink(f"/proc/{pid}/ns/pid") for pid in hosts}
-        found = []
-        for entry in Path("/proc").iterdir():
-            with contextlib.suppress(OSError):
-                command = (entry / "cmdline").read_bytes() if entry.name.isdigit() else b""
-                if b"pyspark" in command and b"daemon" in command and (
-                    os.readlink(entry / "ns" / "pid") in names
-                ):
-                    found.append(int(entry.name))
-        return found
+            assert self.spark is not None
+            found = {each.pid: each for each in self.spark.all()}.values()
+        return [each.pid for each in found if re.search(r"pyspark.*daemon", each.command)]
 
 
 def one_slot(executors: int) -> dict[str, str]:
@@ -260,10 +262,12 @@ class Loss:
 
     def _lose(self) -> None:
         # The master runs on the first worker.
+        assert self._site.network is not None
         self._site.network.kill(self._site.workers[1])
 
     def _return(self) -> None:
         assert self._site.spark is not None
+        assert self._site.network is not None
         self._site.network.start(self._site.workers[1])
         self._site.spark.add_workers([self._site.workers[1]])
 
@@ -273,8 +277,8 @@ class Loss:
 
 def restore(site: Site, options: argparse.Namespace) -> dict[str, Any]:
     """Compare a start with the state of a store to a start without it."""
-    keys = 500_000
-    site.fill("orders-restore", 2 * keys, keys=keys)
+    keys = 200_000
+    site.fill("orders-restore", keys, keys=keys)
     spec = {
         "topology": "stateful", "execution": "continuous", "source": "orders-restore",
         "application": "restore", "output": "restore-out", "settings": one_slot(1),
@@ -329,7 +333,7 @@ def wide(site: Site, options: argparse.Namespace) -> dict[str, Any]:
     site.fill("wide", options.wide_records, partitions=options.partitions, keys=500_000)
     spec = {
         "topology": "wide", "execution": "continuous", "source": "wide", "application": "wide",
-        "output": "wide-out", "stores": options.stores, "timeout_s": 170,
+        "output": "wide-out", "stores": options.stores, "timeout_s": 1_200,
         "settings": one_slot(2) if site.spark else {},
     }
     figures: dict[str, Any] = {
@@ -337,13 +341,14 @@ def wide(site: Site, options: argparse.Namespace) -> dict[str, Any]:
         "changelog_partitions": options.partitions * options.stores,
     }
     for name, state in (("first", "state-a"), ("restore", "state-b")):
-        processes: dict[str, Any] = {}
+        lanes: list[dict[str, int]] = []
 
-        def sample(event: dict[str, Any], into: dict[str, Any] = processes) -> None:
+        def sample(event: dict[str, Any], into: list[dict[str, int]] = lanes) -> None:
             if event["event"] == "caught-up":
-                into["lanes"] = [usage(pid) for pid in site.lanes()]
+                into += [usage(pid) for pid in site.lanes()]
 
-        figures[name] = {**site.run(sample, **spec, state_dir=state), **processes}
+        result = site.run(sample, **spec, state_dir=state)
+        figures[name] = {**result, "lanes": [each for each in lanes if each["lmdb_maps"]]}
         print(f"wide, {name} start: {figures[name]}", flush=True)
         site.fill(
             "wide", 10_000, partitions=options.partitions, keys=500_000, seed=11
@@ -383,14 +388,14 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--stores", type=int, default=50, help="of the part 'wide'")
     parser.add_argument("--wide-records", type=int, default=250_000)
     parser.add_argument("--local", action="store_true",
-                        help="the part 'wide' with Spark local[2] on the driver's host")
+                        help="the part 'wide' with Spark local[2] and the embedded log")
     parser.add_argument("--log-level", default="WARNING", help="of the driver")
     return parser.parse_args()
 
 
 def main() -> None:
     options = parse()
-    reason = cluster_hosts.why_not()
+    reason = None if options.local else cluster_hosts.why_not()
     if reason is not None:
         raise SystemExit(f"The hosts of the cluster cannot be created: {reason}.")
     # Ctrl-C and SIGTERM stop the hosts, too.

@@ -17,9 +17,9 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-SUPPORT = {
-    "run.py", "orders.py", "capacity.py", "cluster_app.py", "soak.py", "startup_app.py",
-}
+SUPPORT = {"run.py", "orders.py", "capacity.py", "cluster_app.py", "startup_app.py"}
+#: Only by name: one needs root, the other an hour.
+BY_NAME = {"cluster.py", "soak.py"}
 #: Variants: name -> (script, options).
 MORE = {
     "engine-latency": ("engine", "--execution", "continuous", "--only", "latency"),
@@ -42,9 +42,8 @@ def conditions() -> dict[str, object]:
 
 
 def main() -> int:
-    names = sys.argv[1:] or sorted(
-        [*(script.stem for script in HERE.glob("*.py") if script.name not in SUPPORT), *MORE]
-    )
+    usual = {script.name for script in HERE.glob("*.py")} - SUPPORT - BY_NAME
+    names = sys.argv[1:] or sorted([*(name.removesuffix(".py") for name in usual), *MORE])
     results = HERE / "results"
     results.mkdir(exist_ok=True)
     failed = []

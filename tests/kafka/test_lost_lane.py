@@ -1,4 +1,4 @@
-"""What the driver reads from the log after a lane was lost, while other lanes write."""
+"""The state that the driver reads from the log after a lane was lost, while other lanes write."""
 
 from __future__ import annotations
 
