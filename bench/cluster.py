@@ -286,14 +286,14 @@ def restore(site: Site, options: argparse.Namespace) -> dict[str, Any]:
     first, kept, empty = (
         site.run(**spec, state_dir=state) for state in ("state-a", "state-a", "state-b")
     )
-    seconds = empty["running_after_s"] - kept["running_after_s"]
+    seconds = empty["caught_up_after_s"] - kept["caught_up_after_s"]
     rate = round(empty["restored_records"] / seconds)
     print(f"restore: {empty['restored_records']:,} changelog records in {seconds:.1f} s, "
           f"{rate:,}/s in one lane", flush=True)
     return {
         "changelog_records": empty["restored_records"], "seconds": round(seconds, 2),
-        "records_per_second": rate, "start_with_state_s": kept["running_after_s"],
-        "start_without_state_s": empty["running_after_s"],
+        "records_per_second": rate, "start_with_state_s": kept["caught_up_after_s"],
+        "start_without_state_s": empty["caught_up_after_s"],
         "changelog_bytes": first["changelog_bytes"],
     }
 
