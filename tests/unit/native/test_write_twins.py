@@ -1,4 +1,4 @@
-"""What a commit writes is grouped and sorted in C as in Python."""
+"""The writes of a commit are grouped and sorted in C as in Python."""
 
 from __future__ import annotations
 
