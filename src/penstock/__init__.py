@@ -13,6 +13,7 @@ Reading order, along the path of a record:
     log/         the log interface; the embedded log and Kafka implement it
     clients/     Producer, Consumer and AdminClient for any log
     engine/      runs a topology on a log: plan, compute on Spark, commit
+    queries/     reads the committed state of a running application
     broker/      starts a local Kafka broker, for development and tests
     app.py       Streams: an application and its life cycle
     cli/         the command line

@@ -35,6 +35,8 @@ from penstock.engine.stream_thread import StreamThread, thread_name
 from penstock.errors import ConfigException
 from penstock.log import open_log
 from penstock.metrics import MetricName
+from penstock.queries.methods import QueryMethods
+from penstock.queries.service import StoreQueries
 from penstock.stores.replica.generations import clean_up
 from penstock.topology.build_settings import check_build_settings
 from penstock.topology.serde_check import check_serdes
@@ -47,7 +49,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class Streams:
+class Streams(QueryMethods):
     """One instance of an application. Other instances with the same application id are standbys.
 
     It is also a context manager, which starts and closes it.
@@ -119,6 +121,7 @@ class Streams:
             on_standby=on_standby,
         )
         self._status = InstanceStatus(self._instance)
+        self._queries: StoreQueries | None = None
         # Only one of several threads starts or closes the instance. Reentrant, because the state
         # listener is called with the lock held and may close the instance.
         self._starting = threading.RLock()
@@ -491,6 +494,23 @@ class Streams:
     def __str__(self) -> str:
         """Return the state, the topology and the tasks with their positions."""
         return self._status.describe()
+
+    @property
+    def _store_queries(self) -> StoreQueries:
+        queries = self._queries
+        if queries is None:
+            from penstock.queries.instance_run import run_view  # noqa: PLC0415  (brings pyarrow)
+            from penstock.queries.replicas import ReplicaSource  # noqa: PLC0415
+
+            with self._starting:
+                if self._queries is None:
+                    source = ReplicaSource(
+                        self.topology, self._instance.config, run_view(self._instance)
+                    )
+                    self._instance.on_close.append(source.close)
+                    self._queries = StoreQueries(source)
+                queries = self._queries
+        return queries
 
     @property
     def _thread(self) -> StreamThread | None:

@@ -3,7 +3,13 @@
     StreamsException
     ├── TopologyException             the topology is invalid
     ├── InvalidStateStoreException    a store cannot be queried
-    │   └── InvalidStateStorePartitionException
+    │   ├── UnknownStateStoreException        the topology has no store with that name
+    │   ├── InvalidStateStorePartitionException   the store has no such partition
+    │   ├── StateStoreNotAvailableException   the store cannot be queried, and will not be
+    │   ├── StateStoreMigratedException       the store is not on this instance any more
+    │   ├── StreamsNotStartedException        the application is not started
+    │   ├── StreamsRebalancingException       the stores are being restored; retry
+    │   └── StreamsStoppedException           the application has stopped
     ├── ProcessingFailedException     a record cannot be processed; has its position
     │   └── RetryRequestedException   the production handler returned RETRY
     ├── SerializationException        a serde cannot read bytes or write a value
@@ -123,8 +129,32 @@ class InvalidStateStoreException(StreamsException):
     """A store cannot be queried."""
 
 
+class UnknownStateStoreException(InvalidStateStoreException):
+    """The topology has no store with that name."""
+
+
 class InvalidStateStorePartitionException(InvalidStateStoreException):
     """The store does not have that partition."""
+
+
+class StateStoreNotAvailableException(InvalidStateStoreException):
+    """The store cannot be queried in this process, now or later. Query another instance."""
+
+
+class StateStoreMigratedException(InvalidStateStoreException):
+    """The store has moved: this instance does not run its task any more."""
+
+
+class StreamsNotStartedException(InvalidStateStoreException):
+    """The application is not started. Call `start` and query again."""
+
+
+class StreamsRebalancingException(InvalidStateStoreException):
+    """The stores are being restored, or no instance runs the application. Query again later."""
+
+
+class StreamsStoppedException(InvalidStateStoreException):
+    """The application has stopped. This instance answers no more queries."""
 
 
 class TaskCorruptedException(StreamsException):

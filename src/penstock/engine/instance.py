@@ -26,6 +26,7 @@ from penstock.log.base import Lease, Log
 from penstock.topology.topology import Topology
 
 if TYPE_CHECKING:
+    from penstock.engine.batch_report import BatchReport
     from penstock.engine.compute import Compute
     from penstock.engine.continuous.engine import ContinuousEngine
     from penstock.engine.layout.execution_graph import ExecutionGraph
@@ -58,8 +59,12 @@ class Instance:
         #: The stream thread and its log. Set when the instance starts.
         self.thread: StreamThread | None = None
         self.log: Log | None = None
+        #: Called when the instance has ended.
+        self.on_close: list[Callable[[], object]] = []
+        #: How many batches were committed. Written by the stream thread.
+        self.commits = 0
         self.callbacks = ThreadCallbacks(
-            on_batch=observers.batch_committed, on_standby=self._become_standby,
+            on_batch=self._batch_committed, on_standby=self._become_standby,
             before_attempt=self.standby.check, on_end=self._close,
         )
         self._on_standby = on_standby
@@ -129,6 +134,10 @@ class Instance:
         if self.thread is not None:
             self.thread.reopen()
 
+    def _batch_committed(self, report: BatchReport) -> None:
+        self.commits += 1
+        self.observers.batch_committed(report)
+
     # ---- without the lease -------------------------------------------------------------------
 
     def _become_standby(self, holder: str) -> None:
@@ -165,6 +174,8 @@ class Instance:
     # ---- at the end --------------------------------------------------------------------------
 
     def _close(self) -> None:
+        for close in self.on_close:
+            close()
         self.observers.suspend_restores()
         self.standby.close()
         self.compute.close()

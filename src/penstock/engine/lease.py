@@ -12,6 +12,7 @@ import logging
 import os
 import socket
 import threading
+import time
 from collections.abc import Callable
 
 from penstock.config import StreamsConfig
@@ -76,6 +77,9 @@ class HeldLease:
         #: Another instance has the lease. Never reset.
         self.is_lost = False
         self._on_lost = on_lost
+        self._timeout_s = timeout_ms / 1000
+        #: When the log last confirmed the lease (monotonic).
+        self._confirmed_at = time.monotonic()
         # A process that checks the lease may use the default timeout, whatever is configured here.
         self._interval = min(timeout_ms, DEFAULT_TIMEOUT_MS) / 3000
         self._stopped = threading.Event()
@@ -87,7 +91,7 @@ class HeldLease:
     def _renew_until_stopped(self) -> None:
         while not self._stopped.wait(self._interval):
             try:
-                self.lease.renew()
+                self._renew()
             except Fenced as lost:
                 self.is_lost = True
                 log.warning("%s", lost)
@@ -97,10 +101,20 @@ class HeldLease:
                 # The log may recover before another instance takes the lease.
                 log.warning("Lease '%s' could not be renewed: %s", self.lease.name, error)
 
+    def _renew(self) -> None:
+        started = time.monotonic()
+        self.lease.renew()
+        self._confirmed_at = started
+
+    @property
+    def is_current(self) -> bool:
+        """Whether no other instance can have the lease: it was confirmed within the timeout."""
+        return not self.is_lost and time.monotonic() - self._confirmed_at < self._timeout_s
+
     def check_lost(self) -> bool:
         """Ask the log and return True only if another instance has taken the lease."""
         try:
-            self.lease.renew()
+            self._renew()
         except Fenced:
             self.is_lost = True
         except LogError as error:

@@ -128,6 +128,8 @@ class StreamThread:
         self.replacements = 0
         #: The engine while this instance runs the application, otherwise None.
         self.engine: BatchRunner | None = None
+        #: The lease while this instance holds it, otherwise None.
+        self._held: HeldLease | None = None
         #: The name of the instance that runs the application, while this one is a standby.
         self.waits_for: str | None = None
         #: Set by `stop`.
@@ -161,6 +163,12 @@ class StreamThread:
     def is_alive(self) -> bool:
         """Whether the thread still runs."""
         return self._thread.is_alive()
+
+    @property
+    def has_lease(self) -> bool:
+        """Whether this instance holds the lease, and no other can have taken it."""
+        held = self._held
+        return held is not None and held.is_current
 
     @property
     def is_paused(self) -> bool:
@@ -253,11 +261,13 @@ class StreamThread:
             held = self._acquire_lease(candidate)
             if held is None:
                 return
+            self._held = held
             try:
                 self._run_with_lease(held)
             except Fenced as lost:
                 log.warning("%s This instance becomes a standby.", lost)
             finally:
+                self._held = None
                 if self.leaves_group:
                     held.release()
                 else:

@@ -3,6 +3,7 @@
     driver          TopologyTestDriver
     topics          TestInputTopic, TestOutputTopic, TestRecord
     store_access    the driver's methods for stores
+    query_source    the driver's stores for `store` and `query`
     task_layout     which tasks exist and what they read
     task_runner     runs, commits, restarts and crashes tasks
     memory_log      the topics, offsets and changelogs of a test

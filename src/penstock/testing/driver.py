@@ -10,11 +10,14 @@ from typing import Any, Literal, TypeVar, overload
 from penstock.config import StreamsConfig
 from penstock.engine.packaging.pack import check_packable, check_packable_as_file
 from penstock.partitioning import partition_of
+from penstock.queries.methods import QueryMethods
+from penstock.queries.service import StoreQueries
 from penstock.record import NO_HEADERS, TaskId, as_headers
 from penstock.serdes.arguments import given_serde
 from penstock.serdes.base import SerdeOrType
 from penstock.suggestions import did_you_mean
 from penstock.task.result import Output
+from penstock.testing.query_source import DriverSource
 from penstock.testing.store_access import StoreAccess
 from penstock.testing.task_layout import partitioned_layout, single_task_layout
 from penstock.testing.task_runner import TaskRunner
@@ -28,7 +31,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class TopologyTestDriver(StoreAccess):
+class TopologyTestDriver(QueryMethods, StoreAccess):
     """Runs a topology in the process of the test, with the real tasks and stores.
 
     By default it works like Kafka Streams' driver: one task runs all sub-topologies, each topic has
@@ -107,6 +110,7 @@ class TopologyTestDriver(StoreAccess):
         self._runner = TaskRunner(
             topology, self._config, layout, now, commit_every_record=self._commit_every_record
         )
+        self._queries = StoreQueries(DriverSource(topology, self._config, self._runner))
         self._last_commit = now
         self._batch_size = batch_size
         self._batch_records = 0
@@ -376,6 +380,10 @@ class TopologyTestDriver(StoreAccess):
                 out.write(f"{line}\n")
             self._files.add(file)
         self._shown_lines = len(lines)
+
+    @property
+    def _store_queries(self) -> StoreQueries:
+        return self._queries
 
     def _stores_of(self, name: str) -> dict[int, Any]:
         runner = self._runner

@@ -155,6 +155,24 @@ class TaskRunner:
             if is_global:
                 self._update_global(record)
 
+    # ---- committed state, for queries ----------------------------------------------------------
+
+    def committed_rows(self, task_id: TaskId, name: str) -> BytesStore:
+        """Return the committed rows of a store."""
+        return self._rows_of(task_id, name)
+
+    def committed_clocks(self, task_id: TaskId, store: str) -> dict[str, int]:
+        """Return the times that a store has observed at the last commit."""
+        state = self._states.get(task_id)
+        return {} if state is None else state.store_clocks.get(store, {})
+
+    def committed_offsets(self, task_id: TaskId) -> dict[tuple[str, int], int]:
+        """Return the committed offsets of the partitions that a task reads."""
+        return {
+            at: offset for at, offset in self.log.offsets.items()
+            if self.layout.readers.get(at) == task_id
+        }
+
     # ---- batches and crashes -----------------------------------------------------------------
 
     def new_batch(self) -> None:

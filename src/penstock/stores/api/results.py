@@ -91,7 +91,11 @@ class StoreIterator(Generic[K, V]):
         Kafka: KeyValueIterator#close, VersionedRecordIterator#close
         """
         self._peeked = None
-        self._source = iter(())
+        source, self._source = self._source, iter(())
+        # A query over a replica holds a snapshot until its source is closed.
+        close = getattr(source, "close", None)
+        if close is not None:
+            close()
 
     def __enter__(self) -> StoreIterator[K, V]:
         return self

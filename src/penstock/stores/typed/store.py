@@ -92,6 +92,10 @@ class TypedStore:
         """Close the store."""
         self._rows = _ClosedRows(self.name, "is closed")
 
+    def serialize_key(self, key: Any) -> bytes:
+        """Return the bytes of a key, as its changelog has them; without a window."""
+        return self._key(key)
+
     # ------------------------------------------------------------------ for subclasses
 
     def _init_serdes(self, context: StoreContext) -> None:

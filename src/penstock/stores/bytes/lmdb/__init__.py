@@ -2,5 +2,6 @@
 
     environment.py  opens LMDB files and runs transactions
     rows.py         a `BytesStore` over one database in a transaction
+    reader.py       repeated short reads, for queries
     long_keys.py    encodes keys that are longer than LMDB allows
 """

@@ -16,7 +16,7 @@ import mmap
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -53,6 +53,22 @@ _open: dict[Path, LmdbEnvironment] = {}
 _inherited: dict[Path, LmdbEnvironment] = {}
 _opening = threading.Lock()
 _process = os.getpid()
+#: The id of this process, also after a fork.
+_process_id = os.getpid()
+
+
+def _forked() -> None:
+    global _process_id  # noqa: PLW0603  (a call of os.getpid() for every read would be too slow)
+    _process_id = os.getpid()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
+
+
+def process_id() -> int:
+    """Return the id of this process, faster than `os.getpid`."""
+    return _process_id
 
 
 class EnvironmentClosed(ProcessorStateException):
@@ -98,6 +114,8 @@ class LmdbEnvironment:
         self._closed = False
         self._handles = threading.Lock()
         self._databases: dict[str, Any] = {}
+        #: Reader -> its lock, which it holds while it has a transaction. `_gate` protects it.
+        self._readers: dict[object, threading.Lock] = {}
         with _translated(path):
             self._raw = _open_file(path, map_size, create)
             try:
@@ -197,6 +215,41 @@ class LmdbEnvironment:
                 raw.abort()
                 self._end()
 
+    # ---- readers (`LmdbReader`) --------------------------------------------------------------
+
+    def add_reader(self, reader: object) -> tuple[Callable[[], Any], threading.Lock]:
+        """Return the function that starts a read transaction, and the lock to hold for it.
+
+        The reader takes over one use of the environment.
+        """
+        with self._gate:
+            self._check_usable()
+            lock = self._readers[reader] = threading.Lock()
+            return self._raw.begin, lock
+
+    def remove_reader(self, reader: object) -> None:
+        """Forget a reader and give up its use of the environment."""
+        with self._gate:
+            self._readers.pop(reader, None)
+        if self._process == os.getpid():
+            self.close()
+
+    def handle(self, database: str) -> Any:
+        """Return the handle of a database that was prepared; None if it was not."""
+        return self._databases.get(database)
+
+    def handles(self, error: BaseException) -> bool:
+        """Return whether a read that could not start may be retried. Raises a translated error."""
+        with _translated(self.path):
+            if isinstance(error, lmdb.MapResizedError):
+                self._resize(self._adopted_size())
+                return True
+            if isinstance(error, lmdb.ReadersFullError):
+                if self._raw.reader_check():
+                    return True
+                raise _too_many_readers(self.path) from None
+            raise error
+
     def sync(self) -> None:
         """Sync all commits to disk."""
         with _translated(self.path):
@@ -222,10 +275,7 @@ class LmdbEnvironment:
             except lmdb.ReadersFullError:
                 self._end()
                 if not self._raw.reader_check():
-                    raise ProcessorStateException(
-                        f"The replica in '{self.path}' has too many readers: {_MAX_READERS}. "
-                        "Close iterators and queries that are no longer used."
-                    ) from None
+                    raise _too_many_readers(self.path) from None
             except BaseException:
                 self._end()
                 raise
@@ -259,16 +309,23 @@ class LmdbEnvironment:
         """Enlarge the map; 0 adopts the size that another process has set."""
         with self._gate:
             if not self._gate.wait_for(lambda: self._active == 0, _RESIZE_TIMEOUT_S):
-                raise ProcessorStateException(
-                    f"The replica in '{self.path}' cannot grow. A read has been open for more than "
-                    f"{_RESIZE_TIMEOUT_S:.0f} s. Close iterators and queries that are no longer "
-                    "used."
-                )
+                raise _open_too_long(self.path)
             self._check_usable()
-            if size == 0 or size > self._raw.info()["map_size"]:
-                _check_address_space(self.path, size)
-                with _translated(self.path):
-                    self._raw.set_mapsize(size)
+            with self._readers_stopped():
+                if size == 0 or size > self._raw.info()["map_size"]:
+                    _check_address_space(self.path, size)
+                    with _translated(self.path):
+                        self._raw.set_mapsize(size)
+
+    @contextmanager
+    def _readers_stopped(self) -> Iterator[None]:
+        """Wait until no reader has a transaction, and let none start."""
+        with ExitStack() as stack:
+            for lock in self._readers.values():
+                if not lock.acquire(timeout=_RESIZE_TIMEOUT_S):
+                    raise _open_too_long(self.path)
+                stack.callback(lock.release)
+            yield
 
     def _check_usable(self) -> None:
         if self._process != os.getpid():
@@ -317,6 +374,20 @@ def _translated(path: Path) -> Iterator[None]:
             f"The replica in '{path}' cannot be used: {error}. "
             "If the disk is full, free some space. If files are missing, restart the application."
         ) from error
+
+
+def _too_many_readers(path: Path) -> ProcessorStateException:
+    return ProcessorStateException(
+        f"The replica in '{path}' has too many readers: {_MAX_READERS}. "
+        "Close iterators and queries that are no longer used."
+    )
+
+
+def _open_too_long(path: Path) -> ProcessorStateException:
+    return ProcessorStateException(
+        f"The replica in '{path}' cannot grow. A read has been open for more than "
+        f"{_RESIZE_TIMEOUT_S:.0f} s. Close iterators and queries that are no longer used."
+    )
 
 
 def _address_space() -> int | None:

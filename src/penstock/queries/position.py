@@ -1,0 +1,170 @@
+"""`Position`: how far a store has processed its input, and `PositionBound`: how far it must be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+class Position:
+    """The last processed record of each input partition: topic -> partition -> offset.
+
+    A position is a lower bound: the store contains the effect of all records up to these offsets.
+
+    Example:
+        >>> position = Position.empty_position().with_component("orders", 0, 41)
+        >>> position.merge(Position.from_map({"orders": {0: 7, 1: 3}}))
+        Position({'orders': {0: 41, 1: 3}})
+
+    Kafka: Position
+    """
+
+    __slots__ = ("_offsets",)
+
+    def __init__(self, offsets: Mapping[str, Mapping[int, int]] | None = None) -> None:
+        self._offsets: dict[str, dict[int, int]] = {
+            topic: dict(partitions) for topic, partitions in (offsets or {}).items()
+        }
+
+    @staticmethod
+    def empty_position() -> Position:
+        """Return a position without offsets.
+
+        Kafka: Position#emptyPosition
+        """
+        return Position()
+
+    @staticmethod
+    def from_map(offsets: Mapping[str, Mapping[int, int]]) -> Position:
+        """Return the position with these offsets.
+
+        Args:
+            offsets: Topic -> partition -> offset.
+
+        Kafka: Position#fromMap
+        """
+        return Position(offsets)
+
+    def with_component(self, topic: str, partition: int, offset: int) -> Position:
+        """Add an offset to this position. A smaller offset of the same partition is replaced.
+
+        Args:
+            topic: The topic.
+            partition: The partition.
+            offset: The offset of the last processed record.
+
+        Returns:
+            This position.
+
+        Kafka: Position#withComponent
+        """
+        partitions = self._offsets.setdefault(topic, {})
+        partitions[partition] = max(offset, partitions.get(partition, offset))
+        return self
+
+    def merge(self, other: Position | None) -> Position:
+        """Add all offsets of another position to this one. The larger offset wins.
+
+        Args:
+            other: The other position; None changes nothing.
+
+        Returns:
+            This position.
+
+        Kafka: Position#merge
+        """
+        for topic, partitions in () if other is None else other._offsets.items():
+            for partition, offset in partitions.items():
+                self.with_component(topic, partition, offset)
+        return self
+
+    def copy(self) -> Position:
+        """Return an equal position that changes independently.
+
+        Kafka: Position#copy
+        """
+        return Position(self._offsets)
+
+    @property
+    def topics(self) -> frozenset[str]:
+        """The topics of the position."""
+        return frozenset(self._offsets)
+
+    def partition_positions(self, topic: str) -> dict[int, int]:
+        """Return partition -> offset of a topic; empty for an unknown topic.
+
+        Args:
+            topic: The topic.
+
+        Kafka: Position#getPartitionPositions
+        """
+        return dict(self._offsets.get(topic, {}))
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the position has no offsets."""
+        return not self._offsets
+
+    def to_map(self) -> dict[str, dict[int, int]]:
+        """Return topic -> partition -> offset; the argument of `from_map`."""
+        return {topic: dict(partitions) for topic, partitions in self._offsets.items()}
+
+    def reaches(self, bound: Position, partition: int) -> bool:
+        """Return whether this position is at or after all offsets that a bound has for a partition.
+
+        Args:
+            bound: The position to reach.
+            partition: Only its offsets are compared: a store partition reads no others.
+        """
+        for topic, partitions in bound._offsets.items():
+            if partition in partitions:
+                reached = self._offsets.get(topic, {}).get(partition)
+                if reached is None or reached < partitions[partition]:
+                    return False
+        return True
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Position) and self._offsets == other._offsets
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Position({self._offsets!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class PositionBound:
+    """The position that a store must have reached to answer a query.
+
+    Example:
+        >>> PositionBound.at(Position.from_map({"orders": {0: 41}})).is_unbounded
+        False
+
+    Kafka: PositionBound
+    """
+
+    position: Position = field(default_factory=Position)
+
+    @staticmethod
+    def unbounded() -> PositionBound:
+        """Return a bound that every store meets.
+
+        Kafka: PositionBound#unbounded
+        """
+        return PositionBound()
+
+    @staticmethod
+    def at(position: Position) -> PositionBound:
+        """Return a bound at a position.
+
+        Args:
+            position: The position to reach.
+
+        Kafka: PositionBound#at
+        """
+        return PositionBound(position.copy())
+
+    @property
+    def is_unbounded(self) -> bool:
+        """Whether every store meets the bound."""
+        return self.position.is_empty

@@ -1,0 +1,451 @@
+"""The stores that `Streams.store` returns: read-only, over all partitions or one.
+
+A key lookup reads the partition of the key. If other programs choose the partitions, it tries the
+others, too. A scan reads one partition after the other; each is a snapshot of its last commit. An
+iterator holds its snapshot until it is exhausted or closed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from typing import Any, Generic, TypeVar, overload
+
+from penstock.partitioning import partition_of
+from penstock.queries.source import PartitionReader, StoreInfo
+from penstock.serdes.builtin import Serde
+from penstock.stores.api.results import StoreIterator, VersionedRecord
+from penstock.windows import Windowed
+
+K = TypeVar("K")
+V = TypeVar("V")
+Instant = int | datetime
+#: Converts a stored value to the one that a query returns; None returns it unchanged.
+Convert = Callable[[Any], Any] | None
+
+#: The default of `key_to`: None stands for an open end.
+_NO_RANGE: Any = object()
+
+
+class ReadOnlyStore(Generic[K, V]):
+    """The base class: partitions, lookups and scans."""
+
+    def __init__(
+        self, info: StoreInfo, readers: Sequence[PartitionReader], convert: Convert = None
+    ) -> None:
+        self.name = info.name
+        self._info = info
+        self._readers = tuple(readers)
+        self._convert = convert
+
+    def __repr__(self) -> str:
+        partitions = ", ".join(str(reader.partition) for reader in self._readers)
+        return f"<{type(self).__name__} '{self.name}', partitions {partitions}>"
+
+    def _readers_of(self, key: Any) -> Sequence[PartitionReader]:
+        """The readers that may have a key, the most likely one first."""
+        readers = self._readers
+        count = self._info.partitions
+        if len(readers) < 2:
+            return readers
+        session = readers[0].acquire()
+        try:
+            at = partition_of(session.store.serialize_key(key), count)
+        finally:
+            readers[0].release(session)
+        first = [reader for reader in readers if reader.partition == at]
+        if self._info.is_default_partitioned:
+            return first
+        return [*first, *(reader for reader in readers if reader.partition != at)]
+
+    def _lookup(self, key: Any, read: Callable[[Any], Any]) -> Any:
+        """The first result that is not None."""
+        convert = self._convert
+        for reader in self._readers_of(key):
+            session = reader.acquire()
+            try:
+                found = read(session.store)
+            finally:
+                reader.release(session)
+            if found is not None:
+                return found if convert is None else convert(found)
+        return None
+
+    def _scan(
+        self, scan: Callable[[Any], Any], *, reverse: bool = False, key: Any = None
+    ) -> StoreIterator[Any, Any]:
+        """Chain the entries of all partitions. The first one is opened at once."""
+        readers = self._readers if key is None else self._readers_of(key)
+        rows = _rows(reversed(readers) if reverse else readers, scan, self._convert)
+        next(rows)
+        return StoreIterator(rows)
+
+
+def _rows(
+    readers: Any, scan: Callable[[Any], Any], convert: Convert
+) -> Iterator[Any]:
+    """Yield None once the first partition is open, then the entries."""
+    is_open = False
+    for reader in readers:
+        session = reader.acquire()
+        try:
+            entries = scan(session.store)
+            if not is_open:
+                is_open = True
+                yield None
+            if convert is None:
+                yield from entries
+            else:
+                for key, value in entries:
+                    yield key, convert(value)
+        finally:
+            reader.release(session)
+    if not is_open:
+        yield None
+
+
+class ReadOnlyKeyValueStore(ReadOnlyStore[K, V]):
+    """A key-value store: values by key, in the order of the serialized keys of each partition.
+
+    Kafka: ReadOnlyKeyValueStore
+    """
+
+    def get(self, key: K) -> V | None:
+        """Return the value of a key; None if the key does not exist.
+
+        Args:
+            key: The key.
+
+        Kafka: ReadOnlyKeyValueStore#get
+        """
+        found: V | None = self._lookup(key, lambda store: store.get(key))
+        return found
+
+    def range(self, start: K | None, end: K | None) -> StoreIterator[K, V]:
+        """Return the entries from `start` to `end`, both included; None is unbounded.
+
+        Args:
+            start: The first key; None for no bound.
+            end: The last key; None for no bound.
+
+        Kafka: ReadOnlyKeyValueStore#range
+        """
+        return self._scan(lambda store: store.range(start, end))
+
+    def reverse_range(self, start: K | None, end: K | None) -> StoreIterator[K, V]:
+        """The entries of `range`, in descending order.
+
+        Args:
+            start: The first key; None for no bound.
+            end: The last key; None for no bound.
+
+        Returns:
+            An iterator of (key, value) pairs.
+
+        Kafka: ReadOnlyKeyValueStore#reverseRange
+        """
+        return self._scan(lambda store: store.reverse_range(start, end), reverse=True)
+
+    def all(self) -> StoreIterator[K, V]:
+        """Return all entries, in ascending order.
+
+        Kafka: ReadOnlyKeyValueStore#all
+        """
+        return self._scan(lambda store: store.all())
+
+    def reverse_all(self) -> StoreIterator[K, V]:
+        """Return all entries, in descending order.
+
+        Kafka: ReadOnlyKeyValueStore#reverseAll
+        """
+        return self._scan(lambda store: store.reverse_all(), reverse=True)
+
+    def prefix_scan(
+        self, prefix: Any, serializer: Serde[Any] | Callable[[Any], bytes] | None = None
+    ) -> StoreIterator[K, V]:
+        """Return the entries whose serialized keys start with the serialized prefix.
+
+        Args:
+            prefix: The prefix, before it is serialized.
+            serializer: A serde or a function for the prefix; None for the key serde.
+
+        Kafka: ReadOnlyKeyValueStore#prefixScan
+        """
+        return self._scan(lambda store: store.prefix_scan(prefix, serializer))
+
+    @property
+    def approximate_num_entries(self) -> int:
+        """The number of entries in all partitions.
+
+        Kafka: ReadOnlyKeyValueStore#approximateNumEntries
+        """
+        total = 0
+        for reader in self._readers:
+            session = reader.acquire()
+            try:
+                total += session.store.approximate_num_entries
+            finally:
+                reader.release(session)
+        return total
+
+    def __getitem__(self, key: K) -> V:
+        found = self.get(key)
+        if found is None:
+            raise KeyError(key)
+        return found
+
+    def __contains__(self, key: K) -> bool:
+        return self.get(key) is not None
+
+    def __iter__(self) -> Iterator[K]:
+        return (key for key, _ in self.all())
+
+
+class ReadOnlyWindowStore(ReadOnlyStore[K, V]):
+    """A window store: values by key and window start. Times are `datetime` or milliseconds.
+
+    Kafka: ReadOnlyWindowStore
+    """
+
+    @overload
+    def fetch(self, key: K, time: Instant, /) -> V | None: ...
+    @overload
+    def fetch(
+        self, key: K, time_from: Instant, time_to: Instant, /
+    ) -> StoreIterator[int, V]: ...
+    @overload
+    def fetch(
+        self, key_from: K | None, key_to: K | None, time_from: Instant, time_to: Instant, /
+    ) -> StoreIterator[Windowed[K], V]: ...
+    def fetch(self, *arguments: Any) -> Any:
+        """Windows of a key or of a range of keys. All bounds are inclusive; None is unbounded.
+
+        `fetch(key, start)`: the value of one window; None if it does not exist.
+        `fetch(key, start_from, start_to)`: an iterator of (start, value).
+        `fetch(key_from, key_to, start_from, start_to)`: an iterator of (Windowed, value).
+
+        Args:
+            arguments: A key and bounds; see above.
+
+        Returns:
+            The value for a key and one time; otherwise an iterator of (start, value) or (windowed
+                key, value) pairs.
+
+        Kafka: ReadOnlyWindowStore#fetch
+        """
+        if len(arguments) == 2:
+            return self._lookup(arguments[0], lambda store: store.fetch(*arguments))
+        key = arguments[0] if len(arguments) == 3 else None
+        return self._scan(lambda store: store.fetch(*arguments), key=key)
+
+    @overload
+    def backward_fetch(
+        self, key: K, time_from: Instant, time_to: Instant, /
+    ) -> StoreIterator[int, V]: ...
+    @overload
+    def backward_fetch(
+        self, key_from: K | None, key_to: K | None, time_from: Instant, time_to: Instant, /
+    ) -> StoreIterator[Windowed[K], V]: ...
+    def backward_fetch(self, *arguments: Any) -> Any:
+        """`fetch` with three or four arguments, in the opposite order.
+
+        Args:
+            arguments: A key and bounds; see `fetch`.
+
+        Returns:
+            An iterator of (start, value) or (windowed key, value) pairs.
+
+        Kafka: ReadOnlyWindowStore#backwardFetch
+        """
+        key = arguments[0] if len(arguments) == 3 else None
+        return self._scan(
+            lambda store: store.backward_fetch(*arguments), reverse=key is None, key=key
+        )
+
+    def fetch_all(
+        self, time_from: Instant, time_to: Instant
+    ) -> StoreIterator[Windowed[K], V]:
+        """Return all windows that start in a range of time.
+
+        Args:
+            time_from: The earliest start of a window.
+            time_to: The latest start of a window.
+
+        Kafka: ReadOnlyWindowStore#fetchAll
+        """
+        return self._scan(lambda store: store.fetch_all(time_from, time_to))
+
+    def backward_fetch_all(
+        self, time_from: Instant, time_to: Instant
+    ) -> StoreIterator[Windowed[K], V]:
+        """`fetch_all` in the opposite order.
+
+        Args:
+            time_from: The earliest start of a window.
+            time_to: The latest start of a window.
+
+        Returns:
+            An iterator of (windowed key, value) pairs.
+
+        Kafka: ReadOnlyWindowStore#backwardFetchAll
+        """
+        return self._scan(
+            lambda store: store.backward_fetch_all(time_from, time_to), reverse=True
+        )
+
+    def all(self) -> StoreIterator[Windowed[K], V]:
+        """Return all windows.
+
+        Kafka: ReadOnlyWindowStore#all
+        """
+        return self._scan(lambda store: store.all())
+
+    def backward_all(self) -> StoreIterator[Windowed[K], V]:
+        """Return all windows in the opposite order.
+
+        Kafka: ReadOnlyWindowStore#backwardAll
+        """
+        return self._scan(lambda store: store.backward_all(), reverse=True)
+
+    def __iter__(self) -> Iterator[Windowed[K]]:
+        return (key for key, _ in self.all())
+
+
+class ReadOnlySessionStore(ReadOnlyStore[K, V]):
+    """A session store: aggregates by key and session. Both ends of a session are inclusive.
+
+    Kafka: ReadOnlySessionStore
+    """
+
+    def fetch(
+        self, key: K | None, key_to: K | None = _NO_RANGE
+    ) -> StoreIterator[Windowed[K], V]:
+        """Return all sessions of a key, or of a range of keys. In a range, None is unbounded.
+
+        Args:
+            key: The key, or the first key of a range; None for no bound.
+            key_to: The last key of a range of keys.
+
+        Kafka: ReadOnlySessionStore#fetch
+        """
+        if key_to is _NO_RANGE:
+            return self._scan(lambda store: store.fetch(key), key=key)
+        return self._scan(lambda store: store.fetch(key, key_to))
+
+    def backward_fetch(
+        self, key: K | None, key_to: K | None = _NO_RANGE
+    ) -> StoreIterator[Windowed[K], V]:
+        """`fetch` in the opposite order.
+
+        Args:
+            key: The key, or the first key of a range; None for no bound.
+            key_to: The last key of a range of keys.
+
+        Returns:
+            An iterator of (windowed key, aggregate) pairs.
+
+        Kafka: ReadOnlySessionStore#backwardFetch
+        """
+        if key_to is _NO_RANGE:
+            return self._scan(lambda store: store.backward_fetch(key), key=key)
+        return self._scan(lambda store: store.backward_fetch(key, key_to), reverse=True)
+
+    def fetch_session(self, key: K, start: Instant, end: Instant) -> V | None:
+        """Return the aggregate of exactly this session; None if it does not exist.
+
+        Args:
+            key: The key.
+            start: The start of the session.
+            end: The end of the session.
+
+        Kafka: ReadOnlySessionStore#fetchSession
+        """
+        found: V | None = self._lookup(key, lambda store: store.fetch_session(key, start, end))
+        return found
+
+    def find_sessions(self, *arguments: Any) -> StoreIterator[Windowed[K], V]:
+        """Sessions by key and time. All bounds are inclusive; a key of None is unbounded.
+
+        `find_sessions(key, earliest_end, latest_start)` and
+        `find_sessions(key_from, key_to, earliest_end, latest_start)`.
+
+        Args:
+            arguments: One or two keys, and bounds; see above.
+
+        Returns:
+            An iterator of (windowed key, aggregate) pairs.
+
+        Kafka: ReadOnlySessionStore#findSessions
+        """
+        key = arguments[0] if len(arguments) == 3 else None
+        return self._scan(lambda store: store.find_sessions(*arguments), key=key)
+
+    def backward_find_sessions(self, *arguments: Any) -> StoreIterator[Windowed[K], V]:
+        """`find_sessions` in the opposite order.
+
+        Args:
+            arguments: One or two keys, and bounds; see `find_sessions`.
+
+        Returns:
+            An iterator of (windowed key, aggregate) pairs.
+
+        Kafka: ReadOnlySessionStore#backwardFindSessions
+        """
+        key = arguments[0] if len(arguments) == 3 else None
+        return self._scan(
+            lambda store: store.backward_find_sessions(*arguments), reverse=key is None, key=key
+        )
+
+    def all(self) -> StoreIterator[Windowed[K], V]:
+        """Return all sessions."""
+        return self._scan(lambda store: store.fetch(None, None))
+
+    def __iter__(self) -> Iterator[Windowed[K]]:
+        return (key for key, _ in self.all())
+
+
+class ReadOnlyVersionedStore(ReadOnlyStore[K, V]):
+    """A versioned key-value store: versions by key and time.
+
+    Kafka: VersionedKeyValueStore
+    """
+
+    def get(self, key: K, as_of: Instant | None = None) -> VersionedRecord[V] | None:
+        """Return the latest version of a key, or the version at a time; None if there is none.
+
+        Args:
+            key: The key.
+            as_of: The time of the version; None for the latest.
+
+        Kafka: VersionedKeyValueStore#get
+        """
+        found: VersionedRecord[V] | None = self._lookup(
+            key, lambda store: store.get_version(key, as_of)
+        )
+        return found
+
+    def versions(
+        self, key: K, time_from: Instant | None = None, time_to: Instant | None = None,
+        reverse: bool = False,
+    ) -> list[VersionedRecord[V]]:
+        """Return all versions valid at some time in [from, to], by time.
+
+        Args:
+            key: The key.
+            time_from: The earliest time; None for no bound.
+            time_to: The latest time; None for no bound.
+            reverse: Whether the last one comes first.
+        """
+        found: list[VersionedRecord[V]] | None = self._lookup(
+            key, lambda store: list(store.versions(key, time_from, time_to, reverse)) or None
+        )
+        return found or []
+
+    def __getitem__(self, key: K) -> V:
+        found = self.get(key)
+        if found is None:
+            raise KeyError(key)
+        return found.value
+
+    def __contains__(self, key: K) -> bool:
+        return self.get(key) is not None

@@ -1,0 +1,404 @@
+"""`ReplicaSource`: the stores of a running application, read from the replicas of this host.
+
+In continuous mode the lanes write their commits to the replicas at once. In batch mode a replica is
+written when its task runs again, so a query first brings it to the last commit. The same happens
+where no task runs: on a standby, in a query node, and in the driver of a cluster.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from penstock.config import StreamsConfig
+from penstock.engine.layout.execution_graph import ExecutionGraph
+from penstock.engine.standby.followed_replicas import FollowedReplicas
+from penstock.engine.worker.changelogs import LogChangelogs
+from penstock.engine.worker.replica_pool import replica_identity
+from penstock.errors import (
+    StateStoreMigratedException,
+    StreamsRebalancingException,
+)
+from penstock.log import open_log
+from penstock.log.base import Log
+from penstock.log.errors import UnknownTopic
+from penstock.log.types import TopicPartition
+from penstock.queries.catalog import describe_stores, store_groups
+from penstock.queries.position import Position
+from penstock.queries.source import StoreInfo
+from penstock.record import TaskId
+from penstock.stores.cache.record_cache import RecordCache
+from penstock.stores.replica.databases import bytes_store_names
+from penstock.stores.replica.global_replica import (
+    GLOBAL_DIRECTORY,
+    GlobalReplica,
+    position_name,
+)
+from penstock.stores.replica.protocol import ReplicaAhead, ReplicaStore
+from penstock.stores.replica.state import ReplicaState
+from penstock.stores.replica.store_reader import StoreReader, StoreSession
+from penstock.task.global_state import GLOBAL_TASK, GlobalState
+from penstock.task.query_stores import open_query_store
+from penstock.topology.topology import Topology
+
+#: How long the answers of `RunState` are used again.
+VALID_S = 0.01
+#: How long a query waits until the log shows the last commit.
+COMMIT_TIMEOUT_S = 10.0
+
+
+class RunState(NamedTuple):
+    """What an instance does at a moment."""
+
+    #: Whether this instance runs the tasks, and its lease has not expired.
+    is_active: bool
+    #: Changes when the replicas of this host may be behind the last commit.
+    version: object
+    #: Whether they are behind after every commit of this instance (`RunView.commits`), too.
+    lags_commits: bool = False
+    #: The state of the instance, for messages.
+    name: str = "RUNNING"
+    #: The instance that runs the application, if it is another one.
+    holder: str | None = None
+    #: Whether the stores are restored, so that they can be read. A standby is always ready.
+    is_ready: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class RunView:
+    """How a `ReplicaSource` sees its instance."""
+
+    #: Returns the current state.
+    state: Callable[[], RunState]
+    #: Raises unless the instance has started and not ended; see `StoreSource.check_running`.
+    check_running: Callable[[bool], None]
+    #: Counts the commits of this instance.
+    commits: Callable[[], int] = lambda: 0
+    #: Task -> store -> a changelog position that is committed, as far as the instance knows.
+    known_positions: Callable[[TaskId], Mapping[str, int]] = lambda task_id: {}
+
+
+class ReplicaSource:
+    """The stores of an application on this host. Any thread may call it.
+
+    Invariants:
+    - `_log` and `_replicas` are used under `_updating`.
+    - A reader returns rows of the last commit at the time of the call, and never older ones than
+      before.
+    """
+
+    def __init__(self, topology: Topology, config: StreamsConfig, run: RunView) -> None:
+        self._topology = topology
+        self._config = config
+        self._run = run
+        self._groups = store_groups(topology)
+        self._updating = threading.Lock()
+        self._log: Log | None = None
+        self._replicas: FollowedReplicas | None = None
+        self._global: GlobalReplica | None = None
+        self._stores: dict[str, StoreInfo] = describe_stores(topology, config, {})
+        self._has_graph = False
+        self._readers: dict[tuple[str, int], ReplicaReader] = {}
+        self._state = RunState(False, None)
+        self.commits = run.commits
+        self._valid_until = 0.0
+
+    # ---- StoreSource -------------------------------------------------------------------------
+
+    @property
+    def stores(self) -> Mapping[str, StoreInfo]:
+        """All stores of the topology, by name."""
+        return self._stores
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this instance runs the tasks."""
+        return self._run.state().is_active
+
+    @property
+    def thread_state(self) -> str:
+        """The state of the instance."""
+        return self._run.state().name
+
+    def check_running(self, *, stopped: bool) -> None:
+        """Raise unless the application has started and not ended."""
+        self._run.check_running(stopped)
+        if not self._has_graph:
+            self._open_graph()
+
+    def reader(self, store: str, partition: int, *, stale: bool) -> ReplicaReader:
+        """Return the reader of a partition."""
+        found = self._readers.get((store, partition if stale else -2 - partition))
+        if found is None:
+            found = ReplicaReader(self, store, partition, stale)
+            self._readers[store, partition if stale else -2 - partition] = found
+        found.check()
+        return found
+
+    def close(self) -> None:
+        """Close all files. Later queries fail."""
+        self._valid_until = 0.0
+        for reader in list(self._readers.values()):
+            reader.close()
+        with self._updating:
+            if self._replicas is not None:
+                self._replicas.close()
+            if self._global is not None:
+                self._global.close()
+            if self._log is not None:
+                self._log.close()
+            self._replicas = self._global = self._log = None
+
+    # ---- for readers -------------------------------------------------------------------------
+
+    def current_state(self) -> RunState:
+        """The state of the instance, not older than `VALID_S`."""
+        now = time.monotonic()
+        if now >= self._valid_until:
+            self._run.check_running(False)
+            self._state = self._run.state()
+            self._valid_until = now + VALID_S
+        return self._state
+
+    def task_of(self, store: str, partition: int) -> TaskId:
+        """The task that holds a partition of a store."""
+        return TaskId(self._groups[store], partition)
+
+    def catch_up(self, store: str, partition: int) -> None:
+        """Bring the replica with this partition to the last commit."""
+        with self._updating:
+            source, replicas = self._open_log()
+            try:
+                replicas.refresh()
+            except UnknownTopic:
+                raise self._not_restored(store) from None
+            if partition < 0:
+                self._catch_up_global(source, replicas)
+                return
+            task_id = self.task_of(store, partition)
+            task = replicas.tasks.get(task_id)
+            if task is None:
+                # The task has no store that a changelog can restore.
+                return
+            targets = self._committed(replicas, task_id)
+            if targets is not None:
+                replicas.catch_up(task_id, targets)
+
+    def _committed(
+        self, replicas: FollowedReplicas, task_id: TaskId
+    ) -> dict[str, int] | None:
+        """The committed positions of a task. Waits until the log shows those that are known."""
+        known = self._run.known_positions(task_id)
+        deadline = time.monotonic() + COMMIT_TIMEOUT_S
+        while True:
+            targets = replicas.committed_positions([task_id]).get(task_id)
+            if targets is None or all(
+                targets[store] >= known.get(store, 0) for store in targets
+            ):
+                return targets
+            if time.monotonic() >= deadline:
+                raise StreamsRebalancingException(
+                    f"The log does not show the last commit of task {task_id} yet. Query again "
+                    "later."
+                )
+            time.sleep(0.005)
+
+    def _catch_up_global(self, source: Log, replicas: FollowedReplicas) -> None:
+        """Bring the global stores to the ends of their topics."""
+        graph = replicas.graph
+        assert graph is not None
+        if self._global is None:
+            config, topology = self._config, self._topology
+            self._global = GlobalReplica(
+                self._directory / GLOBAL_DIRECTORY, self._global_identity(source, graph),
+                lambda open_bytes: GlobalState(topology, config, None, open_bytes=open_bytes),
+                make_readers=lambda open_bytes: GlobalState(
+                    topology, config, RecordCache(0), open_bytes=open_bytes
+                ),
+            )
+        ends = source.offsets(graph.global_partitions)
+        topics = {position_name(*at): TopicPartition(*at) for at in ends}
+        try:
+            self._global.stores_at(
+                {position_name(*at): bounds.end for at, bounds in ends.items()},
+                LogChangelogs(source, topics),
+            )
+        except ReplicaAhead:
+            # A worker of this host has read more in the meantime.
+            return
+        finally:
+            self._global.release()
+
+    def store_reader(self, store: str, partition: int) -> StoreReader:
+        """Open the files of a partition for reading."""
+        topic: str | None
+        if partition < 0:
+            spec, task_id = self._topology.global_stores[store].store, GLOBAL_TASK
+            directory = self._directory / GLOBAL_DIRECTORY
+            topic = self._topology.global_stores[store].topic
+        else:
+            spec, task_id = self._topology.stores[store], self.task_of(store, partition)
+            directory = self._directory / str(task_id)
+            topic = self._topology.source_changelogs.get(store)
+        config = self._config
+
+        def build(open_bytes: Any) -> Any:
+            return open_query_store(config, spec, task_id, open_bytes, topic)
+
+        keeps_rows = getattr(spec.resolve(config), "keeps_rows", False)
+        names = bytes_store_names(ReplicaStore(store, True, build)) if keeps_rows else []
+        with self._updating:
+            source, replicas = self._open_log()
+            replicas.refresh()
+            assert replicas.graph is not None
+            identity = (
+                self._global_identity(source, replicas.graph) if partition < 0 else
+                replica_identity(source, replicas.graph, task_id, replicas.incarnation)
+            )
+        return StoreReader(
+            directory, store, names, build, keeps_rows=keeps_rows,
+            is_expected=lambda state: state.log_id == identity,
+        )
+
+    # ---- internals ---------------------------------------------------------------------------
+
+    @property
+    def _directory(self) -> Path:
+        return Path(self._config.state_dir).absolute() / self._config.application_id
+
+    def _open_log(self) -> tuple[Log, FollowedReplicas]:
+        if self._log is None or self._replicas is None:
+            assert self._config.log is not None
+            self._log = open_log(
+                self._config.log, connection=self._config.connection_settings()
+            )
+            self._replicas = FollowedReplicas(self._log, self._topology, self._config)
+        return self._log, self._replicas
+
+    def _open_graph(self) -> None:
+        """Find the partitions of the stores."""
+        with self._updating:
+            _, replicas = self._open_log()
+            try:
+                replicas.refresh()
+            except UnknownTopic:
+                raise StreamsRebalancingException(
+                    f"Application '{self._config.application_id}' has never run on this log, or is "
+                    "starting. Query again later."
+                ) from None
+            assert replicas.graph is not None
+            tasks = {each.id: each.tasks for each in replicas.graph.subtopologies.values()}
+            self._stores = describe_stores(self._topology, self._config, tasks)
+            self._has_graph = True
+
+    def _global_identity(self, source: Log, graph: ExecutionGraph) -> str:
+        topics = [source.topic(topic).id for topic in sorted(graph.global_topics)]
+        return "/".join((source.id, *topics, graph.global_layout))
+
+    def _not_restored(self, store: str) -> StreamsRebalancingException:
+        return StreamsRebalancingException(
+            f"Store {store} cannot be queried now: application "
+            f"'{self._config.application_id}' has not started on this log, or is being reset. "
+            "Query again later."
+        )
+
+
+class ReplicaReader:
+    """One partition of a store in a replica of this host. Any thread may use it."""
+
+    def __init__(
+        self, source: ReplicaSource, store: str, partition: int, stale: bool
+    ) -> None:
+        self.partition = partition
+        self._source = source
+        self._store = store
+        self._stale = stale
+        #: What the replica has caught up with: `RunState.version`, and the number of commits.
+        self._version: object = _NEVER
+        self._commits = -1
+        self._catching_up = threading.Lock()
+        self._files: StoreReader | None = None
+
+    def check(self) -> None:
+        """Raise if the partition must not be read on this instance."""
+        self._allowed(self._source.current_state())
+
+    def acquire(self) -> ReplicaSession:
+        """Return a session of the last commit."""
+        state = self._source.current_state()
+        if not self._stale:
+            self._allowed(state)
+        if state.version != self._version or (
+            state.lags_commits and self._source.commits() != self._commits
+        ):
+            self._catch_up(state)
+        assert self._files is not None
+        return ReplicaSession(self._files.acquire())
+
+    def release(self, session: ReplicaSession) -> None:
+        """End a session."""
+        assert self._files is not None
+        self._files.release(session.inner)
+
+    def close(self) -> None:
+        """Close the files."""
+        if self._files is not None:
+            self._files.close()
+
+    def _allowed(self, state: RunState) -> None:
+        if self._stale:
+            return
+        if not state.is_active:
+            run_by = f" It is run by {state.holder}." if state.holder else ""
+            raise StateStoreMigratedException(
+                f"The state store, {self._store}, may have migrated to another instance.{run_by} "
+                "Query that instance, or allow a standby to answer with stale=True."
+            )
+        if not state.is_ready:
+            raise StreamsRebalancingException(
+                f"Cannot get state store {self._store} because the stream thread is {state.name}, "
+                "not RUNNING. Its stores are being restored. Query again later."
+            )
+
+    def _catch_up(self, state: RunState) -> None:
+        with self._catching_up:
+            commits = self._source.commits()
+            if state.version == self._version and commits == self._commits:
+                return
+            self._source.catch_up(self._store, self.partition)
+            if self._files is None:
+                self._files = self._source.store_reader(self._store, self.partition)
+            self._files.check_generation()
+            self._version, self._commits = state.version, commits
+
+
+class ReplicaSession:
+    """A snapshot of one partition of a store."""
+
+    __slots__ = ("inner", "store")
+
+    def __init__(self, inner: StoreSession) -> None:
+        self.inner = inner
+        self.store = inner.store
+
+    @property
+    def position(self) -> Position:
+        """The input that the rows contain."""
+        return position_of(self.inner.state)
+
+    @property
+    def changelog_offset(self) -> int | None:
+        """The offset of the changelog that the rows have reached; None if it has none."""
+        return self.inner.changelog_offset
+
+
+def position_of(state: ReplicaState) -> Position:
+    """The input that the rows of a replica contain."""
+    return Position()
+
+
+_NEVER: Any = object()

@@ -1,0 +1,109 @@
+"""`StoreQueries`: `store` and `query` over a `StoreSource`, as in Kafka Streams."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from penstock.errors import (
+    InvalidStateStoreException,
+    InvalidStateStorePartitionException,
+    UnknownStateStoreException,
+)
+from penstock.queries.answers import answer_query
+from penstock.queries.position import PositionBound
+from penstock.queries.requests import StateQueryRequest, StoreQueryParameters
+from penstock.queries.results import FailureReason, QueryResult, StateQueryResult
+from penstock.queries.source import StoreInfo, StoreSource
+from penstock.queries.store_types import resolve_type
+from penstock.suggestions import did_you_mean
+
+R = TypeVar("R")
+
+
+class StoreQueries:
+    """The queries of an application, in one process. Any thread may call it."""
+
+    def __init__(self, source: StoreSource) -> None:
+        self._source = source
+
+    def store(
+        self, name: str | StoreQueryParameters[Any], type: Any = None,
+        partition: int | None = None, stale: bool = False,
+    ) -> Any:
+        """Return a read-only store; see `Streams.store`."""
+        if isinstance(name, StoreQueryParameters):
+            parameters = name
+            name, type = parameters.store_name, parameters.queryable_store_type
+            partition, stale = parameters.partition, parameters.stale_stores_enabled
+        self._source.check_running(stopped=False)
+        info = self._info(name)
+        resolved = resolve_type(type, info.kind)
+        if resolved is None:
+            requested = "" if type is None else f" as {getattr(type, '__name__', type)}"
+            raise InvalidStateStoreException(
+                f"Cannot get state store {name}{requested}: it is a "
+                f"{info.kind.replace('_', ' ')} store. {self._list_stores()}"
+            )
+        partitions = [-1] if info.is_global else list(range(info.partitions))
+        if partition is not None and not info.is_global:
+            if partition not in partitions:
+                raise InvalidStateStorePartitionException(
+                    f"The specified partition {partition} for store {name} does not exist. "
+                    f"Partitions: {', '.join(map(str, partitions))}."
+                )
+            partitions = [partition]
+        readers = [self._source.reader(name, each, stale=stale) for each in partitions]
+        return resolved.view(info, readers, resolved.conversions[info.kind])
+
+    def query(self, request: StateQueryRequest[R]) -> StateQueryResult[R]:
+        """Answer a request from the partitions of this instance; see `Streams.query`."""
+        source = self._source
+        info = self._info(request.store_name)
+        source.check_running(stopped=True)
+        result: StateQueryResult[R] = StateQueryResult()
+        if info.is_global:
+            result.global_result = QueryResult.for_failure(
+                FailureReason.UNKNOWN_QUERY_TYPE,
+                "Global stores do not yet support the Streams.query API. Use Streams.store "
+                "instead.",
+            )
+            return result
+        available = range(info.partitions)
+        requested = available if request.partitions is None else sorted(request.partitions)
+        for partition in requested:
+            result.add_result(partition, self._answer(request, info, partition))
+        return result
+
+    def _answer(
+        self, request: StateQueryRequest[R], info: StoreInfo, partition: int
+    ) -> QueryResult[R]:
+        source = self._source
+        if partition not in range(info.partitions):
+            return QueryResult.for_failure(
+                FailureReason.NOT_PRESENT,
+                "The requested partition was not present at the time of the query.",
+            )
+        if request.is_require_active and not source.is_active:
+            return QueryResult.for_failure(
+                FailureReason.NOT_ACTIVE,
+                "Query requires a running active task, but partition was in state "
+                f"{source.thread_state} and was not active.",
+            )
+        bound = PositionBound.unbounded() if request.is_require_active else request.position_bound
+        reader = source.reader(info.name, partition, stale=not request.is_require_active)
+        return answer_query(
+            info, reader, request.query, bound, collect_info=request.execution_info_enabled
+        )
+
+    def _info(self, name: str) -> StoreInfo:
+        info = self._source.stores.get(name)
+        if info is None:
+            raise UnknownStateStoreException(
+                f"Cannot get state store {name} because no such store is registered in the "
+                f"topology.{did_you_mean(name, self._source.stores)} {self._list_stores()}"
+            )
+        return info
+
+    def _list_stores(self) -> str:
+        names = ", ".join(map(repr, sorted(self._source.stores)))
+        return f"Stores: {names or 'none'}."

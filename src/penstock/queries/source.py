@@ -1,0 +1,95 @@
+"""`StoreSource`: where queries find the stores. The engine and the test driver implement it.
+
+A `PartitionReader` gives access to one partition of one store. A reader hands out sessions. A
+session is one consistent snapshot of the committed rows: a typed store and its position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from penstock.queries.position import Position
+
+
+class Session(Protocol):
+    """A snapshot of one partition of a store. One caller uses it, until it is released."""
+
+    #: The typed store (`stores/typed/`) over the committed rows. Read only.
+    store: Any
+
+    @property
+    def position(self) -> Position:
+        """The input that the rows contain."""
+        ...
+
+    @property
+    def changelog_offset(self) -> int | None:
+        """The offset of the changelog that the rows have reached; None if it has none."""
+        ...
+
+
+class PartitionReader(Protocol):
+    """One partition of one store. Any thread may use it."""
+
+    @property
+    def partition(self) -> int:
+        """The number of the partition; -1 for a global store."""
+        ...
+
+    def acquire(self) -> Any:
+        """Return a `Session` of the last commit.
+
+        Raises an `InvalidStateStoreException` if the partition cannot be read now.
+        """
+        ...
+
+    def release(self, session: Any) -> None:
+        """End a session. Its store and iterators must not be used any more."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class StoreInfo:
+    """A store of a topology, as queries see it."""
+
+    name: str
+    #: The kind of `StoreBuilder`: "timestamped_key_value", "window" and so on.
+    kind: str
+    #: The number of partitions; 1 for a global store.
+    partitions: int
+    is_global: bool = False
+    #: Whether the default partitioner determines the partition of a key. False if the keys come
+    #: from a topic that other programs write, or through a partitioner of the user.
+    is_default_partitioned: bool = False
+
+
+class StoreSource(Protocol):
+    """The stores of an application, as one process can read them."""
+
+    @property
+    def stores(self) -> Mapping[str, StoreInfo]:
+        """All stores of the topology, by name."""
+        ...
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this instance runs the tasks, so that no other instance is ahead of it."""
+        ...
+
+    @property
+    def thread_state(self) -> str:
+        """The state of the stream thread, for messages."""
+        ...
+
+    def check_running(self, *, stopped: bool) -> None:
+        """Raise unless the application has started and not ended.
+
+        `stopped`: raise `StreamsStoppedException` after the end, as `Streams.query` does.
+        """
+        ...
+
+    def reader(self, store: str, partition: int, *, stale: bool) -> PartitionReader:
+        """Return the reader of a partition. `stale`: a standby may answer, too."""
+        ...

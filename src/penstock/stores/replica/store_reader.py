@@ -1,0 +1,209 @@
+"""`StoreReader`: reads one store of a replica for queries, while other processes write it.
+
+A session is a snapshot of the last commit. Sessions are pooled: between two queries a session keeps
+its typed store, but no transaction.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from penstock.errors import StreamsRebalancingException
+from penstock.stores.bytes.lmdb.environment import MAP_SIZE, EnvironmentClosed
+from penstock.stores.bytes.lmdb.reader import LmdbReader
+from penstock.stores.bytes.store import OpenBytesStore, open_in_memory
+from penstock.stores.replica.databases import (
+    changelog_database,
+    restore_from_rows,
+    rows_database,
+)
+from penstock.stores.replica.generations import Generations
+from penstock.stores.replica.state import FORMAT, META, ReplicaState, require_state
+
+#: How often the name of the current generation is read.
+GENERATION_INTERVAL_S = 0.1
+
+
+class StoreSession:
+    """A typed store over the rows of one generation. One caller uses it at a time."""
+
+    __slots__ = ("generation", "is_ready", "name", "number", "reader", "state", "store")
+
+    def __init__(self, name: str, generation: str, reader: LmdbReader) -> None:
+        self.name = name
+        self.generation = generation
+        self.reader = reader
+        #: The number of the last transaction whose state was read.
+        self.number = -1
+        self.is_ready = False
+        self.state: ReplicaState
+        self.store: Any
+
+    @property
+    def changelog_offset(self) -> int | None:
+        """The offset of the changelog that the rows have reached; None if it has none."""
+        return self.state.positions.get(self.name)
+
+
+class StoreReader:
+    """One store of the replica in a directory. Any thread may use it.
+
+    Invariant: the changelog offset of a session is never smaller than that of an earlier one, also
+    if the files were replaced and are restored again.
+    """
+
+    def __init__(
+        self, directory: Path, store: str, bytes_stores: list[str],
+        build: Callable[[OpenBytesStore], Any], *, keeps_rows: bool = True,
+        is_expected: Callable[[ReplicaState], bool] = lambda state: True,
+    ) -> None:
+        """`build` opens the typed store over given rows. `keeps_rows`: False if the replica holds
+        its changelog records instead of rows. `is_expected`: whether the replica belongs to this
+        application and its current incarnation."""
+        self._generations = Generations(directory)
+        self._directory = directory
+        self._store = store
+        self._build = build
+        self._keeps_rows = keeps_rows
+        self._is_expected = is_expected
+        databases = [rows_database(name) for name in bytes_stores]
+        self._databases = [META, *(databases if keeps_rows else [changelog_database(store)])]
+        self._free: list[StoreSession] = []
+        self._generation: str | None = None
+        self._check_at = 0.0
+        self._closed = False
+        #: The largest changelog offset of a session, the log that it belongs to, and the last
+        #: generation whose rows have reached it.
+        self._floor = -1
+        self._log_id = ""
+        self._checked_generation = ""
+
+    def acquire(self) -> StoreSession:
+        """Return a session of the last commit. Raises `StreamsRebalancingException` if the rows
+        are missing or older than those of an earlier session."""
+        if time.monotonic() >= self._check_at:
+            self.check_generation()
+        while True:
+            try:
+                session = self._free.pop()
+            except IndexError:
+                session = self._open()
+            if session.generation != self._generation:
+                session.reader.close()
+                continue
+            number = session.reader.begin()
+            if number == session.number:
+                return session
+            try:
+                self._refresh(session, number)
+            except BaseException:
+                session.number = -1
+                self.release(session)
+                raise
+            return session
+
+    def release(self, session: StoreSession) -> None:
+        """End a session."""
+        session.reader.end()
+        if session.generation == self._generation:
+            self._free.append(session)
+        else:
+            session.reader.close()
+
+    def check_generation(self) -> None:
+        """Find the current generation of the files. Sessions of others are closed."""
+        if self._closed:
+            return
+        self._check_at = time.monotonic() + GENERATION_INTERVAL_S
+        name = self._generations.current()
+        if name is not None and not self._generations.is_sound(name):
+            name = None
+        if name != self._generation:
+            self._generation = name
+            self._close_free()
+
+    def close(self) -> None:
+        """Close the free sessions. The others are closed when they are released."""
+        self._closed = True
+        self._generation = None
+        self._close_free()
+
+    def _close_free(self) -> None:
+        while self._free:
+            try:
+                self._free.pop().reader.close()
+            except IndexError:
+                return
+
+    def _open(self) -> StoreSession:
+        name = self._generation
+        if name is None:
+            self.check_generation()
+            name = self._generation
+        if name is None:
+            raise self._missing("is closed" if self._closed else "does not exist yet")
+        try:
+            environment = self._generations.open(name, MAP_SIZE)
+        except FileNotFoundError:
+            self._check_at = 0.0
+            raise self._missing("was deleted") from None
+        try:
+            environment.prepare(self._databases)
+            return StoreSession(self._store, name, LmdbReader(environment))
+        except EnvironmentClosed:
+            raise self._missing("was closed") from None
+        except BaseException:
+            environment.close()
+            raise
+
+    def _refresh(self, session: StoreSession, number: int) -> None:
+        """Read the state of a new commit: positions, and the clocks of the store."""
+        state = require_state(session.reader.databases(META))
+        if state.format != FORMAT or not self._is_expected(state):
+            raise self._missing("belongs to another log or an earlier version")
+        offset = state.positions.get(self._store, -1)
+        self._check_floor(session, state, offset)
+        session.state = state
+        if not session.is_ready or not self._keeps_rows:
+            self._build_store(session)
+        clocks = state.clocks.get(self._store)
+        if clocks and hasattr(session.store, "set_clocks"):
+            session.store.set_clocks(clocks)
+        session.number = number
+
+    def _check_floor(self, session: StoreSession, state: ReplicaState, offset: int) -> None:
+        """Refuse rows that are older than those of an earlier session.
+
+        The offsets of one generation only grow. A new generation starts with an empty store.
+        """
+        if state.log_id != self._log_id:
+            self._log_id, self._floor = state.log_id, -1
+        if session.generation != self._checked_generation:
+            if offset < self._floor:
+                raise self._missing(f"is being restored: at {offset}, before {self._floor}")
+            self._checked_generation = session.generation
+        self._floor = max(self._floor, offset)
+
+    def _build_store(self, session: StoreSession) -> None:
+        reader = session.reader
+        if self._keeps_rows:
+            session.store = self._build(lambda name: reader.open(rows_database(name)))
+        else:
+            session.store = self._build_custom(reader)
+        session.is_ready = True
+
+    def _build_custom(self, reader: LmdbReader) -> Any:
+        """Restore a store that manages its own state from its changelog records."""
+        store = self._build(open_in_memory)
+        if hasattr(store, "restore"):
+            restore_from_rows(store, reader.open(changelog_database(self._store)))
+        return store
+
+    def _missing(self, why: str) -> StreamsRebalancingException:
+        return StreamsRebalancingException(
+            f"Store {self._store} cannot be queried now. Its replica in '{self._directory}' {why}. "
+            "Query again later."
+        )
