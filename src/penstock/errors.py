@@ -154,7 +154,7 @@ class StreamsRebalancingException(InvalidStateStoreException):
 
 
 class StreamsStoppedException(InvalidStateStoreException):
-    """The application has stopped. This instance answers no more queries."""
+    """The application has stopped. This instance serves no more queries."""
 
 
 class TaskCorruptedException(StreamsException):

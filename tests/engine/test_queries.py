@@ -120,7 +120,7 @@ def test_states_of_the_application_have_their_exceptions(
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_standby_answers_stale_queries_only(
+def test_standby_serves_stale_queries_only(
     create_streams: CreateStreams, log: Log, tmp_path: Path, mode: str
 ) -> None:
     send(log, *EVENTS)
@@ -133,9 +133,9 @@ def test_standby_answers_stale_queries_only(
         standby.store("counts")
     assert standby.store("counts", stale=True)["tea"] == 3
     assert standby.store("names", stale=True)["1"] == "one"
-    answered = standby.query(KEY).only_partition_result
-    assert answered is not None
-    assert answered.result == 3
+    found = standby.query(KEY).only_partition_result
+    assert found is not None
+    assert found.result == 3
     required = standby.query(KEY.require_active()).partition_results
     assert {each.failure_reason for each in required.values()} == {FailureReason.NOT_ACTIVE}
     stale = standby.store("counts", stale=True)

@@ -7,7 +7,7 @@
     store_types.py  `QueryableStoreTypes`
     requests.py     `StateQueryRequest`, `StoreQueryParameters`
     query_types.py  the queries
-    answers.py      answers a query from one partition
+    query_handlers.py  runs a query on one partition
     results.py      `StateQueryResult`, `QueryResult`, `FailureReason`
     position.py     `Position`, `PositionBound`
     catalog.py      the stores of a topology

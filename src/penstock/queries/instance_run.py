@@ -1,4 +1,4 @@
-"""What queries need to know of a running instance: its state, its lease, its commits."""
+"""The state, the lease and the commits of a running instance, as queries need them."""
 
 from __future__ import annotations
 

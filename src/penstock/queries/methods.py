@@ -46,7 +46,7 @@ class QueryMethods(ABC):
             type: The expected kind: one of `QueryableStoreTypes`, or a class such as
                 `ReadOnlyWindowStore[str, int]`. Type checkers know the result by it.
             partition: One partition; None for all.
-            stale: Whether a standby may answer with data that is older than the last commit.
+            stale: Whether a standby may return data that is older than the last commit.
 
         Raises:
             UnknownStateStoreException: The topology has no store with that name.
@@ -58,7 +58,7 @@ class QueryMethods(ABC):
         return self._store_queries.store(name, type, partition, stale)
 
     def query(self, request: StateQueryRequest[R]) -> StateQueryResult[R]:
-        """Answer a query from each requested partition of this instance.
+        """Run a query on each requested partition of this instance.
 
         Args:
             request: The store, the query and its conditions.

@@ -134,7 +134,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class PositionBound:
-    """The position that a store must have reached to answer a query.
+    """The position that a store must have reached to run a query.
 
     Example:
         >>> PositionBound.at(Position.from_map({"orders": {0: 41}})).is_unbounded

@@ -331,7 +331,7 @@ class WindowKeyQuery(Query[StoreIterator[int, V]], Generic[K, V]):
 class WindowRangeQuery(Query[StoreIterator[Windowed[K], V]], Generic[K, V]):
     """The windows of all keys that start in a range of time, or all sessions of a key.
 
-    Window stores answer `with_window_start_range`, session stores answer `with_key`.
+    Window stores support `with_window_start_range`, session stores support `with_key`.
 
     Example:
         >>> WindowRangeQuery.with_key("ann").key

@@ -45,14 +45,14 @@ from penstock.task.global_state import GLOBAL_TASK, GlobalState
 from penstock.task.query_stores import open_query_store
 from penstock.topology.topology import Topology
 
-#: How long the answers of `RunState` are used again.
+#: How long a `RunState` is used again.
 VALID_S = 0.01
 #: How long a query waits until the log shows the last commit.
 COMMIT_TIMEOUT_S = 10.0
 
 
 class RunState(NamedTuple):
-    """What an instance does at a moment."""
+    """The state of an instance at a moment."""
 
     #: Whether this instance runs the tasks, and its lease has not expired.
     is_active: bool
@@ -317,7 +317,7 @@ class ReplicaReader:
         self._source = source
         self._store = store
         self._stale = stale
-        #: What the replica has caught up with: `RunState.version`, and the number of commits.
+        #: The `RunState.version` and the number of commits that the replica has caught up with.
         self._version: object = _NEVER
         self._commits = -1
         self._catching_up = threading.Lock()
@@ -356,7 +356,7 @@ class ReplicaReader:
             run_by = f" It is run by {state.holder}." if state.holder else ""
             raise StateStoreMigratedException(
                 f"The state store, {self._store}, may have migrated to another instance.{run_by} "
-                "Query that instance, or allow a standby to answer with stale=True."
+                "Query that instance, or allow stale data with stale=True."
             )
         if not state.is_ready:
             raise StreamsRebalancingException(

@@ -37,7 +37,7 @@ class InStore:
 
 @dataclass(frozen=True)
 class StateQueryRequest(Generic[R]):
-    """A query, the store that answers it, and the conditions.
+    """A query, its store, and the conditions.
 
     Requests are immutable; the methods return changed copies.
 
@@ -52,7 +52,7 @@ class StateQueryRequest(Generic[R]):
 
     store_name: str
     query: Query[R]
-    #: The partitions that answer; None for all.
+    #: The partitions to query; None for all.
     partitions: frozenset[int] | None = None
     position_bound: PositionBound = field(default_factory=PositionBound)
     is_require_active: bool = False
@@ -73,7 +73,7 @@ class StateQueryRequest(Generic[R]):
         """Return the request for some partitions.
 
         Args:
-            partitions: The partitions that answer.
+            partitions: The partitions to query.
 
         Kafka: StateQueryRequest#withPartitions
         """
@@ -97,7 +97,7 @@ class StateQueryRequest(Generic[R]):
         return replace(self, position_bound=bound)
 
     def require_active(self) -> StateQueryRequest[R]:
-        """Return the request that only the active tasks answer. The bound is then ignored.
+        """Return the request that only the active tasks serve. The bound is then ignored.
 
         Kafka: StateQueryRequest#requireActive
         """
@@ -112,7 +112,7 @@ class StateQueryRequest(Generic[R]):
 
     @property
     def is_all_partitions(self) -> bool:
-        """Whether all partitions of this instance answer."""
+        """Whether all partitions of this instance are queried."""
         return self.partitions is None
 
 
@@ -160,7 +160,7 @@ class StoreQueryParameters(Generic[T]):
         return replace(self, partition=partition)
 
     def enable_stale_stores(self) -> StoreQueryParameters[T]:
-        """Return the parameters that allow standbys to answer.
+        """Return the parameters that allow standbys to serve them.
 
         Kafka: StoreQueryParameters#enableStaleStores
         """

@@ -70,7 +70,7 @@ class QueryResult(Generic[R]):
 
         Args:
             reason: The kind of failure.
-            message: A description for people.
+            message: The description of the failure.
 
         Kafka: QueryResult#forFailure
         """
@@ -157,7 +157,7 @@ class QueryResult(Generic[R]):
 
     @property
     def execution_info(self) -> list[str]:
-        """What each layer has done, if the request asked for it.
+        """A line for each step of the query, if the request asked for it.
 
         Kafka: QueryResult#getExecutionInfo
         """
@@ -175,7 +175,7 @@ class QueryResult(Generic[R]):
 
     @property
     def position(self) -> Position | None:
-        """The position of the store when it answered; None if it did not answer.
+        """The position of the store when it returned the result; None if it did not.
 
         Kafka: QueryResult#getPosition, QueryResult#setPosition
         """

@@ -9,8 +9,8 @@ from penstock.errors import (
     InvalidStateStorePartitionException,
     UnknownStateStoreException,
 )
-from penstock.queries.answers import answer_query
 from penstock.queries.position import PositionBound
+from penstock.queries.query_handlers import run_query
 from penstock.queries.requests import StateQueryRequest, StoreQueryParameters
 from penstock.queries.results import FailureReason, QueryResult, StateQueryResult
 from penstock.queries.source import StoreInfo, StoreSource
@@ -56,7 +56,7 @@ class StoreQueries:
         return resolved.view(info, readers, resolved.conversions[info.kind])
 
     def query(self, request: StateQueryRequest[R]) -> StateQueryResult[R]:
-        """Answer a request from the partitions of this instance; see `Streams.query`."""
+        """Run a request on the partitions of this instance; see `Streams.query`."""
         source = self._source
         info = self._info(request.store_name)
         source.check_running(stopped=True)
@@ -71,10 +71,10 @@ class StoreQueries:
         available = range(info.partitions)
         requested = available if request.partitions is None else sorted(request.partitions)
         for partition in requested:
-            result.add_result(partition, self._answer(request, info, partition))
+            result.add_result(partition, self._run(request, info, partition))
         return result
 
-    def _answer(
+    def _run(
         self, request: StateQueryRequest[R], info: StoreInfo, partition: int
     ) -> QueryResult[R]:
         source = self._source
@@ -91,7 +91,7 @@ class StoreQueries:
             )
         bound = PositionBound.unbounded() if request.is_require_active else request.position_bound
         reader = source.reader(info.name, partition, stale=not request.is_require_active)
-        return answer_query(
+        return run_query(
             info, reader, request.query, bound, collect_info=request.execution_info_enabled
         )
 

@@ -91,5 +91,5 @@ class StoreSource(Protocol):
         ...
 
     def reader(self, store: str, partition: int, *, stale: bool) -> PartitionReader:
-        """Return the reader of a partition. `stale`: a standby may answer, too."""
+        """Return the reader of a partition. `stale`: a standby may serve it, too."""
         ...

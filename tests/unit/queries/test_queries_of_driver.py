@@ -1,4 +1,4 @@
-"""`TopologyTestDriver.query`: which store answers which query, and how."""
+"""`TopologyTestDriver.query`: which store supports which query, and its result."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ ALL: list[Query[Any]] = [
 ]
 ANN = Windowed("ann", Window(0, 10_000))
 BOB = Windowed("bob", Window(0, 10_000))
-#: Store -> the queries that it answers, and the results.
-ANSWERS: dict[str, list[tuple[Query[Any], Any]]] = {
+#: Store -> the queries that it supports, and the results.
+RESULTS: dict[str, list[tuple[Query[Any], Any]]] = {
     "plain": [
         (KeyQuery.with_key("ann"), "tea"),
         (RangeQuery.with_upper_bound("b"), [("ann", "tea")]),
@@ -96,21 +96,21 @@ def run(driver: TopologyTestDriver, store: str, query: Query[Any]) -> QueryResul
 
 
 @pytest.mark.parametrize(
-    ("store", "query", "answer"),
-    [(store, query, answer) for store, each in ANSWERS.items() for query, answer in each],
+    ("store", "query", "expected"),
+    [(store, query, expected) for store, each in RESULTS.items() for query, expected in each],
 )
-def test_store_answers_its_queries(
-    driver: TopologyTestDriver, store: str, query: Query[Any], answer: Any
+def test_store_supports_its_queries(
+    driver: TopologyTestDriver, store: str, query: Query[Any], expected: Any
 ) -> None:
     result = run(driver, store, query).result
-    assert (list(result) if isinstance(answer, list) else result) == answer
+    assert (list(result) if isinstance(expected, list) else result) == expected
 
 
 @pytest.mark.parametrize(
     ("store", "query"),
     [
-        (store, query) for store, answered in ANSWERS.items() for query in ALL
-        if type(query) not in {type(each) for each, _ in answered}
+        (store, query) for store, supported in RESULTS.items() for query in ALL
+        if type(query) not in {type(each) for each, _ in supported}
         and not (store == "prices" and isinstance(query, KeyQuery | RangeQuery))
     ],
 )
@@ -144,7 +144,7 @@ def test_versions_of_a_reversed_range_are_refused(driver: TopologyTestDriver) ->
         run(driver, "prices", MULTI_VERSIONED.from_time(2).to_time(1))
 
 
-def test_global_store_answers_no_query(driver: TopologyTestDriver) -> None:
+def test_global_store_supports_no_query(driver: TopologyTestDriver) -> None:
     result = driver.query(StateQueryRequest.in_store("names").with_query(KEY))
     assert result.partition_results == {}
     assert result.global_result is not None
@@ -174,7 +174,7 @@ def test_bound_is_met_once_the_input_is_processed(driver: TopologyTestDriver) ->
     refused = driver.query(early).partition_results[0]
     assert refused.failure_reason is FailureReason.NOT_UP_TO_BOUND
     assert "For store partition 0, the current position" in refused.failure_message
-    # As in Kafka Streams, the active task answers without a look at the bound.
+    # As in Kafka Streams, the active task responds without a look at the bound.
     assert driver.query(early.require_active()).partition_results[0].is_success
     driver.create_input_topic("words", str, str).pipe_input("zoe", "tea", timestamp=40_000)
     assert driver.query(early).partition_results[0].is_success

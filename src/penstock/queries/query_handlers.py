@@ -1,9 +1,9 @@
-"""Answers the queries of `Streams.query` from one partition of a store.
+"""Runs the queries of `Streams.query` on one partition of a store.
 
-Which store answers which query is Kafka's choice: key-value stores answer KeyQuery and RangeQuery,
-timestamped ones also TimestampedKeyQuery and TimestampedRangeQuery; versioned stores answer
-VersionedKeyQuery and MultiVersionedKeyQuery; window stores answer WindowKeyQuery and
-WindowRangeQuery by window start; session stores answer WindowRangeQuery by key.
+The choice of queries for each store is Kafka's. Key-value stores support KeyQuery and RangeQuery,
+timestamped ones also TimestampedKeyQuery and TimestampedRangeQuery. Versioned stores support
+VersionedKeyQuery and MultiVersionedKeyQuery, window stores WindowKeyQuery and WindowRangeQuery by
+window start, session stores WindowRangeQuery by key.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from penstock.queries.source import PartitionReader, StoreInfo
 from penstock.queries.store_types import Convert, QueryableStoreTypes
 from penstock.stores.api.results import StoreIterator
 
-#: Answers a query from a typed store. The result is a value, or an iterator over the store.
-Answer = Callable[[Any, Any], Any]
+#: Runs a query on a typed store. The result is a value, or an iterator over the store.
+Handler = Callable[[Any, Any], Any]
 
 _ONLY_START_RANGE = (
     "This store ({store}) doesn't know how to execute the given query ({query}) because "
@@ -43,20 +43,20 @@ _ONLY_KEY = (
 )
 
 
-def answer_query(
+def run_query(
     info: StoreInfo, reader: PartitionReader, query: Query[Any], bound: PositionBound,
     *, collect_info: bool,
 ) -> QueryResult[Any]:
-    """Answer a query from a partition that has reached the bound."""
+    """Run a query on a partition that has reached the bound."""
     started = time.perf_counter_ns() if collect_info else 0
-    result = _answer(info, reader, query, bound)
+    result = _run(info, reader, query, bound)
     if collect_info:
         elapsed = time.perf_counter_ns() - started
         result.add_execution_info(f"Handled in {info.kind} store '{info.name}' in {elapsed}ns")
     return result
 
 
-def _answer(
+def _run(
     info: StoreInfo, reader: PartitionReader, query: Query[Any], bound: PositionBound
 ) -> QueryResult[Any]:
     refused = _refuse(info, query)
@@ -188,7 +188,7 @@ def _sessions(store: Any, query: WindowRangeQuery[Any, Any]) -> Any:
     return store.fetch(query.key)
 
 
-_HANDLERS: dict[tuple[type, str], Answer] = {
+_HANDLERS: dict[tuple[type, str], Handler] = {
     (KeyQuery, "key_value"): _get,
     (TimestampedKeyQuery, "key_value"): _get,
     (RangeQuery, "key_value"): _range,
