@@ -16,13 +16,17 @@ from penstock.errors import (
     UnknownStateStoreException,
 )
 from penstock.log import Log, RecordColumns, open_log
+from penstock.log.types import TopicPartition
 from penstock.partitioning import partition_of
 from penstock.queries import (
     FailureReason,
     KeyQuery,
+    Position,
+    PositionBound,
     QueryableStoreTypes,
     ReadOnlyKeyValueStore,
     StateQueryRequest,
+    WindowKeyQuery,
 )
 from penstock.stores.replica.generations import Generations
 from penstock.windows import Window
@@ -80,6 +84,41 @@ def test_store_shows_every_commit(streams: Streams, log: Log) -> None:
         result = streams.query(KEY).only_partition_result
         assert result is not None
         assert result.result == number
+
+
+def test_bound_is_met_once_the_input_is_committed(streams: Streams, log: Log) -> None:
+    request = StateQueryRequest.in_store("windows").with_query(
+        WindowKeyQuery.with_key_and_window_start_range("ann", 0, 60_000)
+    )
+    number = partition_of(b"ann", 3)
+    end = log.offsets([TopicPartition("words", number)])[TopicPartition("words", number)].end
+    result = streams.query(request)
+    assert result.position.partition_positions("words")[number] == end - 1
+    bound = PositionBound.at(Position.from_map({"words": {number: end}}))
+    early = streams.query(request.with_position_bound(bound)).partition_results
+    assert early[number].failure_reason is FailureReason.NOT_UP_TO_BOUND
+    assert [each.is_success for at, each in early.items() if at != number] == [True, True]
+    send(log, ("words", "ann", "tea", 2_000))
+    streams.run_until_caught_up(PATIENCE_S)
+    late = streams.query(request.with_position_bound(bound)).partition_results
+    assert list(late[number].result) == [(0, ValueAndTimestamp(3, 2_000))]
+
+
+def test_bound_before_a_repartition_is_compared_with_all_its_partitions(
+    create_streams: CreateStreams, log: Log
+) -> None:
+    streams = create_streams(all_kinds())
+    streams.run_until_caught_up(PATIENCE_S)
+    number = partition_of(b"ann", 3)
+    bound = PositionBound.at(Position.from_map({"words": {number: 0}}))
+    request = KEY.with_position_bound(bound)
+    early = streams.query(request).partition_results.values()
+    assert {each.failure_reason for each in early} == {FailureReason.NOT_UP_TO_BOUND}
+    send(log, ("words", "ann", "tea", 2_000))
+    streams.run_until_caught_up(PATIENCE_S)
+    found = streams.query(request).only_partition_result
+    assert found is not None
+    assert found.result == 1
 
 
 def test_global_store_shows_new_records_without_a_batch(streams: Streams, log: Log) -> None:

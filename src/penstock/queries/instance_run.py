@@ -9,6 +9,7 @@ from typing import Any
 from penstock.engine.instance import Instance
 from penstock.engine.lifecycle import State
 from penstock.errors import StreamsNotStartedException, StreamsStoppedException
+from penstock.log.types import TopicPartition
 from penstock.queries.replicas import RunState, RunView
 from penstock.record import TaskId
 
@@ -19,7 +20,10 @@ UPDATE_INTERVAL_S = 0.1
 def run_view(instance: Instance) -> RunView:
     """Return how queries see an instance."""
     run = _InstanceRun(instance)
-    return RunView(run.state, run.check_running, lambda: instance.commits, run.known_positions)
+    return RunView(
+        run.state, run.check_running, lambda: instance.commits, run.known_positions,
+        run.known_offsets,
+    )
 
 
 class _InstanceRun:
@@ -57,6 +61,15 @@ class _InstanceRun:
             True, (id(engine), is_ready), lags_commits=not is_live, name=state.value,
             is_ready=is_ready,
         )
+
+    def known_offsets(self) -> Mapping[TopicPartition, int] | None:
+        """Return the input that this instance has processed and committed."""
+        thread = self._instance.thread
+        engine: Any = None if thread is None else thread.engine
+        if engine is None or self._instance.config.is_continuous:
+            # In continuous mode the lanes write the offsets to the replicas.
+            return None
+        return dict(engine.planner.offsets)
 
     def known_positions(self, task_id: TaskId) -> Mapping[str, int]:
         """Return the positions that this instance has committed for a task."""

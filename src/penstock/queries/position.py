@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 
@@ -109,17 +109,20 @@ class Position:
         """Return topic -> partition -> offset; the argument of `from_map`."""
         return {topic: dict(partitions) for topic, partitions in self._offsets.items()}
 
-    def reaches(self, bound: Position, partition: int) -> bool:
-        """Return whether this position is at or after all offsets that a bound has for a partition.
+    def reaches(
+        self, bound: Position, partition: int, shuffled: Collection[str] = frozenset()
+    ) -> bool:
+        """Return whether this position is at or after the offsets of a bound.
 
         Args:
             bound: The position to reach.
             partition: Only its offsets are compared: a store partition reads no others.
+            shuffled: The topics of which a store partition reads records of all partitions.
         """
         for topic, partitions in bound._offsets.items():
-            if partition in partitions:
-                reached = self._offsets.get(topic, {}).get(partition)
-                if reached is None or reached < partitions[partition]:
+            reached = self._offsets.get(topic, {})
+            for number in partitions if topic in shuffled else partitions.keys() & {partition}:
+                if reached.get(number, -1) < partitions[number]:
                     return False
         return True
 

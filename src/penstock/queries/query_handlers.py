@@ -72,7 +72,9 @@ def _run(
             and isinstance(query, TimestampedKeyQuery | TimestampedRangeQuery)
         ):
             result = QueryResult.for_unknown_query_type(query, f"{info.kind} '{info.name}'")
-        elif not position.reaches(bound.position, reader.partition):
+        elif not position.reaches(
+            bound.position, reader.partition, session.shuffled_topics
+        ):
             result = QueryResult.not_up_to_bound(position, bound, reader.partition)
         else:
             found = handler(session.store, query)

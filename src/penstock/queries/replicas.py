@@ -39,7 +39,6 @@ from penstock.stores.replica.global_replica import (
     position_name,
 )
 from penstock.stores.replica.protocol import ReplicaAhead, ReplicaStore
-from penstock.stores.replica.state import ReplicaState
 from penstock.stores.replica.store_reader import StoreReader, StoreSession
 from penstock.task.global_state import GLOBAL_TASK, GlobalState
 from penstock.task.query_stores import open_query_store
@@ -78,8 +77,20 @@ class RunView:
     check_running: Callable[[bool], None]
     #: Counts the commits of this instance.
     commits: Callable[[], int] = lambda: 0
-    #: Task -> store -> a changelog position that is committed, as far as the instance knows.
+    #: Store -> a changelog position that the instance has committed for a task.
     known_positions: Callable[[TaskId], Mapping[str, int]] = lambda task_id: {}
+    #: Input partition -> the next offset, as this instance has committed it; None if it runs no
+    #: tasks.
+    known_offsets: Callable[[], Mapping[TopicPartition, int] | None] = lambda: None
+
+
+class Inputs(NamedTuple):
+    """The input that a replica contains."""
+
+    #: Partition -> the next offset.
+    offsets: Mapping[TopicPartition, int] = {}
+    #: See `Session.shuffled_topics`.
+    shuffled_topics: frozenset[str] = frozenset()
 
 
 class ReplicaSource:
@@ -102,6 +113,8 @@ class ReplicaSource:
         self._global: GlobalReplica | None = None
         self._stores: dict[str, StoreInfo] = describe_stores(topology, config, {})
         self._has_graph = False
+        #: Task -> its committed offsets at the catch-up before the last one.
+        self._earlier_offsets: dict[TaskId, dict[TopicPartition, int]] = {}
         self._readers: dict[tuple[str, int], ReplicaReader] = {}
         self._state = RunState(False, None)
         self.commits = run.commits
@@ -168,8 +181,8 @@ class ReplicaSource:
         """The task that holds a partition of a store."""
         return TaskId(self._groups[store], partition)
 
-    def catch_up(self, store: str, partition: int) -> None:
-        """Bring the replica with this partition to the last commit."""
+    def catch_up(self, store: str, partition: int) -> Inputs:
+        """Bring the replica with this partition to the last commit. Returns its input."""
         with self._updating:
             source, replicas = self._open_log()
             try:
@@ -178,15 +191,40 @@ class ReplicaSource:
                 raise self._not_restored(store) from None
             if partition < 0:
                 self._catch_up_global(source, replicas)
-                return
+                return Inputs()
             task_id = self.task_of(store, partition)
-            task = replicas.tasks.get(task_id)
-            if task is None:
-                # The task has no store that a changelog can restore.
-                return
-            targets = self._committed(replicas, task_id)
-            if targets is not None:
-                replicas.catch_up(task_id, targets)
+            inputs = self._inputs(source, replicas, task_id)
+            # A task may have no store that a changelog can restore.
+            if task_id in replicas.tasks:
+                targets = self._committed(replicas, task_id)
+                if targets is not None:
+                    replicas.catch_up(task_id, targets)
+            return inputs
+
+    def _inputs(self, source: Log, replicas: FollowedReplicas, task_id: TaskId) -> Inputs:
+        """The committed input of a task. Read before the positions of its changelogs, so that the
+        changelogs contain its effect."""
+        graph = replicas.graph
+        assert graph is not None
+        partitions = [
+            TopicPartition(topic, task_id.partition) for topic in graph.log_topics(task_id)
+        ]
+        shuffled = graph.shuffled_inputs(task_id.subtopology)
+        partitions += [
+            TopicPartition(topic, number) for topic in shuffled
+            for number in range(graph.partitions[topic])
+        ]
+        offsets = self._run.known_offsets()
+        if offsets is None:
+            committed = source.committed(self._config.application_id, partitions)
+            offsets = {at: each.offset for at, each in committed.items()}
+            if source.capabilities.is_remote:
+                # A broker shows the offsets of a transaction before it shows all its records.
+                offsets = self._earlier_offsets.get(task_id, {})
+                self._earlier_offsets[task_id] = {
+                    at: each.offset for at, each in committed.items()
+                }
+        return Inputs({at: offsets[at] for at in partitions if at in offsets}, shuffled)
 
     def _committed(
         self, replicas: FollowedReplicas, task_id: TaskId
@@ -320,6 +358,7 @@ class ReplicaReader:
         #: The `RunState.version` and the number of commits that the replica has caught up with.
         self._version: object = _NEVER
         self._commits = -1
+        self._inputs = Inputs()
         self._catching_up = threading.Lock()
         self._files: StoreReader | None = None
 
@@ -337,7 +376,7 @@ class ReplicaReader:
         ):
             self._catch_up(state)
         assert self._files is not None
-        return ReplicaSession(self._files.acquire())
+        return ReplicaSession(self._files.acquire(), self._inputs)
 
     def release(self, session: ReplicaSession) -> None:
         """End a session."""
@@ -369,7 +408,7 @@ class ReplicaReader:
             commits = self._source.commits()
             if state.version == self._version and commits == self._commits:
                 return
-            self._source.catch_up(self._store, self.partition)
+            self._inputs = self._source.catch_up(self._store, self.partition)
             if self._files is None:
                 self._files = self._source.store_reader(self._store, self.partition)
             self._files.check_generation()
@@ -379,26 +418,35 @@ class ReplicaReader:
 class ReplicaSession:
     """A snapshot of one partition of a store."""
 
-    __slots__ = ("inner", "store")
+    __slots__ = ("_inputs", "inner", "store")
 
-    def __init__(self, inner: StoreSession) -> None:
+    def __init__(self, inner: StoreSession, inputs: Inputs) -> None:
         self.inner = inner
         self.store = inner.store
+        self._inputs = inputs
 
     @property
     def position(self) -> Position:
         """The input that the rows contain."""
-        return position_of(self.inner.state)
+        position = Position()
+        for (topic, partition), offset in self._inputs.offsets.items():
+            if offset > 0:
+                position.with_component(topic, partition, offset - 1)
+        for topic, partitions in self.inner.state.inputs.items():
+            for partition, offset in partitions.items():
+                if offset > 0:
+                    position.with_component(topic, partition, offset - 1)
+        return position
+
+    @property
+    def shuffled_topics(self) -> frozenset[str]:
+        """The topics of the position whose records reach all partitions of the store."""
+        return self._inputs.shuffled_topics
 
     @property
     def changelog_offset(self) -> int | None:
         """The offset of the changelog that the rows have reached; None if it has none."""
         return self.inner.changelog_offset
-
-
-def position_of(state: ReplicaState) -> Position:
-    """The input that the rows of a replica contain."""
-    return Position()
 
 
 _NEVER: Any = object()

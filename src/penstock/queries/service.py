@@ -58,8 +58,10 @@ class StoreQueries:
     def query(self, request: StateQueryRequest[R]) -> StateQueryResult[R]:
         """Run a request on the partitions of this instance; see `Streams.query`."""
         source = self._source
-        info = self._info(request.store_name)
+        self._info(request.store_name)
         source.check_running(stopped=True)
+        # The partitions are known once the application has started.
+        info = self._info(request.store_name)
         result: StateQueryResult[R] = StateQueryResult()
         if info.is_global:
             result.global_result = QueryResult.for_failure(

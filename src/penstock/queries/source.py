@@ -25,6 +25,11 @@ class Session(Protocol):
         ...
 
     @property
+    def shuffled_topics(self) -> frozenset[str]:
+        """The topics of the position whose records reach all partitions of the store."""
+        ...
+
+    @property
     def changelog_offset(self) -> int | None:
         """The offset of the changelog that the rows have reached; None if it has none."""
         ...

@@ -22,6 +22,7 @@ class _CommittedStore:
     def __init__(self, store: Any, position: Position) -> None:
         self.store = store
         self.position = position
+        self.shuffled_topics: frozenset[str] = frozenset()
         self.changelog_offset: int | None = None
 
 

@@ -254,6 +254,7 @@ class LaneTask:
             epoch, (commit.record.batch, commit.record.attempt),
             self._committed_positions(commit, written),
             dict(_custom_records(self._replica, commit, written)),
+            {(at[0], at[1]): offset for at, offset in commit.offsets.items()},
         )
         try:
             self._replica.apply(self.task.runtime.stores, changes)

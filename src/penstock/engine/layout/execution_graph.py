@@ -129,6 +129,20 @@ class ExecutionGraph:
         """Return the topics that a task reads from the log, in the order of its queues."""
         return tuple(topic for _, topic in self.queues(task_id) if topic not in self.shuffled)
 
+    def shuffled_inputs(self, subtopology: int) -> frozenset[str]:
+        """Return the topics of the log whose records reach a sub-topology through the shuffle."""
+        upstream: set[int] = set()
+        pending = [subtopology]
+        while pending:
+            topics = self.subtopologies[pending.pop()].shuffled
+            writers = {each for topic in topics for each in self.writers[topic]} - upstream
+            upstream |= writers
+            pending += writers
+        return frozenset(
+            topic for number in upstream for _, topic in self.subtopologies[number].reads
+            if topic not in self.shuffled
+        )
+
     def restore_partitions(self, task_id: TaskId) -> dict[str, TopicPartition]:
         """Return store -> the partition from which a task restores it."""
         return {

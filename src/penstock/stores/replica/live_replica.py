@@ -42,6 +42,8 @@ class CommittedChanges:
     positions: Mapping[str, int]
     #: Store that manages its own state -> its changelog records, with their offsets.
     records: Mapping[str, PartitionColumns] = field(default_factory=dict)
+    #: (input topic, partition) -> the next offset to read after the commit.
+    inputs: Mapping[tuple[str, int], int] = field(default_factory=dict)
 
 
 class LiveReplica:
@@ -158,6 +160,8 @@ class LiveReplica:
     ) -> None:
         now = wall_clock_ms()
         state.epoch = committed.epoch
+        for (topic, partition), offset in committed.inputs.items():
+            state.inputs.setdefault(topic, {})[partition] = offset
         state.staged_run = committed.run
         for name, position in committed.positions.items():
             state.positions[name] = position

@@ -35,6 +35,9 @@ class ReplicaState(msgspec.Struct, rename=_STORED_NAMES):
     read_at: dict[str, int] = msgspec.field(default_factory=dict)
     #: The batch and attempt whose staged writes to unlogged stores are applied.
     staged_run: tuple[int, int] = (0, 0)
+    #: Input topic -> partition -> the next offset, at the last commit that a lane has written: the
+    #: rows contain the effect of all records before.
+    inputs: dict[str, dict[int, int]] = msgspec.field(default_factory=dict)
     #: The last batch that ordered a rebuild of this replica; -1 if none did.
     rebuild_batch: int = -1
 
