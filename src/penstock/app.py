@@ -35,7 +35,7 @@ from penstock.engine.stream_thread import StreamThread, thread_name
 from penstock.errors import ConfigException
 from penstock.log import open_log
 from penstock.metrics import MetricName
-from penstock.queries.methods import QueryMethods
+from penstock.queries.methods import MetadataMethods
 from penstock.queries.service import StoreQueries
 from penstock.stores.replica.generations import clean_up
 from penstock.topology.build_settings import check_build_settings
@@ -45,11 +45,13 @@ from penstock.topology.topology import Topology
 if TYPE_CHECKING:
     from penstock.engine.batch_report import BatchReport
     from penstock.engine.compute import ComputeFactory
+    from penstock.queries.instance_run import InstanceQueries
+    from penstock.queries.metadata_service import InstanceMetadata
 
 log = logging.getLogger(__name__)
 
 
-class Streams(QueryMethods):
+class Streams(MetadataMethods):
     """One instance of an application. Other instances with the same application id are standbys.
 
     It is also a context manager, which starts and closes it.
@@ -121,7 +123,7 @@ class Streams(QueryMethods):
             on_standby=on_standby,
         )
         self._status = InstanceStatus(self._instance)
-        self._queries: StoreQueries | None = None
+        self._queries: InstanceQueries | None = None
         # Only one of several threads starts or closes the instance. Reentrant, because the state
         # listener is called with the lock held and may close the instance.
         self._starting = threading.RLock()
@@ -237,6 +239,7 @@ class Streams(QueryMethods):
                 thread.pause()
             self._lifecycle.transition_to(State.REBALANCING)
             thread.start()
+            instance.start_heartbeats()
 
     def close(
         self, timeout: timedelta | float | None = None, *, leave_group: bool = True
@@ -497,20 +500,20 @@ class Streams(QueryMethods):
 
     @property
     def _store_queries(self) -> StoreQueries:
-        queries = self._queries
-        if queries is None:
-            from penstock.queries.instance_run import run_view  # noqa: PLC0415  (brings pyarrow)
-            from penstock.queries.replicas import ReplicaSource  # noqa: PLC0415
+        return self._open_queries().stores
+
+    @property
+    def _instance_metadata(self) -> InstanceMetadata:
+        return self._open_queries().metadata
+
+    def _open_queries(self) -> InstanceQueries:
+        if self._queries is None:
+            from penstock.queries.instance_run import InstanceQueries  # noqa: PLC0415  (pyarrow)
 
             with self._starting:
                 if self._queries is None:
-                    source = ReplicaSource(
-                        self.topology, self._instance.config, run_view(self._instance)
-                    )
-                    self._instance.on_close.append(source.close)
-                    self._queries = StoreQueries(source)
-                queries = self._queries
-        return queries
+                    self._queries = InstanceQueries(self._instance)
+        return self._queries
 
     @property
     def _thread(self) -> StreamThread | None:

@@ -61,7 +61,6 @@ NO_EFFECT: Mapping[str, NoEffect] = {
     "allow.os.group.write.access": NoEffect(
         "the umask of the process decides about the permissions of local state", ("false",)
     ),
-    "application.server": NoEffect("instances do not query each other"),
     "buffered.records.per.partition": NoEffect(
         "penstock.batch.max.records and penstock.batch.max.bytes limit a batch", ("1000",)
     ),

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from penstock.engine.batch_report import BatchReport
     from penstock.engine.compute import Compute
     from penstock.engine.continuous.engine import ContinuousEngine
+    from penstock.engine.instances import Heartbeats
     from penstock.engine.layout.execution_graph import ExecutionGraph
     from penstock.engine.loop import Engine
 
@@ -59,6 +60,7 @@ class Instance:
         #: The stream thread and its log. Set when the instance starts.
         self.thread: StreamThread | None = None
         self.log: Log | None = None
+        self.heartbeats: Heartbeats | None = None
         #: Called when the instance has ended.
         self.on_close: list[Callable[[], object]] = []
         #: How many batches were committed. Written by the stream thread.
@@ -134,6 +136,18 @@ class Instance:
         if self.thread is not None:
             self.thread.reopen()
 
+    def start_heartbeats(self) -> None:
+        """Announce this instance to the others, if they can reach it."""
+        if self.config.application_server:
+            # This brings pyarrow.
+            from penstock.engine.instances import Heartbeats  # noqa: PLC0415
+
+            self.heartbeats = Heartbeats(self.config, self._is_active)
+
+    def _is_active(self) -> bool:
+        thread = self.thread
+        return thread is not None and thread.engine is not None and thread.has_lease
+
     def _batch_committed(self, report: BatchReport) -> None:
         self.commits += 1
         self.observers.batch_committed(report)
@@ -176,6 +190,8 @@ class Instance:
     def _close(self) -> None:
         for close in self.on_close:
             close()
+        if self.heartbeats is not None:
+            self.heartbeats.close()
         self.observers.suspend_restores()
         self.standby.close()
         self.compute.close()

@@ -12,10 +12,14 @@
     position.py     `Position`, `PositionBound`
     catalog.py      the stores of a topology
     replicas.py     the source of `Streams`: the replicas of this host
+    instance_run.py     what queries see of a running instance
+    metadata.py         `StreamsMetadata`, `KeyQueryMetadata`, `LagInfo`, `HostInfo`
+    metadata_service.py reads them from the log
 """
 
 from __future__ import annotations
 
+from penstock.queries.metadata import HostInfo, KeyQueryMetadata, LagInfo, StreamsMetadata
 from penstock.queries.position import Position, PositionBound
 from penstock.queries.query_types import (
     KeyQuery,
@@ -41,7 +45,10 @@ from penstock.queries.store_types import QueryableStoreType, QueryableStoreTypes
 
 __all__ = [
     "FailureReason",
+    "HostInfo",
     "KeyQuery",
+    "KeyQueryMetadata",
+    "LagInfo",
     "MultiVersionedKeyQuery",
     "Position",
     "PositionBound",
@@ -58,6 +65,7 @@ __all__ = [
     "StateQueryRequest",
     "StateQueryResult",
     "StoreQueryParameters",
+    "StreamsMetadata",
     "TimestampedKeyQuery",
     "TimestampedRangeQuery",
     "VersionedKeyQuery",

@@ -10,11 +10,23 @@ from penstock.engine.instance import Instance
 from penstock.engine.lifecycle import State
 from penstock.errors import StreamsNotStartedException, StreamsStoppedException
 from penstock.log.types import TopicPartition
-from penstock.queries.replicas import RunState, RunView
+from penstock.queries.metadata_service import InstanceMetadata
+from penstock.queries.replicas import ReplicaSource, RunState, RunView
+from penstock.queries.service import StoreQueries
 from penstock.record import TaskId
 
 #: How often a replica is brought to the last commit where this process does not see the commits.
 UPDATE_INTERVAL_S = 0.1
+
+
+class InstanceQueries:
+    """The queries of an instance, and the metadata of all instances."""
+
+    def __init__(self, instance: Instance) -> None:
+        source = ReplicaSource(instance.topology, instance.config, run_view(instance))
+        instance.on_close.append(source.close)
+        self.stores = StoreQueries(source)
+        self.metadata = InstanceMetadata(source, instance.config.application_id)
 
 
 def run_view(instance: Instance) -> RunView:

@@ -1,14 +1,28 @@
-"""`QueryMethods`: the methods `store` and `query` of `Streams` and of the test driver."""
+"""`QueryMethods`: the methods `store` and `query` of `Streams` and of the test driver.
+
+`MetadataMethods` adds the methods of `Streams` that tell which instance serves a store or a key.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, TypeVar, overload
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
+from penstock.queries.metadata import (
+    KeyQueryMetadata,
+    LagInfo,
+    StreamPartitioner,
+    StreamsMetadata,
+)
 from penstock.queries.requests import StateQueryRequest, StoreQueryParameters
 from penstock.queries.results import StateQueryResult
 from penstock.queries.service import StoreQueries
 from penstock.queries.store_types import QueryableStoreType
+from penstock.serdes.base import SerdeOrType
+
+if TYPE_CHECKING:
+    from penstock.queries.metadata_service import InstanceMetadata
 
 R = TypeVar("R")
 S = TypeVar("S")
@@ -78,3 +92,62 @@ class QueryMethods(ABC):
     @property
     @abstractmethod
     def _store_queries(self) -> StoreQueries: ...
+
+
+class MetadataMethods(QueryMethods):
+    """Finds the instances that serve a store or a key.
+
+    Only instances with the setting `application.server` are listed.
+    """
+
+    def metadata_for_all_instances(self) -> list[StreamsMetadata]:
+        """Return all instances of the application, the active one first.
+
+        Kafka: KafkaStreams#metadataForAllStreamsClients
+        """
+        return self._instance_metadata.instances()
+
+    def metadata_for_store(self, name: str) -> list[StreamsMetadata]:
+        """Return the instances that serve a store, the active one first.
+
+        Args:
+            name: The name of the store.
+
+        Raises:
+            UnknownStateStoreException: The topology has no store with that name.
+
+        Kafka: KafkaStreams#streamsMetadataForStore
+        """
+        return self._instance_metadata.instances_with(name)
+
+    def query_metadata_for_key(
+        self, store: str, key: Any,
+        serializer: SerdeOrType[Any] | Callable[[Any], bytes] | None = None, *,
+        partitioner: StreamPartitioner | None = None,
+    ) -> KeyQueryMetadata:
+        """Return the partition of a key, and the instances that serve it.
+
+        Args:
+            store: The name of the store.
+            key: The key.
+            serializer: A serde, a type or a function for the key; None for the serde of the store.
+            partitioner: A function (topic, key, value, partitions) if the keys of the store are not
+                partitioned by Kafka's default; the value is None.
+
+        Raises:
+            UnknownStateStoreException: The topology has no store with that name.
+
+        Kafka: KafkaStreams#queryMetadataForKey
+        """
+        return self._instance_metadata.of_key(store, key, serializer, partitioner)
+
+    def all_local_store_partition_lags(self) -> dict[str, dict[int, LagInfo]]:
+        """Return store -> partition -> how far the replica of this host is behind its changelog.
+
+        Kafka: KafkaStreams#allLocalStorePartitionLags
+        """
+        return self._instance_metadata.lags()
+
+    @property
+    @abstractmethod
+    def _instance_metadata(self) -> InstanceMetadata: ...

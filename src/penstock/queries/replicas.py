@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from penstock.config import StreamsConfig
 from penstock.engine.layout.execution_graph import ExecutionGraph
@@ -31,6 +31,7 @@ from penstock.queries.catalog import describe_stores, store_groups
 from penstock.queries.position import Position
 from penstock.queries.source import StoreInfo
 from penstock.record import TaskId
+from penstock.stores.bytes.store import open_in_memory
 from penstock.stores.cache.record_cache import RecordCache
 from penstock.stores.replica.databases import bytes_store_names
 from penstock.stores.replica.global_replica import (
@@ -43,6 +44,8 @@ from penstock.stores.replica.store_reader import StoreReader, StoreSession
 from penstock.task.global_state import GLOBAL_TASK, GlobalState
 from penstock.task.query_stores import open_query_store
 from penstock.topology.topology import Topology
+
+T = TypeVar("T")
 
 #: How long a `RunState` is used again.
 VALID_S = 0.01
@@ -93,6 +96,14 @@ class Inputs(NamedTuple):
     shuffled_topics: frozenset[str] = frozenset()
 
 
+class CaughtUp(NamedTuple):
+    """A replica that is at the last commit."""
+
+    inputs: Inputs
+    #: The log, the incarnation of the application and the layout that the rows belong to.
+    identity: str
+
+
 class ReplicaSource:
     """The stores of an application on this host. Any thread may call it.
 
@@ -113,6 +124,8 @@ class ReplicaSource:
         self._global: GlobalReplica | None = None
         self._stores: dict[str, StoreInfo] = describe_stores(topology, config, {})
         self._has_graph = False
+        #: Store -> a store without rows, which serializes keys.
+        self._key_stores: dict[str, Any] = {}
         #: Task -> its committed offsets at the catch-up before the last one.
         self._earlier_offsets: dict[TaskId, dict[TopicPartition, int]] = {}
         self._readers: dict[tuple[str, int], ReplicaReader] = {}
@@ -181,17 +194,18 @@ class ReplicaSource:
         """The task that holds a partition of a store."""
         return TaskId(self._groups[store], partition)
 
-    def catch_up(self, store: str, partition: int) -> Inputs:
-        """Bring the replica with this partition to the last commit. Returns its input."""
+    def catch_up(self, store: str, partition: int) -> CaughtUp:
+        """Bring the replica with this partition to the last commit."""
         with self._updating:
             source, replicas = self._open_log()
             try:
                 replicas.refresh()
             except UnknownTopic:
                 raise self._not_restored(store) from None
+            assert replicas.graph is not None
             if partition < 0:
                 self._catch_up_global(source, replicas)
-                return Inputs()
+                return CaughtUp(Inputs(), self._global_identity(source, replicas.graph))
             task_id = self.task_of(store, partition)
             inputs = self._inputs(source, replicas, task_id)
             # A task may have no store that a changelog can restore.
@@ -199,7 +213,8 @@ class ReplicaSource:
                 targets = self._committed(replicas, task_id)
                 if targets is not None:
                     replicas.catch_up(task_id, targets)
-            return inputs
+            identity = replica_identity(source, replicas.graph, task_id, replicas.incarnation)
+            return CaughtUp(inputs, identity)
 
     def _inputs(self, source: Log, replicas: FollowedReplicas, task_id: TaskId) -> Inputs:
         """The committed input of a task. Read before the positions of its changelogs, so that the
@@ -271,7 +286,7 @@ class ReplicaSource:
         finally:
             self._global.release()
 
-    def store_reader(self, store: str, partition: int) -> StoreReader:
+    def store_reader(self, store: str, partition: int, identity: str) -> StoreReader:
         """Open the files of a partition for reading."""
         topic: str | None
         if partition < 0:
@@ -289,18 +304,44 @@ class ReplicaSource:
 
         keeps_rows = getattr(spec.resolve(config), "keeps_rows", False)
         names = bytes_store_names(ReplicaStore(store, True, build)) if keeps_rows else []
-        with self._updating:
-            source, replicas = self._open_log()
-            replicas.refresh()
-            assert replicas.graph is not None
-            identity = (
-                self._global_identity(source, replicas.graph) if partition < 0 else
-                replica_identity(source, replicas.graph, task_id, replicas.incarnation)
-            )
         return StoreReader(
             directory, store, names, build, keeps_rows=keeps_rows,
             is_expected=lambda state: state.log_id == identity,
         )
+
+    # ---- for metadata ------------------------------------------------------------------------
+
+    def with_log(self, read: Callable[[Log, ExecutionGraph], T]) -> T:
+        """Call a function with the log and the graph. One caller uses the log at a time."""
+        with self._updating:
+            source, replicas = self._open_log()
+            replicas.refresh()
+            assert replicas.graph is not None
+            return read(source, replicas.graph)
+
+    def serialize_key(self, store: str, key: Any) -> bytes:
+        """Return the bytes of a key of a store."""
+        opened = self._key_stores.get(store)
+        if opened is None:
+            spec = self._topology.stores[store]
+            opened = self._key_stores[store] = open_query_store(
+                self._config, spec, self.task_of(store, 0), open_in_memory,
+                self._topology.source_changelogs.get(store),
+            )
+        serialized: bytes = opened.serialize_key(key)
+        return serialized
+
+    def progress(self) -> list[tuple[str, int, int, int]]:
+        """Return (store, partition, position of the replica, end of the changelog)."""
+        with self._updating:
+            _, replicas = self._open_log()
+            replicas.refresh()
+            return [
+                (store, task_id.partition, positions.get(store, 0), end)
+                for task_id, ends in replicas.committed_positions().items()
+                for positions in (replicas.tasks[task_id].replica.positions(),)
+                for store, end in ends.items()
+            ]
 
     # ---- internals ---------------------------------------------------------------------------
 
@@ -361,6 +402,7 @@ class ReplicaReader:
         self._inputs = Inputs()
         self._catching_up = threading.Lock()
         self._files: StoreReader | None = None
+        self._identity = ""
 
     def check(self) -> None:
         """Raise if the partition must not be read on this instance."""
@@ -376,12 +418,12 @@ class ReplicaReader:
         ):
             self._catch_up(state)
         assert self._files is not None
-        return ReplicaSession(self._files.acquire(), self._inputs)
+        files = self._files
+        return ReplicaSession(files, files.acquire(), self._inputs)
 
     def release(self, session: ReplicaSession) -> None:
         """End a session."""
-        assert self._files is not None
-        self._files.release(session.inner)
+        session.files.release(session.inner)
 
     def close(self) -> None:
         """Close the files."""
@@ -408,9 +450,12 @@ class ReplicaReader:
             commits = self._source.commits()
             if state.version == self._version and commits == self._commits:
                 return
-            self._inputs = self._source.catch_up(self._store, self.partition)
-            if self._files is None:
-                self._files = self._source.store_reader(self._store, self.partition)
+            self._inputs, identity = self._source.catch_up(self._store, self.partition)
+            if self._files is None or identity != self._identity:
+                # At the first query, and after the application was reset.
+                self.close()
+                self._files = self._source.store_reader(self._store, self.partition, identity)
+                self._identity = identity
             self._files.check_generation()
             self._version, self._commits = state.version, commits
 
@@ -418,9 +463,10 @@ class ReplicaReader:
 class ReplicaSession:
     """A snapshot of one partition of a store."""
 
-    __slots__ = ("_inputs", "inner", "store")
+    __slots__ = ("_inputs", "files", "inner", "store")
 
-    def __init__(self, inner: StoreSession, inputs: Inputs) -> None:
+    def __init__(self, files: StoreReader, inner: StoreSession, inputs: Inputs) -> None:
+        self.files = files
         self.inner = inner
         self.store = inner.store
         self._inputs = inputs

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 from penstock.errors import (
     InvalidStateStoreException,
     InvalidStateStorePartitionException,
+    StreamsRebalancingException,
     UnknownStateStoreException,
 )
 from penstock.queries.position import PositionBound
@@ -92,10 +93,13 @@ class StoreQueries:
                 f"{source.thread_state} and was not active.",
             )
         bound = PositionBound.unbounded() if request.is_require_active else request.position_bound
-        reader = source.reader(info.name, partition, stale=not request.is_require_active)
-        return run_query(
-            info, reader, request.query, bound, collect_info=request.execution_info_enabled
-        )
+        try:
+            reader = source.reader(info.name, partition, stale=not request.is_require_active)
+            return run_query(
+                info, reader, request.query, bound, collect_info=request.execution_info_enabled
+            )
+        except StreamsRebalancingException as error:
+            return QueryResult.for_failure(FailureReason.NOT_PRESENT, str(error))
 
     def _info(self, name: str) -> StoreInfo:
         info = self._source.stores.get(name)

@@ -45,6 +45,11 @@ def tasks_topic(application_id: str) -> str:
     return f"{application_id}-tasks"
 
 
+def instances_topic(application_id: str) -> str:
+    """Return the name of the topic in which instances announce themselves."""
+    return f"{application_id}-instances"
+
+
 def changelog_topic(application_id: str, store: str) -> str:
     """Return the name of the changelog of a store."""
     return f"{application_id}-{store}-changelog"
@@ -52,7 +57,7 @@ def changelog_topic(application_id: str, store: str) -> str:
 
 def is_internal(topic: str, application_id: str) -> bool:
     """Whether a name is that of an internal topic of this application."""
-    if topic == tasks_topic(application_id):
+    if topic in {tasks_topic(application_id), instances_topic(application_id)}:
         return True
     prefix = f"{application_id}-"
     if not topic.startswith(prefix):
