@@ -22,6 +22,7 @@ from penstock.cli.commands import (
     groups,
     prepare,
     produce,
+    query,
     reset,
     run,
     topics,
@@ -46,7 +47,8 @@ class ExitCode(IntEnum):
 
 #: In the order of the help.
 COMMANDS = (
-    run, demo, topics, produce, consume, groups, describe, upgrade, reset, broker, prepare,
+    run, demo, topics, produce, consume, groups, query, describe, upgrade, reset, broker,
+    prepare,
 )
 
 _EXAMPLES = """

@@ -39,7 +39,7 @@ class InstanceRecord(msgspec.Struct, frozen=True):
 
     #: Unique for each start of an instance.
     id: str
-    #: The process, for people and messages.
+    #: The process, for messages.
     name: str
     host: str
     port: int

@@ -8,6 +8,7 @@ from typing import Any
 from penstock.record import TaskId
 from penstock.stores.bytes.store import OpenBytesStore
 from penstock.stores.cache.record_cache import RecordCache
+from penstock.stores.replica.layouts import layout_of
 from penstock.stores.replica.protocol import ReplicaStore
 from penstock.task.blueprint import Blueprint, StorePlan
 from penstock.task.reprocessed_store import ReprocessedStore
@@ -28,7 +29,15 @@ def _replica_store(blueprint: Blueprint, task_id: TaskId, plan: StorePlan) -> Re
         plan.name, plan.restored_from is not None,
         partial(_build, blueprint, task_id, plan) if keeps_rows else None,
         restores_from_changelog=not is_lru,
+        layout=layout_of(builder, _serde_names(builder, blueprint)) if keeps_rows else None,
     )
+
+
+def _serde_names(builder: Any, blueprint: Blueprint) -> tuple[str, str]:
+    config = blueprint.config
+    key = builder.key_serde or config.default_key_serde
+    value = builder.value_serde or config.default_value_serde
+    return getattr(key, "name", ""), getattr(value, "name", "")
 
 
 def _build(

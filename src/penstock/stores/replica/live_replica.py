@@ -28,7 +28,7 @@ from penstock.stores.replica.databases import (
 from penstock.stores.replica.environment import ReplicaEnvironment, replica_ahead
 from penstock.stores.replica.files import RunId
 from penstock.stores.replica.moving_rows import MovingRows
-from penstock.stores.replica.protocol import ReplicaStore
+from penstock.stores.replica.protocol import ReplicaStore, layouts_of
 from penstock.stores.replica.state import ReplicaState, require_state, write_state
 
 
@@ -160,6 +160,7 @@ class LiveReplica:
     ) -> None:
         now = wall_clock_ms()
         state.epoch = committed.epoch
+        state.layouts |= layouts_of(self._stores)
         for (topic, partition), offset in committed.inputs.items():
             state.inputs.setdefault(topic, {})[partition] = offset
         state.staged_run = committed.run

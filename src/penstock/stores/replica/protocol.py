@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 from penstock.errors import TaskMigratedException
 from penstock.record import PartitionColumns
 from penstock.stores.bytes.store import OpenBytesStore
+from penstock.stores.replica.layouts import StoreLayout
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,13 @@ class ReplicaStore:
     #: Whether the changelog alone determines the rows. False for an LRU map, whose order of use is
     #: known only to the commit.
     restores_from_changelog: bool = True
+    #: How its rows are stored; None for a store that manages its own state.
+    layout: StoreLayout | None = None
+
+
+def layouts_of(stores: Mapping[str, ReplicaStore]) -> dict[str, StoreLayout]:
+    """Return store -> its layout, for the stores that have one."""
+    return {name: store.layout for name, store in stores.items() if store.layout is not None}
 
 
 @dataclass(frozen=True, slots=True)

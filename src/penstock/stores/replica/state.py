@@ -6,6 +6,7 @@ import msgspec
 
 from penstock.errors import TaskCorruptedException
 from penstock.stores.bytes.lmdb.environment import LmdbTransaction
+from penstock.stores.replica.layouts import StoreLayout
 
 #: Increases when the format of the rows or of this record changes. Other formats are rebuilt.
 FORMAT = 1
@@ -38,6 +39,8 @@ class ReplicaState(msgspec.Struct, rename=_STORED_NAMES):
     #: Input topic -> partition -> the next offset, at the last commit that a lane has written: the
     #: rows contain the effect of all records before.
     inputs: dict[str, dict[int, int]] = msgspec.field(default_factory=dict)
+    #: Store -> its layout, for readers without a topology. Older replicas lack it.
+    layouts: dict[str, StoreLayout] = msgspec.field(default_factory=dict)
     #: The last batch that ordered a rebuild of this replica; -1 if none did.
     rebuild_batch: int = -1
 

@@ -21,10 +21,33 @@ from penstock.stores.replica.databases import (
     rows_database,
 )
 from penstock.stores.replica.generations import Generations
-from penstock.stores.replica.state import FORMAT, META, ReplicaState, require_state
+from penstock.stores.replica.state import (
+    FORMAT,
+    META,
+    ReplicaState,
+    read_state,
+    require_state,
+)
 
 #: How often the name of the current generation is read.
 GENERATION_INTERVAL_S = 0.1
+
+
+def read_replica_state(directory: Path) -> ReplicaState | None:
+    """Read the state of the replica in a directory; None if there is none."""
+    generations = Generations(directory)
+    name = generations.current()
+    if name is None or not generations.is_sound(name):
+        return None
+    try:
+        environment = generations.open(name, MAP_SIZE)
+    except FileNotFoundError:
+        return None
+    try:
+        with environment.reading([META]) as transaction:
+            return read_state(transaction)
+    finally:
+        environment.close()
 
 
 class StoreSession:

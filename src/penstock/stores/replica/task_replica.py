@@ -45,6 +45,7 @@ from penstock.stores.replica.protocol import (
     StepListener,
     StoreRestore,
     ignore_step,
+    layouts_of,
 )
 from penstock.stores.replica.snapshot import Snapshot
 from penstock.stores.replica.staged import delete_staged, read_staged
@@ -167,6 +168,7 @@ class TaskReplica:
             self._apply_staged(transaction, state, target.last_run)
         if target.epoch is not None:
             state.epoch = target.epoch
+        state.layouts |= layouts_of(self._stores)
         write_state(transaction, state)
         return True
 

@@ -1,0 +1,104 @@
+"""`penstock query`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cli.conftest import Penstock
+from penstock import Streams, StreamsConfig
+from penstock.log import RecordColumns, open_log
+from penstock.partitioning import partition_of
+from unit.queries.kinds_of_stores import EVENTS, TOPICS, all_kinds
+
+
+@pytest.fixture(params=["batch", "continuous"])
+def state_dir(request: pytest.FixtureRequest, path: Path, tmp_path: Path) -> Path:
+    """The state directory of an application that has run."""
+    with open_log(path) as log:
+        for topic in TOPICS:
+            log.create_topic(topic, 3, {"retention.ms": "-1"})
+        for topic, key, value, timestamp in EVENTS:
+            records = RecordColumns([key.encode()], [value.encode()], [timestamp])
+            log.append(topic, partition_of(key.encode(), 3), records)
+    config = StreamsConfig(
+        application_id="shop", log=path, state_dir=tmp_path / "state", execution=request.param
+    )
+    with Streams(all_kinds(), config, master="inline") as streams:
+        streams.run_until_caught_up(240)
+    return tmp_path / "state"
+
+
+@pytest.mark.parametrize("has_replica", [True, False], ids=["replica", "log only"])
+def test_rows_of_all_kinds_of_stores(
+    penstock: Penstock, state_dir: Path, tmp_path: Path, has_replica: bool
+) -> None:
+    directory = state_dir if has_replica else tmp_path / "none"
+
+    def ask(*arguments: object) -> list[str]:
+        result = penstock("query", "shop", *arguments, "--state-dir", directory)
+        assert result.code == 0, result.err
+        return sorted(result.out.splitlines())
+
+    assert ask("counts") == ["milk\t1", "tea\t3"]
+    assert ask("counts", "tea") == ["3"]
+    assert ask("counts", "--range", "a", "n") == ["milk\t1"]
+    assert ask("counts", "--prefix", "te") == ["tea\t3"]
+    assert ask("plain", "ann") == ["tea"]
+    assert ask("windows", "ann") == ["ann@0/10000\t2"]
+    assert ask("windows", "--from", "30000") == ["eve@30000/40000\t1"]
+    assert ask("windows", "--to", "10000") == ["ann@0/10000\t2", "bob@0/10000\t1"]
+    assert ask("sessions", "ann") == ["ann@1000/2000\t2"]
+    assert ask("prices", "tea") == ["4"]
+    assert ask("prices", "tea", "--as-of", "1500") == ["3"]
+    assert ask("prices", "tea", "--from", "0") == ["3", "4"]
+    assert len(ask("counts", "--max", "1")) == 1
+    (row,) = ask("counts", "tea", "--json")
+    assert json.loads(row) == {"key": "tea", "value": 3, "timestamp": 31_000}
+    (row,) = ask("windows", "eve", "--json")
+    assert json.loads(row) == {
+        "key": "eve", "value": 1, "timestamp": 31_000, "start": 30_000, "end": 40_000,
+    }
+
+
+def test_stores_of_an_application_are_listed(penstock: Penstock, state_dir: Path) -> None:
+    result = penstock("query", "shop")
+    assert result.code == 0, result.err
+    assert "counts timestamped key value 3 string long" in " ".join(result.out.split())
+    names = [json.loads(line)["name"] for line in
+             penstock("query", "shop", "--json").out.splitlines()]
+    assert names == ["counts", "plain", "prices", "sessions", "windows"]
+
+
+def test_errors_name_the_alternatives(penstock: Penstock, state_dir: Path) -> None:
+    for arguments, code, message in (
+        (("shop", "count"), 1, "Did you mean 'counts'? Stores: 'counts', 'plain'"),
+        (("shopp", "counts"), 1, "Did you mean 'shop'? Applications: "),
+        (("shop", "counts", "coffee"), 1, "Store 'counts' has no key 'coffee'."),
+        (("shop", "prices"), 2, "Store 'prices' is versioned: give a KEY."),
+        (("shop", "counts", "--from", "0"), 2, "Store 'counts' has no windows."),
+        (("shop", "counts", "tea", "--as-of", "0"), 2, "--as-of is for versioned stores."),
+        (("shop", "counts", "tea", "--prefix", "t"), 2, "--prefix"),
+        (("shop", "counts", "--partition", "9"), 1, "partition 9 for store counts does not exist"),
+        (("shop", "counts", "--value-type", "uuid"), 1, ""),
+    ):
+        result = penstock("query", *arguments, "--state-dir", state_dir)
+        assert (result.code, message in result.err) == (code, True), result
+
+
+def test_query_reads_the_replica_of_a_running_application(
+    penstock: Penstock, path: Path, tmp_path: Path
+) -> None:
+    with open_log(path) as log:
+        for topic in TOPICS:
+            log.create_topic(topic, 1)
+        config = StreamsConfig(application_id="shop", log=path, state_dir=tmp_path / "state")
+        with Streams(all_kinds(), config, master="inline") as streams:
+            for number in range(1, 4):
+                log.append("words", 0, RecordColumns([b"ann"], [b"tea"]))
+                streams.run_until_caught_up(240)
+                directory = tmp_path / "state"
+                found = penstock("query", "shop", "counts", "tea", "--state-dir", directory)
+                assert found.out == f"{number}\n", found.err
