@@ -25,6 +25,7 @@ PAGES = {
     "stores": ("Stores", ("penstock.stores",)),
     "serdes": ("Serdes", ("penstock.serdes",)),
     "application": ("Applications", ("penstock.app", "penstock.config", "penstock.engine")),
+    "queries": ("Queries", ("penstock.queries",)),
     "errors": ("Errors and handlers", ("penstock.errors", "penstock.handlers")),
     "testing": ("Tests", ("penstock.testing",)),
     "clients": ("Clients", ("penstock.clients",)),

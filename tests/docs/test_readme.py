@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
 TESTING = ROOT / "docs" / "testing.md"
 RUNNING = ROOT / "docs" / "running.md"
+QUERIES = ROOT / "docs" / "queries.md"
 SERDES = ROOT / "docs" / "serdes.md"
 SPARK_DATA = ROOT / "docs" / "spark-data.md"
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -61,6 +62,11 @@ def test_code_of_the_testing_page_runs(tmp_path: Path) -> None:
 
 def test_code_of_the_running_page_runs(tmp_path: Path) -> None:
     ran = run("-W", "error", written(RUNNING, tmp_path))
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
+
+
+def test_code_of_the_queries_page_runs(tmp_path: Path) -> None:
+    ran = run("-W", "error", written(QUERIES, tmp_path))
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
 
 

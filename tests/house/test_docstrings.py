@@ -24,18 +24,20 @@ CONSTRUCTED = (
 WITHOUT_EXAMPLE = frozenset(re.findall(r"\w+", """
     AggregationWithHeaders AlterConfigOpType BuiltInDslStoreSuppliers BytesStore Cancellable
     CapturedForward CapturedPunctuator Change ClusterMetadata ConfigEntry ConfigResource
-    ConfigSource ConsumedRecord ConsumerGroupDescription ConsumerGroupListing
-    ConsumerGroupMetadata ConsumerGroupState ConsumerGroupTopicPartitions
-    DeletedRecords DslKeyValueParams DslSessionParams DslStoreFormat
-    DslStoreSuppliers DslWindowParams ErrorHandlerContext FixedKeyRecord
-    KafkaError KeyValueSupplier ListConsumerGroupsResult ListOffsetsResultInfo Message MetricName
-    NewPartitions NewTopic ProducedRecord PunctuationType RecordCache RecordContext RecordMetadata
-    ResourceType Sensor SerializationExceptionOrigin SessionStoreWithHeaders SessionSupplier
-    SessionWindow StandbyUpdateListener Stat State StateSerdes StateStore StoreContext
-    SuspendReason TaskId TaskMetadata ThreadMetadata TimestampedKeyValueStoreWithHeaders
-    TimestampedWindowStoreWithHeaders TopicCollection TopicHandler TopicMetadata TopicPartition
-    TopologyDescription ValueAndTimestamp ValueTimestampHeaders VersionedRecord VersionedSupplier
-    WindowSupplier Windows WrappedProcessorSupplier
+    ConfigSource ConsumedRecord ConsumerGroupDescription ConsumerGroupListing ConsumerGroupMetadata
+    ConsumerGroupState ConsumerGroupTopicPartitions DeletedRecords DslKeyValueParams
+    DslSessionParams DslStoreFormat DslStoreSuppliers DslWindowParams ErrorHandlerContext
+    FailureReason FixedKeyRecord KafkaError KeyQueryMetadata KeyValueSupplier LagInfo
+    ListConsumerGroupsResult ListOffsetsResultInfo Message MetricName NewPartitions NewTopic
+    ProducedRecord PunctuationType Query QueryableStoreType ReadOnlyKeyValueStore
+    ReadOnlySessionStore ReadOnlyVersionedStore ReadOnlyWindowStore RecordCache RecordContext
+    RecordMetadata ResourceType ResultOrder Sensor SerializationExceptionOrigin
+    SessionStoreWithHeaders SessionSupplier SessionWindow StandbyUpdateListener Stat State
+    StateSerdes StateStore StoreContext StreamsMetadata SuspendReason TaskId TaskMetadata
+    ThreadMetadata TimestampedKeyValueStoreWithHeaders TimestampedWindowStoreWithHeaders
+    TopicCollection TopicHandler TopicMetadata TopicPartition TopologyDescription ValueAndTimestamp
+    ValueTimestampHeaders VersionedRecord VersionedSupplier WindowSupplier Windows
+    WrappedProcessorSupplier
 """))
 
 

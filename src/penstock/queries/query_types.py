@@ -79,6 +79,10 @@ class KeyQuery(Query[V | None], Generic[K, V]):
 class TimestampedKeyQuery(Query[ValueAndTimestamp[V] | None], Generic[K, V]):
     """The value of a key with its timestamp, for timestamped key-value stores.
 
+    Example:
+        >>> TimestampedKeyQuery.with_key("tea").key
+        'tea'
+
     Kafka: TimestampedKeyQuery
     """
 
@@ -187,6 +191,10 @@ class TimestampedRangeQuery(
     _KeyRange[K], Query[StoreIterator[K, ValueAndTimestamp[V]]], Generic[K, V]
 ):
     """The entries of a range of keys with timestamps, for timestamped key-value stores.
+
+    Example:
+        >>> TimestampedRangeQuery.with_lower_bound("m").lower_bound
+        'm'
 
     Kafka: TimestampedRangeQuery
     """

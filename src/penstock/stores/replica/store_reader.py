@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from penstock.errors import StreamsRebalancingException
+from penstock.errors import StateStoreNotAvailableException, StreamsRebalancingException
 from penstock.stores.bytes.lmdb.environment import MAP_SIZE, EnvironmentClosed
 from penstock.stores.bytes.lmdb.reader import LmdbReader
 from penstock.stores.bytes.store import OpenBytesStore, open_in_memory
@@ -166,8 +166,10 @@ class StoreReader:
         if name is None:
             self.check_generation()
             name = self._generation
+        if self._closed:
+            raise StateStoreNotAvailableException(f"Store {self._store} is closed.")
         if name is None:
-            raise self._missing("is closed" if self._closed else "does not exist yet")
+            raise self._missing("does not exist yet")
         try:
             environment = self._generations.open(name, MAP_SIZE)
         except FileNotFoundError:
