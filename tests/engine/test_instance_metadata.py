@@ -42,7 +42,7 @@ def test_instances_see_each_other_and_their_roles(
     two.start()
     until(lambda: two.waits_for)
     until(lambda: len(one.metadata_for_all_instances()) == 2)
-    until(lambda: one.metadata_for_all_instances()[0].state_store_names)
+    until(lambda: "counts" in two.metadata_for_all_instances()[0].state_store_names)
     active, standby = two.metadata_for_all_instances()
     assert (active.host, active.port) == ("one.example", 8001)
     assert active.state_store_names == STORES | {"names"}

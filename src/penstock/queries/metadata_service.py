@@ -89,7 +89,7 @@ class InstanceMetadata:
         self, store: str, key: Any, serializer: SerdeOrType[Any] | Callable[[Any], bytes] | None
     ) -> bytes:
         if serializer is None:
-            return self._source.serialize_key(store, key)
+            return self._source.key_serializer(store)(key)
         if isinstance(serializer, Serde) or is_type(serializer):
             serde = given_serde(serializer, "serializer", where="query_metadata_for_key()")
             assert serde is not None

@@ -7,6 +7,7 @@ changelog and applied in memory. Keys and values are bytes.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -142,7 +143,6 @@ class OfflineReader:
         self._name = store
         self._opened: tuple[Any, StoreReader | None, Any] | None = None
         self.shuffled_topics: frozenset[str] = frozenset()
-        self.position = Position()
         self.changelog_offset: int | None = None
 
     @property
@@ -150,6 +150,15 @@ class OfflineReader:
         """The typed store. The reader is its own session."""
         assert self._opened is not None
         return self._opened[0]
+
+    def key_serializer(self) -> Callable[[Any], bytes]:
+        """Return the function that serializes the keys of the store."""
+        serialize: Callable[[Any], bytes] = self.acquire().store.serialize_key
+        return serialize
+
+    def position(self, session: OfflineReader) -> Position:
+        """Return an empty position: it is not known here."""
+        return Position()
 
     def acquire(self) -> OfflineReader:
         """Return the reader, which is its own session."""

@@ -66,14 +66,14 @@ def _run(
     session = reader.acquire()
     is_released = False
     try:
-        position = session.position
+        position = reader.position(session)
         if handler is None or (
             "timestamped" not in info.kind
             and isinstance(query, TimestampedKeyQuery | TimestampedRangeQuery)
         ):
             result = QueryResult.for_unknown_query_type(query, f"{info.kind} '{info.name}'")
         elif not position.reaches(
-            bound.position, reader.partition, session.shuffled_topics
+            bound.position, reader.partition, reader.shuffled_topics
         ):
             result = QueryResult.not_up_to_bound(position, bound, reader.partition)
         else:

@@ -37,6 +37,12 @@ class ReadOnlyStore(Generic[K, V]):
         self._info = info
         self._readers = tuple(readers)
         self._convert = convert
+        self._serialize: Callable[[Any], bytes] | None = None
+        #: The readers for a key of each partition, that of the partition first.
+        self._orders = [
+            sorted(self._readers, key=lambda reader: reader.partition != number)
+            for number in range(info.partitions)
+        ]
 
     def __repr__(self) -> str:
         partitions = ", ".join(str(reader.partition) for reader in self._readers)
@@ -48,15 +54,11 @@ class ReadOnlyStore(Generic[K, V]):
         count = self._info.partitions
         if len(readers) < 2:
             return readers
-        session = readers[0].acquire()
-        try:
-            at = partition_of(session.store.serialize_key(key), count)
-        finally:
-            readers[0].release(session)
-        first = [reader for reader in readers if reader.partition == at]
-        if self._info.is_default_partitioned:
-            return first
-        return [*first, *(reader for reader in readers if reader.partition != at)]
+        serialize = self._serialize
+        if serialize is None:
+            serialize = self._serialize = readers[0].key_serializer()
+        order = self._orders[partition_of(serialize(key), count)]
+        return order[:1] if self._info.is_default_partitioned else order
 
     def _lookup(self, key: Any, read: Callable[[Any], Any]) -> Any:
         """The first result that is not None."""
@@ -118,8 +120,18 @@ class ReadOnlyKeyValueStore(ReadOnlyStore[K, V]):
 
         Kafka: ReadOnlyKeyValueStore#get
         """
-        found: V | None = self._lookup(key, lambda store: store.get(key))
-        return found
+        readers = self._readers if len(self._readers) == 1 else self._readers_of(key)
+        for reader in readers:
+            session = reader.acquire()
+            try:
+                found = session.store.get(key)
+            finally:
+                reader.release(session)
+            if found is not None:
+                convert = self._convert
+                value: V = found if convert is None else convert(found)
+                return value
+        return None
 
     def range(self, start: K | None, end: K | None) -> StoreIterator[K, V]:
         """Return the entries from `start` to `end`, both included; None is unbounded.

@@ -129,9 +129,10 @@ class ReplicaSource:
         #: Task -> its committed offsets at the catch-up before the last one.
         self._earlier_offsets: dict[TaskId, dict[TopicPartition, int]] = {}
         self._readers: dict[tuple[str, int], ReplicaReader] = {}
-        self._state = RunState(False, None)
+        #: The last known state, and when it must be read again (monotonic).
+        self.state = RunState(False, None)
+        self.valid_until = 0.0
         self.commits = run.commits
-        self._valid_until = 0.0
 
     # ---- StoreSource -------------------------------------------------------------------------
 
@@ -167,7 +168,7 @@ class ReplicaSource:
 
     def close(self) -> None:
         """Close all files. Later queries fail."""
-        self._valid_until = 0.0
+        self.valid_until = 0.0
         for reader in list(self._readers.values()):
             reader.close()
         with self._updating:
@@ -184,11 +185,11 @@ class ReplicaSource:
     def current_state(self) -> RunState:
         """The state of the instance, not older than `VALID_S`."""
         now = time.monotonic()
-        if now >= self._valid_until:
+        if now >= self.valid_until:
             self._run.check_running(False)
-            self._state = self._run.state()
-            self._valid_until = now + VALID_S
-        return self._state
+            self.state = self._run.state()
+            self.valid_until = now + VALID_S
+        return self.state
 
     def task_of(self, store: str, partition: int) -> TaskId:
         """The task that holds a partition of a store."""
@@ -319,8 +320,8 @@ class ReplicaSource:
             assert replicas.graph is not None
             return read(source, replicas.graph)
 
-    def serialize_key(self, store: str, key: Any) -> bytes:
-        """Return the bytes of a key of a store."""
+    def key_serializer(self, store: str) -> Callable[[Any], bytes]:
+        """Return the function that serializes the keys of a store."""
         opened = self._key_stores.get(store)
         if opened is None:
             spec = self._topology.stores[store]
@@ -328,8 +329,8 @@ class ReplicaSource:
                 self._config, spec, self.task_of(store, 0), open_in_memory,
                 self._topology.source_changelogs.get(store),
             )
-        serialized: bytes = opened.serialize_key(key)
-        return serialized
+        serialize: Callable[[Any], bytes] = opened.serialize_key
+        return serialize
 
     def progress(self) -> list[tuple[str, int, int, int]]:
         """Return (store, partition, position of the replica, end of the changelog)."""
@@ -399,6 +400,8 @@ class ReplicaReader:
         #: The `RunState.version` and the number of commits that the replica has caught up with.
         self._version: object = _NEVER
         self._commits = -1
+        #: The state of the last call. The same object needs no second look.
+        self._state: RunState | None = None
         self._inputs = Inputs()
         self._catching_up = threading.Lock()
         self._files: StoreReader | None = None
@@ -408,22 +411,43 @@ class ReplicaReader:
         """Raise if the partition must not be read on this instance."""
         self._allowed(self._source.current_state())
 
-    def acquire(self) -> ReplicaSession:
+    def acquire(self) -> StoreSession:
         """Return a session of the last commit."""
-        state = self._source.current_state()
-        if not self._stale:
-            self._allowed(state)
-        if state.version != self._version or (
-            state.lags_commits and self._source.commits() != self._commits
+        source = self._source
+        now = time.monotonic()
+        state = source.state if now < source.valid_until else source.current_state()
+        if state is not self._state or (
+            state.lags_commits and source.commits() != self._commits
         ):
-            self._catch_up(state)
-        assert self._files is not None
+            self._prepare(state)
         files = self._files
-        return ReplicaSession(files, files.acquire(), self._inputs)
+        assert files is not None
+        return files.acquire(now)
 
-    def release(self, session: ReplicaSession) -> None:
+    def release(self, session: StoreSession) -> None:
         """End a session."""
-        session.files.release(session.inner)
+        session.owner.release(session)
+
+    def key_serializer(self) -> Callable[[Any], bytes]:
+        """Return the function that serializes the keys of the store."""
+        return self._source.key_serializer(self._store)
+
+    def position(self, session: StoreSession) -> Position:
+        """Return the input that the rows of a session contain."""
+        position = Position()
+        for (topic, partition), offset in self._inputs.offsets.items():
+            if offset > 0:
+                position.with_component(topic, partition, offset - 1)
+        for topic, partitions in session.state.inputs.items():
+            for partition, offset in partitions.items():
+                if offset > 0:
+                    position.with_component(topic, partition, offset - 1)
+        return position
+
+    @property
+    def shuffled_topics(self) -> frozenset[str]:
+        """The topics of a position whose records reach all partitions of the store."""
+        return self._inputs.shuffled_topics
 
     def close(self) -> None:
         """Close the files."""
@@ -445,54 +469,27 @@ class ReplicaReader:
                 "not RUNNING. Its stores are being restored. Query again later."
             )
 
-    def _catch_up(self, state: RunState) -> None:
+    def _prepare(self, state: RunState) -> None:
+        """Check the state, and bring the replica to the last commit."""
+        if not self._stale:
+            self._allowed(state)
         with self._catching_up:
             commits = self._source.commits()
-            if state.version == self._version and commits == self._commits:
-                return
-            self._inputs, identity = self._source.catch_up(self._store, self.partition)
-            if self._files is None or identity != self._identity:
-                # At the first query, and after the application was reset.
-                self.close()
-                self._files = self._source.store_reader(self._store, self.partition, identity)
-                self._identity = identity
-            self._files.check_generation()
-            self._version, self._commits = state.version, commits
+            if state.version != self._version or (
+                state.lags_commits and commits != self._commits
+            ):
+                self._catch_up()
+                self._version, self._commits = state.version, commits
+            self._state = state
 
-
-class ReplicaSession:
-    """A snapshot of one partition of a store."""
-
-    __slots__ = ("_inputs", "files", "inner", "store")
-
-    def __init__(self, files: StoreReader, inner: StoreSession, inputs: Inputs) -> None:
-        self.files = files
-        self.inner = inner
-        self.store = inner.store
-        self._inputs = inputs
-
-    @property
-    def position(self) -> Position:
-        """The input that the rows contain."""
-        position = Position()
-        for (topic, partition), offset in self._inputs.offsets.items():
-            if offset > 0:
-                position.with_component(topic, partition, offset - 1)
-        for topic, partitions in self.inner.state.inputs.items():
-            for partition, offset in partitions.items():
-                if offset > 0:
-                    position.with_component(topic, partition, offset - 1)
-        return position
-
-    @property
-    def shuffled_topics(self) -> frozenset[str]:
-        """The topics of the position whose records reach all partitions of the store."""
-        return self._inputs.shuffled_topics
-
-    @property
-    def changelog_offset(self) -> int | None:
-        """The offset of the changelog that the rows have reached; None if it has none."""
-        return self.inner.changelog_offset
+    def _catch_up(self) -> None:
+        self._inputs, identity = self._source.catch_up(self._store, self.partition)
+        if self._files is None or identity != self._identity:
+            # At the first query, and after the application was reset.
+            self.close()
+            self._files = self._source.store_reader(self._store, self.partition, identity)
+            self._identity = identity
+        self._files.check_generation()
 
 
 _NEVER: Any = object()

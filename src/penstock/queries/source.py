@@ -1,12 +1,12 @@
 """`StoreSource`: where queries find the stores. The engine and the test driver implement it.
 
 A `PartitionReader` gives access to one partition of one store. A reader hands out sessions. A
-session is one consistent snapshot of the committed rows: a typed store and its position.
+session is one consistent snapshot of the committed rows, with a typed store over them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -20,16 +20,6 @@ class Session(Protocol):
     store: Any
 
     @property
-    def position(self) -> Position:
-        """The input that the rows contain."""
-        ...
-
-    @property
-    def shuffled_topics(self) -> frozenset[str]:
-        """The topics of the position whose records reach all partitions of the store."""
-        ...
-
-    @property
     def changelog_offset(self) -> int | None:
         """The offset of the changelog that the rows have reached; None if it has none."""
         ...
@@ -41,6 +31,19 @@ class PartitionReader(Protocol):
     @property
     def partition(self) -> int:
         """The number of the partition; -1 for a global store."""
+        ...
+
+    @property
+    def shuffled_topics(self) -> frozenset[str]:
+        """The topics of a position whose records reach all partitions of the store."""
+        ...
+
+    def key_serializer(self) -> Callable[[Any], bytes]:
+        """Return the function that serializes the keys of the store."""
+        ...
+
+    def position(self, session: Any) -> Position:
+        """Return the input that the rows of a session contain."""
         ...
 
     def acquire(self) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -22,12 +23,13 @@ class _CommittedStore:
     def __init__(self, store: Any, position: Position) -> None:
         self.store = store
         self.position = position
-        self.shuffled_topics: frozenset[str] = frozenset()
         self.changelog_offset: int | None = None
 
 
 class _DriverReader:
     """One partition of a store of the driver."""
+
+    shuffled_topics: frozenset[str] = frozenset()
 
     def __init__(self, source: DriverSource, store: str, task_id: TaskId | None) -> None:
         self._source = source
@@ -38,6 +40,15 @@ class _DriverReader:
     def partition(self) -> int:
         """The number of the partition; -1 for a global store."""
         return -1 if self._task_id is None else self._task_id.partition
+
+    def key_serializer(self) -> Callable[[Any], bytes]:
+        """Return the function that serializes the keys of the store."""
+        serialize: Callable[[Any], bytes] = self.acquire().store.serialize_key
+        return serialize
+
+    def position(self, session: _CommittedStore) -> Position:
+        """Return the committed input of the task."""
+        return session.position
 
     def acquire(self) -> _CommittedStore:
         """Open the store over the rows of the last commit."""

@@ -53,9 +53,12 @@ def read_replica_state(directory: Path) -> ReplicaState | None:
 class StoreSession:
     """A typed store over the rows of one generation. One caller uses it at a time."""
 
-    __slots__ = ("generation", "is_ready", "name", "number", "reader", "state", "store")
+    __slots__ = ("generation", "is_ready", "name", "number", "owner", "reader", "state", "store")
 
-    def __init__(self, name: str, generation: str, reader: LmdbReader) -> None:
+    def __init__(
+        self, owner: StoreReader, name: str, generation: str, reader: LmdbReader
+    ) -> None:
+        self.owner = owner
         self.name = name
         self.generation = generation
         self.reader = reader
@@ -104,10 +107,13 @@ class StoreReader:
         self._log_id = ""
         self._checked_generation = ""
 
-    def acquire(self) -> StoreSession:
-        """Return a session of the last commit. Raises `StreamsRebalancingException` if the rows
-        are missing or older than those of an earlier session."""
-        if time.monotonic() >= self._check_at:
+    def acquire(self, now: float | None = None) -> StoreSession:
+        """Return a session of the last commit. `now`: the monotonic time, if the caller knows it.
+
+        Raises `StreamsRebalancingException` if the rows are missing, or older than those of an
+        earlier session.
+        """
+        if (time.monotonic() if now is None else now) >= self._check_at:
             self.check_generation()
         while True:
             try:
@@ -177,7 +183,7 @@ class StoreReader:
             raise self._missing("was deleted") from None
         try:
             environment.prepare(self._databases)
-            return StoreSession(self._store, name, LmdbReader(environment))
+            return StoreSession(self, self._store, name, LmdbReader(environment))
         except EnvironmentClosed:
             raise self._missing("was closed") from None
         except BaseException:

@@ -1,0 +1,134 @@
+"""Measures key lookups from Python, beside bare LMDB reads of the same rows.
+
+    python bench/queries.py [--keys 100000] [--lookups 200000]
+
+An application counts words in one process. While it is idle, and while it processes records, a
+thread looks up random keys through `Streams.store`. The bare read is `Transaction.get` of the lmdb
+package on the same file, in one open transaction.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import statistics
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import lmdb
+
+from penstock import Streams, StreamsBuilder, StreamsConfig
+from penstock.log import RecordColumns, open_log
+
+ROUNDS = 5
+
+
+def main() -> None:
+    """Run the benchmark and print its figures."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--keys", type=int, default=100_000)
+    parser.add_argument("--lookups", type=int, default=200_000)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as directory:
+        for execution in ("batch", "continuous"):
+            measure(Path(directory) / execution, execution, args.keys, args.lookups)
+
+
+def measure(directory: Path, execution: str, keys: int, lookups: int) -> None:
+    """Measure one execution mode."""
+    directory.mkdir()
+    builder = StreamsBuilder()
+    builder.stream("words", key=str, value=str).group_by_key().count(store="counts")
+    config = StreamsConfig(
+        application_id="bench", log=directory / "log.db", state_dir=directory, execution=execution
+    )
+    names = [f"key-{number}" for number in range(keys)]
+    wanted = random.Random(1).choices(names, k=lookups)
+    with open_log(config.log) as log:
+        log.create_topic("words", 1)
+        send(log, names)
+        with Streams(builder.build(), config, master="inline") as streams:
+            streams.run_until_caught_up(600)
+            counts = streams.store("counts")
+            idle = best(lambda: read_store(counts.get, wanted))
+            bare = best(lambda: read_bare(directory, wanted))
+            stopped = threading.Event()
+            writer = threading.Thread(target=write_until, args=(log, names, stopped))
+            writer.start()
+            busy = best(lambda: read_store(counts.get, wanted))
+            latencies = time_each(counts.get, wanted[:50_000])
+            stopped.set()
+            writer.join()
+            streams.run_until_caught_up(600)
+    print(
+        f"{execution}: bare LMDB get {bare * 1e9:.0f} ns; Streams.store().get idle "
+        f"{idle * 1e9:.0f} ns ({1 / idle:,.0f}/s, {idle / bare:.1f}x), while records are processed "
+        f"{busy * 1e9:.0f} ns ({1 / busy:,.0f}/s); p50 {latencies[0] * 1e6:.1f} us, p99 "
+        f"{latencies[1] * 1e6:.1f} us"
+    )
+
+
+def best(run: Callable[[], float]) -> float:
+    """Return the fastest of some rounds, in seconds per lookup."""
+    return min(run() for _ in range(ROUNDS))
+
+
+def read_store(get: Callable[[str], object], wanted: list[str]) -> float:
+    """Look up keys, and return the seconds of one."""
+    started = time.perf_counter()
+    for key in wanted:
+        get(key)
+    return (time.perf_counter() - started) / len(wanted)
+
+
+def time_each(get: Callable[[str], object], wanted: list[str]) -> tuple[float, float]:
+    """Return the p50 and the p99 of single lookups."""
+    times = []
+    for key in wanted:
+        started = time.perf_counter()
+        get(key)
+        times.append(time.perf_counter() - started)
+    cuts = statistics.quantiles(times, n=100)
+    return cuts[49], cuts[98]
+
+
+def read_bare(directory: Path, wanted: list[str]) -> float:
+    """Read the same rows with lmdb alone, in another process: a process opens a file once."""
+    import multiprocessing  # noqa: PLC0415
+
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(_read_bare, (directory, wanted))
+
+
+def _read_bare(directory: Path, wanted: list[str]) -> float:
+    task = next(path.parent for path in directory.glob("bench/*/current"))
+    generation = task / (task / "current").read_text()
+    environment = lmdb.open(str(generation), max_dbs=512, readonly=True)
+    rows = environment.open_db(b"rows/counts", create=False)
+    with environment.begin() as transaction:
+        prefix = next(iter(transaction.cursor(rows)))[0][:1]
+        keys = [prefix + key.encode() for key in wanted]
+        get = transaction.get
+        started = time.perf_counter()
+        for key in keys:
+            get(key, None, rows)
+        return (time.perf_counter() - started) / len(keys)
+
+
+def send(log: object, names: list[str]) -> None:
+    """Append one record for each key."""
+    raw = [name.encode() for name in names]
+    log.append("words", 0, RecordColumns(raw, raw))
+
+
+def write_until(log: object, names: list[str], stopped: threading.Event) -> None:
+    """Append 1,000 records each 50 ms."""
+    while not stopped.wait(0.05):
+        send(log, random.sample(names, 1_000))
+
+
+if __name__ == "__main__":
+    main()
