@@ -112,6 +112,13 @@ class ReadOnlyKeyValueStore(ReadOnlyStore[K, V]):
     Kafka: ReadOnlyKeyValueStore
     """
 
+    def __init__(
+        self, info: StoreInfo, readers: Sequence[PartitionReader], convert: Convert = None
+    ) -> None:
+        super().__init__(info, readers, convert)
+        #: Whether the store has a faster function for values without timestamps.
+        self._loads_values = convert is not None and info.kind == "timestamped_key_value"
+
     def get(self, key: K) -> V | None:
         """Return the value of a key; None if the key does not exist.
 
@@ -124,6 +131,12 @@ class ReadOnlyKeyValueStore(ReadOnlyStore[K, V]):
         for reader in readers:
             session = reader.acquire()
             try:
+                if self._loads_values and key is not None:
+                    loaded = session.store.load(key)
+                    if loaded is None:
+                        continue
+                    plain: V = loaded[0]
+                    return plain
                 found = session.store.get(key)
             finally:
                 reader.release(session)
