@@ -79,9 +79,9 @@ def dump_store(store: Any, keys: list[Any], *, cached: bool, named: bool) -> Any
     return {"kind": kind, "entries": entries}
 
 
-def query_store(store: Any, query: dict[str, Any]) -> Any:
-    """The result of one query of the case."""
-    kind = store_kind(store) or ""
+def query_store(store: Any, query: dict[str, Any], kind: str | None = None) -> Any:
+    """The result of one query of the case. `kind`: that of the store, if it is a view of one."""
+    kind = kind or store_kind(store) or ""
     reverse = bool(query.get("reverse"))
     if kind == "versioned":
         return _query_versioned(store, query, reverse)
@@ -91,7 +91,7 @@ def query_store(store: Any, query: dict[str, Any]) -> Any:
         return _query_windows(store, query, reverse)
     if "session" in kind:
         fetch = store.backward_fetch if reverse else store.fetch
-        return _pairs(fetch(query["sessions"]))
+        return show_pairs(fetch(query["sessions"]))
     raise InvalidCase(f"This store cannot be queried: {query!r}.")
 
 
@@ -100,36 +100,38 @@ def _query_versioned(store: Any, query: dict[str, Any], reverse: bool) -> Any:
         found = store.versions(
             query["versions"], query.get("from"), query.get("to"), reverse=reverse
         )
-        return [_version(record) for record in found]
+        return [show_version(record) for record in found]
     if "as_of" in query:
-        return _version(store.get(query["get"], query["as_of"]))
-    return _version(store.get(query["get"]))
+        return show_version(store.get(query["get"], query["as_of"]))
+    return show_version(store.get(query["get"]))
 
 
 def _query_key_values(store: Any, query: dict[str, Any], reverse: bool) -> Any:
     if "get" in query:
-        return _stored(store.get(query["get"]))
+        return show_stored(store.get(query["get"]))
     if "prefix" in query:
-        return _pairs(store.prefix_scan(query["prefix"], Serdes.string().serialize))
+        return show_pairs(store.prefix_scan(query["prefix"], Serdes.string().serialize))
     scan = store.reverse_range if reverse else store.range
-    return _pairs(scan(*query["range"]))
+    return show_pairs(scan(*query["range"]))
 
 
 def _query_windows(store: Any, query: dict[str, Any], reverse: bool) -> Any:
     if "fetch_at" in query:
-        return _stored(store.fetch(query["fetch_at"], query.get("at", 0)))
+        return show_stored(store.fetch(query["fetch_at"], query.get("at", 0)))
     if "fetch_all" in query:
         fetch_all = store.backward_fetch_all if reverse else store.fetch_all
-        return _pairs(fetch_all(*query["fetch_all"]))
+        return show_pairs(fetch_all(*query["fetch_all"]))
     fetch = store.backward_fetch if reverse else store.fetch
-    return _pairs(fetch(query["fetch"], query.get("from", 0), query.get("to", 0)))
+    return show_pairs(fetch(query["fetch"], query.get("from", 0), query.get("to", 0)))
 
 
-def _pairs(found: Iterable[tuple[Any, Any]]) -> list[Any]:
-    return [[json_of(key), _stored(stored)] for key, stored in found]
+def show_pairs(found: Iterable[tuple[Any, Any]]) -> list[Any]:
+    """The entries of a scan."""
+    return [[json_of(key), show_stored(stored)] for key, stored in found]
 
 
-def _stored(stored: Any) -> Any:
+def show_stored(stored: Any) -> Any:
+    """A stored value, with its timestamp if it has one."""
     if stored is None:
         return None
     shown = _value_part(stored)
@@ -137,7 +139,8 @@ def _stored(stored: Any) -> Any:
     return shown
 
 
-def _version(record: Any) -> Any:
+def show_version(record: Any) -> Any:
+    """A version of a value."""
     if record is None:
         return None
     shown = {"value": json_of(record.value), "ts": record.timestamp}
