@@ -310,14 +310,3 @@ def test_arrow_schema_has_timestamps_in_utc() -> None:
 
 def test_no_streaming_query_outside_of_a_task() -> None:
     assert internals.streaming_query_id() == ""
-
-
-@pytest.mark.spark
-def test_functions_run_in_the_python_of_this_process(backend: SparkBackend) -> None:
-    context = backend.context
-    before = context.pythonExec, dict(context.environment)
-    with internals.use_own_python(context):
-        found = context.range(1, numSlices=1).map(lambda _: (sys.executable, sys.path)).collect()
-    assert found[0][0] == sys.executable
-    assert set(filter(None, sys.path)) <= set(found[0][1])
-    assert (context.pythonExec, context.environment) == before

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -348,23 +347,6 @@ def arrow_schema(schema: StructType) -> pa.Schema:
     except TypeError:
         # Before PySpark 4.3, timestamps always are in UTC.
         return to_arrow_schema(schema)
-
-
-@contextmanager
-def use_own_python(context: SparkContext) -> Iterator[None]:
-    """Let functions that are created in the block run in the Python of this process.
-
-    By default Spark starts `python3` of the path, which may be another one without penstock.
-    """
-    python, environment = context.pythonExec, dict(context.environment)
-    context.pythonExec = sys.executable
-    # User functions can import what the application can import.
-    context.environment["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, sys.path))
-    try:
-        yield
-    finally:
-        context.pythonExec = python
-        context.environment = environment
 
 
 def streaming_query_id() -> str:

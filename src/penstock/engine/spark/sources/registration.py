@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
-from penstock.engine.spark.pyspark_internals import use_own_python
+from penstock.engine.spark.pyspark_internals import worker_settings
 from penstock.engine.spark.settings import is_local_master
 from penstock.engine.spark.sources.source import PenstockDataSource
 
@@ -35,4 +36,6 @@ def chosen_python(session: SparkSession) -> contextlib.AbstractContextManager[No
         return contextlib.nullcontext()
     if "PYSPARK_PYTHON" in os.environ or not is_local_master(context.master or ""):
         return contextlib.nullcontext()
-    return use_own_python(context)
+    # User functions can import what the application can import.
+    paths = os.pathsep.join(map(os.path.abspath, sys.path))
+    return worker_settings(context, sys.executable, {"PYTHONPATH": paths})
