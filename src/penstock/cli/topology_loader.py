@@ -17,13 +17,6 @@ from penstock.cli.errors import CommandError
 from penstock.config import StreamsConfig, TopologyConfig, building_with
 from penstock.dsl.builder import StreamsBuilder
 from penstock.suggestions import did_you_mean
-from penstock.topology.describe import (
-    NodeDescription,
-    ProcessorDescription,
-    SinkDescription,
-    SourceDescription,
-    TopologyDescription,
-)
 from penstock.topology.topology import Topology
 
 #: Names to look for, in this order, if the target has no name.
@@ -255,32 +248,3 @@ def _last_user_line(error: BaseException) -> str | None:
     return next(
         (f"{frame.filename}, line {frame.lineno}" for frame in reversed(own or frames)), None
     )
-
-
-def description_as_json(description: TopologyDescription) -> dict[str, object]:
-    """Return the output of `penstock describe --json`."""
-    return {
-        "subtopologies": [
-            {"id": part.id, "nodes": [_node_as_json(node) for node in part.nodes]}
-            for part in description.subtopologies
-        ],
-        "global_stores": [
-            {"id": store.id, "source": _node_as_json(store.source),
-             "processor": _node_as_json(store.processor)}
-            for store in description.global_stores
-        ],
-    }
-
-
-def _node_as_json(node: NodeDescription) -> dict[str, object]:
-    row: dict[str, object] = {"name": node.name, "kind": node.kind}
-    if isinstance(node, SourceDescription):
-        row["topics"] = None if node.topic_set is None else list(node.topic_set)
-        row["topic_pattern"] = None if node.topic_pattern is None else node.topic_pattern.pattern
-    elif isinstance(node, ProcessorDescription):
-        row["stores"] = list(node.stores)
-    elif isinstance(node, SinkDescription):
-        row["topic"] = node.topic
-    row["predecessors"] = list(node.predecessors)
-    row["successors"] = list(node.successors)
-    return row

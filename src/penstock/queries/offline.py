@@ -145,6 +145,8 @@ class OfflineReader:
         self.shuffled_topics: frozenset[str] = frozenset()
         self.changelog_offset: int | None = None
 
+    is_current = True
+
     @property
     def store(self) -> Any:
         """The typed store. The reader is its own session."""

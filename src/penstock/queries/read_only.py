@@ -48,6 +48,11 @@ class ReadOnlyStore(Generic[K, V]):
         partitions = ", ".join(str(reader.partition) for reader in self._readers)
         return f"<{type(self).__name__} '{self.name}', partitions {partitions}>"
 
+    @property
+    def is_current(self) -> bool:
+        """Whether a lookup needs no access to the log, because the rows are at the last commit."""
+        return all(reader.is_current for reader in self._readers)
+
     def _readers_of(self, key: Any) -> Sequence[PartitionReader]:
         """The readers that may have a key, the most likely one first."""
         readers = self._readers

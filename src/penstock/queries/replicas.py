@@ -411,6 +411,14 @@ class ReplicaReader:
         """Raise if the partition must not be read on this instance."""
         self._allowed(self._source.current_state())
 
+    @property
+    def is_current(self) -> bool:
+        """Whether `acquire` does not have to read the log."""
+        state = self._source.current_state()
+        return state.version == self._version and not (
+            state.lags_commits and self._source.commits() != self._commits
+        )
+
     def acquire(self) -> StoreSession:
         """Return a session of the last commit."""
         source = self._source

@@ -27,6 +27,11 @@ class StoreQueries:
     def __init__(self, source: StoreSource) -> None:
         self._source = source
 
+    @property
+    def source(self) -> StoreSource:
+        """Where the queries find the stores."""
+        return self._source
+
     def store(
         self, name: str | StoreQueryParameters[Any], type: Any = None,
         partition: int | None = None, stale: bool = False,

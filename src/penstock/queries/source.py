@@ -38,6 +38,11 @@ class PartitionReader(Protocol):
         """The topics of a position whose records reach all partitions of the store."""
         ...
 
+    @property
+    def is_current(self) -> bool:
+        """Whether the rows are at the last commit, so that `acquire` returns at once."""
+        ...
+
     def key_serializer(self) -> Callable[[Any], bytes]:
         """Return the function that serializes the keys of the store."""
         ...

@@ -197,6 +197,11 @@ def default_type(kind: str) -> QueryableStoreType[Any] | None:
     return next((each for each in _DEFAULTS if each.accepts(kind)), None)
 
 
+def detailed_type(kind: str) -> QueryableStoreType[Any] | None:
+    """Return the type that shows everything that a kind of store has: timestamps and headers."""
+    return next((each for each in _ALL if each.conversions.get(kind, each) is None), None)
+
+
 def resolve_type(requested: object, kind: str) -> QueryableStoreType[Any] | None:
     """Return the type for `Streams.store(type=...)`; None if the kind does not match it.
 

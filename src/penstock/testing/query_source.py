@@ -41,6 +41,8 @@ class _DriverReader:
         """The number of the partition; -1 for a global store."""
         return -1 if self._task_id is None else self._task_id.partition
 
+    is_current = True
+
     def key_serializer(self) -> Callable[[Any], bytes]:
         """Return the function that serializes the keys of the store."""
         serialize: Callable[[Any], bytes] = self.acquire().store.serialize_key

@@ -234,3 +234,32 @@ def _bracketed(names: Iterable[str]) -> str:
 
 def _function_name(function: Callable[..., str] | None) -> str:
     return getattr(function, "__name__", type(function).__name__)
+
+
+def description_as_json(description: TopologyDescription) -> dict[str, object]:
+    """Return the output of `penstock describe --json`."""
+    return {
+        "subtopologies": [
+            {"id": part.id, "nodes": [_node_as_json(node) for node in part.nodes]}
+            for part in description.subtopologies
+        ],
+        "global_stores": [
+            {"id": store.id, "source": _node_as_json(store.source),
+             "processor": _node_as_json(store.processor)}
+            for store in description.global_stores
+        ],
+    }
+
+
+def _node_as_json(node: NodeDescription) -> dict[str, object]:
+    row: dict[str, object] = {"name": node.name, "kind": node.kind}
+    if isinstance(node, SourceDescription):
+        row["topics"] = None if node.topic_set is None else list(node.topic_set)
+        row["topic_pattern"] = None if node.topic_pattern is None else node.topic_pattern.pattern
+    elif isinstance(node, ProcessorDescription):
+        row["stores"] = list(node.stores)
+    elif isinstance(node, SinkDescription):
+        row["topic"] = node.topic
+    row["predecessors"] = list(node.predecessors)
+    row["successors"] = list(node.successors)
+    return row

@@ -57,8 +57,9 @@ def describe(args: argparse.Namespace, terminal: Terminal) -> None:
     """Print the description in Kafka's format, as JSON, or as a picture."""
     # The other commands start faster without the DSL.
     from penstock.cli.run_config import build_description_config  # noqa: PLC0415
-    from penstock.cli.topology_loader import description_as_json, load_target  # noqa: PLC0415
+    from penstock.cli.topology_loader import load_target  # noqa: PLC0415
     from penstock.topology.build_settings import check_build_settings  # noqa: PLC0415
+    from penstock.topology.describe import description_as_json  # noqa: PLC0415
 
     target = load_target(args.target)
     config = build_description_config(target, args)

@@ -1,0 +1,143 @@
+"""`create_app`: the state of an application as a FastAPI application."""
+
+from __future__ import annotations
+
+import logging
+from importlib import metadata
+from typing import Any
+
+from penstock.errors import InvalidStateStoreException, StreamsException
+from penstock.extras import explain_missing_extra
+from penstock.queries.http.settings import HttpSettings
+
+with explain_missing_extra("web"):
+    from fastapi import APIRouter, FastAPI, Request
+    from fastapi.exceptions import RequestValidationError
+    from starlette.exceptions import HTTPException
+    from starlette.middleware.cors import CORSMiddleware
+    from starlette.responses import Response
+
+from penstock.log.errors import LogError
+from penstock.queries.http.authentication import BearerToken
+from penstock.queries.http.change_routes import add_change_routes
+from penstock.queries.http.context import Context
+from penstock.queries.http.docs_page import docs_page
+from penstock.queries.http.limits import RateLimit, SizeLimits
+from penstock.queries.http.models import ProblemDocument
+from penstock.queries.http.problems import MEDIA_TYPE, Problem
+from penstock.queries.http.status_routes import add_status_routes
+from penstock.queries.http.store_routes import add_store_routes
+from penstock.queries.state_reader import Instance, StateReader
+
+log = logging.getLogger(__name__)
+
+_ABOUT = (
+    "The committed state of a running application. Every instance serves every key. Errors "
+    "are problem documents (RFC 9457)."
+)
+
+
+def create_router(
+    application: StateReader | Instance, settings: HttpSettings | None = None
+) -> APIRouter:
+    """Return the routes alone, for `include_router` of an application with its own security.
+
+    Token, limits of sizes and rates, and problem documents belong to `create_app`.
+    """
+    context = Context(_reader(application), settings or HttpSettings())
+    document = {MEDIA_TYPE: {"schema": ProblemDocument.model_json_schema()}}
+    router = APIRouter(responses={
+        code: {"content": document, "description": text}
+        for code, text in (
+            (400, "A parameter is not valid."), (401, "The token is missing or wrong."),
+            (404, "The store or the key does not exist."), (422, "A parameter is not valid."),
+            (409, "The store has no changelog."), (413, "The body is too large."),
+            (414, "The URL is too long."), (429, "Too many requests."),
+            (431, "The headers are too large."), (503, "The stores are being restored."),
+        )
+    })
+    add_store_routes(router, context)
+    add_status_routes(router, context)
+    add_change_routes(router, context)
+    return router
+
+
+def create_app(
+    application: StateReader | Instance, settings: HttpSettings | None = None
+) -> FastAPI:
+    """Return the FastAPI application. Serve it, mount it in another one, or add routes to it.
+
+    Args:
+        application: A `Streams`, a `QueryNode`, or another reader of state.
+        settings: Token and limits.
+    """
+    settings = settings or HttpSettings()
+    reader = _reader(application)
+    app = FastAPI(
+        title=f"State of {reader.config.application_id}", version=metadata.version("penstock"),
+        description=_ABOUT, docs_url=None, redoc_url=None, redirect_slashes=False,
+    )
+    app.include_router(create_router(reader, settings))
+    app.add_api_route("/docs", docs_page, include_in_schema=False)
+    _handle_errors(app)
+    # The last one that is added sees a request first.
+    app.add_middleware(SizeLimits, settings=settings)
+    if settings.token is not None:
+        app.add_middleware(BearerToken, token=settings.token)
+    if settings.requests_per_second is not None:
+        app.add_middleware(RateLimit, requests_per_second=settings.requests_per_second)
+    if settings.cors_origins:
+        app.add_middleware(
+            CORSMiddleware, allow_origins=settings.cors_origins, allow_methods=["GET", "POST"],
+            allow_headers=["Authorization", "Content-Type", "Last-Event-ID"],
+        )
+    return app
+
+
+def _reader(application: StateReader | Instance) -> StateReader:
+    if isinstance(application, StateReader):
+        return application
+    # An instance brings pyarrow; other readers need not.
+    from penstock.queries.instance_state import InstanceState  # noqa: PLC0415
+
+    return InstanceState(application)
+
+
+def _handle_errors(app: FastAPI) -> None:
+    @app.exception_handler(Problem)
+    async def problem(request: Request, error: Any) -> Response:
+        response: Response = error.response()
+        return response
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(request: Request, error: Any) -> Response:
+        details = "; ".join(
+            f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()[:5]
+        )
+        return Problem(422, f"The request is not valid. {details}.").response()
+
+    @app.exception_handler(HTTPException)
+    async def unknown(request: Request, error: Any) -> Response:
+        detail = str(error.detail)
+        if error.status_code == 404:
+            detail = "This path does not exist. See /docs for those that do."
+        return Problem(error.status_code, detail, error.headers).response()
+
+    @app.exception_handler(InvalidStateStoreException)
+    async def not_available(request: Request, error: Any) -> Response:
+        return Problem(503, str(error), {"Retry-After": "1"}).response()
+
+    @app.exception_handler(LogError)
+    async def log_unavailable(request: Request, error: Any) -> Response:
+        return Problem(503, str(error), {"Retry-After": "5"}).response()
+
+    @app.exception_handler(StreamsException)
+    async def failed(request: Request, error: Any) -> Response:
+        log.error("A query failed.", exc_info=error)
+        return Problem(500, str(error)).response()
+
+    @app.exception_handler(Exception)
+    async def bug(request: Request, error: Any) -> Response:
+        return Problem(
+            500, "The query failed with an unexpected error. See the log of the server."
+        ).response()

@@ -1,0 +1,82 @@
+"""`HttpSettings`: address, token and limits of the HTTP server."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass, field
+
+from penstock.errors import ConfigException
+
+
+@dataclass(frozen=True, kw_only=True)
+class HttpSettings:
+    """The settings of `create_app` and `Server`.
+
+    Args:
+        host: The address to listen on. Any other than loopback needs a token.
+        port: The port; 0 takes a free one.
+        token: Requests must send it as `Authorization: Bearer TOKEN`. None: no token is needed.
+        page_size: How many entries a page has if the request does not say.
+        max_page_size: The largest page that a request may ask for.
+        max_body_bytes: A larger body is refused with 413.
+        max_url_bytes: A longer path and query string are refused with 414.
+        max_header_bytes: More headers are refused with 431.
+        requests_per_second: How many requests a client address may send, on average over a second;
+            more are refused with 429. None: no limit.
+        max_connections: More connections at the same time are refused with 503. None: no limit.
+        max_event_streams: More streams of changes at the same time are refused with 503.
+        send_timeout_s: A client of a stream of changes that takes no data for so long is
+            disconnected.
+        cors_origins: The web sites whose scripts may read the responses. None by default.
+
+    Raises:
+        ConfigException: A setting is invalid, or a token is missing.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8080
+    token: str | None = field(default=None, repr=False)
+    page_size: int = 100
+    max_page_size: int = 1_000
+    max_body_bytes: int = 4 << 20
+    max_url_bytes: int = 16 << 10
+    max_header_bytes: int = 32 << 10
+    requests_per_second: float | None = 1_000
+    max_connections: int | None = 1_000
+    max_event_streams: int = 200
+    send_timeout_s: float = 30.0
+    cors_origins: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.token is not None and not (self.token.isascii() and self.token.strip()):
+            raise ConfigException("A token must not be empty and must consist of ASCII characters.")
+        if self.token is None and not is_loopback(self.host):
+            raise ConfigException(
+                f"The address '{self.host}' can be reached from other machines, and no token is "
+                "given. Set a token (on the command line with --token-file), or listen on "
+                "127.0.0.1."
+            )
+        if not 0 <= self.port <= 65_535:
+            raise ConfigException(f"The port must be between 0 and 65535, not {self.port}.")
+        for name in (
+            "page_size", "max_page_size", "max_body_bytes", "max_url_bytes", "max_header_bytes",
+            "requests_per_second", "max_connections", "max_event_streams", "send_timeout_s",
+        ):
+            value = getattr(self, name)
+            if value is not None and value <= 0:
+                raise ConfigException(f"{name} must be more than 0, not {value}.")
+        if self.page_size > self.max_page_size:
+            raise ConfigException(
+                f"page_size ({self.page_size}) must not exceed max_page_size "
+                f"({self.max_page_size})."
+            )
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine can reach the address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
