@@ -25,6 +25,7 @@ from penstock.cli.commands import (
     query,
     reset,
     run,
+    serve,
     topics,
     upgrade,
 )
@@ -47,7 +48,7 @@ class ExitCode(IntEnum):
 
 #: In the order of the help.
 COMMANDS = (
-    run, demo, topics, produce, consume, groups, query, describe, upgrade, reset, broker,
+    run, serve, demo, topics, produce, consume, groups, query, describe, upgrade, reset, broker,
     prepare,
 )
 

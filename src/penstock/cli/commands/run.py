@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import logging
 import os
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from penstock.cli.errors import CommandError
@@ -23,6 +24,7 @@ from penstock.cli.run_logging import (
     print_to_status_line,
     run_logging,
 )
+from penstock.cli.serve_options import add_http_options, http_address, http_settings
 from penstock.cli.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from penstock.cli.topology_loader import TopologyTarget
     from penstock.config import StreamsConfig
     from penstock.engine.lifecycle import State
+    from penstock.queries.http.settings import HttpSettings
     from penstock.topology.topology import Topology
 
 #: Interval of the status line's `tick`.
@@ -55,6 +58,7 @@ first; a second Ctrl-C does not wait for it.""",
   penstock run app.py --once --quiet
   penstock run app.py --set commit.interval.ms=1000 --set num.stream.threads=4
   penstock run app.py --master 'local[2]' --state-dir state
+  penstock run app.py --serve 127.0.0.1:8080
 """,
     )
     parser.add_argument("target", metavar="FILE|MODULE[:NAME]")
@@ -82,6 +86,11 @@ first; a second Ctrl-C does not wait for it.""",
         "--create-topics", metavar="N", type=positive_int,
         help="create missing topics with N partitions",
     )
+    parser.add_argument(
+        "--serve", metavar="[HOST:]PORT", type=http_address,
+        help="serve the state of the stores over HTTP",
+    )
+    add_http_options(parser)
     parser.add_argument("--quiet", action="store_true", help="show only warnings and errors")
     parser.add_argument(
         "--verbose", action="store_true", help="show every batch and informational log messages"
@@ -106,6 +115,9 @@ def run(args: argparse.Namespace, terminal: Terminal) -> None:
     # An application that configures logging keeps its configuration.
     configures_logging = logging.getLogger().handlers != handlers
     config = build_config(target, args)
+    settings = None if args.serve is None else http_settings(args, args.serve)
+    if settings is not None and settings.port and not config.application_server:
+        config = config.with_(application_server=f"{settings.host}:{settings.port}")
     topology = target.build(config)
     check_topics(topology, config, terminal, partitions=args.create_topics, quiet=quiet)
     _send_to_workers(target, in_this_process=args.master == "inline")
@@ -121,7 +133,8 @@ def run(args: argparse.Namespace, terminal: Terminal) -> None:
             nullcontext() if own_logging else run_logging(status, log_options),
         ):
             streams = _create_application(topology, config, args, status)
-            _run(streams, status, once=args.once)
+            with nullcontext() if settings is None else _serve(streams, settings, status):
+                _run(streams, status, once=args.once)
     finally:
         status.close()
     if not quiet:
@@ -145,6 +158,15 @@ def _create_application(
     )
     streams.set_global_state_restore_listener(_restore_listener(status))
     return streams
+
+
+@contextmanager
+def _serve(streams: Streams, settings: HttpSettings, status: StatusLine) -> Iterator[None]:
+    from penstock.queries.http import Server, create_app  # noqa: PLC0415
+
+    with Server(create_app(streams, settings), settings) as server:
+        status.write_message(f"Serving the state of the stores on {server.url}.")
+        yield
 
 
 def _show_state(status: StatusLine, state: State, before: State, *, uses_spark: bool) -> None:

@@ -1,0 +1,154 @@
+"""`penstock serve` and `penstock run --serve`."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.conftest import Penstock
+from penstock.log import Log
+from penstock.queries.http.settings import HttpSettings
+
+Command = Callable[..., subprocess.Popen[bytes]]
+
+APP = """
+from penstock import StreamsBuilder
+
+builder = StreamsBuilder()
+builder.stream("words", key=str, value=str).group_by_key().count(store="counts")
+config = {"application.id": "words"}
+"""
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Path:
+    file = tmp_path / "app.py"
+    file.write_text(APP, encoding="utf-8")
+    return file
+
+
+def url_of(process: subprocess.Popen[bytes]) -> str:
+    """Return the address that the command prints."""
+    assert process.stderr is not None
+    for line in process.stderr:
+        if b"http://" in line:
+            return next(word for word in line.decode().split() if "http://" in word).rstrip(".")
+    raise AssertionError("the command has ended")
+
+
+def get(url: str, token: str = "") -> Any:
+    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        return json.load(answer)
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 143
+
+
+@pytest.mark.slow
+def test_query_node_is_served_until_it_is_stopped(
+    penstock: Penstock, command: Command, app: Path, log: Log, tmp_path: Path
+) -> None:
+    state = tmp_path / "state"
+    ran = penstock(
+        "run", app, "--once", "--master", "inline", "--quiet", "--state-dir", state
+    )
+    assert ran.code == 0, ran.err
+    node = command("serve", app, "--port", 0, "--state-dir", tmp_path / "node")
+    url = url_of(node)
+    assert url.startswith("http://127.0.0.1:")
+    until_ready(url)
+    assert get(f"{url}/stores/counts/keys/c")["value"] == 1
+    stop(node)
+
+
+def until_ready(url: str) -> None:
+    from engine.instances import until
+
+    def is_ready() -> bool:
+        try:
+            return bool(get(f"{url}/ready")["ready"])
+        except urllib.error.HTTPError as error:
+            error.close()
+            return False
+
+    until(is_ready)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("log")
+def test_running_instance_is_served(command: Command, app: Path, tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("s3cret\n", encoding="utf-8")
+    running = command(
+        "run", app, "--master", "inline", "--state-dir", tmp_path / "state", "--serve",
+        "127.0.0.1:0", "--token-file", token,
+    )
+    url = url_of(running)
+    until_ready(url)
+    assert get(f"{url}/stores/counts/keys/a", "s3cret")["value"] == 1
+    with pytest.raises(urllib.error.HTTPError, match="401") as refused:
+        get(f"{url}/stores/counts/keys/a", "wrong")
+    refused.value.close()
+    stop(running)
+
+
+@pytest.mark.usefixtures("log")
+@pytest.mark.parametrize("arguments", [
+    ("serve", "--host", "0.0.0.0"), ("run", "--serve", "0.0.0.0:8080"),
+])
+def test_public_address_without_a_token_is_refused(
+    penstock: Penstock, app: Path, arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PENSTOCK_TOKEN", raising=False)
+    name, *options = arguments
+    ran = penstock(name, app, *options)
+    assert (ran.code, ran.out) == (1, "")
+    assert "'0.0.0.0' can be reached from other machines, and no token is given." in ran.err
+    assert "--token-file" in ran.err
+
+
+@pytest.mark.usefixtures("log")
+def test_wrong_options_are_refused(penstock: Penstock, app: Path, tmp_path: Path) -> None:
+    ran = penstock("serve", app, "--token-file", tmp_path / "nothing")
+    assert ran.code == 1
+    assert "cannot be read" in ran.err
+    empty = tmp_path / "empty"
+    empty.write_text("\n", encoding="utf-8")
+    assert "is empty" in penstock("serve", app, "--token-file", empty).err
+    for address in ("here", "1.2.3.4", "127.0.0.1:99999", ":"):
+        ran = penstock("run", app, "--serve", address)
+        assert (ran.code, "is not an address" in ran.err) == (2, True)
+    assert penstock("serve", app, "--port", 99_999).code == 1
+
+
+@pytest.mark.usefixtures("log")
+def test_missing_packages_are_named(
+    penstock: Penstock, app: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import sys
+
+    for name in [name for name in sys.modules if name.startswith("penstock.queries.http")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "fastapi", None)
+    ran = penstock("serve", app)
+    assert ran.code == 1
+    assert "pip install 'penstock[web]'" in ran.err
+
+
+def test_address_and_port_of_the_settings() -> None:
+    from penstock.cli.serve_options import Address, http_address
+
+    assert http_address("8080") == Address("127.0.0.1", 8080)
+    assert http_address("0.0.0.0:80") == Address("0.0.0.0", 80)
+    assert http_address("[::1]:80") == Address("::1", 80)
+    assert HttpSettings(host="::1").host == "::1"
