@@ -26,8 +26,11 @@ EXTENSIONS = {"_core", "_rdkafka"}
 VERSIONS = ("3.11", "3.12", "3.13")
 
 #: The extras that the tests need. PySpark is left out on purpose.
-EXTRAS = "kafka,pydantic"
-TOOLS = ("pytest>=8", "pytest-xdist>=3.6", "hypothesis>=6.100")
+EXTRAS = "kafka,pydantic,web"
+TOOLS = (
+    "pytest>=8", "pytest-xdist>=3.6", "hypothesis>=6.100", "httpx2>=2", "prometheus-client>=0.20",
+    "schemathesis>=4",
+)
 
 #: Runs in an environment with the wheel and its base dependencies alone.
 SMOKE = """
@@ -136,7 +139,9 @@ def check_wheel(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
     extensions = {name for name in names if name.endswith((".so", ".pyd"))}
-    files = {*sources("*.py"), *sources("*.pyi"), "src/penstock/py.typed"}
+    files = {
+        *sources("*.py"), *sources("*.pyi"), *sources("*.html"), "src/penstock/py.typed"
+    }
     wanted = {name.removeprefix("src/") for name in files}
     expect(
         {Path(name).name.partition(".")[0] for name in extensions} == EXTENSIONS, wheel, extensions
