@@ -12,7 +12,6 @@ from penstock.suggestions import did_you_mean
 _FUNCTION = "a function or a lambda of {}"
 _SUPPLIER = "the class, or a function without arguments that creates an instance"
 _NOT_IMPLEMENTED = "It is not implemented, see docs/compatibility.md."
-_QUERIES = f"{_NOT_IMPLEMENTED} The test driver and processors read stores directly."
 _ASSIGNMENT = "It is not needed: Spark assigns tasks to its executors."
 _FORMATS = "It is not needed: penstock converts between the formats of stores."
 
@@ -77,9 +76,6 @@ HINTS: dict[str, str] = {
            _use("WindowedSerdes.time_windowed()")),
     # Options and stores
     **_all("EagerBufferConfig StrictBufferConfig", _use("BufferConfig")),
-    "ReadOnlyKeyValueStore": _use("KeyValueStore"),
-    "ReadOnlyWindowStore": _use("WindowStore"),
-    "ReadOnlySessionStore": _use("SessionStore"),
     **_all("KeyValueIterator WindowStoreIterator VersionedRecordIterator", _use("StoreIterator")),
     **_all("StoreSupplier KeyValueBytesStoreSupplier WindowBytesStoreSupplier "
            "SessionBytesStoreSupplier VersionedBytesStoreSupplier", _use(
@@ -101,21 +97,18 @@ HINTS: dict[str, str] = {
     **_all("CapturedForward CapturedPunctuator MockProcessorContext TestInputTopic "
            "TestOutputTopic TestRecord TopologyTestDriver", "It is in penstock.testing."),
     # Classes without a counterpart
-    **_all("FailureReason InStore KeyQuery KeyQueryMetadata KeyValueStoreType LagInfo "
-           "MultiVersionedKeyQuery Position PositionBound Query QueryConfig QueryResult "
-           "QueryableStoreType QueryableStoreTypes RangeQuery ResultOrder SessionStoreType "
-           "StateQueryRequest StateQueryResult StoreQueryParameters TimestampedKeyQuery "
-           "TimestampedKeyValueStoreType TimestampedRangeQuery TimestampedWindowStoreType "
-           "VersionedKeyQuery WindowKeyQuery WindowRangeQuery WindowStoreType", _QUERIES),
+    **_all("KeyValueStoreType SessionStoreType TimestampedKeyValueStoreType "
+           "TimestampedWindowStoreType WindowStoreType", _use(
+               "the types that the methods of QueryableStoreTypes return")),
+    "InStore": _use("StateQueryRequest.in_store()"),
+    "QueryConfig": _use("StateQueryRequest.enable_execution_info()"),
     **_all("ApplicationState AssignedTask AssignmentConfigs AssignmentError GroupProtocol "
            "KafkaStreamsAssignment KafkaStreamsState MoveStandbyTaskPredicate ProcessId "
            "RackAwareOptimizationParams StickyTaskAssignor TaskAssignment TaskAssignmentUtils "
            "TaskAssignor TaskInfo TaskTopicPartition Type", _ASSIGNMENT),
-    **_all("ClientInstanceIds HostInfo InternalTopicsAlreadySetupException KafkaClientSupplier "
-           "LockException MissingInternalTopicsException StateStoreMigratedException "
-           "StateStoreNotAvailableException StreamsMetadata StreamsNotStartedException "
-           "StreamsRebalancingException StreamsStoppedException TaskAssignmentException TaskConfig "
-           "UnknownStateStoreException UnknownTopologyException", _NOT_IMPLEMENTED),
+    **_all("ClientInstanceIds InternalTopicsAlreadySetupException KafkaClientSupplier "
+           "LockException MissingInternalTopicsException TaskAssignmentException TaskConfig "
+           "UnknownTopologyException", _NOT_IMPLEMENTED),
     "InternalConfig": "It is internal to Kafka.",
 }
 

@@ -86,9 +86,11 @@ class Task:
             )
             runtime.stores[plan.name] = store
             store.init(runtime)
-            for clocks in (runtime.environment.restored_clocks, state.store_clocks):
-                if plan.name in clocks:
-                    store.set_clocks(clocks[plan.name])
+            # Empty clocks of a replica say nothing: it does not know the order of an LRU map.
+            if restored := runtime.environment.restored_clocks.get(plan.name):
+                store.set_clocks(restored)
+            if plan.name in state.store_clocks:
+                store.set_clocks(state.store_clocks[plan.name])
 
     def start(self) -> None:
         """Attach the nodes and initialize the processors. Stores must be restored before."""
