@@ -52,7 +52,7 @@ def load() -> Coefficients:
     scale = cluster["scale"]["continuous"]
     stateful = scale["stateful"]["4"]
     return Coefficients(
-        {name: each["penstock"] / 2 for name, each in kafka["throughput"].items()},
+        {name: each["continuous"] / 2 for name, each in kafka["throughput"].items()},
         min(1.0, *(each["4"]["ratio"] / 4 for each in scale.values())),
         stateful["input_bytes"] / stateful["records"],
         (stateful["output_bytes"] + stateful["changelog_bytes"])
