@@ -124,7 +124,7 @@ async def load(port: int, path: str, until: Deadline, rate: float) -> dict[str, 
     def requests() -> Iterator[bytes]:
         while True:
             key = key_of(chosen.randrange(KEYS))
-            yield f"GET {path}/{key} HTTP/1.1\r\nHost: bench\r\n\r\n".encode()
+            yield f"GET {path}/{key} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
 
     times: list[float] = []
     loop = asyncio.get_running_loop()

@@ -17,6 +17,8 @@ with explain_missing_extra("web"):
     from starlette.types import ASGIApp, Receive, Scope, Send
 
 from penstock.queries.http.events import CLOSING
+from penstock.queries.http.host_check import check_host
+from penstock.queries.http.problems import Problem
 
 log = logging.getLogger(__name__)
 
@@ -87,8 +89,14 @@ class Server:
         log.info("Serving on %s.", self.url)
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let streams of changes know when the server stops, because they end only then."""
+        """Check the host name, and let streams of changes know when the server stops."""
         scope[CLOSING] = self._is_closing
+        if scope["type"] == "http" and self.settings.token is None:
+            try:
+                check_host(scope, {*self.settings.allowed_hosts, self.settings.host})
+            except Problem as problem:
+                await problem.response()(scope, receive, send)
+                return
         await self._app(scope, receive, send)
 
     def _is_closing(self) -> bool:

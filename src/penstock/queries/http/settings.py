@@ -27,6 +27,9 @@ class HttpSettings:
         max_event_streams: More streams of changes at the same time are refused with 503.
         send_timeout_s: A client of a stream of changes that takes no data for so long is
             disconnected.
+        allowed_hosts: The host names under which clients may address a server without a token.
+            Other names are refused with 403: a web site could let its own name refer to this
+            machine, and read the responses in the browser of a visitor (DNS rebinding).
         cors_origins: The web sites whose scripts may read the responses. None by default.
 
     Raises:
@@ -45,6 +48,7 @@ class HttpSettings:
     max_connections: int | None = 1_000
     max_event_streams: int = 200
     send_timeout_s: float = 30.0
+    allowed_hosts: tuple[str, ...] = ("localhost", "127.0.0.1", "::1")
     cors_origins: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

@@ -46,6 +46,25 @@ def get(server: Server, path: str, **headers: str) -> tuple[int, Any]:
         connection.close()
 
 
+@pytest.mark.parametrize(("host", "status"), [
+    ("localhost", 200), ("LOCALHOST:80", 200), ("127.0.0.1:9999", 200), ("[::1]:80", 200),
+    ("attacker.example", 403), ("127.0.0.1.attacker.example:80", 403), ("", 403),
+])
+def test_server_without_a_token_refuses_other_host_names(
+    server: Server, host: str, status: int
+) -> None:
+    found, document = get(server, "/stores", Host=host)
+    assert found == status
+    assert status == 200 or "is not allowed" in document["detail"]
+
+
+def test_server_with_a_token_accepts_every_host_name(reader: FakeReader) -> None:
+    settings = HttpSettings(port=0, token="secret")
+    with Server(create_app(reader, settings), settings) as server:
+        headers = {"Host": "state.example", "Authorization": "Bearer secret"}
+        assert get(server, "/stores", **headers)[0] == 200
+
+
 @pytest.mark.parametrize("key", ["a/b", "", "ünï/ ☃", "a%2Fb", ".."])
 def test_odd_keys_in_a_path(server: Server, key: str) -> None:
     status, document = get(server, f"/stores/counts/keys/{quote(key, safe='')}")
@@ -93,7 +112,8 @@ def test_five_hundred_connections_at_once(server: Server) -> None:
         # All connections are open before the first request is sent.
         await everyone.wait()
         writer.write(
-            b"GET /stores/counts/keys/key-1 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+            b"GET /stores/counts/keys/key-1 HTTP/1.1\r\nHost: localhost\r\n"
+            b"Connection: close\r\n\r\n"
         )
         answer = await reader.read()
         writer.close()
@@ -200,7 +220,9 @@ def test_slow_client_is_disconnected_and_costs_little_memory(reader: FakeReader)
         address = urlsplit(server.url)
         slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
         slow.connect((address.hostname, address.port))
-        slow.sendall(b"GET /stores/counts/changes?start=beginning HTTP/1.1\r\nHost: a\r\n\r\n")
+        slow.sendall(
+            b"GET /stores/counts/changes?start=beginning HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        )
         until(lambda: reads)
         # Another client gets the place of the slow one.
         until(lambda: get_status(server, "/stores/counts/changes?follow=false") == 200)
