@@ -72,6 +72,7 @@ bench: install
 # in about an hour for each execution mode and log. tests/faults/campaign.py says how to resume them.
 faults: install .venv/kafka asan
 	$(BIN)/python tests/faults/log_kills.py --kills 200
+	$(BIN)/python tests/faults/query_failover.py --kills 20 --report docs/faults-queries.md
 	$(BIN)/python tests/faults/log_damage.py --flips 2000 --areas 400
 	PYTHONPATH=tests $(BIN)/python -m faults.engine_kills --kills 210 --report docs/faults.md
 	PYTHONPATH=tests $(BIN)/python -m faults.engine_kills --kills 210 --execution continuous \
