@@ -19,6 +19,7 @@ from penstock.engine.plan.task_records import (
     read_task_records,
 )
 from penstock.log.base import Lease, Log, Transaction
+from penstock.log.errors import LogBusy
 from penstock.log.types import TopicPartition
 from penstock.record import RecordColumns, TaskId
 from penstock.topology.topology import Topology
@@ -137,10 +138,16 @@ class ContinuousProgress:
         """Whether everything in the source topics is processed.
 
         The positions are taken before the ends: a record that a commit has written to a repartition
-        topic since then is beyond the position that was reported before.
+        topic since then is beyond the position that was reported before. Such a record may not be
+        readable yet, so repartition topics must have no open transaction.
         """
         offsets = self.offsets
+        repartitions = [at for at in offsets if at.topic in self._graph.repartition_topics]
         ends = self._log.offsets(offsets)
+        try:
+            ends |= self._log.settled_offsets(repartitions, timeout_s=0.0)
+        except LogBusy:
+            return False
         return all(offset >= ends[at].end for at, offset in offsets.items())
 
     def end_offsets(self) -> dict[TopicPartition, int]:
