@@ -67,15 +67,13 @@ def _run(
     is_released = False
     try:
         position = reader.position(session)
-        if handler is None or (
-            "timestamped" not in info.kind
-            and isinstance(query, TimestampedKeyQuery | TimestampedRangeQuery)
-        ):
-            result = QueryResult.for_unknown_query_type(query, f"{info.kind} '{info.name}'")
-        elif not position.reaches(
+        is_known = _is_known(query, info.kind)
+        if is_known and not position.reaches(
             bound.position, reader.partition, reader.shuffled_topics
         ):
             result = QueryResult.not_up_to_bound(position, bound, reader.partition)
+        elif handler is None or not is_known:
+            result = QueryResult.for_unknown_query_type(query, f"{info.kind} '{info.name}'")
         else:
             found = handler(session.store, query)
             convert = _conversion(query, info.kind)
@@ -130,6 +128,17 @@ def _refuse(info: StoreInfo, query: Query[Any]) -> QueryResult[Any] | None:
     return QueryResult.for_failure(
         FailureReason.UNKNOWN_QUERY_TYPE, message.format(store=info.name, query=query)
     )
+
+
+def _is_known(query: Query[Any], kind: str) -> bool:
+    """Whether a store checks the bound before it refuses the query, as Kafka's stores do.
+
+    All stores know all queries, except those with timestamps: only timestamped key-value stores
+    know them. A class of queries of the caller is unknown.
+    """
+    if isinstance(query, TimestampedKeyQuery | TimestampedRangeQuery):
+        return QueryableStoreTypes.timestamped_key_value_store().accepts(kind)
+    return any(type(query) is known for known, _ in _HANDLERS)
 
 
 def _family(kind: str) -> str:

@@ -138,6 +138,7 @@ class _KeyRange(Generic[K]):
 
         Kafka: RangeQuery#withLowerBound, TimestampedRangeQuery#withLowerBound
         """
+        _check_not_none(lower_bound, "lower bound")
         return cls(lower_bound=lower_bound)
 
     @classmethod
@@ -149,6 +150,7 @@ class _KeyRange(Generic[K]):
 
         Kafka: RangeQuery#withUpperBound, TimestampedRangeQuery#withUpperBound
         """
+        _check_not_none(upper_bound, "upper bound")
         return cls(upper_bound=upper_bound)
 
     @classmethod

@@ -75,22 +75,19 @@ class StoreQueries:
                 "Global stores do not yet support the Streams.query API. Use Streams.store "
                 "instead.",
             )
-            return result
-        available = range(info.partitions)
+        available = range(0 if info.is_global else info.partitions)
         requested = available if request.partitions is None else sorted(request.partitions)
         for partition in requested:
-            result.add_result(partition, self._run(request, info, partition))
+            result.add_result(
+                partition,
+                self._run(request, info, partition) if partition in available else _not_present(),
+            )
         return result
 
     def _run(
         self, request: StateQueryRequest[R], info: StoreInfo, partition: int
     ) -> QueryResult[R]:
         source = self._source
-        if partition not in range(info.partitions):
-            return QueryResult.for_failure(
-                FailureReason.NOT_PRESENT,
-                "The requested partition was not present at the time of the query.",
-            )
         if request.is_require_active and not source.is_active:
             return QueryResult.for_failure(
                 FailureReason.NOT_ACTIVE,
@@ -118,3 +115,10 @@ class StoreQueries:
     def _list_stores(self) -> str:
         names = ", ".join(map(repr, sorted(self._source.stores)))
         return f"Stores: {names or 'none'}."
+
+
+def _not_present() -> QueryResult[Any]:
+    return QueryResult.for_failure(
+        FailureReason.NOT_PRESENT,
+        "The requested partition was not present at the time of the query.",
+    )

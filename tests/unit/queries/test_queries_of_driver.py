@@ -151,6 +151,15 @@ def test_global_store_supports_no_query(driver: TopologyTestDriver) -> None:
     assert result.global_result.failure_reason is FailureReason.UNKNOWN_QUERY_TYPE
 
 
+def test_global_store_has_no_partitions(driver: TopologyTestDriver) -> None:
+    request = StateQueryRequest.in_store("names").with_query(KEY).with_partitions([0, 5])
+    result = driver.query(request)
+    assert result.global_result is not None
+    assert {at: each.failure_reason for at, each in result.partition_results.items()} == {
+        0: FailureReason.NOT_PRESENT, 5: FailureReason.NOT_PRESENT
+    }
+
+
 def test_missing_partition_is_not_present(driver: TopologyTestDriver) -> None:
     request = StateQueryRequest.in_store("counts").with_query(KEY).with_partitions([0, 5])
     results = driver.query(request).partition_results
@@ -178,6 +187,31 @@ def test_bound_is_met_once_the_input_is_processed(driver: TopologyTestDriver) ->
     assert driver.query(early.require_active()).partition_results[0].is_success
     driver.create_input_topic("words", str, str).pipe_input("zoe", "tea", timestamp=40_000)
     assert driver.query(early).partition_results[0].is_success
+
+
+@pytest.mark.parametrize(("query", "reason"), [
+    (WINDOW_KEY, FailureReason.NOT_UP_TO_BOUND), (VERSIONED_KEY, FailureReason.NOT_UP_TO_BOUND),
+    (TIMESTAMPED_KEY, FailureReason.UNKNOWN_QUERY_TYPE),
+    (TIMESTAMPED_RANGE, FailureReason.UNKNOWN_QUERY_TYPE),
+    (Query(), FailureReason.UNKNOWN_QUERY_TYPE),
+])
+def test_bound_is_checked_before_a_known_query_is_refused(
+    driver: TopologyTestDriver, query: Query[Any], reason: FailureReason
+) -> None:
+    request = StateQueryRequest.in_store("plain").with_query(query)
+    bound = PositionBound.at(Position.from_map({"words": {0: 4}}))
+    early = driver.query(request.with_position_bound(bound)).partition_results[0]
+    assert early.failure_reason is reason
+    refused = driver.query(request).partition_results[0]
+    assert refused.failure_reason is FailureReason.UNKNOWN_QUERY_TYPE
+
+
+@pytest.mark.parametrize("kind", [RangeQuery, TimestampedRangeQuery])
+def test_bound_of_a_range_must_not_be_none(kind: type[RangeQuery[str, str]]) -> None:
+    with pytest.raises(TypeError, match="the lower bound should not be null"):
+        kind.with_lower_bound(None)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="the upper bound should not be null"):
+        kind.with_upper_bound(None)  # type: ignore[arg-type]
 
 
 def test_execution_info_is_collected_on_request(driver: TopologyTestDriver) -> None:
