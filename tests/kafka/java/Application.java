@@ -20,6 +20,8 @@ import org.apache.kafka.streams.errors.InvalidStateStoreException;
 import org.apache.kafka.streams.errors.StreamsUncaughtExceptionHandler.StreamThreadExceptionResponse;
 import org.apache.kafka.streams.processor.FailOnInvalidTimestamp;
 import org.apache.kafka.streams.processor.StateRestoreListener;
+import org.apache.kafka.streams.query.StateQueryRequest;
+import org.apache.kafka.streams.query.StateQueryResult;
 import org.apache.kafka.streams.state.QueryableStoreTypes;
 
 /** One Kafka Streams application that runs in this process. */
@@ -104,6 +106,10 @@ final class Application implements AutoCloseable {
         } catch (final InvalidStateStoreException notYet) {
             return false;
         }
+    }
+
+    <R> StateQueryResult<R> query(final StateQueryRequest<R> request) {
+        return streams.query(request);
     }
 
     /** Whether it has its tasks. Before that, an idle application has not caught up. */

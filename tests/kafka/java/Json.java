@@ -3,6 +3,7 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.IOException;
 import java.io.UncheckedIOException;
+import java.nio.charset.StandardCharsets;
 import org.apache.kafka.common.serialization.Serde;
 import org.apache.kafka.common.serialization.Serdes;
 
@@ -23,7 +24,16 @@ final class Json {
         return MAPPER.createObjectNode();
     }
 
-    private static byte[] bytes(final JsonNode value) {
+    static JsonNode parse(final String text) {
+        return tree(text.getBytes(StandardCharsets.UTF_8));
+    }
+
+    /** Text of maps, lists, strings and numbers. */
+    static String text(final Object value) {
+        return new String(bytes(value), StandardCharsets.UTF_8);
+    }
+
+    private static byte[] bytes(final Object value) {
         try {
             return MAPPER.writeValueAsBytes(value);
         } catch (final IOException error) {

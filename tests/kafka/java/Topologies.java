@@ -6,7 +6,7 @@ import org.apache.kafka.streams.StreamsBuilder;
 
 /**
  * All topologies by name: those that are compared with penstock, those that receive bad records,
- * the one that both run in turn, and those of the benchmarks.
+ * the one that both run in turn, the one that is queried, and those of the benchmarks.
  *
  * A topology takes a builder and the name of its output topic. The compared ones have the same name
  * in tests/kafka/comparison_topologies.py, those of the benchmarks in bench/runtime.py.
@@ -24,6 +24,7 @@ final class Topologies {
         COMPARED.put("orders", OrdersTopology::build);
         Handlers.addTo(OTHERS);
         Handover.addTo(OTHERS);
+        KindsOfStores.addTo(OTHERS);
         Workloads.addTo(OTHERS);
     }
 
