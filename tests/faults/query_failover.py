@@ -1,4 +1,4 @@
-"""Kills the active one of three instances again and again, while records and queries arrive.
+"""Kills the active one of three instances repeatedly, while records and queries arrive.
 
     python tests/faults/query_failover.py --kills 20 [--execution continuous] [--report FILE]
 
@@ -9,7 +9,7 @@ rate, and a reader asks all instances for the counts of all keys. Checked:
 - No instance ever returns a count that is lower than one that it returned before.
 
 Measured: the time without progress after each kill (until an instance returns a record that was
-written after the kill), and the longest time in which no instance answered.
+written after the kill), and the longest time in which no instance responded.
 """
 
 from __future__ import annotations
@@ -62,20 +62,20 @@ class Findings:
 
     kills: int = 0
     records: int = 0
-    answers: int = 0
+    responses: int = 0
     #: Seconds without progress, for each kill.
     pauses: list[float] = field(default_factory=list)
-    #: The longest time without any answer, in seconds.
+    #: The longest time without any response, in seconds.
     longest_silence: float = 0.0
 
     def lines(self) -> list[str]:
         """The results as text."""
         return [
             f"{self.kills} kills of the active instance, {self.records:,} records, "
-            f"{self.answers:,} answers: all counts exact, no count went back.",
+            f"{self.responses:,} responses: all counts exact, no count went back.",
             f"Time without progress: p50 {statistics.median(self.pauses):.1f} s, "
             f"maximum {max(self.pauses):.1f} s.",
-            f"Longest time without an answer of any instance: {self.longest_silence:.2f} s.",
+            f"Longest time without a response of any instance: {self.longest_silence:.2f} s.",
         ]
 
 
@@ -172,17 +172,17 @@ class EventWriter(threading.Thread):
 
 
 class CountReader(threading.Thread):
-    """Asks all instances for all counts, and compares them with earlier answers."""
+    """Asks all instances for all counts, and compares them with earlier responses."""
 
     def __init__(self, instances: Instances) -> None:
         super().__init__(daemon=True)
         self._instances = instances
         self._stopped = threading.Event()
         self._seen: dict[tuple[int, str], int] = {}
-        self._answered_at = time.monotonic()
+        self._responded_at = time.monotonic()
         #: Key -> the largest count that any instance has returned.
         self.largest = dict.fromkeys(KEYS, 0)
-        self.answers = 0
+        self.responses = 0
         self.longest_silence = 0.0
         self.failure: Exception | None = None
 
@@ -203,10 +203,10 @@ class CountReader(threading.Thread):
         if found is None:
             return
         now = time.monotonic()
-        if self.answers:
-            self.longest_silence = max(self.longest_silence, now - self._answered_at)
-        self._answered_at = now
-        self.answers += 1
+        if self.responses:
+            self.longest_silence = max(self.longest_silence, now - self._responded_at)
+        self._responded_at = now
+        self.responses += 1
         count = found["value"]
         if count < self._seen.get((port, key), 0):
             raise Failed(f"The count of {key} went back to {count} on port {port}.")
@@ -286,7 +286,7 @@ def run(folder: Path, kills: int, execution: str) -> Findings:
             findings.kills += 1
             instances.start()
     findings.records = sum(writer.counts.values())
-    findings.answers, findings.longest_silence = reader.answers, reader.longest_silence
+    findings.responses, findings.longest_silence = reader.responses, reader.longest_silence
     return findings
 
 

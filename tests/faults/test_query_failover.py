@@ -15,4 +15,4 @@ from faults import query_failover
 def test_counts_stay_exact_and_never_go_back(tmp_path: Path, execution: str) -> None:
     findings = query_failover.run(tmp_path, 2, execution)
     assert findings.kills == len(findings.pauses) == 2
-    assert findings.answers > 0
+    assert findings.responses > 0
