@@ -10,6 +10,7 @@ package on the same file, in one open transaction.
 from __future__ import annotations
 
 import argparse
+import json
 import random
 import statistics
 import tempfile
@@ -32,12 +33,16 @@ def main() -> None:
     parser.add_argument("--keys", type=int, default=100_000)
     parser.add_argument("--lookups", type=int, default=200_000)
     args = parser.parse_args()
+    figures: dict[str, object] = {"bench": "queries", "keys": args.keys, "lookups": args.lookups}
     with tempfile.TemporaryDirectory() as directory:
         for execution in ("batch", "continuous"):
-            measure(Path(directory) / execution, execution, args.keys, args.lookups)
+            figures[execution] = measure(
+                Path(directory) / execution, execution, args.keys, args.lookups
+            )
+    print(json.dumps(figures))
 
 
-def measure(directory: Path, execution: str, keys: int, lookups: int) -> None:
+def measure(directory: Path, execution: str, keys: int, lookups: int) -> dict[str, float]:
     """Measure one execution mode."""
     directory.mkdir()
     builder = StreamsBuilder()
@@ -67,8 +72,13 @@ def measure(directory: Path, execution: str, keys: int, lookups: int) -> None:
         f"{execution}: bare LMDB get {bare * 1e9:.0f} ns; Streams.store().get idle "
         f"{idle * 1e9:.0f} ns ({1 / idle:,.0f}/s, {idle / bare:.1f}x), while records are processed "
         f"{busy * 1e9:.0f} ns ({1 / busy:,.0f}/s); p50 {latencies[0] * 1e6:.1f} us, p99 "
-        f"{latencies[1] * 1e6:.1f} us"
+        f"{latencies[1] * 1e6:.1f} us", flush=True,
     )
+    return {
+        "bare_ns": round(bare * 1e9), "idle_ns": round(idle * 1e9), "busy_ns": round(busy * 1e9),
+        "busy_per_second": round(1 / busy), "to_bare": round(idle / bare, 1),
+        "p50_us": round(latencies[0] * 1e6, 1), "p99_us": round(latencies[1] * 1e6, 1),
+    }
 
 
 def best(run: Callable[[], float]) -> float:
