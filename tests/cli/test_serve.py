@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import sys
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +29,11 @@ config = {"application.id": "words"}
 
 
 @pytest.fixture
-def app(tmp_path: Path) -> Path:
-    file = tmp_path / "app.py"
+def app(tmp_path: Path) -> Iterator[Path]:
+    file = tmp_path / "served.py"
     file.write_text(APP, encoding="utf-8")
-    return file
+    yield file
+    sys.modules.pop("served", None)
 
 
 def url_of(process: subprocess.Popen[bytes]) -> str:
