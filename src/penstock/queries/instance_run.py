@@ -11,7 +11,8 @@ from penstock.engine.lifecycle import State
 from penstock.errors import StreamsNotStartedException, StreamsStoppedException
 from penstock.log.types import TopicPartition
 from penstock.queries.metadata_service import InstanceMetadata
-from penstock.queries.replicas import ReplicaSource, RunState, RunView
+from penstock.queries.replicas import ReplicaSource
+from penstock.queries.run_view import RunState, RunView
 from penstock.queries.service import StoreQueries
 from penstock.record import TaskId
 

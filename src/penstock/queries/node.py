@@ -28,7 +28,8 @@ from penstock.errors import (
     StreamsStoppedException,
 )
 from penstock.metrics import MetricName
-from penstock.queries.replicas import ReplicaSource, RunState, RunView
+from penstock.queries.replicas import ReplicaSource
+from penstock.queries.run_view import RunState, RunView
 from penstock.queries.served_state import ServedState
 from penstock.topology.topology import Topology
 

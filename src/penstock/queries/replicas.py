@@ -10,7 +10,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -19,16 +18,14 @@ from penstock.engine.layout.execution_graph import ExecutionGraph
 from penstock.engine.standby.followed_replicas import FollowedReplicas
 from penstock.engine.worker.changelogs import LogChangelogs
 from penstock.engine.worker.replica_pool import replica_identity
-from penstock.errors import (
-    StateStoreMigratedException,
-    StreamsRebalancingException,
-)
+from penstock.errors import StreamsRebalancingException
 from penstock.log import open_log
 from penstock.log.base import Log
 from penstock.log.errors import UnknownTopic
 from penstock.log.types import TopicPartition
 from penstock.queries.catalog import describe_stores, store_groups
-from penstock.queries.position import Position
+from penstock.queries.replica_reader import Inputs, ReplicaReader
+from penstock.queries.run_view import RunState, RunView
 from penstock.queries.source import StoreInfo
 from penstock.record import TaskId
 from penstock.stores.bytes.store import open_in_memory
@@ -40,7 +37,7 @@ from penstock.stores.replica.global_replica import (
     position_name,
 )
 from penstock.stores.replica.protocol import ReplicaAhead, ReplicaStore
-from penstock.stores.replica.store_reader import StoreReader, StoreSession
+from penstock.stores.replica.store_reader import StoreReader
 from penstock.task.global_state import GLOBAL_TASK, GlobalState
 from penstock.task.query_stores import open_query_store
 from penstock.topology.topology import Topology
@@ -53,50 +50,7 @@ VALID_S = 0.01
 COMMIT_TIMEOUT_S = 10.0
 
 
-class RunState(NamedTuple):
-    """The state of an instance at a moment."""
-
-    #: Whether this instance runs the tasks, and its lease has not expired.
-    is_active: bool
-    #: Changes when the replicas of this host may be behind the last commit.
-    version: object
-    #: Whether they are behind after every commit of this instance (`RunView.commits`), too.
-    lags_commits: bool = False
-    #: The state of the instance, for messages.
-    name: str = "RUNNING"
-    #: The instance that runs the application, if it is another one.
-    holder: str | None = None
-    #: Whether the stores are restored, so that they can be read. A standby is always ready.
-    is_ready: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class RunView:
-    """How a `ReplicaSource` sees its instance."""
-
-    #: Returns the current state.
-    state: Callable[[], RunState]
-    #: Raises unless the instance has started and not ended; see `StoreSource.check_running`.
-    check_running: Callable[[bool], None]
-    #: Counts the commits of this instance.
-    commits: Callable[[], int] = lambda: 0
-    #: Store -> a changelog position that the instance has committed for a task.
-    known_positions: Callable[[TaskId], Mapping[str, int]] = lambda task_id: {}
-    #: Input partition -> the next offset, as this instance has committed it; None if it runs no
-    #: tasks.
-    known_offsets: Callable[[], Mapping[TopicPartition, int] | None] = lambda: None
-
-
-class Inputs(NamedTuple):
-    """The input that a replica contains."""
-
-    #: Partition -> the next offset.
-    offsets: Mapping[TopicPartition, int] = {}
-    #: See `Session.shuffled_topics`.
-    shuffled_topics: frozenset[str] = frozenset()
-
-
-class CaughtUp(NamedTuple):
+class CommittedReplica(NamedTuple):
     """A replica that is at the last commit."""
 
     inputs: Inputs
@@ -128,7 +82,8 @@ class ReplicaSource:
         self._key_stores: dict[str, Any] = {}
         #: Task -> its committed offsets at the catch-up before the last one.
         self._earlier_offsets: dict[TaskId, dict[TopicPartition, int]] = {}
-        self._readers: dict[tuple[str, int], ReplicaReader] = {}
+        #: (store, partition, whether stale data is allowed) -> its reader.
+        self._readers: dict[tuple[str, int, bool], ReplicaReader] = {}
         #: The last known state, and when it must be read again (monotonic).
         self.state = RunState(False, None)
         self.valid_until = 0.0
@@ -159,10 +114,11 @@ class ReplicaSource:
 
     def reader(self, store: str, partition: int, *, stale: bool) -> ReplicaReader:
         """Return the reader of a partition."""
-        found = self._readers.get((store, partition if stale else -2 - partition))
+        found = self._readers.get((store, partition, stale))
         if found is None:
-            found = ReplicaReader(self, store, partition, stale)
-            self._readers[store, partition if stale else -2 - partition] = found
+            found = self._readers[store, partition, stale] = ReplicaReader(
+                self, store, partition, stale
+            )
         found.check()
         return found
 
@@ -195,7 +151,7 @@ class ReplicaSource:
         """The task that holds a partition of a store."""
         return TaskId(self._groups[store], partition)
 
-    def catch_up(self, store: str, partition: int) -> CaughtUp:
+    def catch_up(self, store: str, partition: int) -> CommittedReplica:
         """Bring the replica with this partition to the last commit."""
         with self._updating:
             source, replicas = self._open_log()
@@ -206,7 +162,7 @@ class ReplicaSource:
             assert replicas.graph is not None
             if partition < 0:
                 self._catch_up_global(source, replicas)
-                return CaughtUp(Inputs(), self._global_identity(source, replicas.graph))
+                return CommittedReplica(Inputs(), self._global_identity(source, replicas.graph))
             task_id = self.task_of(store, partition)
             inputs = self._inputs(source, replicas, task_id)
             # A task may have no store that a changelog can restore.
@@ -215,7 +171,7 @@ class ReplicaSource:
                 if targets is not None:
                     replicas.catch_up(task_id, targets)
             identity = replica_identity(source, replicas.graph, task_id, replicas.incarnation)
-            return CaughtUp(inputs, identity)
+            return CommittedReplica(inputs, identity)
 
     def _inputs(self, source: Log, replicas: FollowedReplicas, task_id: TaskId) -> Inputs:
         """The committed input of a task. Read before the positions of its changelogs, so that the
@@ -385,119 +341,3 @@ class ReplicaSource:
             f"'{self._config.application_id}' has not started on this log, or is being reset. "
             "Query again later."
         )
-
-
-class ReplicaReader:
-    """One partition of a store in a replica of this host. Any thread may use it."""
-
-    def __init__(
-        self, source: ReplicaSource, store: str, partition: int, stale: bool
-    ) -> None:
-        self.partition = partition
-        self._source = source
-        self._store = store
-        self._stale = stale
-        #: The `RunState.version` and the number of commits that the replica has caught up with.
-        self._version: object = _NEVER
-        self._commits = -1
-        #: The state of the last call. The same object needs no second look.
-        self._state: RunState | None = None
-        self._inputs = Inputs()
-        self._catching_up = threading.Lock()
-        self._files: StoreReader | None = None
-        self._identity = ""
-
-    def check(self) -> None:
-        """Raise if the partition must not be read on this instance."""
-        self._allowed(self._source.current_state())
-
-    @property
-    def is_current(self) -> bool:
-        """Whether `acquire` does not have to read the log."""
-        state = self._source.current_state()
-        return state.version == self._version and not (
-            state.lags_commits and self._source.commits() != self._commits
-        )
-
-    def acquire(self) -> StoreSession:
-        """Return a session of the last commit."""
-        source = self._source
-        now = time.monotonic()
-        state = source.state if now < source.valid_until else source.current_state()
-        if state is not self._state or (
-            state.lags_commits and source.commits() != self._commits
-        ):
-            self._prepare(state)
-        files = self._files
-        assert files is not None
-        return files.acquire(now)
-
-    def release(self, session: StoreSession) -> None:
-        """End a session."""
-        session.owner.release(session)
-
-    def key_serializer(self) -> Callable[[Any], bytes]:
-        """Return the function that serializes the keys of the store."""
-        return self._source.key_serializer(self._store)
-
-    def position(self, session: StoreSession) -> Position:
-        """Return the input that the rows of a session contain."""
-        position = Position()
-        for (topic, partition), offset in self._inputs.offsets.items():
-            if offset > 0:
-                position.with_component(topic, partition, offset - 1)
-        for topic, partitions in session.state.inputs.items():
-            for partition, offset in partitions.items():
-                if offset > 0:
-                    position.with_component(topic, partition, offset - 1)
-        return position
-
-    @property
-    def shuffled_topics(self) -> frozenset[str]:
-        """The topics of a position whose records reach all partitions of the store."""
-        return self._inputs.shuffled_topics
-
-    def close(self) -> None:
-        """Close the files."""
-        if self._files is not None:
-            self._files.close()
-
-    def _allowed(self, state: RunState) -> None:
-        if self._stale:
-            return
-        if not state.is_active:
-            run_by = f" It is run by {state.holder}." if state.holder else ""
-            raise StateStoreMigratedException(
-                f"The state store, {self._store}, may have migrated to another instance.{run_by} "
-                "Query that instance, or allow stale data with stale=True."
-            )
-        if not state.is_ready:
-            raise StreamsRebalancingException(
-                f"Cannot get state store {self._store} because the stream thread is {state.name}, "
-                "not RUNNING. Its stores are being restored. Query again later."
-            )
-
-    def _prepare(self, state: RunState) -> None:
-        """Check the state, and bring the replica to the last commit."""
-        if not self._stale:
-            self._allowed(state)
-        with self._catching_up:
-            commits = self._source.commits()
-            if state.version != self._version or (
-                state.lags_commits and commits != self._commits
-            ):
-                self._catch_up()
-                self._version, self._commits = state.version, commits
-            self._state = state
-
-    def _catch_up(self) -> None:
-        self._inputs, identity = self._source.catch_up(self._store, self.partition)
-        if self._files is None or identity != self._identity:
-            # At the first query, and after the application was reset.
-            self.close()
-            self._files = self._source.store_reader(self._store, self.partition, identity)
-            self._identity = identity
-        self._files.check_generation()
-
-
-_NEVER: Any = object()

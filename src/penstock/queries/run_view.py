@@ -1,0 +1,44 @@
+"""`RunView`: how the queries of an instance see its state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from penstock.log.types import TopicPartition
+from penstock.record import TaskId
+
+
+class RunState(NamedTuple):
+    """The state of an instance at a moment."""
+
+    #: Whether this instance runs the tasks, and its lease has not expired.
+    is_active: bool
+    #: Changes when the replicas of this host may be behind the last commit.
+    version: object
+    #: Whether they are behind after every commit of this instance (`RunView.commits`), too.
+    lags_commits: bool = False
+    #: The state of the instance, for messages.
+    name: str = "RUNNING"
+    #: The instance that runs the application, if it is another one.
+    holder: str | None = None
+    #: Whether the stores are restored, so that they can be read. A standby is always ready.
+    is_ready: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class RunView:
+    """How a `ReplicaSource` sees its instance."""
+
+    #: Returns the current state.
+    state: Callable[[], RunState]
+    #: Raises unless the instance has started and not ended; see `StoreSource.check_running`.
+    check_running: Callable[[bool], None]
+    #: Counts the commits of this instance.
+    commits: Callable[[], int] = lambda: 0
+    #: Store -> a changelog position that the instance has committed for a task.
+    known_positions: Callable[[TaskId], Mapping[str, int]] = lambda task_id: {}
+    #: Input partition -> the next offset, as this instance has committed it; None if it runs no
+    #: tasks.
+    known_offsets: Callable[[], Mapping[TopicPartition, int] | None] = lambda: None
