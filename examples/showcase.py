@@ -2,13 +2,14 @@
 
 Every small example has a `demo.py` that describes it as a `Showcase`:
 
-    python examples/words/demo.py [--log PATH|kafka://HOST:PORT] [--master local[2]] [--again]
+    python examples/words/demo.py [--log PATH|kafka://HOST:PORT] [--master local[2]]
 """
 
 from __future__ import annotations
 
 import argparse
 import logging
+import shlex
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -64,14 +65,11 @@ def main(showcase: Showcase, arguments: Sequence[str] | None = None) -> int:
         help="the log to use (default: a temporary file)",
     )
     parser.add_argument("--master", default="local[2]", help="the Spark master, or inline")
-    parser.add_argument(
-        "--again", action="store_true", help="delete the topics of an earlier run first"
-    )
     chosen = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="penstock-demo-") as folder:
         try:
             with open_log(chosen.log or str(Path(folder) / "demo.db")) as log:
-                create_topics(showcase, log, again=chosen.again)
+                create_topics(log, showcase.application_id, showcase.topics(), showcase.partitions)
                 run(showcase, log, chosen.master, state_dir=str(Path(folder) / "state"))
         except StreamsException as error:
             print(error, file=sys.stderr)
@@ -79,25 +77,26 @@ def main(showcase: Showcase, arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def create_topics(showcase: Showcase, log: Log, *, again: bool) -> None:
-    """Create the topics of an example; exit if one of them exists."""
-    existing = {topic.name for topic in log.topics()}
-    internal = f"{showcase.application_id}-"
-    names = showcase.topics()
-    if again:
-        for name in existing:
-            if name in names or name.startswith(internal):
-                log.delete_topic(name)
-        if showcase.application_id in log.groups():
-            log.delete_group(showcase.application_id)
-    elif taken := existing.intersection(names):
-        raise SystemExit(
-            f"Topic '{min(taken)}' already exists. The demo creates its own topics.\n"
-            "Use another log, or delete the topics of an earlier demo with --again."
-        )
+def create_topics(
+    log: Log, application_id: str | None, names: Sequence[str], partitions: int
+) -> None:
+    """Create the topics of an example; exit if one of them exists. None: no application reads them.
+
+    They are never deleted: on a shared log, they may be someone else's.
+    """
+    taken = sorted({topic.name for topic in log.topics()}.intersection(names))
+    if taken:
+        commands = [f"topics delete {' '.join(taken)}"]
+        if application_id is not None:
+            commands.insert(0, f"reset {application_id}")
+        raise SystemExit("\n".join([
+            f"These topics exist in the log: {', '.join(taken)}. The demo creates its own topics.",
+            "Use another log. Only if all of them are of an earlier demo, delete them:",
+            *(f"  penstock {command} --log {shlex.quote(log.address)}" for command in commands),
+        ]))
     for name in names:
         # The records have fixed timestamps of the past and must not expire.
-        log.create_topic(name, showcase.partitions, {"retention.ms": -1})
+        log.create_topic(name, partitions, {"retention.ms": -1})
 
 
 def run(showcase: Showcase, log: Log, master: str, *, state_dir: str) -> None:

@@ -13,7 +13,9 @@ from pathlib import Path
 if not __package__:
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from log_shipping.processing import GROUP, open_consumer, process_some
+from showcase import create_topics
+
+from log_shipping.processing import open_consumer, process_some
 from log_shipping.shipper import LogShipper
 from penstock.clients import Producer
 from penstock.log import open_log
@@ -61,16 +63,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="log shipping: producers and a consumer group")
     parser.add_argument("--log", metavar="PATH|kafka://HOST:PORT")
     parser.add_argument("--master", help="accepted for all examples; this one needs no Spark")
-    parser.add_argument("--again", action="store_true", help="delete the topic first")
     chosen = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="penstock-demo-") as folder:
         address = chosen.log or str(Path(folder) / "logs.db")
         with open_log(address) as log:
-            if chosen.again and TOPIC in {topic.name for topic in log.topics()}:
-                log.delete_topic(TOPIC)
-                if GROUP in log.groups():
-                    log.delete_group(GROUP)
-            log.create_topic(TOPIC, PARTITIONS)
+            create_topics(log, None, [TOPIC], PARTITIONS)
         ship(address)
         print("== the first consumer processes a few records, commits, and stops")
         done = process(address, "1", at_least=1)

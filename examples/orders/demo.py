@@ -30,6 +30,8 @@ if not __package__:
         filter(None, (FOLDER, os.environ.get("PYTHONPATH")))
     )
 
+from showcase import create_topics
+
 from orders.follow import Tables, all_tables, follow
 from orders.generate import STORES as ALL_STORES
 from orders.generate import generated_orders
@@ -57,9 +59,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--log", metavar="PATH|kafka://HOST:PORT",
         help="the log to use (default: a temporary file)",
     )
-    parser.add_argument(
-        "--again", action="store_true", help="delete the topics of an earlier demo first"
-    )
     parser.add_argument("--master", default="local[2]", help="the Spark master")
     chosen = parser.parse_args(arguments)
     if chosen.rate < 1 or chosen.seconds <= 0 or chosen.partitions < 1:
@@ -69,9 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(prefix="penstock-demo-") as folder:
         address = chosen.log or str(Path(folder) / "orders.db")
         with opened(address) as log:
-            if chosen.again:
-                forget(log)
-            create_topics(log, chosen.partitions)
+            create_topics(log, APPLICATION, topic_names(), chosen.partitions)
             return run(log, chosen, state_dir=str(Path(folder) / "state"))
 
 
@@ -86,31 +83,6 @@ def opened(address: str) -> Log:
 def topic_names() -> list[str]:
     """The topics that the application reads and writes."""
     return [ORDERS, STORES, *(f"{kind}-orders{end}" for kind in KINDS for end in ("", "-revenue"))]
-
-
-def forget(log: Log) -> None:
-    """Delete the topics and the state of the application."""
-    names = topic_names()
-    for topic in log.topics():
-        if topic.name in names or topic.name.startswith(f"{APPLICATION}-"):
-            log.delete_topic(topic.name)
-    if APPLICATION in log.groups():
-        log.delete_group(APPLICATION)
-
-
-def create_topics(log: Log, partitions: int) -> None:
-    """Create the topics of the application; exit if one of them exists."""
-    existing = {topic.name for topic in log.topics()}
-    names = topic_names()
-    for name in names:
-        if name in existing:
-            raise SystemExit(
-                f"Topic '{name}' already exists. The demo creates its own topics.\n"
-                "Use another log, or delete the topics of an earlier demo with --again."
-            )
-    for name in names:
-        # The orders are from the year 2022 and must not expire.
-        log.create_topic(name, partitions, {"retention.ms": -1})
 
 
 def run(log: Log, chosen: argparse.Namespace, *, state_dir: str) -> int:

@@ -76,7 +76,9 @@ def test_log_that_has_the_topics_is_rejected(tmp_path: Path) -> None:
         command("--log", str(path)), capture_output=True, text=True, check=False, timeout=180
     )
     assert ran.returncode == 1
-    assert "Topic 'stores' already exists." in ran.stderr
+    assert ran.stderr.startswith("These topics exist in the log: stores.")
+    with open_log(path) as log:
+        assert [topic.name for topic in log.topics()] == ["stores"]
 
 
 def test_empty_tables_are_shown(tmp_path: Path) -> None:

@@ -36,11 +36,16 @@ def test_demo_runs_on_kafka_and_can_be_repeated(penstock_broker: ClusterStatus) 
     # The topics of the first run exist, and a second run would add to them.
     rejected = run(*demo)
     assert rejected.returncode == 1
-    assert rejected.stderr == (
-        "Topic 'orders' already exists. The demo creates its own topics.\n"
-        "Use another log, or delete the topics of an earlier demo with --again.\n"
-    )
-    again = run(*demo, "--again", "--master", "inline")
+    assert rejected.stderr.startswith("These topics exist in the log: general-orders, ")
+    # The advice, followed literally.
+    advised = [
+        line.split()[1:] for line in rejected.stderr.splitlines() if line.startswith("  penstock ")
+    ]
+    assert [each[0] for each in advised] == ["reset", "topics"]
+    for arguments in advised:
+        deleted = run("-m", "penstock", *arguments, "--yes")
+        assert deleted.returncode == 0, deleted.stderr
+    again = run(*demo, "--master", "inline")
     assert (again.returncode, again.stderr) == (0, "")
     assert "  The tables agree with a plain sum over the orders.\n" in again.stdout
 
