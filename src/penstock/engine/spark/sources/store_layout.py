@@ -138,8 +138,8 @@ def layout_of(application: str, name: str, info: StoreInfo) -> StoreLayout:
         )
     if info.restored_from is None:
         raise ConfigException(
-            f"Store '{name}' has no changelog, so its rows are not in the log. Enable logging "
-            "for it."
+            f"Store '{name}' has no changelog, so its rows are not in the log. Only stores with "
+            "logging can be read as data."
         )
     is_changelog = info.restored_from == changelog_topic(application, name)
     if not is_changelog and info.step_kind == _PROCESSOR:

@@ -126,8 +126,9 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 raise StreamsException(
                     f"Topic '{self._topic}' ends at offset {ends[number]} in partition {number}, "
                     f"but the query has read up to offset {begin}. The topic was deleted and "
-                    "created again. Start the query with a new checkpoint, or set "
-                    "failOnDataLoss=false."
+                    "created again. Start the query with a new checkpointLocation: it then reads "
+                    "the topic from its starting offsets. failOnDataLoss=false would skip the "
+                    f"records before offset {begin}."
                 )
         return begins
 
