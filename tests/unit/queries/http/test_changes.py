@@ -104,7 +104,7 @@ def test_records_that_the_log_has_removed_are_left_out(
 def test_store_without_changelog_is_named(client: TestClient) -> None:
     answer = client.get("/stores/counts/changes")
     assert (answer.status_code, answer.json()["detail"]) == (
-        409, "Store 'counts' has no changelog. Enable logging for it."
+        409, "Store 'counts' has no changelog, so its changes cannot be followed."
     )
 
 
