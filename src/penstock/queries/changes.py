@@ -83,7 +83,9 @@ def _of_plan(
     plan: StorePlan, config: StreamsConfig, topic: str | None, tasks: int
 ) -> ChangelogSource:
     if topic is None:
-        raise NoChangelog(f"Store '{plan.name}' has no changelog, so its changes cannot be followed.")
+        raise NoChangelog(
+            f"Store '{plan.name}' has no changelog, so its changes cannot be followed."
+        )
     if plan.feed is not None:
         raise NoChangelog(
             f"Store '{plan.name}' has no changelog: a processor fills it from topic '{topic}'. "

@@ -127,7 +127,9 @@ class FakeReader:
 
     def changes(self, store: str) -> StoreChanges:
         if self.log is None:
-            raise NoChangelog(f"Store '{store}' has no changelog, so its changes cannot be followed.")
+            raise NoChangelog(
+                f"Store '{store}' has no changelog, so its changes cannot be followed."
+            )
         served = self._served[store]
         return StoreChanges(self.log, ChangelogSource(
             store, {number: TopicPartition(store, number) for number in served.partitions},
