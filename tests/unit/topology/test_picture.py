@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import xml.etree.ElementTree as Xml
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import combinations
 
 import pytest
@@ -85,16 +86,14 @@ def test_shapes_do_not_overlap(build: object) -> None:
     check_picture(build())  # type: ignore[operator]
 
 
-class DrawnTopology(Exception):
-    """Ends the run of a case before its events: the topology is drawn."""
+class Building(Run):
+    """Builds the topology of a case, without its events."""
 
-
-class Drawing(Run):
-    """Draws the topology of a case."""
+    built: Topology | None = None
 
     def _driver(self, topology: Topology, config: object) -> object:
-        check_picture(topology)
-        raise DrawnTopology
+        self.built = topology
+        raise StopIteration
 
 
 def test_topologies_of_conformance_cases_have_pictures_without_overlaps() -> None:
@@ -102,14 +101,13 @@ def test_topologies_of_conformance_cases_have_pictures_without_overlaps() -> Non
     for path in case_files([CASES]):
         for case in read_cases(path):
             if in_sample(case, 24):
-                try:
-                    Drawing(case, CaseResult()).run()
-                except DrawnTopology:
+                building = Building(case, CaseResult())
+                # Some cases are about an error of the builder.
+                with suppress(Exception):
+                    building.run()
+                if building.built is not None:
+                    check_picture(building.built)
                     drawn += 1
-                except AssertionError:
-                    raise
-                except Exception:  # the case is about an error of the builder
-                    continue
     assert drawn > 100
 
 
