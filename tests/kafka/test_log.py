@@ -19,6 +19,7 @@ from penstock.errors import ConfigException
 from penstock.log import Lease, Log, RecordColumns, TopicPartition, open_log
 from penstock.log.errors import Fenced, LogUnavailable, UnknownTopic
 from penstock.log.kafka import membership, transactions
+from penstock.log.kafka.client.native_io import find_native
 from penstock.log.kafka.client.settings import KafkaOptions
 from penstock.log.kafka.members import KafkaMember
 
@@ -324,6 +325,37 @@ def test_error_names_an_unreachable_broker() -> None:
         port = probe.getsockname()[1]
     with pytest.raises(LogUnavailable, match=f"127.0.0.1:{port}"):
         open_log(f"kafka://127.0.0.1:{port}", timeout_ms=500)
+
+
+def test_partitions_that_arrive_in_turns_keep_their_timestamps(
+    log: Log, penstock_broker: ClusterStatus
+) -> None:
+    """The consumer fetches ahead, so one call returns records of three fetches."""
+    extension = find_native()
+    if extension is None:
+        pytest.skip("The extension for Kafka is not built.")
+    log.create_topic("orders", 2)
+    consumer = extension.Consumer({
+        "bootstrap.servers": penstock_broker.address.removeprefix("kafka://"), "group.id": "none",
+    })
+    try:
+        consumer.assign([("orders", 0, 0), ("orders", 1, 0)])
+        for partition, time_ms, end in ((0, 10, 1), (1, 5, 1), (0, 5, 2)):
+            log.append("orders", partition, RecordColumns([b"k"], [b"v"], [time_ms]))
+            wait_until(
+                lambda at=partition, end=end: consumer.high_watermark("orders", at) >= end
+            )
+        found: dict[int, list[int]] = {0: [], 1: []}
+
+        def is_complete() -> bool:
+            for _, partition, columns, *_ in consumer.consume(1000, 100):
+                found[partition] += columns[1] if columns is not None else []
+            return sum(map(len, found.values())) == 3
+
+        wait_until(is_complete)
+        assert found == {0: [10, 5], 1: [5]}
+    finally:
+        consumer.close()
 
 
 def test_unknown_librdkafka_setting_is_rejected(penstock_broker: ClusterStatus) -> None:

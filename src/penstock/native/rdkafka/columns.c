@@ -9,8 +9,9 @@ typedef struct {
     int32_t partition;
     Py_ssize_t records;
     PyObject *offsets, *timestamps, *keys, *values, *headers;
-    /* How many records are filled in. */
+    /* How many records are filled in, and the timestamp of the last one. */
     Py_ssize_t filled;
+    int64_t last_time;
     int64_t end;
     const RkMessage *failed;
 } Group;
@@ -105,19 +106,19 @@ set_headers(Group *group, const RkMessage *message)
 }
 
 static int
-add_record(Group *group, const RkMessage *message, int64_t *last_time)
+add_record(Group *group, const RkMessage *message)
 {
     Py_ssize_t at = group->filled;
     int kind;
     int64_t time = rk.message_timestamp(message, &kind);
     PyObject *offset = PyLong_FromLongLong(message->offset);
     /* Records often have the time of the one before. */
-    PyObject *timestamp = at > 0 && time == *last_time
+    PyObject *timestamp = at > 0 && time == group->last_time
                               ? Py_NewRef(PyList_GET_ITEM(group->timestamps, at - 1))
                               : PyLong_FromLongLong(time);
     PyObject *key = bytes_or_none(message->key, message->key_len);
     PyObject *value = bytes_or_none(message->payload, message->len);
-    *last_time = time;
+    group->last_time = time;
     if (offset != NULL)
         PyList_SET_ITEM(group->offsets, at, offset);
     if (timestamp != NULL)
@@ -170,7 +171,6 @@ int
 fetched_from(PyObject *list, RkMessage **messages, Py_ssize_t count)
 {
     Py_ssize_t group_count = 0;
-    int64_t last_time = 0;
     int result = -1;
     Group *groups = PyMem_Malloc(sizeof(Group) * (count + 1)), *group = NULL;
     if (groups == NULL) {
@@ -189,7 +189,7 @@ fetched_from(PyObject *list, RkMessage **messages, Py_ssize_t count)
         if (messages[at]->err != 0)
             continue;
         group = find_group(groups, &group_count, group, messages[at]);
-        if (add_record(group, messages[at], &last_time) < 0)
+        if (add_record(group, messages[at]) < 0)
             goto done;
     }
     for (Py_ssize_t at = 0; at < group_count; at++) {
