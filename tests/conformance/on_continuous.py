@@ -101,6 +101,8 @@ class SteppedLanes:
 class ContinuousDriver(EngineDriver):
     """An application in continuous mode on its own log, fed event by event."""
 
+    serves_every_commit = True
+
     def _open_engine(self, topology: Topology, config: StreamsConfig, start: Any) -> None:
         for module in ("engine", "lane"):
             self._open.enter_context(mock.patch(

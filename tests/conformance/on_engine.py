@@ -30,6 +30,9 @@ from penstock.engine.plan.planner import Planner
 from penstock.engine.worker.global_tables import GlobalTables
 from penstock.engine.worker.replica_pool import ReplicaPool
 from penstock.log import Log, RecordColumns, open_log
+from penstock.queries.replicas import ReplicaSource
+from penstock.queries.run_view import RunState, RunView
+from penstock.queries.service import StoreQueries
 from penstock.task.blueprint import Blueprint
 from penstock.task.runtime import Environment
 from penstock.task.task import Task
@@ -94,6 +97,16 @@ class EngineRun(Run):
         self._directory = directory
         self._start_compute = start_compute
 
+    def _is_queried(self, driver: Any, store: str) -> bool:
+        """In batch mode, queries of stores without a changelog and of LRU maps may be a batch
+        behind."""
+        spec = driver._topology.stores.get(store)
+        if spec is None or driver.serves_every_commit:
+            return True
+        builder = spec.resolve(driver._config)
+        is_lru = getattr(builder.supplier, "max_entries", None) is not None
+        return builder.logging_enabled and not is_lru
+
     def _driver(self, topology: Topology, config: Any) -> Any:
         if topology.global_stores:
             # Kafka's driver has this handler for global topics, whatever the configuration says.
@@ -130,6 +143,9 @@ class EngineDriver:
 
     Single-threaded. The clock `now` advances only with the events of the case.
     """
+
+    #: Whether queries show the last commit of all stores.
+    serves_every_commit = False
 
     def __init__(
         self, topology: Topology, config: StreamsConfig, topics: Iterable[str],
@@ -240,6 +256,15 @@ class EngineDriver:
         for name, store in self._stores_of_tasks(bundle, plan):
             stores.setdefault(name, store)
         return stores
+
+    @functools.cached_property
+    def _store_queries(self) -> StoreQueries:
+        """The queries of the application, from its replicas."""
+        state, records = RunState(is_active=True, version=None), self._engine.planner.records
+        view = RunView(lambda: state, lambda stopped: None, known_record=records.get)
+        source = ReplicaSource(self._topology, self._config, view)
+        self._open.callback(source.close)
+        return StoreQueries(source)
 
     def _stores_of_tasks(self, bundle: Bundle, plan: BatchPlan) -> Iterator[tuple[str, Any]]:
         replicas = ReplicaPool(self._log, bundle)

@@ -19,7 +19,7 @@ from penstock import (
     WindowKeyQuery,
     WindowRangeQuery,
 )
-from penstock.testing import TopologyTestDriver
+from penstock.queries.service import StoreQueries
 
 _FULL_TYPES = {
     "timestamped_key_value": QueryableStoreTypes.timestamped_key_value_store(),
@@ -31,16 +31,16 @@ _FULL_TYPES = {
 }
 
 
-def check_queries(driver: TopologyTestDriver, query: dict[str, Any], kind: str) -> Any:
+def check_queries(queries: StoreQueries, query: dict[str, Any], kind: str) -> Any:
     """Return the result of a query through `store`, and check it against that of `query`."""
     name = query["store"]
-    info = driver._store_queries._source.stores[name]
-    store: Any = driver.store(name, _FULL_TYPES.get(info.kind))
+    info = queries.source.stores[name]
+    store: Any = queries.store(name, _FULL_TYPES.get(info.kind), stale=True)
     found = query_store(store, query, kind)
     for request, show in _requests(query, info.kind):
         if info.is_global or "headers" in info.kind:
             continue
-        result = driver.query(StateQueryRequest.in_store(name).with_query(request))
+        result = queries.query(StateQueryRequest.in_store(name).with_query(request))
         shown = show(result.partition_results[0].result)
         expected = found
         if isinstance(request, KeyQuery | RangeQuery):

@@ -8,6 +8,7 @@ from typing import Any
 
 from penstock.engine.instance import Instance
 from penstock.engine.lifecycle import State
+from penstock.engine.plan.task_records import TaskRecord
 from penstock.errors import StreamsNotStartedException, StreamsStoppedException
 from penstock.log.types import TopicPartition
 from penstock.queries.metadata_service import InstanceMetadata
@@ -34,7 +35,7 @@ def run_view(instance: Instance) -> RunView:
     """Return how queries see an instance."""
     run = _InstanceRun(instance)
     return RunView(
-        run.state, run.check_running, lambda: instance.commits, run.known_positions,
+        run.state, run.check_running, lambda: instance.commits, run.known_record,
         run.known_offsets,
     )
 
@@ -84,11 +85,8 @@ class _InstanceRun:
             return None
         return dict(engine.planner.offsets)
 
-    def known_positions(self, task_id: TaskId) -> Mapping[str, int]:
-        """Return the positions that this instance has committed for a task."""
+    def known_record(self, task_id: TaskId) -> TaskRecord | None:
+        """Return the last commit of a task by this instance."""
         thread = self._instance.thread
         engine: Any = None if thread is None else thread.engine
-        if engine is None:
-            return {}
-        record = engine.planner.records.get(task_id)
-        return {} if record is None else record.positions
+        return None if engine is None else engine.planner.records.get(task_id)

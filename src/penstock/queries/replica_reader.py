@@ -132,10 +132,11 @@ class ReplicaReader:
             self._state = state
 
     def _catch_up(self) -> None:
-        self._inputs, identity = self._source.catch_up(self._store, self.partition)
+        self._inputs, identity, clocks = self._source.catch_up(self._store, self.partition)
         if self._files is None or identity != self._identity:
             # At the first query, and after the application was reset.
             self.close()
             self._files = self._source.store_reader(self._store, self.partition, identity)
             self._identity = identity
+        self._files.set_clocks(clocks)
         self._files.check_generation()

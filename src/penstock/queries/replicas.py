@@ -56,6 +56,8 @@ class CommittedReplica(NamedTuple):
     inputs: Inputs
     #: The log, the incarnation of the application and the layout that the rows belong to.
     identity: str
+    #: The clocks of the store at the last commit, if this instance has made it.
+    clocks: Mapping[str, int] = {}
 
 
 class ReplicaSource:
@@ -171,7 +173,13 @@ class ReplicaSource:
                 if targets is not None:
                     replicas.catch_up(task_id, targets)
             identity = replica_identity(source, replicas.graph, task_id, replicas.incarnation)
-            return CommittedReplica(inputs, identity)
+            return CommittedReplica(inputs, identity, self._clocks(store, task_id))
+
+    def _clocks(self, store: str, task_id: TaskId) -> Mapping[str, int]:
+        """The clocks of a store at the last commit. A changelog does not contain all of them: a
+        deletion may have moved the stream time."""
+        record = self._run.known_record(task_id)
+        return {} if record is None else record.state.store_clocks.get(store, {})
 
     def _inputs(self, source: Log, replicas: FollowedReplicas, task_id: TaskId) -> Inputs:
         """The committed input of a task. Read before the positions of its changelogs, so that the
@@ -202,7 +210,8 @@ class ReplicaSource:
         self, replicas: FollowedReplicas, task_id: TaskId
     ) -> dict[str, int] | None:
         """The committed positions of a task. Waits until the log shows those that are known."""
-        known = self._run.known_positions(task_id)
+        record = self._run.known_record(task_id)
+        known = {} if record is None else record.positions
         deadline = time.monotonic() + COMMIT_TIMEOUT_S
         while True:
             targets = replicas.committed_positions([task_id]).get(task_id)

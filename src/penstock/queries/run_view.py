@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from penstock.engine.plan.task_records import TaskRecord
 from penstock.log.types import TopicPartition
 from penstock.record import TaskId
 
@@ -37,8 +38,8 @@ class RunView:
     check_running: Callable[[bool], None]
     #: Counts the commits of this instance.
     commits: Callable[[], int] = lambda: 0
-    #: Store -> a changelog position that the instance has committed for a task.
-    known_positions: Callable[[TaskId], Mapping[str, int]] = lambda task_id: {}
+    #: The last commit of a task by this instance; None if there is none.
+    known_record: Callable[[TaskId], TaskRecord | None] = lambda task_id: None
     #: Input partition -> the next offset, as this instance has committed it; None if it runs no
     #: tasks.
     known_offsets: Callable[[], Mapping[TopicPartition, int] | None] = lambda: None

@@ -7,7 +7,7 @@ its typed store, but no transaction.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +53,9 @@ def read_replica_state(directory: Path) -> ReplicaState | None:
 class StoreSession:
     """A typed store over the rows of one generation. One caller uses it at a time."""
 
-    __slots__ = ("generation", "is_ready", "name", "number", "owner", "reader", "state", "store")
+    __slots__ = (
+        "clocks", "generation", "is_ready", "name", "number", "owner", "reader", "state", "store",
+    )
 
     def __init__(
         self, owner: StoreReader, name: str, generation: str, reader: LmdbReader
@@ -64,6 +66,8 @@ class StoreSession:
         self.reader = reader
         #: The number of the last transaction whose state was read.
         self.number = -1
+        #: The clocks that were set last.
+        self.clocks: Mapping[str, int] | None = None
         self.is_ready = False
         self.state: ReplicaState
         self.store: Any
@@ -101,6 +105,7 @@ class StoreReader:
         self._generation: str | None = None
         self._check_at = 0.0
         self._closed = False
+        self._clocks: Mapping[str, int] = {}
         #: The largest changelog offset of a session, the log that it belongs to, and the last
         #: generation whose rows have reached it.
         self._floor = -1
@@ -124,7 +129,7 @@ class StoreReader:
                 session.reader.close()
                 continue
             number = session.reader.begin()
-            if number == session.number:
+            if number == session.number and session.clocks is self._clocks:
                 return session
             try:
                 self._refresh(session, number)
@@ -141,6 +146,12 @@ class StoreReader:
             self._free.append(session)
         else:
             session.reader.close()
+
+    def set_clocks(self, clocks: Mapping[str, int]) -> None:
+        """Set the clocks of the store at the last commit, as far as the caller knows them. Those in
+        the files may be older."""
+        if clocks != self._clocks:
+            self._clocks = clocks
 
     def check_generation(self) -> None:
         """Find the current generation of the files. Sessions of others are closed."""
@@ -200,10 +211,11 @@ class StoreReader:
         session.state = state
         if not session.is_ready or not self._keeps_rows:
             self._build_store(session)
-        clocks = state.clocks.get(self._store)
-        if clocks and hasattr(session.store, "set_clocks"):
-            session.store.set_clocks(clocks)
-        session.number = number
+        known = self._clocks
+        for clocks in (state.clocks.get(self._store), known):
+            if clocks and hasattr(session.store, "set_clocks"):
+                session.store.set_clocks(clocks)
+        session.clocks, session.number = known, number
 
     def _check_floor(self, session: StoreSession, state: ReplicaState, offset: int) -> None:
         """Refuse rows that are older than those of an earlier session.
