@@ -1,6 +1,7 @@
 """Kills the active one of three instances repeatedly, while records and queries arrive.
 
-    python tests/faults/query_failover.py --kills 20 [--execution continuous] [--report FILE]
+    python tests/faults/query_failover.py --kills 20 [--log embedded|kafka]
+        [--execution continuous] [--report FILE]
 
 Every instance serves its state over HTTP. A writer appends records to a counted topic at a steady
 rate, and a reader asks all instances for the counts of all keys. Checked:
@@ -31,6 +32,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from penstock.broker.cluster import LocalCluster
+from penstock.broker.properties import BrokerOptions
 from penstock.log import RecordColumns, open_log
 from penstock.partitioning import partition_of
 
@@ -251,9 +254,10 @@ def wait_for(counts: dict[str, int], reader: CountReader) -> None:
 
 
 @contextmanager
-def running(folder: Path, execution: str) -> Iterator[tuple[Instances, EventWriter, CountReader]]:
+def running(
+    folder: Path, execution: str, address: str
+) -> Iterator[tuple[Instances, EventWriter, CountReader]]:
     """Three instances, a writer and a reader."""
-    address = str(folder / "events.db")
     with open_log(address) as log:
         log.create_topic("events", PARTITIONS)
     with ExitStack() as stack:
@@ -273,10 +277,10 @@ def running(folder: Path, execution: str) -> Iterator[tuple[Instances, EventWrit
             raise Failed(f"Written {writer.counts}, counted {reader.largest}.")
 
 
-def run(folder: Path, kills: int, execution: str) -> Findings:
-    """Kill the active instance so many times."""
+def run(folder: Path, kills: int, execution: str, address: str | None = None) -> Findings:
+    """Kill the active instance so many times. `address`: of the log, else one in the folder."""
     findings = Findings()
-    with running(folder, execution) as (instances, writer, reader):
+    with running(folder, execution, address or str(folder / "events.db")) as (instances, writer, reader):
         wait_for(dict.fromkeys(KEYS, 1), reader)
         for _ in range(kills):
             instances.kill(instances.active())
@@ -293,17 +297,23 @@ def run(folder: Path, kills: int, execution: str) -> Findings:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--log", choices=("embedded", "kafka"), default="embedded")
     parser.add_argument("--execution", choices=("batch", "continuous"), default="continuous")
     parser.add_argument("--report", type=Path)
     chosen = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="penstock-failover-") as folder:
-        findings = run(Path(folder), chosen.kills, chosen.execution)
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-failover-")))
+        address = None
+        if chosen.log == "kafka":
+            cluster = LocalCluster(folder / "kafka").for_this_process(BrokerOptions(port=0))
+            address = stack.enter_context(cluster).address
+        findings = run(folder, chosen.kills, chosen.execution, address)
     text = "\n".join(findings.lines())
     print(text)
     if chosen.report:
         chosen.report.write_text(
             "# Queries while instances are killed\n"
-            f"Written by `tests/faults/query_failover.py` ({chosen.execution} mode, embedded log, "
+            f"Written by `tests/faults/query_failover.py` ({chosen.execution} mode, {chosen.log} log, "
             f"without Spark): three instances with a session timeout of 2 s, {RATE} records/s.\n\n"
             f"{text}\n"
         )

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from faults import query_failover
+from faults.kafka_brokers import Brokers
 
 
 @pytest.mark.full
@@ -14,5 +15,16 @@ from faults import query_failover
 @pytest.mark.parametrize("execution", ["batch", "continuous"])
 def test_counts_stay_exact_and_never_go_back(tmp_path: Path, execution: str) -> None:
     findings = query_failover.run(tmp_path, 2, execution)
+    assert findings.kills == len(findings.pauses) == 2
+    assert findings.responses > 0
+
+
+@pytest.mark.full
+@pytest.mark.slow
+@pytest.mark.kafka
+@pytest.mark.parametrize("execution", ["batch", "continuous"])
+def test_counts_stay_exact_on_kafka(tmp_path: Path, execution: str) -> None:
+    with Brokers(tmp_path / "kafka") as brokers:
+        findings = query_failover.run(tmp_path, 2, execution, brokers.address)
     assert findings.kills == len(findings.pauses) == 2
     assert findings.responses > 0
