@@ -52,7 +52,7 @@ from penstock import Serdes, Streams, StreamsBuilder, StreamsConfig, TimeWindows
 from penstock.engine.inline import InlineCompute
 from penstock.engine.packaging.bundle import Bundle
 from penstock.log import Log, RecordColumns, open_log
-from penstock.log.errors import LogUnavailable, OutcomeUnknown
+from penstock.log.errors import LogUnavailable, OffsetOutOfRange, OutcomeUnknown
 from penstock.log.types import Append, TopicPartition
 from penstock.partitioning import partition_of
 
@@ -340,7 +340,11 @@ def _is_empty(log: Log, at: TopicPartition, start: int, end: int) -> bool:
     """Whether a range has no records. On Kafka it may contain the markers of transactions."""
     if start >= end or not log.capabilities.is_remote:
         return start >= end
-    return next(log.read(*at, start, end), None) is None
+    try:
+        return next(log.read(*at, start, end), None) is None
+    except OffsetOutOfRange:
+        # The application has purged the range in the meantime. The caller looks again.
+        return False
 
 
 def everything(log: Log) -> tuple[object, object]:

@@ -280,7 +280,8 @@ def running(
 def run(folder: Path, kills: int, execution: str, address: str | None = None) -> Findings:
     """Kill the active instance so many times. `address`: of the log, else one in the folder."""
     findings = Findings()
-    with running(folder, execution, address or str(folder / "events.db")) as (instances, writer, reader):
+    address = address or str(folder / "events.db")
+    with running(folder, execution, address) as (instances, writer, reader):
         wait_for(dict.fromkeys(KEYS, 1), reader)
         for _ in range(kills):
             instances.kill(instances.active())
@@ -313,8 +314,9 @@ def main() -> int:
     if chosen.report:
         chosen.report.write_text(
             "# Queries while instances are killed\n"
-            f"Written by `tests/faults/query_failover.py` ({chosen.execution} mode, {chosen.log} log, "
-            f"without Spark): three instances with a session timeout of 2 s, {RATE} records/s.\n\n"
+            f"Written by `tests/faults/query_failover.py` ({chosen.execution} mode, "
+            f"{chosen.log} log, without Spark): three instances with a session timeout of 2 s, "
+            f"{RATE} records/s.\n\n"
             f"{text}\n"
         )
     return 0
