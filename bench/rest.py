@@ -2,8 +2,8 @@
 
     lookups   requests/s and latency of a query node with 100,000 keys, as a ratio to a bare FastAPI
               application that returns the values of a dictionary; rounds alternate between the two
-    pipeline  seconds to count the orders on Spark, with and without 1,000 lookups/s over HTTP of
-              the instance that runs it; rounds alternate
+    pipeline  seconds to count the orders on Spark: alone, with 1,000 lookups/s from Python in the
+              process of the instance, and with 1,000 lookups/s over HTTP; rounds alternate
 
 The servers, and the client that sends the requests over keep-alive connections, are processes of
 their own. On a machine with two cores the client has one of them.
@@ -25,8 +25,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import uvicorn
@@ -263,51 +263,103 @@ def lookups(rounds: int, seconds: float) -> dict[str, Any]:
 
 
 def pipeline(rounds: int, records: int) -> dict[str, Any]:
-    times: dict[str, list[float]] = {"alone": [], "queried": []}
-    queried: list[dict[str, Any]] = []
-    for number in range(2 * rounds):
-        with tempfile.TemporaryDirectory(prefix="penstock-rest-") as folder:
-            append_orders(folder, KEYS)
-            seconds, report = count_orders(folder, records, with_load=number % 2 == 1)
-        times["queried" if number % 2 else "alone"].append(round(seconds, 3))
-        if report is not None:
-            queried.append(report)
-    slowdown = statistics.median(times["queried"]) / statistics.median(times["alone"]) - 1
-    print(f"alone   {times['alone']} s\nqueried {times['queried']} s")
+    loads = {"alone": nothing, "python": python_lookups, "http": http_lookups}
+    times: dict[str, list[float]] = {name: [] for name in loads}
+    reports: dict[str, list[dict[str, Any]]] = {"python": [], "http": []}
+    for _ in range(rounds):
+        for name, lookup in loads.items():
+            with tempfile.TemporaryDirectory(prefix="penstock-rest-") as folder:
+                append_orders(folder, KEYS)
+                seconds, report = count_orders(folder, records, lookup)
+            times[name].append(round(seconds, 3))
+            if report:
+                reports[name].append(report)
+    alone = statistics.median(times["alone"])
+    slowdown = {
+        name: round(statistics.median(times[name]) / alone - 1, 4) for name in reports
+    }
+    for name, seconds_of_rounds in times.items():
+        print(f"{name:7} {seconds_of_rounds} s")
     print(
-        f"slowdown {slowdown:+.1%} under {RATE:,} lookups/s (wanted: less than {MAX_SLOWDOWN:.0%})"
+        f"slowdown under {RATE:,} lookups/s: {slowdown['python']:+.1%} from Python (wanted: less "
+        f"than {MAX_SLOWDOWN:.0%}), {slowdown['http']:+.1%} over HTTP"
     )
     return {
-        "records": records, "seconds": times, "lookups": queried,
-        "slowdown": round(slowdown, 4), "wanted": MAX_SLOWDOWN,
+        "records": records, "seconds": times, "lookups": reports, "slowdown": slowdown,
+        "wanted": MAX_SLOWDOWN,
     }
 
 
+Lookups = Callable[[Streams, Server], AbstractContextManager[dict[str, Any]]]
+
+
 def count_orders(
-    folder: str, records: int, *, with_load: bool
-) -> tuple[float, dict[str, Any] | None]:
-    """Count orders while lookups are sent, or not. Returns the seconds."""
+    folder: str, records: int, lookups: Lookups
+) -> tuple[float, dict[str, Any]]:
+    """Count orders while lookups are sent, or not. Returns the seconds, and their report."""
     settings = HttpSettings(port=0, requests_per_second=1_000_000)
     config = application(folder, f"{folder}/state")
     streams = Streams(topology(), config, master="local[2]")
     with streams, Server(create_app(streams, settings), settings) as server:
         streams.run_until_caught_up(600)
-        client = None
-        if with_load:
-            client = subprocess.Popen(
-                [sys.executable, __file__, "--role", "load", "--port",
-                 server.url.rpartition(":")[2], "--seconds", "600", "--rate", str(RATE), "--stop"],
-                stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True,
-            )
-            time.sleep(2)
-        append_orders(folder, records)
-        started = time.perf_counter()
-        streams.run_until_caught_up(600)
-        took = time.perf_counter() - started
-        if client is None:
-            return took, None
-        out, _ = client.communicate("stop\n")
-        return took, json.loads(out)
+        with lookups(streams, server) as report:
+            # Records are processed while they are appended.
+            started = time.perf_counter()
+            append_orders(folder, records)
+            streams.run_until_caught_up(600)
+            took = time.perf_counter() - started
+        return took, report
+
+
+@contextmanager
+def nothing(streams: Streams, server: Server) -> Iterator[dict[str, Any]]:
+    yield {}
+
+
+@contextmanager
+def python_lookups(streams: Streams, server: Server) -> Iterator[dict[str, Any]]:
+    """Look up random keys in a thread of this process."""
+    stopped, times = threading.Event(), []
+
+    def look_up() -> None:
+        get, chosen = streams.store("counts").get, random.Random(1)
+        begun, count = time.perf_counter(), 0
+        while not stopped.is_set():
+            started = time.perf_counter()
+            get(key_of(chosen.randrange(KEYS)))
+            times.append(time.perf_counter() - started)
+            count += 1
+            time.sleep(max(0.0, begun + count / RATE - time.perf_counter()))
+
+    thread = threading.Thread(target=look_up)
+    begun = time.perf_counter()
+    thread.start()
+    report: dict[str, Any] = {}
+    try:
+        yield report
+    finally:
+        stopped.set()
+        thread.join()
+    cuts = statistics.quantiles(times, n=100)
+    report |= {
+        "per_second": round(len(times) / (time.perf_counter() - begun)),
+        "p50_ms": round(cuts[49] * 1000, 4), "p99_ms": round(cuts[98] * 1000, 3),
+    }
+
+
+@contextmanager
+def http_lookups(streams: Streams, server: Server) -> Iterator[dict[str, Any]]:
+    """Let another process send requests."""
+    client = subprocess.Popen(
+        [sys.executable, __file__, "--role", "load", "--port", server.url.rpartition(":")[2],
+         "--seconds", "600", "--rate", str(RATE), "--stop"],
+        stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True,
+    )
+    time.sleep(2)
+    report: dict[str, Any] = {}
+    yield report
+    out, _ = client.communicate("stop\n")
+    report |= json.loads(out)
 
 
 def main() -> int:
