@@ -32,6 +32,11 @@ demo: install
 	$(BIN)/python tests/kafka/apicurio.py
 	touch $@
 
+# Debian's Chromium, for tests/web.
+.venv/browser: .venv/installed tests/web/chromium.py
+	$(BIN)/python tests/web/chromium.py
+	touch $@
+
 # Test tiers: every test is in `test`, in `test-rest`, or a soak test of `make faults`, see
 # tests/conftest.py.
 PYTEST = $(BIN)/python -m pytest -n 2 --dist loadscope
@@ -42,7 +47,7 @@ test: install .venv/kafka
 	$(PYTEST) -m "not full and not soak"
 
 # Everything else on Spark and Kafka, all conformance cases, all crash tests.
-test-rest: install .venv/kafka .venv/registry test-pure
+test-rest: install .venv/kafka .venv/registry .venv/browser test-pure
 	$(PYTEST) -m "full and not soak"
 
 # Without the native core.

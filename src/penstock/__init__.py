@@ -14,6 +14,7 @@ Reading order, along the path of a record:
     clients/     Producer, Consumer and AdminClient for any log
     engine/      runs a topology on a log: plan, compute on Spark, commit
     queries/     reads the committed state of a running application
+    web/         the dashboard in the browser
     broker/      starts a local Kafka broker, for development and tests
     app.py       Streams: an application and its life cycle
     cli/         the command line

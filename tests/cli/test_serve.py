@@ -104,9 +104,36 @@ def test_running_instance_is_served(command: Command, app: Path, tmp_path: Path)
     stop(running)
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("log")
+def test_dashboard_of_an_instance_and_of_a_query_node(
+    command: Command, app: Path, tmp_path: Path
+) -> None:
+    running = command(
+        "run", app, "--master", "inline", "--state-dir", tmp_path / "state", "--dashboard", "0",
+    )
+    node = command("dashboard", app, "--port", 0, "--state-dir", tmp_path / "node")
+    for process in (running, node):
+        page = url_of(process)
+        assert page.endswith("/dashboard")
+        until_ready(page.removesuffix("/dashboard"))
+        assert get(f"{page}/overview")["application"] == "words"
+        with urllib.request.urlopen(page, timeout=60) as answer:
+            assert b"<title>penstock</title>" in answer.read()
+    for process in (running, node):
+        stop(process)
+
+
+@pytest.mark.usefixtures("log")
+def test_dashboard_includes_the_server(penstock: Penstock, app: Path) -> None:
+    ran = penstock("run", app, "--serve", "1", "--dashboard", "2")
+    assert (ran.code, "--serve and --dashboard cannot be combined" in ran.err) == (2, True)
+
+
 @pytest.mark.usefixtures("log")
 @pytest.mark.parametrize("arguments", [
     ("serve", "--host", "0.0.0.0"), ("run", "--serve", "0.0.0.0:8080"),
+    ("dashboard", "--host", "0.0.0.0"), ("run", "--dashboard", "0.0.0.0:8080"),
 ])
 def test_public_address_without_a_token_is_refused(
     penstock: Penstock, app: Path, arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch

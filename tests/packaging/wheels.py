@@ -140,7 +140,8 @@ def check_wheel(wheel: Path) -> None:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
     extensions = {name for name in names if name.endswith((".so", ".pyd"))}
     files = {
-        *sources("*.py"), *sources("*.pyi"), *sources("*.html"), "src/penstock/py.typed"
+        *sources("*.py"), *sources("*.pyi"), *sources("*.html"), *sources("*.js"),
+        *sources("*.css"), *sources("*.svg"), "src/penstock/py.typed",
     }
     wanted = {name.removeprefix("src/") for name in files}
     expect(

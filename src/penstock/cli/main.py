@@ -17,6 +17,7 @@ from typing import NoReturn
 from penstock.cli.commands import (
     broker,
     consume,
+    dashboard,
     demo,
     describe,
     groups,
@@ -48,8 +49,8 @@ class ExitCode(IntEnum):
 
 #: In the order of the help.
 COMMANDS = (
-    run, serve, demo, topics, produce, consume, groups, query, describe, upgrade, reset, broker,
-    prepare,
+    run, serve, dashboard, demo, topics, produce, consume, groups, query, describe, upgrade, reset,
+    broker, prepare,
 )
 
 _EXAMPLES = """

@@ -52,6 +52,14 @@ def add_http_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_dashboard_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the dashboard."""
+    parser.add_argument(
+        "--allow-actions", action="store_true",
+        help="let the dashboard pause and resume the application, and replay dead letters",
+    )
+
+
 def http_settings(args: argparse.Namespace, address: Address) -> HttpSettings:
     """Return the settings of the HTTP server."""
     from penstock.queries.http.settings import HttpSettings  # noqa: PLC0415

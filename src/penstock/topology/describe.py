@@ -124,12 +124,16 @@ class TopologyDescription:
 
         return to_dot(build_graph(self))
 
-    def to_svg(self) -> str:
-        """Return a picture of the topology as an SVG document."""
+    def to_svg(self, *, styled: bool = True) -> str:
+        """Return a picture of the topology as an SVG document.
+
+        Args:
+            styled: Whether the document has styles. A web page may have its own.
+        """
         from penstock.topology.picture.graph import build_graph  # noqa: PLC0415
         from penstock.topology.picture.svg import to_svg  # noqa: PLC0415
 
-        return to_svg(build_graph(self))
+        return to_svg(build_graph(self), styled=styled)
 
     def to_png(self) -> bytes:
         """Return a picture of the topology as PNG. Needs `penstock[pictures]`, and a font."""

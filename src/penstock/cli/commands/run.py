@@ -24,7 +24,12 @@ from penstock.cli.run_logging import (
     print_to_status_line,
     run_logging,
 )
-from penstock.cli.serve_options import add_http_options, http_address, http_settings
+from penstock.cli.serve_options import (
+    add_dashboard_options,
+    add_http_options,
+    http_address,
+    http_settings,
+)
 from penstock.cli.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -59,6 +64,7 @@ first; a second Ctrl-C does not wait for it.""",
   penstock run app.py --set commit.interval.ms=1000 --set num.stream.threads=4
   penstock run app.py --master 'local[2]' --state-dir state
   penstock run app.py --serve 127.0.0.1:8080
+  penstock run app.py --dashboard 127.0.0.1:8080
 """,
     )
     parser.add_argument("target", metavar="FILE|MODULE[:NAME]")
@@ -90,6 +96,11 @@ first; a second Ctrl-C does not wait for it.""",
         "--serve", metavar="[HOST:]PORT", type=http_address,
         help="serve the state of the stores over HTTP",
     )
+    parser.add_argument(
+        "--dashboard", metavar="[HOST:]PORT", type=http_address,
+        help="show the application in the browser; includes --serve",
+    )
+    add_dashboard_options(parser)
     add_http_options(parser)
     parser.add_argument("--quiet", action="store_true", help="show only warnings and errors")
     parser.add_argument(
@@ -101,6 +112,9 @@ first; a second Ctrl-C does not wait for it.""",
 def run(args: argparse.Namespace, terminal: Terminal) -> None:
     """Run the application until it stops; raises the error that stopped it."""
     reject_combination(quiet=args.quiet, verbose=args.verbose)
+    reject_combination(
+        serve=args.serve is not None, dashboard=args.dashboard is not None
+    )
     log_options = LogOptions.of(args)
     # JSON lines are not mixed with the status line.
     quiet = args.quiet or (log_options.is_json and log_options.file is None)
@@ -115,7 +129,8 @@ def run(args: argparse.Namespace, terminal: Terminal) -> None:
     # An application that configures logging keeps its configuration.
     configures_logging = logging.getLogger().handlers != handlers
     config = build_config(target, args)
-    settings = None if args.serve is None else http_settings(args, args.serve)
+    address = args.serve or args.dashboard
+    settings = None if address is None else http_settings(args, address)
     if settings is not None and settings.port and not config.application_server:
         config = config.with_(application_server=f"{settings.host}:{settings.port}")
     topology = target.build(config)
@@ -133,7 +148,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> None:
             nullcontext() if own_logging else run_logging(status, log_options),
         ):
             streams = _create_application(topology, config, args, status)
-            with nullcontext() if settings is None else _serve(streams, settings, status):
+            with nullcontext() if settings is None else _serve(streams, settings, status, args):
                 _run(streams, status, once=args.once)
     finally:
         status.close()
@@ -161,11 +176,20 @@ def _create_application(
 
 
 @contextmanager
-def _serve(streams: Streams, settings: HttpSettings, status: StatusLine) -> Iterator[None]:
+def _serve(
+    streams: Streams, settings: HttpSettings, status: StatusLine, args: argparse.Namespace
+) -> Iterator[None]:
     from penstock.queries.http import Server, create_app  # noqa: PLC0415
 
-    with Server(create_app(streams, settings), settings) as server:
-        status.write_message(f"Serving the state of the stores on {server.url}.")
+    if args.dashboard is None:
+        app, message = create_app(streams, settings), "Serving the state of the stores on {}."
+    else:
+        from penstock.web.dashboard import create_dashboard  # noqa: PLC0415
+
+        app = create_dashboard(streams, settings, allow_actions=args.allow_actions)
+        message = "The dashboard is on {}/dashboard."
+    with Server(app, settings) as server:
+        status.write_message(message.format(server.url))
         yield
 
 

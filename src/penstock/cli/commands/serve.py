@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import argparse
 import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from penstock.cli.parsing import Subparsers, add_command, add_config_options
 from penstock.cli.serve_options import Address, add_http_options, http_settings
 from penstock.cli.terminal import Terminal
+
+if TYPE_CHECKING:
+    from penstock.queries.http.settings import HttpSettings
+    from penstock.queries.node import QueryNode
 
 DEFAULT_PORT = 8080
 
@@ -29,6 +35,11 @@ file of the application, because it has the types of keys and values.
   penstock serve app.py --config streams.properties --host 0.0.0.0 --token-file token
 """,
     )
+    add_node_options(parser)
+
+
+def add_node_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of a query node that is served over HTTP."""
     parser.add_argument("target", metavar="FILE|MODULE[:NAME]")
     parser.add_argument("--application-id", metavar="NAME", help="the id of the application")
     parser.add_argument(
@@ -49,10 +60,23 @@ file of the application, because it has the types of keys and values.
 
 def serve(args: argparse.Namespace, terminal: Terminal) -> None:
     """Serve until the process is stopped."""
-    # The other commands start faster without these.
+    # The other commands start faster without it.
+    from penstock.queries.http import create_app  # noqa: PLC0415
+
+    serve_node(args, create_app, lambda application_id, url: terminal.note(
+        f"Serving the state of '{application_id}' on {url}. {url}/docs describes the interface."
+    ))
+
+
+def serve_node(
+    args: argparse.Namespace, create: Callable[[QueryNode, HttpSettings], Any],
+    on_start: Callable[[str, str], object],
+) -> None:
+    """Serve a query node until the process is stopped. `on_start` gets the application id and the
+    address."""
     from penstock.cli.run_config import build_config  # noqa: PLC0415
     from penstock.cli.topology_loader import load_target  # noqa: PLC0415
-    from penstock.queries.http import Server, create_app  # noqa: PLC0415
+    from penstock.queries.http import Server  # noqa: PLC0415
     from penstock.queries.node import QueryNode, node_config  # noqa: PLC0415
 
     settings = http_settings(args, Address(args.host, args.port))
@@ -61,11 +85,8 @@ def serve(args: argparse.Namespace, terminal: Terminal) -> None:
     topology = target.build(config)
     with (
         QueryNode(topology, config) as node,
-        Server(create_app(node, settings), settings) as server,
+        Server(create(node, settings), settings) as server,
     ):
-        terminal.note(
-            f"Serving the state of '{config.application_id}' on {server.url}. "
-            f"{server.url}/docs describes the interface."
-        )
+        on_start(config.application_id, server.url)
         # Ctrl-C and SIGTERM raise.
         threading.Event().wait()

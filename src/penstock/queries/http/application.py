@@ -44,7 +44,7 @@ def create_router(
 
     Token, limits of sizes and rates, and problem documents belong to `create_app`.
     """
-    context = Context(_reader(application), settings or HttpSettings())
+    context = Context(reader_of(application), settings or HttpSettings())
     document = {MEDIA_TYPE: {"schema": ProblemDocument.model_json_schema()}}
     router = APIRouter(responses={
         code: {"content": document, "description": text}
@@ -72,7 +72,7 @@ def create_app(
         settings: Token and limits.
     """
     settings = settings or HttpSettings()
-    reader = _reader(application)
+    reader = reader_of(application)
     app = FastAPI(
         title=f"State of {reader.config.application_id}", version=metadata.version("penstock"),
         description=_ABOUT, docs_url=None, redoc_url=None, redirect_slashes=False,
@@ -94,7 +94,8 @@ def create_app(
     return app
 
 
-def _reader(application: StateReader | Instance) -> StateReader:
+def reader_of(application: StateReader | Instance) -> StateReader:
+    """Return the reader of the state of an application."""
     if isinstance(application, StateReader):
         return application
     # An instance brings pyarrow; other readers need not.

@@ -8,8 +8,17 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from penstock.queries.http.problems import Problem
 
-#: Paths that hold no state of the application: probes, and the description of the interface.
-OPEN_PATHS = frozenset(("/health", "/ready", "/docs", "/openapi.json"))
+#: The files of the dashboard, which asks for the token itself.
+DASHBOARD_FILES = {
+    "/dashboard": "index.html",
+    **{f"/dashboard/{name}": name for name in (
+        "dashboard.css", "dashboard.js", "api.js", "charts.js", "elements.js", "views.js",
+        "icon.svg",
+    )},
+}
+#: Paths that hold no state of the application: probes, the description of the interface, and the
+#: files of the dashboard.
+OPEN_PATHS = frozenset(("/health", "/ready", "/docs", "/openapi.json", *DASHBOARD_FILES))
 
 
 class BearerToken:

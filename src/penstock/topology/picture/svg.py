@@ -36,14 +36,14 @@ _STYLE = f"""
 """
 
 
-def to_svg(graph: PictureGraph) -> str:
-    """Return the picture as an SVG document."""
+def to_svg(graph: PictureGraph, *, styled: bool = True) -> str:
+    """Return the picture as an SVG document. Without styles, its reader has them."""
     layout = build_layout(graph)
     width, height = f"{layout.width:.0f}", f"{layout.height:.0f}"
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
         f'viewBox="0 0 {width} {height}" role="img" aria-label="Topology">',
-        f"<style>{_STYLE}</style>",
+        *([f"<style>{_STYLE}</style>"] if styled else ()),
         '<marker id="tip" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="7" markerHeight="7" '
         'orient="auto"><path d="M0,0 L8,4 L0,8 z" fill="#52606d"/></marker>',
         f'<rect class="page" width="{width}" height="{height}"/>',

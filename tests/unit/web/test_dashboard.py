@@ -1,0 +1,192 @@
+"""The routes of the dashboard, with an application in this process."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from penstock import Streams, StreamsBuilder, StreamsConfig, Topology
+from penstock.log import Log, RecordColumns, open_log
+from penstock.queries.http import HttpSettings
+from penstock.queries.http.authentication import DASHBOARD_FILES
+from penstock.web.dashboard import create_dashboard
+from penstock.web.records import decode
+
+HOSTILE = b"<script>alert(1)</script>"
+LOCAL = "http://127.0.0.1"
+
+
+def topology() -> Topology:
+    builder = StreamsBuilder()
+    words = builder.stream("words", key=str, value=str)
+    words.group_by_key().count(store="counts")
+    words.map_values(int, name="parse").to("numbers", key=str, value=int)
+    return builder.build()
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[Log]:
+    with open_log(tmp_path / "log.db") as log:
+        for name in ("words", "numbers", "dead"):
+            log.create_topic(name, 1)
+        yield log
+
+
+@pytest.fixture
+def streams(log: Log, tmp_path: Path) -> Iterator[Streams]:
+    log.append("words", 0, RecordColumns([b"a", b"b", b"a"], [b"1", HOSTILE, b"3"]))
+    config = StreamsConfig(
+        application_id="app", log=log.address, state_dir=tmp_path / "state",
+        errors_dead_letter_queue_topic_name="dead", processing_exception_handler="continue",
+        extra={"sasl.password": "hush"},
+    )
+    with Streams(topology(), config, master="inline") as streams:
+        streams.run_until_caught_up(60)
+        yield streams
+
+
+def client_of(streams: Streams, **options: Any) -> TestClient:
+    token = options.pop("token", None)
+    return TestClient(
+        create_dashboard(streams, HttpSettings(token=token), **options), base_url=LOCAL
+    )
+
+
+@pytest.fixture
+def client(streams: Streams) -> Iterator[TestClient]:
+    with client_of(streams) as client:
+        yield client
+
+
+def test_page_and_its_files_are_served_with_a_strict_policy(client: TestClient) -> None:
+    for path in DASHBOARD_FILES:
+        found = client.get(path)
+        assert found.status_code == 200, path
+        policy = found.headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "unsafe" not in policy
+    page = client.get("/").text
+    assert "<title>penstock</title>" in page
+    # Everything is a file of the package: no inline script or style, nothing from elsewhere.
+    assert not re.search(r"<script(?![^>]*src=)|<style|style=|https?://| on\w+=", page)
+
+
+def test_all_static_files_are_listed() -> None:
+    names = {each.name for each in resources.files("penstock.web").joinpath("static").iterdir()}
+    assert set(DASHBOARD_FILES.values()) == names
+
+
+def test_overview_shows_topics_stores_and_metrics(client: TestClient) -> None:
+    found = client.get("/dashboard/overview").json()
+    assert (found["application"], found["state"]) == ("app", "RUNNING")
+    topics = {each["name"]: each for each in found["topics"]}
+    assert topics["words"]["lag"] == 0
+    assert (topics["words"]["end"], topics["numbers"]["end"], topics["dead"]["end"]) == (3, 2, 1)
+    assert [(each["name"], each["kind"]) for each in found["stores"]] == [("counts", "key-value")]
+    totals = [row[3] for row in found["metrics"] if row[1] == "process-total"]
+    assert max(totals) >= 3
+    assert found["dead_letter_topics"] == ["dead"]
+
+
+def test_overviews_are_pushed(client: TestClient) -> None:
+    with client.stream("GET", "/dashboard/events") as response:
+        assert response.headers["content-type"].startswith("text/event-stream")
+        line = next(each for each in response.iter_lines() if each)
+        assert line.startswith('data: {"application":"app"')
+
+
+def test_secrets_of_the_configuration_are_hidden(client: TestClient) -> None:
+    settings = client.get("/dashboard/settings").json()
+    assert settings["application.id"] == "app"
+    assert settings["sasl.password"] == "(hidden)"
+    assert "hush" not in client.get("/dashboard/settings").text
+
+
+def test_picture_has_no_styles(client: TestClient) -> None:
+    picture = client.get("/dashboard/topology.svg").text
+    assert picture.startswith("<svg")
+    assert "<style" not in picture
+    assert "topic words" in picture
+
+
+def test_records_are_read_from_an_offset(client: TestClient) -> None:
+    found = client.get("/dashboard/records", params={"topic": "words", "offset": 1}).json()
+    assert (found["start"], found["end"]) == (0, 3)
+    assert [each["offset"] for each in found["records"]] == [1, 2]
+    assert found["records"][0]["value"]["text"] == HOSTILE.decode()
+    last = client.get("/dashboard/records", params={"topic": "words", "limit": 1}).json()
+    assert [each["offset"] for each in last["records"]] == [2]
+
+
+@pytest.mark.parametrize(("parameters", "status"), [
+    ({"topic": "nothing"}, 404), ({"topic": "words", "partition": 7}, 404),
+    ({"topic": "words", "limit": 10**6}, 422), ({"topic": "words", "value_as": "pickle"}, 422),
+])
+def test_wrong_requests_are_refused(
+    client: TestClient, parameters: dict[str, Any], status: int
+) -> None:
+    assert client.get("/dashboard/records", params=parameters).status_code == status
+
+
+def test_actions_need_permission_and_the_header(streams: Streams, log: Log) -> None:
+    with client_of(streams) as client:
+        refused = client.post("/dashboard/actions/pause", headers={"X-Penstock-Action": "1"})
+        assert refused.status_code == 403
+        assert "--allow-actions" in refused.json()["detail"]
+    with client_of(streams, allow_actions=True) as client:
+        assert client.post("/dashboard/actions/pause").status_code == 403
+        headers = {"X-Penstock-Action": "1"}
+        assert client.post("/dashboard/actions/pause", headers=headers).status_code == 200
+        assert streams.is_paused
+        assert client.post("/dashboard/actions/resume", headers=headers).status_code == 200
+        assert not streams.is_paused
+        assert client.post("/dashboard/actions/delete", headers=headers).status_code == 404
+        letter = {"topic": "dead", "partition": 0, "offset": 0}
+        sent = client.post("/dashboard/actions/replay", params=letter, headers=headers).json()
+        assert sent == {"topic": "words", "partition": 0, "offset": 3}
+        rows = next(log.read("words", 0, 3)).columns()
+        assert (rows.keys[0], rows.values[0]) == (b"b", HOSTILE)
+        assert not [
+            name for name, _ in (rows.headers or [()])[0] if name.startswith("__streams.errors")
+        ]
+        wrong = client.post(
+            "/dashboard/actions/replay", params={"topic": "words"}, headers=headers
+        )
+        assert wrong.status_code == 409
+
+
+def test_token_protects_the_data_but_not_the_page(streams: Streams) -> None:
+    with client_of(streams, token="s3cret") as client:
+        assert client.get("/dashboard").status_code == 200
+        assert client.get("/dashboard/dashboard.js").status_code == 200
+        for path in ("overview", "events", "settings", "topics", "topology.svg"):
+            assert client.get(f"/dashboard/{path}").status_code == 401, path
+        allowed = client.get(
+            "/dashboard/overview", headers={"Authorization": "Bearer s3cret"}
+        )
+        assert allowed.status_code == 200
+
+
+@pytest.mark.parametrize(("data", "how", "text", "kind"), [
+    (b'{"a":1}', "auto", '{\n  "a": 1\n}', "json"), (b"plain", "auto", "plain", "string"),
+    (b"\xff\x00", "auto", "ff 00", "hex"), (bytes(7) + b"\x05", "long", "5", "long"),
+    (b"12", "string", "12", "string"), (b"12", "hex", "31 32", "hex"),
+    (b"not eight", "long", "not eight", "string"), (b"", "auto", "", "string"),
+])
+def test_payloads_are_decoded(data: bytes, how: Any, text: str, kind: str) -> None:
+    found = decode(data, how)
+    assert found is not None
+    assert (found["text"], found["as"], found["cut"]) == (text, kind, False)
+
+
+def test_large_payloads_are_cut() -> None:
+    found = decode(b"x" * 100_000, "string")
+    assert found is not None
+    assert (len(found["text"]), found["cut"], found["bytes"]) == (20_000, True, 100_000)
+    assert decode(None, "auto") is None

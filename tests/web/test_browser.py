@@ -1,0 +1,233 @@
+"""The dashboard in a real browser, with the orders application on Spark."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from orders.generate import STORES as ALL_STORES
+from orders.generate import generated_orders
+from orders.model import Order, Store
+from orders.topology import ORDERS, STORES
+
+from penstock import Serdes
+from penstock.log import Log, RecordColumns, open_log
+from penstock.partitioning import partition_of
+from web.chromium import find
+from web.conftest import EXAMPLES
+
+pytestmark = [
+    pytest.mark.slow, pytest.mark.spark,
+    pytest.mark.skipif(find() is None, reason="Chromium is missing; see tests/web/chromium.py"),
+]
+
+TOPICS = (
+    ORDERS, STORES, "general-orders", "restaurant-orders", "general-orders-revenue",
+    "restaurant-orders-revenue", "dead-letters",
+)
+HOSTILE = "<script>document.title='taken over'</script><img src=x onerror=alert(1)>"
+WAIT_MS = 120_000.0
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Log]:
+    with open_log(tmp_path_factory.mktemp("orders") / "log.db") as log:
+        for topic in TOPICS:
+            log.create_topic(topic, 2, {"retention.ms": "-1"})
+        append(log, STORES, [(each.location_id, Serdes.json(Store).serialize(each))
+                             for each in ALL_STORES])
+        yield log
+
+
+def append(log: Log, topic: str, rows: list[tuple[str, bytes]]) -> None:
+    for key, value in rows:
+        where = partition_of(key.encode(), 2)
+        log.append(topic, where, RecordColumns([key.encode()], [value]))
+
+
+def send_orders(log: Log, count: int, seed: int) -> None:
+    serialize = Serdes.json(Order).serialize
+    append(log, ORDERS, [
+        (order.location_id, serialize(order)) for order in generated_orders(count, seed)
+    ])
+
+
+@pytest.fixture(scope="module")
+def application(log: Log, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, int]]:
+    """`penstock run --dashboard`: its address and its process id."""
+    send_orders(log, 200, seed=1)
+    append(log, ORDERS, [("store_1234", HOSTILE.encode())])
+    folder = tmp_path_factory.mktemp("run")
+    with open(folder / "output", "wb") as output:
+        process = subprocess.Popen(
+            [
+                sys.executable, "-m", "penstock", "run", "orders.topology:build", "--log",
+                log.address, "--application-id", "orders", "--master", "local[2]", "--execution",
+                "continuous", "--dashboard", "127.0.0.1:0", "--allow-actions", "--state-dir",
+                str(folder / "state"), "--set", "errors.dead.letter.queue.topic.name=dead-letters",
+                "--set", "deserialization.exception.handler=continue",
+            ],
+            env={**os.environ, "PYTHONPATH": str(EXAMPLES)}, stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+    try:
+        deadline = time.monotonic() + WAIT_MS / 1000
+        while True:
+            text = (folder / "output").read_text(errors="replace")
+            if found := re.search(r"The dashboard is on (\S+)/dashboard", text):
+                break
+            assert process.poll() is None, text
+            assert time.monotonic() < deadline, text
+            time.sleep(0.05)
+        yield found[1], process.pid
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(120)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=find(), args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser: Any, application: tuple[str, int]) -> Iterator[Any]:
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    page.set_default_timeout(WAIT_MS)
+    problems: list[str] = []
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("console", lambda line: problems.append(line.text) if line.type == "error" else None)
+    page.goto(f"{application[0]}/dashboard")
+    page.wait_for_selector("#state[data-state=RUNNING]")
+    yield page
+    page.close()
+    assert not problems
+
+
+def text_of(page: Any, words: str) -> None:
+    """Wait until the page shows a text."""
+    page.wait_for_function("words => document.body.innerText.includes(words)", arg=words)
+
+
+def test_counters_move(page: Any, log: Log) -> None:
+    page.wait_for_function(
+        "() => [...document.querySelectorAll('tr')].some("
+        "row => row.cells[0].textContent === 'orders' && row.cells[2].textContent === '201')"
+    )
+    send_orders(log, 40, seed=2)
+    page.wait_for_function(
+        "() => [...document.querySelectorAll('tr')].some(row => row.cells[0].textContent === "
+        "'orders' && row.cells[2].textContent === '241' && row.cells[3].textContent === '0')"
+    )
+    page.click("#tab-topology")
+    page.wait_for_function(
+        "() => [...document.querySelectorAll('svg.topology g')].some(group => "
+        "group.textContent.includes('topic orders') && /\\d\\/s/.test(group.textContent))"
+    )
+
+
+def test_row_of_a_store_is_looked_up(page: Any) -> None:
+    page.click("#tab-stores")
+    page.select_option("select[name=store]", "general_orders_count")
+    page.fill("input[name=key]", "store_1234")
+    page.click("text=Look up")
+    page.wait_for_function(
+        "() => document.querySelectorAll('#view tbody tr').length >= 1 && "
+        "document.querySelector('#view tbody tr').cells[0].textContent === '\"store_1234\"'"
+    )
+    count = page.evaluate("document.querySelector('#view tbody tr').cells[1].textContent")
+    assert int(count) > 0
+    page.select_option("select[name=store]", "general_orders_count_window")
+    page.fill("input[name=key]", "")
+    page.click("text=Look up")
+    page.wait_for_selector("svg.axis rect.bar")
+
+
+def test_dead_letter_is_shown_as_text_and_replayed(page: Any, log: Log) -> None:
+    page.click("#tab-letters")
+    page.wait_for_selector("details.letter")
+    before = page.locator("details.letter").count()
+    letter = page.locator("details.letter").first
+    letter.locator("summary").click()
+    text_of(page, HOSTILE)
+    assert page.evaluate("document.querySelector('#view script, #view img')") is None
+    assert page.title() == "orders · penstock"
+    letter.locator("button", has_text="Replay").click()
+    text_of(page, "Sent to orders")
+    # The record cannot be read this time either.
+    page.wait_for_function(
+        """async before => {
+            document.querySelector('#view > button').click();
+            await new Promise(resolve => setTimeout(resolve, 300));
+            return document.querySelectorAll('details.letter').length > before;
+        }""", arg=before,
+    )
+
+
+def test_records_of_a_topic_are_shown(page: Any) -> None:
+    page.click("#tab-topics")
+    page.select_option("select[name=topic]", "stores")
+    page.click("text=Show")
+    text_of(page, "City")
+
+
+def test_views_are_reached_with_the_keyboard_and_fit_a_phone(page: Any) -> None:
+    page.set_viewport_size({"width": 400, "height": 800})
+    page.focus("#tab-overview")
+    names = [page.evaluate("document.activeElement.id")]
+    for _ in range(6):
+        page.keyboard.press("ArrowRight")
+        page.wait_for_selector("#view > *")
+        names.append(page.evaluate("document.activeElement.id"))
+        assert page.evaluate("document.documentElement.scrollWidth") <= 400
+    assert names == [f"tab-{name}" for name in (
+        "overview", "topology", "topics", "stores", "letters", "instances", "settings",
+    )]
+
+
+def test_pause_and_resume(page: Any, log: Log) -> None:
+    page.click("#actions >> text=pause")
+    page.wait_for_selector("#state >> text=PAUSED")
+    page.click("#actions >> text=resume")
+    page.wait_for_selector("#state >> text=RUNNING")
+
+
+def test_killed_worker_is_replaced_and_shown(page: Any, application: tuple[str, int]) -> None:
+    """The overview lists the last warnings of the application."""
+    lanes = lanes_of(application[1])
+    os.kill(lanes[0], signal.SIGKILL)
+    text_of(page, str(lanes[0]))
+
+
+def lanes_of(root: int) -> list[int]:
+    """The Python workers of Spark that run lanes."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            continue
+        children.setdefault(parent, []).append(int(entry.name))
+    waiting, found = [root], []
+    while waiting:
+        pid = waiting.pop()
+        waiting += children.get(pid, [])
+        command = Path(f"/proc/{pid}/cmdline").read_bytes()
+        if b"pyspark" in command and b"java" not in command.split(b"\0")[0] \
+                and pid not in children:
+            found.append(pid)
+    assert found, "there is no worker"
+    return found
