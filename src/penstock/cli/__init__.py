@@ -11,6 +11,7 @@
     record_sources.py   input of `consume`
     formatters.py       output of `consume`
     topology_loader.py  finds the topology of `run` and `describe`
+    environment.py      settings from environment variables
     run_config.py       configuration of `run`
     status_line.py      live status of `run`
 

@@ -1,7 +1,7 @@
-"""The configuration of `penstock run`, `penstock describe` and `penstock upgrade`.
+"""The configuration of `penstock run`, `serve`, `describe` and `upgrade`.
 
-Sources in ascending priority: `config` in the file of the topology, --log-config, --config, --set,
-the options with their own names.
+Sources in ascending priority: `config` in the file of the topology, --log-config, --config,
+environment variables (`environment.py`), --set, the options with their own names.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
+from penstock.cli.environment import environment_settings
 from penstock.cli.errors import CommandError, UsageError
 from penstock.cli.parsing import LOG_CONFIG_VARIABLE, LOG_VARIABLE
 from penstock.config import StreamsConfig
@@ -33,7 +34,7 @@ def build_config(target: TopologyTarget, args: argparse.Namespace) -> StreamsCon
         "application.id": args.application_id, "state.dir": getattr(args, "state_dir", None),
         "log": getattr(args, "log", None), "execution": getattr(args, "execution", None),
     }
-    given |= {name: value for name, value in options.items() if value is not None}
+    given = _override(given, {name: value for name, value in options.items() if value is not None})
     config = _merge_with_module(target, given)
     if config.log is None:
         address = os.environ.get(LOG_VARIABLE, "")
@@ -56,9 +57,19 @@ def build_description_config(target: TopologyTarget, args: argparse.Namespace) -
 
 def _given_settings(files: list[str], args: argparse.Namespace) -> dict[str, Any]:
     given: dict[str, Any] = {}
-    for file in [*files, *args.config]:
-        given |= read_properties(file)
-    return given | dict(args.set)
+    layers = [
+        *map(read_properties, [*files, *args.config]), environment_settings(os.environ),
+        dict(args.set),
+    ]
+    for layer in layers:
+        given = _override(given, layer)
+    return given
+
+
+def _override(lower: Mapping[str, Any], upper: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge two sources. `bootstrap.servers` of the upper one replaces `log` of the lower one."""
+    hidden = {"log"} if "bootstrap.servers" in upper else set()
+    return {name: value for name, value in lower.items() if name not in hidden} | dict(upper)
 
 
 def _merge_with_module(target: TopologyTarget, given: Mapping[str, Any]) -> StreamsConfig:
@@ -71,7 +82,7 @@ def _merge_with_module(target: TopologyTarget, given: Mapping[str, Any]) -> Stre
             f"The configuration in '{target.location}' has the type {type(base).__name__}. "
             "It must be a StreamsConfig or a mapping with Kafka's setting names."
         )
-    properties = {**(base or {}), **given}
+    properties = _override(base or {}, given)
     if not _ID_NAMES & properties.keys():
         raise UsageError(
             "The application has no id. Use --application-id NAME, or set application.id in the "

@@ -52,7 +52,8 @@ def add(subparsers: Subparsers) -> None:
         details="""
 The target is the same as for 'penstock describe'. The topics of the topology must exist. The
 configuration is the variable config (or CONFIG) of the module: a StreamsConfig, or a mapping with
-Kafka's setting names. --config, --set and the other options override it, in this order.
+Kafka's setting names. --config, environment variables (PENSTOCK_SET_COMMIT_INTERVAL_MS=1000), --set
+and the other options override it, in this order.
 
 Several instances can be started. One runs the application. The others are standbys, one of which
 takes over when the running instance stops or fails. Ctrl-C and SIGTERM finish the running batch
