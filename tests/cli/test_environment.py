@@ -51,7 +51,7 @@ def test_variable_without_a_setting_name_is_refused(rest: str) -> None:
 
 
 def test_two_variables_for_one_setting_are_refused_without_their_values() -> None:
-    with pytest.raises(UsageError, match="both set 'sasl.password'") as caught:
+    with pytest.raises(UsageError, match=r"both set 'sasl\.password'") as caught:
         environment_settings({
             "PENSTOCK_SET_SASL_PASSWORD": SECRET, "PENSTOCK_SET_sasl_password": SECRET,
         })

@@ -107,7 +107,12 @@ def build_sdist(folder: Path) -> Path:
     with tarfile.open(sdist) as archive:
         # The first part of each name is that of the archive.
         found = {name.partition("/")[2] for name in archive.getnames()}
-    expect(found >= {*sources("*.py"), *sources("*.[ch]"), *sources("*.pyi")}, sdist, found)
+    expect(
+        found >= {
+            *sources("*.py"), *sources("*.[ch]"), *sources("*.pyi"), *sources("*.template"),
+        },
+        sdist, found,
+    )
     return sdist
 
 
@@ -141,7 +146,8 @@ def check_wheel(wheel: Path) -> None:
     extensions = {name for name in names if name.endswith((".so", ".pyd"))}
     files = {
         *sources("*.py"), *sources("*.pyi"), *sources("*.html"), *sources("*.js"),
-        *sources("*.css"), *sources("*.svg"), "src/penstock/py.typed",
+        *sources("*.css"), *sources("*.svg"), *sources("*.template"),
+        "src/penstock/py.typed",
     }
     wanted = {name.removeprefix("src/") for name in files}
     expect(

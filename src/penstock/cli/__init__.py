@@ -14,6 +14,7 @@
     environment.py      settings from environment variables
     run_config.py       configuration of `run`
     status_line.py      live status of `run`
+    project.py          files of `new`, from `project_template/`
 
 The function `add` of a command's module adds the command to the parser. A command is a function of
 the parsed arguments and the terminal; it raises an exception if it fails.

@@ -21,6 +21,7 @@ from penstock.cli.commands import (
     demo,
     describe,
     groups,
+    new,
     prepare,
     produce,
     query,
@@ -49,8 +50,8 @@ class ExitCode(IntEnum):
 
 #: In the order of the help.
 COMMANDS = (
-    run, serve, dashboard, demo, topics, produce, consume, groups, query, describe, upgrade, reset,
-    broker, prepare,
+    run, serve, dashboard, new, demo, topics, produce, consume, groups, query, describe, upgrade,
+    reset, broker, prepare,
 )
 
 _EXAMPLES = """
