@@ -11,9 +11,9 @@ import tomllib
 from pathlib import Path
 
 import pytest
+
 from cli.conftest import Penstock
 from house import language
-
 from penstock.cli.project import create_project, package_name, project_files
 from penstock.properties import read_properties
 

@@ -2,7 +2,8 @@
 
 It builds a source distribution and, for each Python, a wheel from it with warnings as errors. Each
 wheel goes into a clean environment of its own, first without extras. Then the unit tests and the
-conformance cases of `make test` run there, against the installed wheel and without PySpark.
+conformance cases of `make test` run there, against the installed wheel and without PySpark. twine
+checks the metadata of all packages.
 """
 
 from __future__ import annotations
@@ -33,14 +34,9 @@ TOOLS = (
 )
 
 #: Runs in an environment with the wheel and its base dependencies alone.
-SMOKE = """
-import sys
-from pathlib import Path
-import penstock, penstock.native, penstock.testing, penstock.cli.main, penstock.log
-from penstock.log.embedded.log import EmbeddedLog
-assert Path(penstock.__file__).is_relative_to(sys.prefix), penstock.__file__
-assert penstock.native.in_use() == "native", penstock.native.in_use()
-"""
+SMOKE = Path(__file__).with_name("smoke.py")
+#: Checks the metadata of the packages, in an environment of its own.
+TWINE = "twine>=6"
 
 
 class Failure(Exception):
@@ -59,6 +55,7 @@ def main() -> None:
         folder = Path(scratch)
         sdist = build_sdist(folder)
         print(f"built {sdist.name}", flush=True)
+        wheels = []
         for version in versions:
             began = time.monotonic()
             python = find_python(version)
@@ -69,7 +66,11 @@ def main() -> None:
             else:
                 print(f"---- Python {version}: {python}", flush=True)
                 wheel = build_and_test(folder / version, python, sdist)
-                lines.append(f"passed  Python {version}: {wheel}, {time.monotonic() - began:.0f} s")
+                wheels.append(wheel)
+                lines.append(
+                    f"passed  Python {version}: {wheel.name}, {time.monotonic() - began:.0f} s"
+                )
+        check_metadata(folder / "twine", [sdist, *wheels])
     print("\n".join(lines))
     if not any(line.startswith("passed") for line in lines):
         raise Failure("No supported Python was found.")
@@ -116,7 +117,7 @@ def build_sdist(folder: Path) -> Path:
     return sdist
 
 
-def build_and_test(folder: Path, python: Path, sdist: Path) -> str:
+def build_and_test(folder: Path, python: Path, sdist: Path) -> Path:
     """Build a wheel from the source distribution, install it, and run tests with it."""
     environment = folder / "venv"
     run([python, "-m", "venv", environment])
@@ -128,7 +129,7 @@ def build_and_test(folder: Path, python: Path, sdist: Path) -> str:
     wheel = next(folder.glob("penstock-*.whl"))
     check_wheel(wheel)
     run([*pip, "install", wheel])
-    run([own, "-c", SMOKE], cwd=folder)
+    run([own, SMOKE], cwd=folder)
     run([*pip, "install", f"{wheel}[{EXTRAS}]", *TOOLS])
     run(
         [own, "-m", "pytest", "-q", "-n", "2", "--dist", "loadscope", "-p", "no:cacheprovider",
@@ -136,7 +137,15 @@ def build_and_test(folder: Path, python: Path, sdist: Path) -> str:
          "tests/unit", "tests/conformance/test_conformance.py"],
         cwd=ROOT, PYTHONDONTWRITEBYTECODE="1",
     )
-    return wheel.name
+    return wheel
+
+
+def check_metadata(environment: Path, packages: list[Path]) -> None:
+    """Let twine check what a package index would refuse."""
+    run([sys.executable, "-m", "venv", environment])
+    own = environment / "bin" / "python"
+    run([own, "-m", "pip", "--quiet", "--disable-pip-version-check", "install", TWINE])
+    run([own, "-m", "twine", "check", "--strict", *packages])
 
 
 def check_wheel(wheel: Path) -> None:
