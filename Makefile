@@ -4,8 +4,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: install demo docs test test-rest test-pure test-all wheels check bench faults asan clean \
-	conformance conformance-spark
+.PHONY: install demo docs test test-rest test-pure test-all wheels check lint-deploy bench faults asan \
+	clean conformance conformance-spark
 
 install: .venv/installed
 
@@ -64,6 +64,10 @@ check: install
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# Dockerfiles, manifests and workflows with linters and schemas, which are downloaded (170 MB).
+lint-deploy: install
+	$(BIN)/python tests/deploy/lint.py
 
 # The documentation with the API reference as a site, in build/site. Works offline.
 docs: install
