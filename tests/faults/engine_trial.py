@@ -61,7 +61,7 @@ from faults.engine_processes import (
 from faults.spark_cluster import SparkCluster
 from penstock.engine.failpoints import FailpointName
 from penstock.log import open_log
-from penstock.log.errors import LogBusy
+from penstock.log.errors import LogBusy, LogUnavailable
 
 LOCAL, CLUSTER = "local[2]", "local-cluster[2,1,1024]"
 #: In the directory of the trial, or in that of the executor, so that each has its own.
@@ -228,8 +228,11 @@ class Trial:
         wait_until("a wave was processed", self.is_drained, meanwhile=self._alive)
 
     def is_drained(self) -> bool:
-        """Whether all input is processed."""
-        return is_drained(self.log, continuous=self.execution == "continuous")
+        """Whether all input is processed. False while a killed broker restarts."""
+        try:
+            return is_drained(self.log, continuous=self.execution == "continuous")
+        except LogUnavailable:
+            return False
 
     def _alive(self) -> None:
         instance = self.start()
