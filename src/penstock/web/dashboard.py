@@ -70,8 +70,7 @@ def create_dashboard(
     router = APIRouter(prefix="/dashboard", include_in_schema=False)
     messages = RecentMessages()
     overview = Overview(
-        reader, log, messages, is_paused=lambda: getattr(application, "is_paused", False),
-        allows_actions=allow_actions,
+        reader, log, messages, application=application, allows_actions=allow_actions,
     )
     _add_files(router)
     _add_state(router, reader, overview)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable
 from typing import Any
 
 from penstock.config import StreamsConfig
@@ -31,12 +30,13 @@ class Overview:
 
     def __init__(
         self, reader: StateReader, log: SharedLog, messages: RecentMessages, *,
-        is_paused: Callable[[], bool], allows_actions: bool,
+        application: Any, allows_actions: bool,
     ) -> None:
+        """`application`: the instance, or a reader that runs no tasks."""
         self._reader = reader
         self._log = log
         self._messages = messages
-        self._is_paused = is_paused
+        self._application = application
         self._allows_actions = allows_actions
         self._making = threading.Lock()
         self._made_at = float("-inf")
@@ -56,7 +56,8 @@ class Overview:
         return {
             "application": reader.config.application_id,
             "state": reader.state.value,
-            "paused": self._is_paused(),
+            "paused": getattr(self._application, "is_paused", False),
+            "threads": self._threads(),
             "time": time.time_ns() // 1_000_000,
             "allows_actions": self._allows_actions,
             "dead_letter_topics": list(reader.config.dead_letter_topics()),
@@ -74,6 +75,18 @@ class Overview:
                 for each in self._reader.instances()
             ] if self._log.is_available else [],
         }
+
+    def _threads(self) -> list[dict[str, Any]]:
+        """The threads of the instance; in continuous mode its lanes, with host and process."""
+        threads: frozenset[Any] = getattr(self._application, "metadata_for_local_threads", frozenset)()
+        return [
+            {
+                "name": thread.thread_name, "state": thread.thread_state,
+                "tasks": sorted(str(task.task_id) for task in thread.active_tasks),
+                "standby_tasks": sorted(str(task.task_id) for task in thread.standby_tasks),
+            }
+            for thread in sorted(threads, key=lambda thread: thread.thread_name)
+        ]
 
     def _stores(self) -> list[dict[str, Any]]:
         try:

@@ -92,6 +92,7 @@ def test_overview_shows_topics_stores_and_metrics(client: TestClient) -> None:
     totals = [row[3] for row in found["metrics"] if row[1] == "process-total"]
     assert max(totals) >= 3
     assert found["dead_letter_topics"] == ["dead"]
+    assert [each["tasks"] for each in found["threads"]] == [["0_0"]]
 
 
 def test_overviews_are_pushed(client: TestClient) -> None:

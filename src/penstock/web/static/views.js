@@ -320,6 +320,11 @@ const instancesView = {
         `${each.address}${at === 0 && each.stores.length ? " (active)" : ""}`,
         each.stores.join(", ") || "–", each.standby_stores.join(", ") || "–",
       ]), "No instance has an address. Set application.server."),
+      element("h2", {}, "Threads and lanes"),
+      table(["Name", "State", "Tasks", "Standby tasks"], overview.threads.map((thread) => [
+        thread.name, thread.state, thread.tasks.join(" ") || "none",
+        thread.standby_tasks.join(" ") || "none",
+      ]), "This process runs no tasks."),
       element("h2", {}, "Metrics"),
       table(["Group", "Name", "Tags", "Value"], overview.metrics.map(([group, name, tags, value]) => [
         group, name, Object.entries(tags).map(([key, tag]) => `${key}=${tag}`).join(" "),
