@@ -78,7 +78,9 @@ class Overview:
 
     def _threads(self) -> list[dict[str, Any]]:
         """The threads of the instance; in continuous mode its lanes, with host and process."""
-        threads: frozenset[Any] = getattr(self._application, "metadata_for_local_threads", frozenset)()
+        threads: frozenset[Any] = getattr(
+            self._application, "metadata_for_local_threads", frozenset
+        )()
         return [
             {
                 "name": thread.thread_name, "state": thread.thread_state,
