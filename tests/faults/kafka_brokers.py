@@ -43,8 +43,10 @@ class Brokers:
                     "advertised.listeners": f"{plain},PROXIED://{HOST}:{self.proxy_port}",
                     "listener.security.protocol.map":
                         "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,PROXIED:PLAINTEXT",
-                    # Transactions that time out are aborted soon.
-                    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
+                    # Transactions that time out are aborted soon, but not while the broker
+                    # starts: until it knows its topics, it completes an abort without writing the
+                    # markers, and the transaction stays open in the partitions for ever.
+                    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "5000",
                 },
             )
         else:
