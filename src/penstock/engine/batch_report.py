@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from penstock.engine.worker.outcome import RestoredStore, TaskOutcome
+from penstock.metric_catalogue import Reading
 from penstock.metrics import SensorReading
 from penstock.record import TaskId
 from penstock.task.global_state import GLOBAL_TASK
@@ -38,6 +39,8 @@ class BatchReport:
     restored: tuple[RestoredStore, ...] = ()
     #: The values that the sensors of processors recorded.
     sensors: tuple[SensorReading, ...] = ()
+    #: The measurements of the tasks, for their metrics.
+    readings: tuple[tuple[TaskId, Reading], ...] = ()
 
     @property
     def seconds(self) -> float:
@@ -62,6 +65,9 @@ class BatchReport:
             tuple(line for outcome in outcomes for line in outcome.printed),
             tuple(each for outcome in outcomes for each in outcome.restored),
             tuple(reading for outcome in outcomes for reading in outcome.sensors),
+            tuple(
+                (outcome.task_id, reading) for outcome in outcomes for reading in outcome.readings
+            ),
         )
 
 

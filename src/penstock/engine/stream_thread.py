@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from penstock.clock import wall_clock_ms
 from penstock.config import StreamsConfig
 from penstock.engine.catch_up import CatchUpTracker, InputProgress
 from penstock.engine.exception_handler import (
@@ -126,6 +127,8 @@ class StreamThread:
         self.failure: BaseException | None = None
         #: How often the exception handler chose REPLACE_THREAD.
         self.replacements = 0
+        #: The time of `start`, or None before it.
+        self.started_ms: int | None = None
         #: The engine while this instance runs the application, otherwise None.
         self.engine: BatchRunner | None = None
         #: The lease while this instance holds it, otherwise None.
@@ -157,6 +160,7 @@ class StreamThread:
 
     def start(self) -> None:
         """Start the thread. Called once."""
+        self.started_ms = wall_clock_ms()
         self._thread.start()
 
     @property

@@ -94,6 +94,16 @@ class Core(Protocol):
         self, rows: Sequence[tuple[Any, ...]], /
     ) -> dict[tuple[Any, ...], tuple[list[Any], list[Any], list[int], list[Headers] | None]]: ...
 
+    # measure.c
+    def measure_columns(
+        self, keys: Sequence[bytes | None], values: Sequence[bytes | None],
+        timestamps: Sequence[int], headers: Sequence[Headers] | None, span: tuple[int, int],
+        now: int, /,
+    ) -> tuple[int, int, float, int, int]: ...
+    def measure_outputs(
+        self, outputs: list[tuple[Any, ...]], first: int, now: int, /
+    ) -> dict[str, tuple[int, int, float, int, int]]: ...
+
     # sorting.c
     def sorted_changes(
         self, changes: Sequence[tuple[bytes, bytes | None]], prefix: bytes, longest: int, /

@@ -339,6 +339,8 @@ PyObject *segmented_rows(PyObject *module, PyObject *args);
 PyObject *timestamped_values(PyObject *module, PyObject *args);
 PyObject *timestamped_changes(PyObject *module, PyObject *args);
 PyObject *group_columns(PyObject *module, PyObject *given);
+PyObject *measure_columns(PyObject *module, PyObject *args);
+PyObject *measure_outputs(PyObject *module, PyObject *args);
 PyObject *sorted_changes(PyObject *module, PyObject *args);
 PyObject *tell_changes(PyObject *module, PyObject *args);
 PyObject *make_row_listener(PyObject *module, PyObject *args);

@@ -33,6 +33,9 @@ static PyMethodDef functions[] = {
     DOES(timestamped_values, "values, timestamps"),
     /* groups.c */
     TAKES_ONE(group_columns, "rows"),
+    /* measure.c */
+    DOES(measure_columns, "keys, values, timestamps, headers, span, now"),
+    DOES(measure_outputs, "outputs, first, now"),
     /* sorting.c */
     DOES(sorted_changes, "changes, prefix, longest"),
     /* flow.c */

@@ -18,6 +18,7 @@ from penstock.task.blueprint import Blueprint
 from penstock.task.collector import Collector
 from penstock.task.error_handling import ExceptionHandlers, NodeFailed
 from penstock.task.node import TaskNode, no_children
+from penstock.task.node_meters import measured_end
 from penstock.task.runtime import Runtime
 from penstock.topology.nodes import ProcessorNode, SinkNode, SourceNode
 
@@ -71,11 +72,19 @@ def _attach_processor(
             forward = _guarded(forward, failed)
         if makes_records:
             forward = _keep_sent_flag(forward, current)
-        return NodeEntry(node.name, operator.attach(context, forward, failed), guarded=False)
+        attached = operator.attach(context, forward, failed)
+        return NodeEntry(node.name, _measure(node, attached, children, runtime), guarded=False)
     forward = _call_children_with_context(children, current, handlers)
     if makes_records:
         forward = _keep_sent_flag(forward, current)
-    return NodeEntry(node.name, operator.attach(context, forward), guarded=True)
+    attached = operator.attach(context, forward)
+    return NodeEntry(node.name, _measure(node, attached, children, runtime), guarded=True)
+
+
+def _measure(
+    node: ProcessorNode, process: Forward, children: list[NodeEntry], runtime: Runtime
+) -> Forward:
+    return process if children else measured_end(node.name, process, runtime)
 
 
 def _sink(

@@ -54,6 +54,21 @@ class Collector:
         self._limits_of = limits_of
         #: Native sinks with their topics. They hold a copy of the limits.
         self._native_sinks: list[tuple[str, Forward]] = []
+        #: Topic -> the first sink that writes to it. None: the sinks that select the topic.
+        self._sinks: dict[str | None, list[str]] = {}
+        #: The topics of dead letters, which no sink writes.
+        self._raw_topics: set[str] = set()
+
+    def sink_of(self, topic: str) -> str | None:
+        """The sink that writes to a topic, the first if there are several; None if it is unknown.
+
+        Kafka Streams reports the metrics of a topic for the first sink, too.
+        """
+        found = self._sinks.get(topic)
+        if found is not None:
+            return found[0]
+        selecting = self._sinks.get(None, [])
+        return selecting[0] if len(selecting) == 1 and topic not in self._raw_topics else None
 
     def send_raw(self, record: ProducedRecord) -> tuple[Any, ...]:
         """Add a serialized record (dead letter queue), and return it."""
@@ -64,6 +79,7 @@ class Collector:
             record.topic, partition, record.key, record.value, record.timestamp, record.headers
         )
         self._append(output)
+        self._raw_topics.add(record.topic)
         return output
 
     def refresh_limits(self, valid_ms: int) -> None:
@@ -92,6 +108,8 @@ class Collector:
     ) -> Forward:
         """The function of a sink. `topic` is None if it is selected per record."""
         record = RecordHeaders()
+        # Nodes are attached from the leaves up.
+        self._sinks.setdefault(topic, []).insert(0, node.name)
 
         def bind(topic: str) -> _BoundSink:
             key, value = serdes

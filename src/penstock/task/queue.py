@@ -82,8 +82,9 @@ class RecordQueue:
     """
 
     __slots__ = (
-        "_extract", "_feeds", "_handlers", "_head_headers", "_next", "_plain_time", "_runtime",
-        "_sees_headers", "_serdes", "_source", "at", "corrupted", "cut", "forward", "has_head",
+        "_extract", "_feeds", "_finished", "_handlers", "_head_headers", "_measured", "_next",
+        "_plain_time", "_runtime", "_sees_headers", "_serdes", "_source", "at", "corrupted", "cut",
+        "forward", "has_head",
         "key", "name", "next_offset", "partition", "partition_time", "rows", "skipped", "taken",
         "time", "topic", "value", "whole",
     )
@@ -121,6 +122,35 @@ class RecordQueue:
         self._feeds: deque[PartitionColumns] = deque()
         #: The index of the next record of the first feed.
         self._next = 0
+        #: The index of the first record of the first feed that `take_consumed` has not returned.
+        self._measured = 0
+        #: The consumed feeds, from such an index on.
+        self._finished: list[tuple[PartitionColumns, int]] = []
+
+    @property
+    def keeps_timestamps(self) -> bool:
+        """Whether records are processed with the timestamps that they have in the log."""
+        return self._plain_time
+
+    def take_consumed(self) -> list[tuple[PartitionColumns, int, int]]:
+        """Return the records that were consumed since the last call: rows, first and last index.
+
+        Includes those that were skipped.
+        """
+        consumed = [(rows, first, len(rows)) for rows, first in self._finished]
+        self._finished.clear()
+        if self._feeds:
+            rows = self._feeds[0]
+            # The head is a record of the first feed, and is not consumed yet.
+            end = self._next - (self.has_head and self.rows is rows)
+            consumed.append((rows, self._measured, end))
+            self._measured = end
+        return [span for span in consumed if span[1] < span[2]]
+
+    def _drop_feed(self) -> None:
+        """Remove the first feed, whose records are consumed."""
+        self._finished.append((self._feeds.popleft(), self._measured))
+        self._next = self._measured = 0
 
     @property
     def position(self) -> int:
@@ -154,8 +184,7 @@ class RecordQueue:
                 if self._set_head(rows, at):
                     return
                 self.skipped += 1
-            feeds.popleft()
-            self._next = 0
+            self._drop_feed()
         if self.skipped > before:
             self.has_head = self.corrupted = True
             self.time = -1
@@ -231,8 +260,7 @@ class RecordQueue:
             if first < last:
                 self._take_rows(rows, first, last)
                 return True
-            self._feeds.popleft()
-            self._next = 0
+            self._drop_feed()
         return False
 
     def process_before(self, limit: int) -> bool:

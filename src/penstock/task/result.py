@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from penstock.metric_catalogue import Reading
 from penstock.metrics import SensorReading
 from penstock.record import Headers, TaskId
 from penstock.task.drops import DropNote
@@ -76,6 +77,8 @@ class TaskResult:
     commit_requested: bool = False
     #: The values that the sensors of processors recorded in this batch.
     sensors: tuple[SensorReading, ...] = ()
+    #: The measurements of the task in this batch, for its metrics.
+    readings: tuple[Reading, ...] = ()
     #: The source records of the outputs; None if no other task receives outputs.
     origins: OutputOrigins | None = None
     #: The records that were dropped.

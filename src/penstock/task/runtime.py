@@ -16,6 +16,7 @@ from penstock.record import UNKNOWN_POSITION, CurrentRecord, Headers, RecordMeta
 from penstock.stores.bytes.store import OpenBytesStore, open_in_memory
 from penstock.stores.cache.record_cache import RecordCache
 from penstock.task.drops import DropNotes
+from penstock.task.meters import Meters
 from penstock.task.punctuation import Schedule, Schedules
 from penstock.task.record_limits import RecordLimits, no_limits
 from penstock.task.result import TaskState
@@ -62,6 +63,8 @@ class Environment:
     #: Store -> its clocks after the restore. They are later than those of the task record if
     #: Kafka Streams for Java has written the last rows.
     restored_clocks: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    #: Returns the time in milliseconds, for the ages of records; None: the wall clock of the batch.
+    clock: Callable[[], int] | None = None
 
 
 class Runtime:
@@ -100,6 +103,8 @@ class Runtime:
         self.node_counters: dict[str, NodeCounter] = {}
         #: The counters and the sensors of processors.
         self.metrics = StreamsMetrics(self.all_counters, config.metrics_recording_level)
+        #: The measurements of the task for its own metrics.
+        self.meters = Meters(config.metrics_recording_level)
         self.printed: list[tuple[str | None, str]] = []
         #: Tuples with the fields of `LoggedChange`.
         self.changelog: list[tuple[Any, ...]] = []
@@ -122,6 +127,11 @@ class Runtime:
         """
         origin = self.current.origin
         return UNKNOWN_POSITION if origin.topic in self.environment.shuffled_topics else origin
+
+    def now(self) -> int:
+        """The time at which records are measured, in milliseconds."""
+        clock = self.environment.clock
+        return self.system_time if clock is None else clock()
 
     def clock(self, name: str) -> Clock:
         """A clock that is kept between batches."""

@@ -7,6 +7,7 @@ to be written. Once that is written, `advance` applies the changes to the task's
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from time import perf_counter
 from typing import NoReturn
 
 from penstock.errors import (
@@ -21,12 +22,16 @@ from penstock.task.blueprint import Blueprint
 from penstock.task.collector import Collector
 from penstock.task.error_handling import ExceptionHandlers, NodeFailed, skipping_setting
 from penstock.task.gc_pause import gc_paused
+from penstock.task.measurements import Measurements
+from penstock.task.node_meters import measured_source
 from penstock.task.origins import OutputOrigins
 from penstock.task.priority_queue import JavaPriorityQueue
 from penstock.task.punctuation import NEVER, Schedule
 from penstock.task.queue import CHUNK, QueueSource, RawRecord, RecordQueue, RecordRange
 from penstock.task.result import TaskResult, TaskState
 from penstock.task.runtime import Environment, Runtime
+from penstock.task.store_meters import measure_store
+from penstock.timestamps import FailOnInvalidTimestamp
 from penstock.topology.java_order import hash_order
 
 Partition = tuple[str, int]
@@ -66,6 +71,7 @@ class Task:
         )
         self._partition_times = dict(state.partition_times)
         self._queues: dict[Partition, RecordQueue] = {}
+        self._measurements = Measurements(self.runtime, self._collector, self._queues)
         self._waiting: JavaPriorityQueue[RecordQueue] = JavaPriorityQueue()
         #: Empty partition -> when the task stops waiting for it (max.task.idle.ms).
         self._deadlines: dict[Partition, int] = {}
@@ -86,6 +92,7 @@ class Task:
             )
             runtime.stores[plan.name] = store
             store.init(runtime)
+            measure_store(store, runtime.meters)
             # Empty clocks of a replica say nothing: it does not know the order of an LRU map.
             if restored := runtime.environment.restored_clocks.get(plan.name):
                 store.set_clocks(restored)
@@ -129,7 +136,11 @@ class Task:
             topic, partition,
             QueueSource(
                 source, (key.for_topic(topic, True), value.for_topic(topic, False)), extract,
-                self._sources[source], self._handlers,
+                measured_source(
+                    source, self._sources[source], self.runtime,
+                    keeps_time=type(extract) is FailOnInvalidTimestamp,
+                ),
+                self._handlers,
             ),
             self.runtime,
         )
@@ -282,6 +293,7 @@ class Task:
                     break
             else:
                 self._process_chunk(waiting.items[0])
+            self._measurements.add()
             if enough():
                 break
 
@@ -380,6 +392,11 @@ class Task:
             runtime.wall_schedules.fire(now, self._punctuate)
 
     def _punctuate(self, schedule: Schedule, now: int) -> None:
+        started = perf_counter()
+        self._call_punctuator(schedule, now)
+        self.runtime.meters.punctuated((perf_counter() - started) * 1000)
+
+    def _call_punctuator(self, schedule: Schedule, now: int) -> None:
         self.runtime.current.set_context(RecordContext(None, -1, -1, now, NO_HEADERS))
         try:
             schedule.punctuator(now)
@@ -421,7 +438,7 @@ class Task:
         result = TaskResult(
             self.task_id, outputs, changelog, offsets, self._state(),
             None if due == NEVER else due, list(runtime.printed), runtime.all_counters(),
-            runtime.commit_requested, runtime.metrics.take_readings(),
+            runtime.commit_requested, runtime.metrics.take_readings(), self._measurements.take(),
             None if self._collector.origins is None else self._collector.origins.take(),
             runtime.drop_notes.take(),
         )

@@ -327,7 +327,11 @@ class TopologyTestDriver(QueryMethods, StoreAccess):
         return self._runner.log.unread.get(topic, deque())
 
     def metrics(self) -> dict[str, float]:
-        """Return the counters, such as `dropped-records-total`, and the metrics of sensors.
+        """Return the counters, and the metrics of tasks and sensors.
+
+        A counter has its plain name, such as `dropped-records-total`. The others have
+        their full name, such as `stream-topic-metrics:records-consumed-total{task-id=0_0,...}`, and
+        are those of the last commit.
 
         Kafka: TopologyTestDriver#metrics
         """

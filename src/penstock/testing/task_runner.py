@@ -9,6 +9,7 @@ from typing import Any
 
 from penstock.config import StreamsConfig
 from penstock.errors import ProcessingFailedException
+from penstock.metric_catalogue import ReadingHistory
 from penstock.metrics import SensorHistory, sample_window_seconds
 from penstock.record import Headers, TaskId, processing
 from penstock.stores.bytes.store import BytesStore, InMemoryBytesStore
@@ -60,7 +61,11 @@ class TaskRunner:
         self._committed_inputs = 0
         #: Counters of closed tasks, and those of each task at its last commit.
         self._past_counters: Counter[str] = Counter()
-        self._sensors = SensorHistory(sample_window_seconds(config.extra))
+        window_s = sample_window_seconds(config.extra)
+        self._sensors = SensorHistory(window_s)
+        self._readings = ReadingHistory(
+            window_s, config.metrics_recording_level, now / 1000
+        )
         self._committed_counters: dict[TaskId, dict[str, int]] = {}
         self._start_global()
         self._start_tasks(_leave_empty)
@@ -134,6 +139,8 @@ class TaskRunner:
             self._drop_log.add(task.task_id, result.drops)
             for reading in result.sensors:
                 self._sensors.add(reading, self.now / 1000)
+            for measured in result.readings:
+                self._readings.add(str(task.task_id), measured, self.now / 1000)
             self.printed.extend(result.printed)
             self._publish(result)
         self._committed_inputs = len(self.log.inputs)
@@ -260,8 +267,10 @@ class TaskRunner:
     # ---- life cycle --------------------------------------------------------------------------
 
     def sensors(self) -> dict[str, float]:
-        """Return the metrics of the processors' sensors."""
-        return {str(name): value for name, value in self._sensors.values(self.now / 1000)}
+        """Return the metrics of tasks and of the processors' sensors, as of the last commit."""
+        now = self.now / 1000
+        found = (*self._readings.values(now, ()), *self._sensors.values(now))
+        return {str(name): value for name, value in found}
 
     def counters(self) -> dict[str, int]:
         """Return the sums of all counters, without work that a crash has discarded."""

@@ -10,7 +10,17 @@ import pytest
 
 from penstock import JoinWindows, MetricName, Serdes, StreamsBuilder, StreamsConfig
 from penstock.engine.batch_report import BatchReport
-from penstock.engine.observe.metrics import JOIN, NODE, PRODUCER, TASK, THREAD, Metrics
+from penstock.engine.observe.metrics import Metrics
+from penstock.metric_catalogue import (
+    JOIN,
+    NODE,
+    PRODUCER,
+    STATE,
+    TASK,
+    THREAD,
+    TOPIC,
+    Reading,
+)
 from penstock.record import TaskId
 from penstock.testing import TopologyTestDriver
 
@@ -156,3 +166,69 @@ def test_stream_table_join_counts_hits_and_misses() -> None:
         for key in "aab":
             stream_in.pipe_input(key, "v")
         assert counted(driver) == {"matched": 2, "unmatched-left": 1}
+
+
+# ---- measurements of tasks ---------------------------------------------------------------------
+
+
+def measured(sensor: str, *tags: str, values: tuple[float, ...]) -> Reading:
+    return Reading(sensor, tags, len(values), sum(values), min(values), max(values))
+
+
+def test_readings_of_all_commits_are_merged(metrics: Metrics, clock: Clock) -> None:
+    for values in ((1.0, 3.0), (8.0,)):
+        metrics.record(report(readings=(
+            (TaskId(0, 0), measured("e2e-latency", "SINK", values=values)),
+            (TaskId(0, 1), measured("e2e-latency", "SINK", values=(5.0,))),
+            (TaskId(0, 0), measured("consumed", "SOURCE", "in", values=values)),
+            (TaskId(0, 0), measured("thread-punctuate", values=(2.0,))),
+            (TaskId(0, 1), measured("thread-punctuate", values=(4.0,))),
+        )))
+        clock.now += 30
+    found = metrics.snapshot({})
+    thread = ("thread-id", "app-StreamThread-1")
+    task = (thread, ("task-id", "0_0"))
+    sink, source = ((*task, ("processor-node-id", name)) for name in ("SINK", "SOURCE"))
+    topic = (*source, ("topic", "in"))
+    assert found[MetricName(NODE, "record-e2e-latency-avg", sink)] == 4
+    assert found[MetricName(NODE, "record-e2e-latency-min", sink)] == 1
+    assert found[MetricName(NODE, "record-e2e-latency-max", sink)] == 8
+    assert found[MetricName(TOPIC, "records-consumed-total", topic)] == 3
+    assert found[MetricName(TOPIC, "bytes-consumed-total", topic)] == 12
+    # Metrics of the thread are those of all tasks.
+    assert found[MetricName(THREAD, "punctuate-total", (thread,))] == 4
+    assert found[MetricName(THREAD, "punctuate-latency-avg", (thread,))] == 3
+    clock.now += 61
+    found = metrics.snapshot({})
+    assert math.isnan(found[MetricName(NODE, "record-e2e-latency-avg", sink)])
+    assert found[MetricName(TOPIC, "records-consumed-total", topic)] == 3
+
+
+def test_state_of_stores_is_tagged_with_the_kind_of_the_store(clock: Clock) -> None:
+    config = StreamsConfig(application_id="app", metrics_recording_level="DEBUG")
+    metrics = Metrics(config, "thread", clock=clock)
+    metrics.record(report(readings=(
+        (TaskId(1, 2), measured("store-put", "lmdb-state-id", "counts", values=(7.0,))),
+        (TaskId(1, 2), measured("restore", values=(40.0,))),
+    )))
+    found = metrics.snapshot({})
+    task = (("thread-id", "thread"), ("task-id", "1_2"))
+    name = MetricName(STATE, "put-latency-max", (*task, ("lmdb-state-id", "counts")))
+    assert found[name] == 7
+    assert found[MetricName(TASK, "restore-total", task)] == 40
+    level = MetricName("stream-metrics", "recording-level", (("client-id", "app"),))
+    assert found[level] == 1
+
+
+def test_readings_of_a_finer_level_are_not_shown(metrics: Metrics) -> None:
+    metrics.record(report(readings=((TaskId(0, 0), measured("restore", values=(40.0,))),)))
+    assert "restore-total" not in named(metrics, TASK)
+
+
+def test_ratios_are_shares_of_the_time(metrics: Metrics, clock: Clock) -> None:
+    for _ in range(10):
+        clock.now += 1
+        metrics.record(report())
+    found = named(metrics, THREAD)
+    assert found["process-ratio"] == pytest.approx(0.05)
+    assert found["commit-ratio"] == pytest.approx(0.01)

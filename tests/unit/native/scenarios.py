@@ -158,7 +158,7 @@ def records(
     ))
 
 
-def play(name: str, cache_bytes: int, partitions: int) -> list[str]:
+def play(name: str, cache_bytes: int, partitions: int, level: str = "INFO") -> list[str]:
     """The results of a task for four batches, including records that topics reject."""
     builder = StreamsBuilder()
     SCENARIOS[name](builder)
@@ -166,6 +166,7 @@ def play(name: str, cache_bytes: int, partitions: int) -> list[str]:
         application_id="both", default_key_serde=STRING, default_value_serde=JSON,
         statestore_cache_max_bytes=cache_bytes, deserialization_exception_handler="continue",
         processing_exception_handler="continue", production_exception_handler="continue",
+        metrics_recording_level=level,
     )
     # Records with negative timestamps are skipped, or absent.
     begin = 10_000

@@ -6,12 +6,18 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from penstock.clock import wall_clock_ms
 from penstock.engine.continuous.messages import Grant
 from penstock.engine.packaging.failure import Failure
 from penstock.engine.plan.batch_plan import BatchPlan
 from penstock.engine.plan.offset_metadata import add_metadata
 from penstock.engine.plan.task_records import TaskRecord
-from penstock.engine.worker.outcome import LogLine, RestoredStore, TaskOutcome
+from penstock.engine.worker.outcome import (
+    LogLine,
+    RestoredStore,
+    TaskOutcome,
+    restore_readings,
+)
 from penstock.engine.worker.record_groups import group_columns, group_records
 from penstock.engine.worker.worker import Worker
 from penstock.errors import (
@@ -124,6 +130,7 @@ class LaneTask:
             global_stores=worker.global_tables.stores(context), resources=worker.resources,
             now=context.now, state_dir=worker.processor_directory(self.task_id), cache=cache,
             max_result_bytes=min(worker.bundle.max_result_bytes, MAX_RESULT_BYTES),
+            clock=wall_clock_ms,
         )
         if self._replica is not None:
             environment.open_bytes = self._replica.open_bytes
@@ -289,13 +296,15 @@ class LaneTask:
         """Return the report of a commit, without its records."""
         result = commit.result
         global_report = self._worker.global_tables.take_report()
-        restored, self._restored = (*global_report.restored, *self._restored), ()
+        own_restored, self._restored = self._restored, ()
+        restored = (*global_report.restored, *own_restored)
         return TaskOutcome(
             self.task_id, commit.record,
             offsets={(at[0], at[1]): offset for at, offset in commit.offsets.items()},
             records_consumed=self._consumed,
             printed=tuple(result.printed), logged=logged, restored=restored,
             counters=self._count(result.counters), drops=result.drops, sensors=result.sensors,
+            readings=(*result.readings, *restore_readings(own_restored)),
             global_dropped=global_report.dropped, commit_requested=result.commit_requested,
             published=sum(len(each.records) for each in commit.outputs),
             logged_changes=sum(

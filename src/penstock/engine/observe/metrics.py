@@ -12,22 +12,24 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from importlib import metadata
+from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias
 
 from penstock.config import StreamsConfig
+from penstock.metric_catalogue import (
+    CLIENT,
+    JOIN,
+    LEVELS,
+    NODE,
+    PRODUCER,
+    TASK,
+    THREAD,
+    ReadingHistory,
+)
 from penstock.metrics import MetricName, SensorHistory, sample_window_seconds
 
 if TYPE_CHECKING:
     from penstock.engine.batch_report import BatchReport
-
-CLIENT = "stream-metrics"
-THREAD = "stream-thread-metrics"
-TASK = "stream-task-metrics"
-NODE = "stream-processor-node-metrics"
-#: Kafka's metrics of a producer.
-PRODUCER = "producer-metrics"
-#: penstock's own: the results of joins. Kafka has no such metrics.
-JOIN = "stream-join-metrics"
 
 #: The counters of a join -> what they count.
 JOIN_COUNTERS = {
@@ -37,10 +39,10 @@ JOIN_COUNTERS = {
     "late": "records that arrived after their window and its grace period",
     "expired": "records too old to be stored for later matches",
 }
-#: Kafka's name of a node's counter, where it is not `<counter>-total`.
+#: Kafka's name of a node's counter, where it is another one.
 _KAFKA_NAMES = {
-    "emitted": "suppression-emit-total",
-    "emitted-records": "window-aggregate-final-emit-total",
+    "emitted": "suppression-emit",
+    "emitted-records": "window-aggregate-final-emit",
 }
 
 Value: TypeAlias = float | int | str
@@ -104,14 +106,20 @@ class Metrics:
         self._lock = threading.Lock()
         self._seconds = sample_window_seconds(config.extra)
         now = clock()
-        self._records, self._outputs, self._computing, self._committing, self._planning = (
-            SampleWindow(self._seconds, now) for _ in range(5)
+        self._started = now
+        self._records, self._inputs, self._outputs = (
+            SampleWindow(self._seconds, now) for _ in range(3)
+        )
+        self._computing, self._committing, self._planning = (
+            SampleWindow(self._seconds, now) for _ in range(3)
         )
         self._batches = 0
-        #: (task, counter) -> its total. The counters of a node are named `node/name`.
-        self._counters: dict[tuple[str, str], int] = {}
+        #: (task, counter) -> its amounts. The counters of a node are named `node/name`.
+        self._counters: dict[tuple[str, str], SampleWindow] = {}
+        self._nothing = SampleWindow(self._seconds, now)
         self._task_records: dict[str, SampleWindow] = {}
         self._sensors = SensorHistory(self._seconds)
+        self._readings = ReadingHistory(self._seconds, config.metrics_recording_level, now)
 
     def record(self, report: BatchReport) -> None:
         """Add the report of a committed batch."""
@@ -119,21 +127,34 @@ class Metrics:
         with self._lock:
             self._batches += 1
             self._records.add(report.records, now)
+            self._inputs.add(report.input_records, now)
             self._outputs.add(report.outputs, now)
             self._planning.add(report.plan_seconds * 1000, now)
             self._computing.add(report.compute_seconds * 1000, now)
             self._committing.add(report.commit_seconds * 1000, now)
             for task, counters in report.counters.items():
                 for name, amount in counters.items():
-                    key = (str(task), name)
-                    self._counters[key] = self._counters.get(key, 0) + amount
-                window = self._task_records.setdefault(str(task), SampleWindow(self._seconds, now))
+                    self._count(str(task), name, amount, now)
+                window = self._task_records.setdefault(
+                    str(task), SampleWindow(self._seconds, self._started)
+                )
                 window.add(counters.get("process-total", 0), now)
             for reading in report.sensors:
                 self._sensors.add(reading, now)
+            for task, measured in report.readings:
+                self._readings.add(str(task), measured, now)
 
-    def snapshot(self, client: Mapping[str, Value]) -> dict[MetricName, Value]:
-        """Return all metrics. `client` adds those that only the instance knows."""
+    def _count(self, task: str, name: str, amount: int, now: float) -> None:
+        window = self._counters.get((task, name))
+        if window is None:
+            window = self._counters[task, name] = SampleWindow(self._seconds, self._started)
+        if amount:
+            window.add(amount, now)
+
+    def snapshot(
+        self, client: Mapping[str, Value], thread: Mapping[str, Value] = MappingProxyType({})
+    ) -> dict[MetricName, Value]:
+        """Return all metrics. `client` and `thread` add those that only the instance knows."""
         now = self._clock()
         with self._lock:
             found: dict[MetricName, Value] = {
@@ -142,14 +163,15 @@ class Metrics:
             }
             found |= {
                 MetricName(THREAD, name, self._thread_tags): value
-                for name, value in self._thread_metrics(now)
+                for name, value in (*self._thread_metrics(now), *thread.items())
             }
             producer = (("client-id", f"{self._thread_tags[0][1]}-producer"),)
             found[MetricName(PRODUCER, "record-send-total", producer)] = int(self._outputs.total)
             found[MetricName(PRODUCER, "record-send-rate", producer)] = self._outputs.rate(now)
             found |= dict(self._task_metrics(now))
-            found |= dict(self._node_metrics())
+            found |= dict(self._node_metrics(now))
             found |= dict(self._sensors.values(now, self._thread_tags))
+            found |= dict(self._readings.values(now, self._thread_tags))
         return found
 
     @property
@@ -160,6 +182,8 @@ class Metrics:
         return {
             "application-id": self._config.application_id,
             "version": metadata.version("penstock"),
+            # Kafka reports the number of the level.
+            "recording-level": list[str](LEVELS).index(self._config.metrics_recording_level),
         }
 
     def _thread_metrics(self, now: float) -> Iterator[tuple[str, Value]]:
@@ -167,6 +191,8 @@ class Metrics:
         yield "process-rate", self._records.rate(now)
         yield "process-records-avg", self._records.average(now)
         yield "process-records-max", self._records.maximum(now)
+        yield "poll-records-avg", self._inputs.average(now)
+        yield "poll-records-max", self._inputs.maximum(now)
         for step, window in (
             ("poll", self._planning), ("process", self._computing), ("commit", self._committing)
         ):
@@ -175,22 +201,26 @@ class Metrics:
                 yield f"{step}-rate", window.samples_per_second(now)
             yield f"{step}-latency-avg", window.average(now)
             yield f"{step}-latency-max", window.maximum(now)
+            # In continuous mode several lanes work at the same time.
+            if not self._config.is_continuous:
+                yield f"{step}-ratio", window.rate(now) / 1000
 
     def _task_metrics(self, now: float) -> Iterator[tuple[MetricName, Value]]:
         for task, window in self._task_records.items():
             tags = (*self._thread_tags, ("task-id", task))
             yield MetricName(TASK, "process-total", tags), int(window.total)
             yield MetricName(TASK, "process-rate", tags), window.rate(now)
-            dropped = self._counters.get((task, "dropped-records-total"), 0)
-            yield MetricName(TASK, "dropped-records-total", tags), dropped
+            dropped = self._counters.get((task, "dropped-records-total"), self._nothing)
+            yield MetricName(TASK, "dropped-records-total", tags), int(dropped.total)
+            yield MetricName(TASK, "dropped-records-rate", tags), dropped.rate(now)
 
-    def _node_metrics(self) -> Iterator[tuple[MetricName, Value]]:
-        for (task, counter), amount in self._counters.items():
+    def _node_metrics(self, now: float) -> Iterator[tuple[MetricName, Value]]:
+        for (task, counter), window in self._counters.items():
             node, slash, name = counter.rpartition("/")
             if not slash:
                 continue
             tags = (*self._thread_tags, ("task-id", task), ("processor-node-id", node))
-            if name in JOIN_COUNTERS:
-                yield MetricName(JOIN, f"{name}-total", tags), amount
-            else:
-                yield MetricName(NODE, _KAFKA_NAMES.get(name, f"{name}-total"), tags), amount
+            group = JOIN if name in JOIN_COUNTERS else NODE
+            kafka_name = _KAFKA_NAMES.get(name, name)
+            yield MetricName(group, f"{kafka_name}-total", tags), int(window.total)
+            yield MetricName(group, f"{kafka_name}-rate", tags), window.rate(now)

@@ -41,12 +41,27 @@ class InstanceStatus:
         """Return all metrics, under Kafka's names."""
         thread = self._instance.thread
         is_alive = thread is not None and thread.is_alive
-        return self._instance.observers.metrics.snapshot({
-            "state": self._instance.lifecycle.state.value,
+        state = self._instance.lifecycle.state
+        client: dict[str, Value] = {
+            "state": state.value,
+            # The numbers of Kafka's states.
+            "client-state": list(type(state)).index(state),
             "alive-stream-threads": self._instance.parallelism if is_alive else 0,
             "failed-stream-threads": 0 if thread is None else thread.replacements,
             "topology-description": str(self._instance.topology.describe()),
-        })
+        }
+        of_thread: dict[str, Value] = {}
+        if thread is not None and thread.started_ms is not None:
+            of_thread["thread-start-time"] = thread.started_ms
+            of_thread["state"] = self._thread_state()
+        return self._instance.observers.metrics.snapshot(client, of_thread)
+
+    def _thread_state(self) -> str:
+        """Return the state of the thread, under Kafka's names."""
+        thread = self._instance.thread
+        if thread is None or not thread.is_alive:
+            return "DEAD"
+        return "RUNNING" if self._engine is not None else "PARTITIONS_ASSIGNED"
 
     def lag(self) -> int | None:
         """Return the number of unread records in the source topics; None for a standby."""
@@ -59,7 +74,7 @@ class InstanceStatus:
         if thread is None:
             return frozenset()
         active = () if engine is None else describe_tasks(engine.graph, engine.planner)
-        state = "RUNNING" if engine is not None else "PARTITIONS_ASSIGNED"
+        state = self._thread_state()
         standby = self._instance.standby.tasks
         if engine is not None and self._instance.config.is_continuous:
             lanes = cast("ContinuousEngine", engine).tasks_by_lane()
@@ -70,7 +85,7 @@ class InstanceStatus:
                 for lane, tasks in lanes.items()
             )
         return frozenset((ThreadMetadata(
-            thread.name, state if thread.is_alive else "DEAD", frozenset(active),
+            thread.name, state, frozenset(active),
             frozenset(TaskMetadata(task_id, reads) for task_id, reads in standby.items()),
         ),))
 

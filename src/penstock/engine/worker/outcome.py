@@ -24,6 +24,7 @@ from penstock.engine.worker.blocks import (
 )
 from penstock.engine.worker.record_groups import layout_of, schema_of
 from penstock.log.types import Append, StagedRecords
+from penstock.metric_catalogue import Reading
 from penstock.metrics import SensorReading
 from penstock.record import TaskId
 from penstock.task.drops import DropNote
@@ -50,6 +51,13 @@ class RestoredStore(NamedTuple):
     start: int
     end: int
     records: int
+
+
+def restore_readings(restored: Iterable[RestoredStore]) -> tuple[Reading, ...]:
+    """Return the restores of a task's stores, for its metrics."""
+    return tuple(
+        Reading("restore", (), 1, each.records, each.records, each.records) for each in restored
+    )
 
 
 class Preparation(NamedTuple):
@@ -88,6 +96,8 @@ class _OutcomeFields(msgspec.Struct, frozen=True):
     drops: tuple[DropNote, ...] = ()
     #: The values that the sensors of processors recorded.
     sensors: tuple[SensorReading, ...] = ()
+    #: The measurements of the task, for its metrics.
+    readings: tuple[Reading, ...] = ()
     #: Records of global topics that were dropped when this run updated the global stores.
     global_dropped: int = 0
     preparation: Preparation = Preparation()

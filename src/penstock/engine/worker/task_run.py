@@ -9,13 +9,19 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
+from penstock.clock import wall_clock_ms
 from penstock.engine.packaging.failure import Failure
 from penstock.engine.plan.batch_plan import BatchPlan, Range, TaskPlan
 from penstock.engine.plan.task_records import TaskRecord
 from penstock.engine.worker.blocks import Block, SentBlock, encode_block, shuffled_ranges
 from penstock.engine.worker.changelog_cache import ChangelogCache
 from penstock.engine.worker.origins import origin_columns
-from penstock.engine.worker.outcome import LogLine, TaskOutcome, count_records
+from penstock.engine.worker.outcome import (
+    LogLine,
+    TaskOutcome,
+    count_records,
+    restore_readings,
+)
 from penstock.engine.worker.record_groups import group_records, without_shuffle_columns
 from penstock.engine.worker.replica_pool import TaskSnapshot
 from penstock.errors import RetryRequestedException
@@ -82,7 +88,7 @@ class TaskRun:
                 shuffled_topics=frozenset(graph.shuffled),
                 notes_origins=graph.sends(task_id.subtopology),
                 max_result_bytes=self._bundle.max_result_bytes,
-                restored_clocks=snapshot.clocks,
+                restored_clocks=snapshot.clocks, clock=wall_clock_ms,
             )
             task = Task(blueprint, task_id, environment, self._task_plan.state)
             try:
@@ -142,7 +148,9 @@ class TaskRun:
             printed=tuple(result.printed),
             logged=log_lines(),
             restored=restored,
-            counters=result.counters, sensors=result.sensors, drops=result.drops,
+            counters=result.counters, sensors=result.sensors,
+            readings=(*result.readings, *restore_readings(catch_up.restored)),
+            drops=result.drops,
             global_dropped=global_report.dropped,
             preparation=self._worker.preparation(catch_up.from_log, catch_up.from_host),
             notices=self._worker.notices,

@@ -52,6 +52,8 @@ class KeyValueStore(LayeredStore, Generic[K, V]):
     def __init__(self, supplier: KeyValueSupplier, options: StoreOptions) -> None:
         super().__init__(supplier.name, supplier.persistent, options)
         self._supplier = supplier
+        if supplier.max_entries is not None:
+            self._scope_suffix = "-lru"
 
     def init(self, context: StoreContext) -> None:
         """Open the store in a task.

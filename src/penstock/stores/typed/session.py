@@ -56,6 +56,8 @@ class SessionStore(LayeredStore, Generic[K, V]):
     #: Whether the store keeps headers.
     has_headers = False
 
+    _scope_suffix = "-session"
+
     def __init__(self, supplier: SessionSupplier, options: StoreOptions) -> None:
         super().__init__(supplier.name, supplier.persistent, options)
         self._supplier = supplier

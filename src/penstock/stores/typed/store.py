@@ -44,6 +44,8 @@ class TypedStore:
 
     #: True for `VersionedKeyValueStore`.
     is_versioned = False
+    #: The end of `metrics_scope`.
+    _scope_suffix = ""
     #: The functions that read and write values. Set by `init`.
     _value_codec: ValueCodec
     #: The headers of the row that is read or written, in a store with headers. In other stores a
@@ -75,6 +77,11 @@ class TypedStore:
     def is_caching(self) -> bool:
         """Whether writes stay in the record cache until the next flush."""
         return False
+
+    @property
+    def metrics_scope(self) -> str:
+        """The kind of the store in the tags of its metrics, such as `lmdb-window`."""
+        return ("lmdb" if self.persistent else "in-memory") + self._scope_suffix
 
     @property
     def plain(self) -> Any:
@@ -146,6 +153,11 @@ class LayeredStore(TypedStore, ABC):
     def is_caching(self) -> bool:
         """Whether writes stay in the record cache until the next flush."""
         return self._cache_layer is not None
+
+    @property
+    def cache_layer(self) -> CacheLayer | None:
+        """The part of the record cache that belongs to this store, if it has one."""
+        return self._cache_layer
 
     def set_flush_listener(self, listener: FlushListener, send_old_values: bool) -> bool:
         """Set the listener for flushed changes. Returns False if the store has no cache.

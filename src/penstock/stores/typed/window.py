@@ -61,6 +61,8 @@ class WindowStore(LayeredStore, Generic[K, V]):
         [(1000, 3), (2000, 5)]
     """
 
+    _scope_suffix = "-window"
+
     def __init__(self, supplier: WindowSupplier, options: StoreOptions) -> None:
         super().__init__(supplier.name, supplier.persistent, options)
         self._supplier = supplier

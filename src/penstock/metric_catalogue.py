@@ -1,0 +1,234 @@
+"""The metrics that tasks collect, with Kafka's names, groups, tags and recording levels.
+
+A task adds up what it observes in one `Reading` for each sensor and each combination of tags, and
+returns the readings with every commit. `ReadingHistory` merges them and computes the metrics.
+`docs/metrics.md` is the reference of all metrics; a test compares it with this module.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import NamedTuple
+
+from penstock.metrics import MetricName, RecordingLevel
+
+CLIENT = "stream-metrics"
+THREAD = "stream-thread-metrics"
+TASK = "stream-task-metrics"
+NODE = "stream-processor-node-metrics"
+TOPIC = "stream-topic-metrics"
+STATE = "stream-state-metrics"
+CACHE = "stream-record-cache-metrics"
+#: Kafka's metrics of a producer.
+PRODUCER = "producer-metrics"
+#: penstock's own: the results of joins. Kafka has no such metrics.
+JOIN = "stream-join-metrics"
+
+#: The names of the tags after `thread-id`.
+TASK_TAGS = ("task-id",)
+NODE_TAGS = (*TASK_TAGS, "processor-node-id")
+TOPIC_TAGS = (*NODE_TAGS, "topic")
+CACHE_TAGS = (*TASK_TAGS, "record-cache-id")
+#: The name of the last tag depends on the store, such as `lmdb-window-state-id`. The tags of a
+#: reading are this name and the name of the store.
+STATE_TAGS = (*TASK_TAGS, "*-state-id")
+
+LEVELS: tuple[RecordingLevel, ...] = ("INFO", "DEBUG", "TRACE")
+
+Tags = tuple[tuple[str, str], ...]
+
+
+class Statistic(Enum):
+    """How a metric summarizes the observed values.
+
+    RATE is the number of values per second, SUM_RATE their sum per second. These, AVG, MIN and MAX
+    cover the last `metrics.num.samples` times `metrics.sample.window.ms`. COUNT and SUM cover
+    everything since the start of the instance. LAST is the last value.
+    """
+
+    COUNT = auto()
+    SUM = auto()
+    RATE = auto()
+    SUM_RATE = auto()
+    AVG = auto()
+    MIN = auto()
+    MAX = auto()
+    LAST = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class SensorType:
+    """A kind of observation of a task, and the metrics that show it."""
+
+    group: str
+    tags: tuple[str, ...]
+    #: Recorded if `metrics.recording.level` is this level or a finer one.
+    level: RecordingLevel
+    metrics: tuple[tuple[str, Statistic], ...]
+
+
+class Reading(NamedTuple):
+    """The values that a task has observed since the last commit."""
+
+    #: The key of the sensor in `SENSORS`.
+    sensor: str
+    #: The values of the tags after `task-id`.
+    tags: tuple[str, ...]
+    number: int
+    sum: float
+    min: float
+    max: float
+
+
+def _rate_total(name: str) -> tuple[tuple[str, Statistic], ...]:
+    return (f"{name}-rate", Statistic.RATE), (f"{name}-total", Statistic.COUNT)
+
+
+def _avg_max(name: str) -> tuple[tuple[str, Statistic], ...]:
+    return (f"{name}-avg", Statistic.AVG), (f"{name}-max", Statistic.MAX)
+
+
+def _avg_min_max(name: str) -> tuple[tuple[str, Statistic], ...]:
+    return (*_avg_max(name), (f"{name}-min", Statistic.MIN))
+
+
+_PUNCTUATE = (*_rate_total("punctuate"), *_avg_max("punctuate-latency"))
+_CONSUMED = (
+    ("records-consumed-total", Statistic.COUNT), ("bytes-consumed-total", Statistic.SUM),
+)
+_PRODUCED = (
+    ("records-produced-total", Statistic.COUNT), ("bytes-produced-total", Statistic.SUM),
+)
+_RESTORE = ("restore-rate", Statistic.SUM_RATE), ("restore-total", Statistic.SUM)
+
+#: The operations of stores that are timed, in nanoseconds.
+STORE_OPERATIONS = (
+    "put", "put-if-absent", "put-all", "get", "fetch", "all", "range", "prefix-scan", "delete",
+    "remove", "flush",
+)
+
+SENSORS: dict[str, SensorType] = {
+    # A value is the size of a record in bytes.
+    "consumed": SensorType(TOPIC, TOPIC_TAGS, "INFO", _CONSUMED),
+    "produced": SensorType(TOPIC, TOPIC_TAGS, "INFO", _PRODUCED),
+    "e2e-latency": SensorType(NODE, NODE_TAGS, "INFO", _avg_min_max("record-e2e-latency")),
+    "thread-punctuate": SensorType(THREAD, (), "INFO", _PUNCTUATE),
+    "source-process": SensorType(NODE, NODE_TAGS, "DEBUG", _rate_total("process")),
+    "process-latency": SensorType(TASK, TASK_TAGS, "DEBUG", _avg_max("process-latency")),
+    "punctuate": SensorType(TASK, TASK_TAGS, "DEBUG", _PUNCTUATE),
+    "lateness": SensorType(TASK, TASK_TAGS, "DEBUG", _avg_max("record-lateness")),
+    "buffered": SensorType(TASK, TASK_TAGS, "DEBUG", (("active-buffer-count", Statistic.LAST),)),
+    "cache-size": SensorType(
+        TASK, TASK_TAGS, "DEBUG", (("cache-size-bytes-total", Statistic.LAST),)
+    ),
+    # A value is the number of records of a restore.
+    "restore": SensorType(TASK, TASK_TAGS, "DEBUG", _RESTORE),
+    **{
+        f"store-{operation}": SensorType(STATE, STATE_TAGS, "DEBUG", (
+            (f"{operation}-rate", Statistic.RATE), *_avg_max(f"{operation}-latency"),
+        ))
+        for operation in STORE_OPERATIONS
+    },
+    "hit-ratio": SensorType(CACHE, CACHE_TAGS, "DEBUG", _avg_min_max("hit-ratio")),
+}
+
+
+def includes(level: str, sensor: str) -> bool:
+    """Return whether a value of `metrics.recording.level` includes a sensor."""
+    levels: tuple[str, ...] = LEVELS
+    return levels.index(SENSORS[sensor].level) <= levels.index(level)
+
+
+class ReadingHistory:
+    """The readings of all tasks of an instance. Totals count from its start."""
+
+    def __init__(self, window_seconds: float, level: str, started: float) -> None:
+        """`started`: the time of the start in seconds. Rates cover no time before it."""
+        self._seconds = window_seconds
+        self._level = level
+        self._started = started
+        self._totals: dict[tuple[str, str, tuple[str, ...]], _Totals] = {}
+
+    def add(self, task: str, reading: Reading, now: float) -> None:
+        """Add the reading of a task; `now` in seconds."""
+        sensor, tags, count, total, low, high = reading
+        if not includes(self._level, sensor):
+            return
+        task = task if SENSORS[sensor].tags else ""
+        totals = self._totals.get((sensor, task, tags))
+        if totals is None:
+            totals = self._totals[sensor, task, tags] = _Totals(self._started)
+        totals.add(count, total, low, high, now)
+
+    def values(self, now: float, thread_tags: Tags) -> Iterator[tuple[MetricName, float]]:
+        """Yield the metrics of all readings."""
+        for (sensor, task, tags), totals in self._totals.items():
+            kind = SENSORS[sensor]
+            values = totals.values(now, self._seconds)
+            all_tags = (*thread_tags, *_named_tags(kind, task, tags))
+            for name, statistic in kind.metrics:
+                yield MetricName(kind.group, name, all_tags), values[statistic]
+
+
+def _named_tags(kind: SensorType, task: str, tags: tuple[str, ...]) -> Tags:
+    if kind.tags == STATE_TAGS:
+        tag, store = tags
+        return ("task-id", task), (tag, store)
+    return tuple(zip(kind.tags, (task, *tags) if kind.tags else (), strict=True))
+
+
+@dataclass(slots=True)
+class _Second:
+    """The values of one second."""
+
+    number: int
+    count: int
+    sum: float
+    min: float
+    max: float
+
+
+class _Totals:
+    """The values of one sensor with the same tags, in the window second by second."""
+
+    def __init__(self, started: float) -> None:
+        self._started = started
+        self._count = 0
+        self._sum = 0.0
+        self._last = float("nan")
+        self._recent: deque[_Second] = deque()
+
+    def add(self, count: int, total: float, low: float, high: float, now: float) -> None:
+        self._count += count
+        self._sum += total
+        self._last = high
+        second = self._recent[-1] if self._recent else None
+        if second is None or second.number != int(now):
+            self._recent.append(_Second(int(now), count, total, low, high))
+            return
+        second.count += count
+        second.sum += total
+        second.min = min(second.min, low)
+        second.max = max(second.max, high)
+
+    def values(self, now: float, seconds: float) -> dict[Statistic, float]:
+        recent = self._recent
+        while recent and recent[0].number < int(now - seconds):
+            recent.popleft()
+        count = sum(second.count for second in recent)
+        total = sum(second.sum for second in recent)
+        elapsed = max(min(seconds, now - self._started), 1e-3)
+        nothing = float("nan")
+        return {
+            Statistic.COUNT: self._count,
+            Statistic.SUM: int(self._sum) if self._sum.is_integer() else self._sum,
+            Statistic.RATE: count / elapsed,
+            Statistic.SUM_RATE: total / elapsed,
+            Statistic.AVG: total / count if count else nothing,
+            Statistic.MIN: min((second.min for second in recent), default=nothing),
+            Statistic.MAX: max((second.max for second in recent), default=nothing),
+            Statistic.LAST: self._last,
+        }

@@ -1,0 +1,45 @@
+"""Measures the nodes of a task record by record, if the recording level is DEBUG or TRACE."""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import Any
+
+from penstock.processors.base import Forward
+from penstock.record import Headers
+from penstock.task.runtime import Runtime
+
+
+def measured_source(name: str, forward: Forward, runtime: Runtime, *, keeps_time: bool) -> Forward:
+    """The function of a source, with the latency and the lateness of each record.
+
+    `keeps_time`: the ages of its records are measured in another place, see `Meters.consumed`.
+    """
+    meters = runtime.meters
+    if not meters.records("process-latency"):
+        return forward
+    latency, lateness = meters.meter("process-latency"), meters.meter("lateness")
+    age = None if keeps_time else meters.meter("e2e-latency", name)
+
+    def measured(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        lateness.record(runtime.stream_time - timestamp)
+        if age is not None:
+            age.record(runtime.now() - timestamp)
+        started = perf_counter()
+        forward(key, value, timestamp, headers)
+        latency.record((perf_counter() - started) * 1000)
+
+    return measured
+
+
+def measured_end(name: str, process: Forward, runtime: Runtime) -> Forward:
+    """The function of a processor without children, with the ages of its records."""
+    if not runtime.meters.records("process-latency"):
+        return process
+    age = runtime.meters.meter("e2e-latency", name)
+
+    def measured(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        process(key, value, timestamp, headers)
+        age.record(runtime.now() - timestamp)
+
+    return measured
