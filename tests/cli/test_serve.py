@@ -15,7 +15,7 @@ import pytest
 
 from cli.conftest import Penstock
 from penstock.log import Log
-from penstock.queries.http.settings import HttpSettings
+from penstock.queries.http_settings import HttpSettings
 
 Command = Callable[..., subprocess.Popen[bytes]]
 
@@ -134,6 +134,7 @@ def test_dashboard_includes_the_server(penstock: Penstock, app: Path) -> None:
 @pytest.mark.parametrize("arguments", [
     ("serve", "--host", "0.0.0.0"), ("run", "--serve", "0.0.0.0:8080"),
     ("dashboard", "--host", "0.0.0.0"), ("run", "--dashboard", "0.0.0.0:8080"),
+    ("run", "--metrics", "0.0.0.0:9404"),
 ])
 def test_public_address_without_a_token_is_refused(
     penstock: Penstock, app: Path, arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
@@ -181,3 +182,31 @@ def test_address_and_port_of_the_settings() -> None:
     assert http_address("0.0.0.0:80") == Address("0.0.0.0", 80)
     assert http_address("[::1]:80") == Address("::1", 80)
     assert HttpSettings(host="::1").host == "::1"
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("log")
+def test_metrics_of_a_running_instance_are_served(
+    command: Command, app: Path, tmp_path: Path
+) -> None:
+    from prometheus_client.parser import text_string_to_metric_families
+
+    from engine.instances import until
+
+    running = command(
+        "run", app, "--master", "inline", "--state-dir", tmp_path / "state", "--metrics",
+        "127.0.0.1:0",
+    )
+    url = url_of(running)
+
+    def consumed() -> float:
+        with urllib.request.urlopen(url, timeout=60) as answer:
+            families = text_string_to_metric_families(answer.read().decode())
+        return sum(
+            sample.value for family in families for sample in family.samples
+            if sample.name == "penstock_stream_topic_records_consumed_total"
+            and sample.labels["topic"] == "words"
+        )
+
+    until(lambda: consumed() == 6)
+    stop(running)

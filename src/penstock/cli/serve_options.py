@@ -1,4 +1,4 @@
-"""The HTTP options of `penstock run --serve` and `penstock serve`."""
+"""The HTTP options of `penstock run --serve`, `penstock run --metrics` and `penstock serve`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.cli.errors import CommandError
 from penstock.cli.parsing import positive_int
 
 if TYPE_CHECKING:
-    from penstock.queries.http.settings import HttpSettings
+    from penstock.queries.http_settings import HttpSettings
 
 TOKEN_VARIABLE = "PENSTOCK_TOKEN"
 _ADDRESS = re.compile(r"(?:(\[[^\]]+\]|[^:\[\]]+):)?(\d{1,5})")
@@ -62,7 +62,7 @@ def add_dashboard_options(parser: argparse.ArgumentParser) -> None:
 
 def http_settings(args: argparse.Namespace, address: Address) -> HttpSettings:
     """Return the settings of the HTTP server."""
-    from penstock.queries.http.settings import HttpSettings  # noqa: PLC0415
+    from penstock.queries.http_settings import HttpSettings  # noqa: PLC0415
 
     given = args.requests_per_second
     return HttpSettings(

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from penstock.cli.topology_loader import TopologyTarget
     from penstock.config import StreamsConfig
     from penstock.engine.lifecycle import State
-    from penstock.queries.http.settings import HttpSettings
+    from penstock.queries.http_settings import HttpSettings
     from penstock.topology.topology import Topology
 
 #: Interval of the status line's `tick`.
@@ -66,6 +66,7 @@ first; a second Ctrl-C does not wait for it.""",
   penstock run app.py --master 'local[2]' --state-dir state
   penstock run app.py --serve 127.0.0.1:8080
   penstock run app.py --dashboard 127.0.0.1:8080
+  penstock run app.py --metrics 127.0.0.1:9404
 """,
     )
     parser.add_argument("target", metavar="FILE|MODULE[:NAME]")
@@ -102,6 +103,10 @@ first; a second Ctrl-C does not wait for it.""",
         help="show the application in the browser; includes --serve",
     )
     add_dashboard_options(parser)
+    parser.add_argument(
+        "--metrics", metavar="[HOST:]PORT", type=http_address,
+        help="serve the metrics to Prometheus, on the path /metrics",
+    )
     add_http_options(parser)
     parser.add_argument("--quiet", action="store_true", help="show only warnings and errors")
     parser.add_argument(
@@ -132,6 +137,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> None:
     config = build_config(target, args)
     address = args.serve or args.dashboard
     settings = None if address is None else http_settings(args, address)
+    metrics = None if args.metrics is None else http_settings(args, args.metrics)
     if settings is not None and settings.port and not config.application_server:
         config = config.with_(application_server=f"{settings.host}:{settings.port}")
     topology = target.build(config)
@@ -149,7 +155,10 @@ def run(args: argparse.Namespace, terminal: Terminal) -> None:
             nullcontext() if own_logging else run_logging(status, log_options),
         ):
             streams = _create_application(topology, config, args, status)
-            with nullcontext() if settings is None else _serve(streams, settings, status, args):
+            with (
+                nullcontext() if settings is None else _serve(streams, settings, status, args),
+                nullcontext() if metrics is None else _serve_metrics(streams, metrics, status),
+            ):
                 _run(streams, status, once=args.once)
     finally:
         status.close()
@@ -191,6 +200,15 @@ def _serve(
         message = "The dashboard is on {}/dashboard."
     with Server(app, settings) as server:
         status.write_message(message.format(server.url))
+        yield
+
+
+@contextmanager
+def _serve_metrics(streams: Streams, settings: HttpSettings, status: StatusLine) -> Iterator[None]:
+    from penstock.queries.metrics_server import MetricsServer  # noqa: PLC0415
+
+    with MetricsServer(streams.metrics, settings) as server:
+        status.write_message(f"Serving metrics on {server.url}.")
         yield
 
 

@@ -8,6 +8,6 @@ from __future__ import annotations
 
 from penstock.queries.http.application import create_app, create_router
 from penstock.queries.http.server import Server
-from penstock.queries.http.settings import HttpSettings
+from penstock.queries.http_settings import HttpSettings
 
 __all__ = ["create_app", "create_router", "Server", "HttpSettings"]

@@ -8,7 +8,7 @@ from typing import Any
 
 from penstock.errors import InvalidStateStoreException, StreamsException
 from penstock.extras import explain_missing_extra
-from penstock.queries.http.settings import HttpSettings
+from penstock.queries.http_settings import HttpSettings
 
 with explain_missing_extra("web"):
     from fastapi import APIRouter, FastAPI, Request
@@ -83,7 +83,7 @@ def create_app(
     # The last one that is added sees a request first.
     app.add_middleware(SizeLimits, settings=settings)
     if settings.token is not None:
-        app.add_middleware(BearerToken, token=settings.token)
+        app.add_middleware(BearerToken, settings=settings)
     if settings.requests_per_second is not None:
         app.add_middleware(RateLimit, requests_per_second=settings.requests_per_second)
     if settings.cors_origins:

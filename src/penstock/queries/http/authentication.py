@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import hmac
-
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from penstock.queries.http.problems import Problem
+from penstock.queries.http_settings import HttpSettings
 
 #: The files of the dashboard, which asks for the token itself.
 DASHBOARD_FILES = {
@@ -24,9 +23,9 @@ OPEN_PATHS = frozenset(("/health", "/ready", "/docs", "/openapi.json", *DASHBOAR
 class BearerToken:
     """Refuses requests without the token. The token never appears in responses or logs."""
 
-    def __init__(self, app: ASGIApp, token: str) -> None:
+    def __init__(self, app: ASGIApp, settings: HttpSettings) -> None:
         self._app = app
-        self._expected = b"Bearer " + token.encode("ascii")
+        self._settings = settings
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle a request."""
@@ -34,11 +33,7 @@ class BearerToken:
             given = next(
                 (value for name, value in scope["headers"] if name == b"authorization"), b""
             )
-            # The scheme is case-insensitive; the time of the comparison does not depend on the
-            # number of characters that match.
-            if given[:7].lower() == b"bearer ":
-                given = b"Bearer " + given[7:].strip()
-            if not hmac.compare_digest(given, self._expected):
+            if not self._settings.accepts_token(given):
                 problem = Problem(
                     401,
                     "A valid token is required. Send the header 'Authorization: Bearer TOKEN'.",

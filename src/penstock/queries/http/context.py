@@ -12,7 +12,7 @@ from penstock.queries.http.events import ChangeFeed
 from penstock.queries.http.json_values import parse_key
 from penstock.queries.http.pages import MAX_TIME_MS, TimeBounds
 from penstock.queries.http.problems import Problem
-from penstock.queries.http.settings import HttpSettings
+from penstock.queries.http_settings import HttpSettings
 from penstock.queries.state_reader import ServedStore, StateReader
 from penstock.suggestions import did_you_mean
 

@@ -7,6 +7,7 @@ from collections.abc import Collection
 from starlette.types import Scope
 
 from penstock.queries.http.problems import Problem
+from penstock.queries.http_settings import host_name
 
 
 def check_host(scope: Scope, allowed: Collection[str]) -> None:
@@ -18,10 +19,3 @@ def check_host(scope: Scope, allowed: Collection[str]) -> None:
             403, f"The host name '{name}' is not allowed. Use one of: {', '.join(allowed)}; or set "
             "a token, with which every name is allowed.",
         )
-
-
-def host_name(host: str) -> str:
-    """Return the name in a `Host` header, without port and brackets."""
-    if host.startswith("["):
-        return host[1:].partition("]")[0].lower()
-    return host.partition(":")[0].lower()

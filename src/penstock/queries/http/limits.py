@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from penstock.queries.http.problems import Problem
-from penstock.queries.http.settings import HttpSettings
+from penstock.queries.http_settings import HttpSettings
 
 #: The number of client addresses whose rate is known. The least recent one is forgotten first.
 MAX_CLIENTS = 10_000

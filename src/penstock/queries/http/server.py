@@ -10,7 +10,7 @@ from typing import Self
 
 from penstock.errors import StreamsException
 from penstock.extras import explain_missing_extra
-from penstock.queries.http.settings import HttpSettings
+from penstock.queries.http_settings import HttpSettings
 
 with explain_missing_extra("web"):
     import uvicorn

@@ -8,10 +8,10 @@ from fastapi import APIRouter, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import PlainTextResponse, Response
 
+from penstock.engine.observe.prometheus import MEDIA_TYPE, exposition
 from penstock.queries.http import models
 from penstock.queries.http.context import Context
 from penstock.queries.http.json_values import encode
-from penstock.queries.http.prometheus import MEDIA_TYPE, exposition
 from penstock.queries.state_reader import Host, InstanceInfo, PartitionLag
 from penstock.topology.describe import description_as_json
 

@@ -10,9 +10,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
 from penstock.engine.lifecycle import State
+from penstock.engine.observe.prometheus import exposition
 from penstock.metrics import MetricName
 from penstock.queries.http import HttpSettings, create_app, create_router
-from penstock.queries.http.prometheus import exposition
 from unit.queries.http.fakes import FakeReader
 
 

@@ -1,7 +1,11 @@
-"""`HttpSettings`: address, token and limits of the HTTP server."""
+"""`HttpSettings`: address, token and limits of the HTTP servers, and the checks of both.
+
+The module does not import the web framework: the server of metrics needs none.
+"""
 
 from __future__ import annotations
 
+import hmac
 import ipaddress
 from dataclasses import dataclass, field
 
@@ -74,6 +78,36 @@ class HttpSettings:
                 f"page_size ({self.page_size}) must not exceed max_page_size "
                 f"({self.max_page_size})."
             )
+
+
+    def accepts_token(self, authorization: bytes) -> bool:
+        """Return whether a header `Authorization` has the token, or no token is needed.
+
+        Args:
+            authorization: The value of the header; empty if the request has none.
+        """
+        if self.token is None:
+            return True
+        # The scheme is case-insensitive; the time of the comparison does not depend on the number
+        # of characters that match.
+        if authorization[:7].lower() == b"bearer ":
+            authorization = b"Bearer " + authorization[7:].strip()
+        return hmac.compare_digest(authorization, b"Bearer " + self.token.encode("ascii"))
+
+    def accepts_host(self, header: str) -> bool:
+        """Return whether a client may address the server by the name in a header `Host`.
+
+        Args:
+            header: The value of the header; empty if the request has none.
+        """
+        return self.token is not None or host_name(header) in {*self.allowed_hosts, self.host}
+
+
+def host_name(header: str) -> str:
+    """Return the name in a `Host` header, without port and brackets."""
+    if header.startswith("["):
+        return header[1:].partition("]")[0].lower()
+    return header.partition(":")[0].lower()
 
 
 def is_loopback(host: str) -> bool:
