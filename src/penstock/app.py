@@ -26,7 +26,7 @@ from penstock.engine.lease import lease_timeout_ms
 from penstock.engine.lifecycle import IllegalTransition, LifeCycle, State, StateListener
 from penstock.engine.observe.batch_observers import BatchObservers
 from penstock.engine.observe.metadata import ThreadMetadata
-from penstock.engine.observe.metrics import Metrics, Value
+from penstock.engine.observe.metrics import OTLP_ENDPOINT, Metrics, Value
 from penstock.engine.observe.restore import StateRestoreListener
 from penstock.engine.observe.status import InstanceStatus
 from penstock.engine.standby.update_listener import StandbyUpdateListener
@@ -229,6 +229,7 @@ class Streams(MetadataMethods):
             for line in (*config.warnings(), *log_warnings(self.topology, config)):
                 log.warning("%s", line)
             instance = self._instance
+            self._start_exporter()
             instance.log = open_log(config.log, connection=config.connection_settings())
             instance.compute.open_early(config)
             thread = StreamThread(
@@ -240,6 +241,18 @@ class Streams(MetadataMethods):
             self._lifecycle.transition_to(State.REBALANCING)
             thread.start()
             instance.start_heartbeats()
+
+    def _start_exporter(self) -> None:
+        """Export metrics and traces, if the configuration has a collector."""
+        if OTLP_ENDPOINT not in self.config.extra:
+            return
+        # This brings the packages of OpenTelemetry.
+        from penstock.engine.observe.otlp import OtlpExporter  # noqa: PLC0415
+
+        exporter = OtlpExporter(self.config, self.metrics)
+        self._instance.observers.trace_batch = exporter.add_batch
+        self._instance.on_close.append(exporter.close)
+        exporter.start()
 
     def close(
         self, timeout: timedelta | float | None = None, *, leave_group: bool = True

@@ -16,6 +16,7 @@ from penstock.cli.environment import environment_settings
 from penstock.cli.errors import CommandError, UsageError
 from penstock.cli.parsing import LOG_CONFIG_VARIABLE, LOG_VARIABLE
 from penstock.config import StreamsConfig
+from penstock.engine.observe.metrics import OTLP_ENDPOINT
 from penstock.properties import parse_settings, read_properties
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ def build_config(target: TopologyTarget, args: argparse.Namespace) -> StreamsCon
     options = {
         "application.id": args.application_id, "state.dir": getattr(args, "state_dir", None),
         "log": getattr(args, "log", None), "execution": getattr(args, "execution", None),
+        OTLP_ENDPOINT: getattr(args, "otlp", None),
     }
     given = _override(given, {name: value for name, value in options.items() if value is not None})
     config = _merge_with_module(target, given)

@@ -41,6 +41,10 @@ class BatchReport:
     sensors: tuple[SensorReading, ...] = ()
     #: The measurements of the tasks, for their metrics.
     readings: tuple[tuple[TaskId, Reading], ...] = ()
+    #: How long the slowest lane has started its worker and restored stores.
+    restore_seconds: float = 0.0
+    #: The end of the commit, in nanoseconds since the epoch.
+    ended_ns: int = 0
 
     @property
     def seconds(self) -> float:
@@ -50,7 +54,7 @@ class BatchReport:
     @classmethod
     def of(
         cls, number: int, outcomes: Sequence[TaskOutcome], *,
-        seconds: tuple[float, float, float], lag: int,
+        seconds: tuple[float, float, float], lag: int, ended_ns: int,
     ) -> BatchReport:
         """Summarize the outcomes. `seconds`: the durations of plan, compute and commit."""
         return cls(
@@ -68,6 +72,8 @@ class BatchReport:
             tuple(
                 (outcome.task_id, reading) for outcome in outcomes for reading in outcome.readings
             ),
+            max((outcome.preparation.seconds for outcome in outcomes), default=0.0),
+            ended_ns,
         )
 
 

@@ -146,7 +146,7 @@ class Engine:
                 drop_staged(self._log, outcomes)
             raise
         failpoint("after-commit")
-        committed = time.perf_counter()
+        committed, ended_ns = time.perf_counter(), time.time_ns()
         for outcome in outcomes:
             self._drop_log.add(outcome.task_id, outcome.drops)
         # 4. Advance
@@ -154,7 +154,7 @@ class Engine:
         return BatchReport.of(
             plan.number, outcomes,
             seconds=(planned - start, computed - planned, committed - computed),
-            lag=sum(self.planner.lag().values()),
+            lag=sum(self.planner.lag().values()), ended_ns=ended_ns,
         )
 
     def _compute_outcomes(self, plan: BatchPlan) -> list[TaskOutcome]:

@@ -107,6 +107,11 @@ first; a second Ctrl-C does not wait for it.""",
         "--metrics", metavar="[HOST:]PORT", type=http_address,
         help="serve the metrics to Prometheus, on the path /metrics",
     )
+    parser.add_argument(
+        "--otlp", metavar="URL",
+        help="send metrics and traces to a collector of OpenTelemetry, such as "
+        "http://127.0.0.1:4318",
+    )
     add_http_options(parser)
     parser.add_argument("--quiet", action="store_true", help="show only warnings and errors")
     parser.add_argument(

@@ -351,7 +351,8 @@ class ContinuousEngine:
             self._commits += 1
             self._lost_lanes = 0
             self._reports.append(BatchReport.of(
-                self._commits, outcomes, seconds=(0.0, *message.seconds), lag=0
+                self._commits, outcomes, seconds=(0.0, *message.seconds), lag=0,
+                ended_ns=message.ended_ns,
             ))
             self._housekeeping.after_commit(self.planner.committed, self.planner.records)
 

@@ -395,7 +395,7 @@ class Lane:
         moved = {at: offset for at, offset in offsets.items() if self._reported.get(at) != offset}
         if moved or outcomes:
             self._reported.update(moved)
-            self._channel.send(Committed(outcomes, moved, seconds))
+            self._channel.send(Committed(outcomes, moved, seconds, time.time_ns()))
 
     # ---- messages ----------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from penstock.engine.plan.offset_metadata import add_metadata
 from penstock.engine.plan.task_records import TaskRecord
 from penstock.engine.worker.outcome import (
     LogLine,
+    Preparation,
     RestoredStore,
     TaskOutcome,
     restore_readings,
@@ -65,6 +66,8 @@ class RestoredReplica:
     replica: LiveReplica | None
     #: The stores that were restored completely.
     stores: tuple[RestoredStore, ...]
+    #: How long that took.
+    seconds: float = 0.0
 
 
 def restore_replica(worker: Worker, grant: Grant, context: BatchPlan) -> RestoredReplica:
@@ -125,6 +128,7 @@ class LaneTask:
         self._replica = restored.replica
         #: The stores that were restored, until they are reported.
         self._restored = restored.stores
+        self._restore_s = restored.seconds
         environment = Environment(
             worker.topics.partitions_of, worker.topics.limits_of,
             global_stores=worker.global_tables.stores(context), resources=worker.resources,
@@ -298,6 +302,7 @@ class LaneTask:
         global_report = self._worker.global_tables.take_report()
         own_restored, self._restored = self._restored, ()
         restored = (*global_report.restored, *own_restored)
+        restore_s, self._restore_s = self._restore_s, 0.0
         return TaskOutcome(
             self.task_id, commit.record,
             offsets={(at[0], at[1]): offset for at, offset in commit.offsets.items()},
@@ -305,6 +310,7 @@ class LaneTask:
             printed=tuple(result.printed), logged=logged, restored=restored,
             counters=self._count(result.counters), drops=result.drops, sensors=result.sensors,
             readings=(*result.readings, *restore_readings(own_restored)),
+            preparation=Preparation(restore_s),
             global_dropped=global_report.dropped, commit_requested=result.commit_requested,
             published=sum(len(each.records) for each in commit.outputs),
             logged_changes=sum(

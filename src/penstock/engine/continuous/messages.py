@@ -45,6 +45,8 @@ class Committed(Message, frozen=True):
     offsets: Mapping[tuple[str, int], int]
     #: The duration of processing since the last commit, and of this commit.
     seconds: tuple[float, float]
+    #: The end of the commit, in nanoseconds since the epoch.
+    ended_ns: int = 0
 
 
 class Released(Message, frozen=True):

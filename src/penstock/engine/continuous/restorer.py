@@ -6,10 +6,11 @@ several requests for each.
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock.engine.continuous.lane_task import RestoredReplica, restore_replica
 from penstock.engine.continuous.messages import Grant
@@ -53,7 +54,11 @@ class Restorer:
             self._fetch([grant for grant, _ in chosen], chosen[0][1])
         for grant, context in chosen:
             try:
-                done = RestoreDone(grant, restore_replica(self._worker, grant, context))
+                started = time.perf_counter()
+                restored = restore_replica(self._worker, grant, context)
+                done = RestoreDone(
+                    grant, replace(restored, seconds=time.perf_counter() - started)
+                )
             except Exception as error:
                 done = RestoreDone(grant, error=error)
             self._on_done(done)

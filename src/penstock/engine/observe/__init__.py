@@ -3,6 +3,7 @@
     status.py           implements `Streams.metrics`, `lag`, `metadata_for_local_threads` and `str`
     metrics.py          counters, rates and latencies under Kafka Streams' names
     prometheus.py       the metrics in Prometheus' text format
+    otlp.py             sends metrics and traces to a collector of OpenTelemetry
     metadata.py         tasks: what they read, and their positions
     batch_observers.py  passes on the report of each committed batch
     restore.py          the progress of stores that are restored from their changelogs

@@ -35,6 +35,8 @@ class BatchObservers:
         self._on_batch = on_batch
         self._restores = RestoreNotifier(StateRestoreListener())
         self._restore_monitor: RestoreMonitor | None = None
+        #: Receives the report of each batch, for its trace. Set before the instance starts.
+        self.trace_batch: Callable[[BatchReport], object] | None = None
 
     def set_restore_listener(self, listener: StateRestoreListener) -> None:
         """Replace the restore listener. Called before the instance starts."""
@@ -59,11 +61,13 @@ class BatchObservers:
         self._stop_monitor()
         self._restores.completed(report.restored)
         self._printer.write(report.printed)
-        if self._on_batch is not None:
+        for name, call in (("on_batch", self._on_batch), ("The trace", self.trace_batch)):
+            if call is None:
+                continue
             try:
-                self._on_batch(report)
+                call(report)
             except Exception:
-                log.exception("on_batch failed; the application continues.")
+                log.exception("%s failed; the application continues.", name)
 
     def close(self) -> None:
         """Close the files."""

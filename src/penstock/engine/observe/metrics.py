@@ -45,6 +45,9 @@ _KAFKA_NAMES = {
     "emitted-records": "window-aggregate-final-emit",
 }
 
+#: The setting with the URL of a collector of OpenTelemetry, see `otlp.py`.
+OTLP_ENDPOINT = "penstock.otlp.endpoint"
+
 Value: TypeAlias = float | int | str
 
 

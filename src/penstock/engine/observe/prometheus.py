@@ -16,7 +16,11 @@ from penstock.metrics import MetricName
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 #: Texts of many lines, which `GET /topology` returns.
 _LEFT_OUT = frozenset(("topology-description",))
+#: Kafka names these like totals, but they also shrink.
+_GAUGES = frozenset(("cache-size-bytes-total",))
 _ILLEGAL = re.compile(r"[^a-zA-Z0-9_]+")
+
+_GAUGE_ENDINGS = tuple(name.replace("-", "_") for name in _GAUGES)
 
 Labels = tuple[tuple[str, str], ...]
 
@@ -36,8 +40,14 @@ def exposition(metrics: Mapping[MetricName, float | int | str]) -> str:
     return "".join(_family(name, families[name].items()) for name in sorted(families))
 
 
+def is_counter(name: str) -> bool:
+    """Return whether a metric with this name of Kafka only grows."""
+    return name.endswith("-total") and name not in _GAUGES
+
+
 def _family(name: str, samples: Iterable[tuple[Labels, float | int]]) -> str:
-    lines = [f"# TYPE {name} {'counter' if name.endswith('_total') else 'gauge'}"]
+    is_total = name.endswith("_total") and not name.endswith(_GAUGE_ENDINGS)
+    lines = [f"# TYPE {name} {'counter' if is_total else 'gauge'}"]
     for labels, value in samples:
         text = ",".join(f'{label}="{_escape(content)}"' for label, content in labels)
         lines.append(f"{name}{{{text}}} {_number(value)}" if text else f"{name} {_number(value)}")
