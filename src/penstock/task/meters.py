@@ -63,6 +63,9 @@ class Meters:
     def __init__(self, level: str) -> None:
         self._level = level
         self._meters: dict[tuple[str, tuple[str, ...]], Meter] = {}
+        self._records_processes = self.records("source-process")
+        #: (sensor, node, topic) -> the meters of sizes and of ages, and the fixed bytes of a record.
+        self._topics: dict[tuple[str, str, str], tuple[Meter, Meter, int]] = {}
 
     def records(self, sensor: str) -> bool:
         """Whether the recording level includes a sensor."""
@@ -77,20 +80,29 @@ class Meters:
 
     def consumed(self, node: str, topic: str, measured: Measured, *, has_ages: bool) -> None:
         """Add records that a source has consumed. `has_ages`: their ages are valid."""
-        count = measured.records
-        size = measured.bytes + count * (_FIXED_BYTES + len(topic.encode()))
-        self.meter("consumed", node, topic).add(count, size, 0, 0)
+        count, size, *ages = measured
+        sizes, latency, fixed = self._meters_of("consumed", node, topic)
+        sizes.add(count, size + count * fixed, 0, 0)
         if has_ages:
-            self.meter("e2e-latency", node).add(count, *measured[2:])
-        if self.records("source-process"):
+            latency.add(count, *ages)
+        if self._records_processes:
             self.meter("source-process", node).add(count, 0, 0, 0)
 
     def produced(self, node: str, topic: str, measured: Measured) -> None:
         """Add records that a sink has written."""
-        count = measured.records
-        size = measured.bytes + count * (_FIXED_BYTES + len(topic.encode()))
-        self.meter("produced", node, topic).add(count, size, 0, 0)
-        self.meter("e2e-latency", node).add(count, *measured[2:])
+        count, size, *ages = measured
+        sizes, latency, fixed = self._meters_of("produced", node, topic)
+        sizes.add(count, size + count * fixed, 0, 0)
+        latency.add(count, *ages)
+
+    def _meters_of(self, sensor: str, node: str, topic: str) -> tuple[Meter, Meter, int]:
+        found = self._topics.get((sensor, node, topic))
+        if found is None:
+            found = self._topics[sensor, node, topic] = (
+                self.meter(sensor, node, topic), self.meter("e2e-latency", node),
+                _FIXED_BYTES + len(topic.encode()),
+            )
+        return found
 
     def punctuated(self, duration_ms: float) -> None:
         """Add a punctuation."""
