@@ -339,6 +339,14 @@ PyObject *segmented_rows(PyObject *module, PyObject *args);
 PyObject *timestamped_values(PyObject *module, PyObject *args);
 PyObject *timestamped_changes(PyObject *module, PyObject *args);
 PyObject *group_columns(PyObject *module, PyObject *given);
+/* The records of one topic. The sum is a double: a timestamp of 0 makes a record very old. */
+typedef struct {
+    long long records, bytes, youngest, oldest;
+    double ages;
+} Measured;
+
+void measure_record(Measured *all, long long now, PyObject *timestamp, PyObject *key,
+                    PyObject *value);
 PyObject *measure_columns(PyObject *module, PyObject *args);
 PyObject *measure_outputs(PyObject *module, PyObject *args);
 PyObject *sorted_changes(PyObject *module, PyObject *args);

@@ -119,6 +119,8 @@ typedef struct {
     int64_t stream_time, partition_time;
     Py_ssize_t stream_time_at, next_due_at;
     int plain_time;
+    long long now;
+    Measured measured;
 } Run;
 
 /* The next record, ready to be forwarded; new references. */
@@ -272,9 +274,11 @@ run_rows(Run *run, Py_ssize_t first, Py_ssize_t last, PyObject *const columns[3]
 {
     for (Py_ssize_t at = first; at < last; at++) {
         Head head = {NULL, NULL, NULL, 0};
-        int there = read_head(run, at, PySequence_Fast_GET_ITEM(columns[0], at - first),
-                              PySequence_Fast_GET_ITEM(columns[1], at - first),
-                              PySequence_Fast_GET_ITEM(columns[2], at - first), &head);
+        PyObject *timestamp = PySequence_Fast_GET_ITEM(columns[0], at - first);
+        PyObject *key = PySequence_Fast_GET_ITEM(columns[1], at - first);
+        PyObject *value = PySequence_Fast_GET_ITEM(columns[2], at - first);
+        measure_record(&run->measured, run->now, timestamp, key, value);
+        int there = read_head(run, at, timestamp, key, value, &head);
         int done = there <= 0 ? there : process_head(run, at, &head);
         head_drop(&head);
         if (done < 0)
@@ -313,15 +317,17 @@ open_run(Run *run)
 }
 
 /* process_rows(queue, runtime, rows, (first, last), (read_key, read_value), (plain time, never,
- * no headers), set_head): the twin of RecordQueue._process_rows. Returns the partition time. */
+ * no headers), set_head, now): the twin of RecordQueue._process_rows. Returns the partition time,
+ * and the number, bytes, sum of ages, smallest and largest age of the records; without headers. */
 PyObject *
 process_rows(PyObject *module, PyObject *args)
 {
     Run run;
     Py_ssize_t first, last;
-    if (!PyArg_ParseTuple(args, "OOO(nn)(OO)(pOO)O", &run.queue, &run.runtime, &run.rows, &first,
+    memset(&run.measured, 0, sizeof run.measured);
+    if (!PyArg_ParseTuple(args, "OOO(nn)(OO)(pOO)OL", &run.queue, &run.runtime, &run.rows, &first,
                           &last, &run.read_key, &run.read_value, &run.plain_time, &run.never,
-                          &run.no_headers, &run.set_head))
+                          &run.no_headers, &run.set_head, &run.now))
         return NULL;
     static const char *const names[3] = {"timestamps", "keys", "values"};
     PyObject *columns[3] = {NULL, NULL, NULL};
@@ -340,5 +346,9 @@ process_rows(PyObject *module, PyObject *args)
     Py_XDECREF(run.schedules);
     Py_XDECREF(run.forward);
     Py_XDECREF(run.headers);
-    return done < 0 ? NULL : PyLong_FromLongLong(run.partition_time);
+    if (done < 0)
+        return NULL;
+    Measured *all = &run.measured;
+    return Py_BuildValue("LLLdLL", (long long)run.partition_time, all->records, all->bytes,
+                         all->ages, all->youngest, all->oldest);
 }

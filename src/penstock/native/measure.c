@@ -1,12 +1,6 @@
 /* Sizes and ages of records, for the metrics of a task (task/meters.py). */
 #include "core.h"
 
-/* The records of one topic. The sum is a double: a timestamp of 0 makes a record very old. */
-typedef struct {
-    long long records, bytes, youngest, oldest;
-    double ages;
-} Measured;
-
 /* Records are read from memory so many records ahead: the time of a measurement is that of the
  * memory. */
 enum { AHEAD = 8 };
@@ -79,6 +73,17 @@ add_age(Measured *all, long long now, PyObject *timestamp)
     all->ages += (double)age;
     all->records++;
     return 0;
+}
+
+/* Adds a record without headers that is about to be processed. A timestamp that is no number is
+ * reported by the code that processes it. */
+void
+measure_record(Measured *all, long long now, PyObject *timestamp, PyObject *key, PyObject *value)
+{
+    add_size(all, key);
+    add_size(all, value);
+    if (add_age(all, now, timestamp) < 0)
+        PyErr_Clear();
 }
 
 static PyObject *

@@ -39,7 +39,7 @@ static PyMethodDef functions[] = {
     /* sorting.c */
     DOES(sorted_changes, "changes, prefix, longest"),
     /* flow.c */
-    DOES(process_rows, "queue, runtime, rows, span, readers, times, set_head"),
+    DOES(process_rows, "queue, runtime, rows, span, readers, times, set_head, now"),
     MAKES(switching, "to_all, current"),
     MAKES(guarded, "process, judge"),
     MAKES(sink, "topic, writers, encode, append_checked, current, outputs, partitions, limit, "

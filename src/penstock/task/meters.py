@@ -64,7 +64,7 @@ class Meters:
         self._level = level
         self._meters: dict[tuple[str, tuple[str, ...]], Meter] = {}
         self._records_processes = self.records("source-process")
-        #: (sensor, node, topic) -> the meters of sizes and of ages, and the fixed bytes of a record.
+        #: (sensor, node, topic) -> the meters of sizes and ages, and the fixed bytes of a record.
         self._topics: dict[tuple[str, str, str], tuple[Meter, Meter, int]] = {}
 
     def records(self, sensor: str) -> bool:

@@ -16,6 +16,7 @@ from penstock.record import NO_HEADERS, Headers, PartitionColumns, RecordMetadat
 from penstock.serdes.builtin import Serde
 from penstock.serdes.headers import RecordHeaders, bind_headers
 from penstock.task.error_handling import ExceptionHandlers
+from penstock.task.meters import Measured
 from penstock.task.punctuation import NEVER
 from penstock.task.runtime import Runtime
 from penstock.timestamps import (
@@ -83,8 +84,8 @@ class RecordQueue:
 
     __slots__ = (
         "_extract", "_feeds", "_finished", "_handlers", "_head_headers", "_measured", "_next",
-        "_plain_time", "_runtime", "_sees_headers", "_serdes", "_source", "at", "corrupted", "cut",
-        "forward", "has_head",
+        "_plain_time", "_runtime", "_sees_headers", "_serdes", "_source", "_sums", "at",
+        "corrupted", "cut", "forward", "has_head",
         "key", "name", "next_offset", "partition", "partition_time", "rows", "skipped", "taken",
         "time", "topic", "value", "whole",
     )
@@ -124,8 +125,10 @@ class RecordQueue:
         self._next = 0
         #: The index of the first record of the first feed that `take_consumed` has not returned.
         self._measured = 0
-        #: The consumed feeds, from such an index on.
-        self._finished: list[tuple[PartitionColumns, int]] = []
+        #: Consumed records before that: rows, first and last index.
+        self._finished: list[tuple[PartitionColumns, int, int]] = []
+        #: The measurements of records that native code has measured.
+        self._sums: list[Measured] = []
 
     @property
     def keeps_timestamps(self) -> bool:
@@ -135,10 +138,9 @@ class RecordQueue:
     def take_consumed(self) -> list[tuple[PartitionColumns, int, int]]:
         """Return the records that were consumed since the last call: rows, first and last index.
 
-        Includes those that were skipped.
+        Includes those that were skipped, but not those of `take_measured`.
         """
-        consumed = [(rows, first, len(rows)) for rows, first in self._finished]
-        self._finished.clear()
+        consumed, self._finished = self._finished, []
         if self._feeds:
             rows = self._feeds[0]
             # The head is a record of the first feed, and is not consumed yet.
@@ -147,9 +149,24 @@ class RecordQueue:
             self._measured = end
         return [span for span in consumed if span[1] < span[2]]
 
+    def take_measured(self) -> list[Measured]:
+        """Return the measurements since the last call of records that `take_consumed` omits."""
+        measured, self._sums = self._sums, []
+        return measured
+
+    def _note_measured(
+        self, rows: PartitionColumns, first: int, last: int, measured: Measured
+    ) -> None:
+        """Native code has measured records of the first feed."""
+        if self._measured < first:
+            self._finished.append((rows, self._measured, first))
+        self._measured = last
+        self._sums.append(measured)
+
     def _drop_feed(self) -> None:
         """Remove the first feed, whose records are consumed."""
-        self._finished.append((self._feeds.popleft(), self._measured))
+        rows = self._feeds.popleft()
+        self._finished.append((rows, self._measured, len(rows)))
         self._next = self._measured = 0
 
     @property
@@ -297,11 +314,14 @@ class RecordQueue:
             return
         read_key, read_value = (serde.reader for serde in self._serdes)
         if core is not None:
-            self.partition_time = core.process_rows(
+            found = core.process_rows(
                 self, self._runtime, rows, (first, last), (read_key, read_value),
-                (self._plain_time, NEVER, NO_HEADERS), self._set_head,
+                (self._plain_time, NEVER, NO_HEADERS), self._set_head, self._runtime.now(),
             )
+            self.partition_time = found[0]
             self.has_head = False
+            if rows.headers is None:
+                self._note_measured(rows, first, last, Measured(*found[1:]))
             return
         runtime, current = self._runtime, self._runtime.current
         forward, set_head = self.forward, self._set_head
