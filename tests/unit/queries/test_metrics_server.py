@@ -54,7 +54,7 @@ def test_only_metrics_are_served() -> None:
         assert request(server, "/metrics/../etc/passwd")[0] == 404
         assert request(server, "/metrics?name=all")[0] == 200
         assert request(server, method="POST")[0] == 501
-        # The version of Python is nobody's business.
+        # The version of Python is not shown.
         assert request(server)[2]["Server"].strip() == "penstock"
 
 
