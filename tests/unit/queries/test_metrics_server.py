@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import http.client
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Mapping
 
@@ -112,3 +114,15 @@ def test_requests_beyond_the_limit_are_refused_and_later_ones_are_served() -> No
             thread.join(60)
         assert found == [200] * 8
         assert request(server)[0] == 200
+
+
+def test_server_needs_no_extra() -> None:
+    code = (
+        "import sys, penstock.queries.metrics_server, penstock.app; "
+        "print({'fastapi', 'starlette', 'uvicorn', 'pydantic', 'opentelemetry', 'pyspark'} "
+        "& set(sys.modules))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "set()\n"
