@@ -19,7 +19,7 @@ from importlib import resources
 from typing import Annotated, Any
 
 from penstock.extras import explain_missing_extra
-from penstock.queries.http.settings import HttpSettings
+from penstock.queries.http_settings import HttpSettings
 
 with explain_missing_extra("web"):
     from fastapi import APIRouter, FastAPI, Query, Request

@@ -12,7 +12,7 @@ from penstock.cli.serve_options import Address, add_http_options, http_settings
 from penstock.cli.terminal import Terminal
 
 if TYPE_CHECKING:
-    from penstock.queries.http.settings import HttpSettings
+    from penstock.queries.http_settings import HttpSettings
     from penstock.queries.node import QueryNode
 
 DEFAULT_PORT = 8080

@@ -88,6 +88,7 @@ const topologyView = {
   },
   update(view, {overview, rates}) {
     const lags = new Map(overview.topics.map((topic) => [topic.name, topic.lag]));
+    const latencies = nodeLatencies(overview);
     const nodes = [...rates].filter(([name]) => name.startsWith("node "));
     const most = Math.max(0, ...nodes.map(([, rate]) => rate));
     for (const group of view.querySelectorAll("svg.topology g")) {
@@ -97,12 +98,27 @@ const topologyView = {
       const full = lags.has(name) ? name : `${overview.application}-${name}`;
       const rate = rates.get(kind === "topic" ? `topic ${full}` : `node ${name}`);
       const lag = kind === "topic" ? lags.get(full) : null;
-      const parts = [rate == null ? null : `${number(rate)}/s`, lag ? `lag ${number(lag)}` : null];
+      const latency = kind === "topic" ? null : latencies.get(name);
+      const parts = [
+        rate == null ? null : `${number(rate)}/s`, lag ? `lag ${number(lag)}` : null,
+        latency == null ? null : `${number(latency)} ms`,
+      ];
       label(group, parts.filter(Boolean).join(", "));
       group.classList.toggle("hot", kind !== "topic" && most > 0 && rate >= HOT * most);
     }
   },
 };
+
+/** The average time from the timestamp of a record to a node, the largest of all tasks. */
+function nodeLatencies(overview) {
+  const found = new Map();
+  for (const [, name, tags, value] of overview.metrics) {
+    if (name !== "record-e2e-latency-avg" || value == null) continue;
+    const node = tags["processor-node-id"];
+    found.set(node, Math.max(found.get(node) ?? 0, value));
+  }
+  return found;
+}
 
 /** Shows a text below a shape of the picture. */
 function label(group, words) {
