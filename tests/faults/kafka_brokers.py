@@ -45,7 +45,7 @@ class Brokers:
                         "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,PROXIED:PLAINTEXT",
                     # Transactions that time out are aborted soon, but not while the broker
                     # starts: until it knows its topics, it completes an abort without writing the
-                    # markers, and the transaction stays open in the partitions for ever.
+                    # markers, and the transaction stays open in the partitions without end.
                     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "5000",
                 },
             )

@@ -94,6 +94,16 @@ first; a second Ctrl-C does not wait for it.""",
         "--create-topics", metavar="N", type=positive_int,
         help="create missing topics with N partitions",
     )
+    _add_observation_options(parser)
+    parser.add_argument("--quiet", action="store_true", help="show only warnings and errors")
+    parser.add_argument(
+        "--verbose", action="store_true", help="show every batch and informational log messages"
+    )
+    add_log_options(parser)
+
+
+def _add_observation_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that let others see the application."""
     parser.add_argument(
         "--serve", metavar="[HOST:]PORT", type=http_address,
         help="serve the state of the stores over HTTP",
@@ -113,19 +123,12 @@ first; a second Ctrl-C does not wait for it.""",
         "http://127.0.0.1:4318",
     )
     add_http_options(parser)
-    parser.add_argument("--quiet", action="store_true", help="show only warnings and errors")
-    parser.add_argument(
-        "--verbose", action="store_true", help="show every batch and informational log messages"
-    )
-    add_log_options(parser)
 
 
 def run(args: argparse.Namespace, terminal: Terminal) -> None:
     """Run the application until it stops; raises the error that stopped it."""
     reject_combination(quiet=args.quiet, verbose=args.verbose)
-    reject_combination(
-        serve=args.serve is not None, dashboard=args.dashboard is not None
-    )
+    reject_combination(serve=args.serve is not None, dashboard=args.dashboard is not None)
     log_options = LogOptions.of(args)
     # JSON lines are not mixed with the status line.
     quiet = args.quiet or (log_options.is_json and log_options.file is None)
