@@ -50,11 +50,15 @@ class Showcase:
     #: Output topic -> how to read it.
     outputs: Mapping[str, Types] = field(default_factory=dict)
     partitions: int = 2
+    #: Topics that the example creates, and that are not printed.
+    other_topics: Sequence[str] = ()
+    #: Shows more while the application runs. It may write to the folder, which is temporary.
+    show: Callable[[Streams, Path], None] | None = None
 
     def topics(self) -> list[str]:
         """The topics that the example reads and writes."""
         read = dict.fromkeys(record.topic for record in self.inputs())
-        return [*read, *(topic for topic in self.outputs if topic not in read)]
+        return list(dict.fromkeys([*read, *self.outputs, *self.other_topics]))
 
 
 def main(showcase: Showcase, arguments: Sequence[str] | None = None) -> int:
@@ -70,7 +74,7 @@ def main(showcase: Showcase, arguments: Sequence[str] | None = None) -> int:
         try:
             with open_log(chosen.log or str(Path(folder) / "demo.db")) as log:
                 create_topics(log, showcase.application_id, showcase.topics(), showcase.partitions)
-                run(showcase, log, chosen.master, state_dir=str(Path(folder) / "state"))
+                run(showcase, log, chosen.master, Path(folder))
         except StreamsException as error:
             print(error, file=sys.stderr)
             return 1
@@ -99,17 +103,20 @@ def create_topics(
         log.create_topic(name, partitions, {"retention.ms": -1})
 
 
-def run(showcase: Showcase, log: Log, master: str, *, state_dir: str) -> None:
-    """Send the records, process them, and print the output topics."""
+def run(showcase: Showcase, log: Log, master: str, folder: Path) -> None:
+    """Send the records, process them, and print the output topics. State goes to the folder."""
     logging.getLogger("penstock").setLevel(logging.ERROR)
     print(f"== {showcase.title}")
     count = send(log, showcase.inputs())
     print(f"{count:,} records sent. Starting on {master} ...", flush=True)
     config = StreamsConfig(
-        application_id=showcase.application_id, log=log.address, state_dir=state_dir
+        application_id=showcase.application_id, log=log.address,
+        state_dir=str(folder / "state"),
     )
     with Streams(showcase.build(), config, master=master) as streams:
         streams.run_until_caught_up()
+        if showcase.show is not None:
+            showcase.show(streams, folder)
     for topic, types in showcase.outputs.items():
         print(f"\n== topic {topic}")
         for line in lines(log, topic, types):

@@ -47,12 +47,13 @@ def test_results_on_spark_are_the_same(name: str) -> None:
     command, expected = block(name)
     ran = run(*command[:2])
     assert ran.returncode == 0, ran.stderr
+    assert _results(expected)
     assert sorted(_results(ran.stdout)) == sorted(_results(expected))
 
 
 def _results(text: str) -> list[str]:
-    """The lines of the output topics."""
-    return [line for line in text.partition("== topic")[2].splitlines() if line.startswith("  ")]
+    """The lines of the output topics, and of other results."""
+    return [line for line in text.partition("\n== ")[2].splitlines() if line.startswith("  ")]
 
 
 def test_demo_lists_the_examples() -> None:
