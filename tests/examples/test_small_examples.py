@@ -16,6 +16,7 @@ from greetings.topology import Greeting
 from product_counter import topology as product_counter
 from product_views import topology as product_views
 from stock_ticker import topology as stock_ticker
+from table_replication import topology as table_replication
 from words import topology as words
 from words.topology import AlphabetWordAggregate
 
@@ -187,7 +188,7 @@ def test_ticker_keeps_the_latest_price() -> None:
 @pytest.mark.parametrize("build", [
     greetings.build, clients.build, captcha.build, captcha.build_with_global_table,
     browser_windows.build, product_views.build, product_counter.build, words.build,
-    words.build_tables, stock_ticker.build,
+    words.build_tables, stock_ticker.build, table_replication.build,
 ])
 def test_topology_has_a_picture(build: Callable[[], Topology]) -> None:
     assert build()._repr_svg_().startswith("<svg")

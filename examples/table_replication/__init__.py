@@ -1,0 +1,1 @@
+"""Table replication: change events of a database become a table in SQLite, exactly once."""
