@@ -12,6 +12,8 @@ import pytest
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 #: The orders demo takes a while and shows rates; it has tests of its own.
 NAMES = sorted({path.parent.name for path in EXAMPLES.glob("*/demo.py")} - {"orders"})
+#: These need Spark with every master.
+ON_SPARK = {"parquet_join"}
 _BLOCK = re.compile(r"```console\n\$ penstock (demo .+?)\n(.*?)```", re.DOTALL)
 _TIME = re.compile(r"EventTime=\d+")
 
@@ -31,7 +33,9 @@ def block(name: str) -> tuple[list[str], str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [
+    pytest.param(name, marks=pytest.mark.spark) if name in ON_SPARK else name for name in NAMES
+])
 def test_output_is_as_in_the_readme(name: str) -> None:
     command, expected = block(name)
     assert command[1] == name.replace("_", "-")

@@ -13,6 +13,7 @@ from captcha.topology import LogEvent
 from greetings import topology as greetings
 from greetings.demo import MORNING
 from greetings.topology import Greeting
+from parquet_join import topology as parquet_join
 from product_counter import topology as product_counter
 from product_views import topology as product_views
 from stock_ticker import topology as stock_ticker
@@ -189,6 +190,7 @@ def test_ticker_keeps_the_latest_price() -> None:
     greetings.build, clients.build, captcha.build, captcha.build_with_global_table,
     browser_windows.build, product_views.build, product_counter.build, words.build,
     words.build_tables, stock_ticker.build, table_replication.build,
+    parquet_join.build,
 ])
 def test_topology_has_a_picture(build: Callable[[], Topology]) -> None:
     assert build()._repr_svg_().startswith("<svg")
