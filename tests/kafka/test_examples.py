@@ -50,6 +50,25 @@ def test_demo_runs_on_kafka_and_can_be_repeated(penstock_broker: ClusterStatus) 
     assert "  The tables agree with a plain sum over the orders.\n" in again.stdout
 
 
+@pytest.mark.parametrize(("name", "master", "heading"), [
+    ("table_replication", "inline", "== table customers in SQLite\n"),
+    pytest.param(
+        "parquet_join", "local[2]", "== after 500 more orders\n", marks=pytest.mark.spark
+    ),
+])
+def test_results_on_kafka_are_those_of_the_readme(
+    penstock_broker: ClusterStatus, name: str, master: str, heading: str
+) -> None:
+    readme = (EXAMPLES / name / "README.md").read_text(encoding="utf-8")
+    expected = readme.partition(heading)[2].partition("```")[0]
+    assert expected.count("\n") > 5
+    ran = run(
+        f"{name}/demo.py", "--master", master, "--log", clear(penstock_broker.address)
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.stdout.partition(heading)[2] == expected
+
+
 def test_topology_of_the_demo_runs_from_the_command_line(
     penstock_broker: ClusterStatus, tmp_path: Path
 ) -> None:
