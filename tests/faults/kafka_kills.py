@@ -43,19 +43,22 @@ class Conditions(NamedTuple):
 
 
 BROKER: tuple[Target, ...] = ("broker", "broker, back first")
+NODES: tuple[Target, ...] = ("leader", "coordinator")
 PARTS: dict[Execution, tuple[Conditions, ...]] = {
     "batch": (
         Conditions("processes", LOCAL, 1, ("driver", "worker"), 28),
         Conditions("broker", LOCAL, 1, BROKER, 14),
         Conditions("broker-inline", "inline", 1, BROKER, 14),
         Conditions("proxy", "inline", 1, LOSSES, 30),
-        Conditions("three", "inline", 3, ("leader", "coordinator"), 14),
+        Conditions("three", "inline", 3, NODES, 14),
         Conditions("late", "inline", 1, ("late driver",), 5),
     ),
     "continuous": (
         Conditions("processes", LOCAL, 1, ("driver", "worker"), 2),
         Conditions("executors", CLUSTER, 1, ("executor",), 1),
-        Conditions("broker", LOCAL, 1, BROKER, 1),
+        # Not a single broker: lanes that are not stopped commit when it is killed, and Kafka 4.3.0
+        # may complete such a transaction without its markers when it restarts (docs/kafka.md).
+        Conditions("three", LOCAL, 3, NODES, 1),
         Conditions("stopped", LOCAL, 1, ("late lane", "late driver"), 1),
         Conditions("state", LOCAL, 1, ("state",), 1),
     ),
@@ -97,9 +100,10 @@ def report(totals: Totals, execution: Execution) -> str:
     ]
     if execution == "continuous":
         where = (
-            f"`executor` runs with Spark's `{CLUSTER}`, all others with `{LOCAL}`, with one broker."
+            f"`executor` runs with Spark's `{CLUSTER}`, all others with `{LOCAL}`; `leader` and "
+            "`coordinator` with three brokers, all others with one."
         )
-        kinds = [*kinds_table({**KINDS, "broker killed": BROKER}, totals.counts), ""]
+        kinds = [*kinds_table({**KINDS, "broker killed": NODES}, totals.counts), ""]
         losses = []
     return "\n".join((
         f"# Faults on Kafka in {execution} mode",
