@@ -13,6 +13,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
 TESTING = ROOT / "docs" / "testing.md"
+TOUR = ROOT / "docs" / "tour.md"
+DASHBOARD = ROOT / "docs" / "dashboard.md"
 RUNNING = ROOT / "docs" / "running.md"
 QUERIES = ROOT / "docs" / "queries.md"
 SERDES = ROOT / "docs" / "serdes.md"
@@ -54,6 +56,16 @@ def test_readme_code_runs_without_output(tmp_path: Path) -> None:
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
 
 
+def test_code_of_the_tour_runs_without_output(tmp_path: Path) -> None:
+    ran = run("-W", "error", written(TOUR, tmp_path))
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
+
+
+def test_code_of_the_dashboard_page_runs(tmp_path: Path) -> None:
+    ran = run("-W", "error", written(DASHBOARD, tmp_path))
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
+
+
 def test_code_of_the_testing_page_runs(tmp_path: Path) -> None:
     # The page shows errors, which are logged.
     ran = run("-W", "error", written(TESTING, tmp_path))
@@ -84,8 +96,8 @@ def test_code_of_the_spark_data_page_runs(tmp_path: Path) -> None:
     assert (ran.returncode, ran.stdout) == (0, ""), ran.stderr
 
 
-def test_readme_tests_pass(tmp_path: Path) -> None:
-    tour = written(README, tmp_path)
+def test_tests_of_the_tour_pass(tmp_path: Path) -> None:
+    tour = written(TOUR, tmp_path)
     ran = run("-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", tour)
     assert ran.returncode == 0, ran.stdout
     assert "3 passed" in ran.stdout
@@ -109,11 +121,11 @@ def test_readme_commands_print_the_shown_output(tmp_path: Path) -> None:
     )
 
 
-def test_readme_covers_every_feature_and_asserts() -> None:
-    text = code(README)
+def test_tour_covers_every_feature_and_asserts() -> None:
+    text = code(TOUR)
     for part in ("word_count()", ".suppress(", "prices.join(", "context.schedule(", "def test_"):
         assert part in text
-    blocks = BLOCK.findall(README.read_text(encoding="utf-8"))
+    blocks = BLOCK.findall(TOUR.read_text(encoding="utf-8"))
     assert [block for block in blocks[1:] if "assert " not in block] == []
 
 
