@@ -8,11 +8,13 @@ from __future__ import annotations
 import math
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 from penstock.config import StreamsConfig
+from penstock.errors import StreamsException
 from penstock.log.base import Log
-from penstock.log.errors import LogError, UnknownTopic
+from penstock.log.errors import UnknownTopic
 from penstock.log.types import TopicPartition
 from penstock.queries.state_reader import StateReader
 from penstock.topology.nodes import SinkNode, SourceNode
@@ -61,20 +63,25 @@ class Overview:
             "time": time.time_ns() // 1_000_000,
             "allows_actions": self._allows_actions,
             "dead_letter_topics": list(reader.config.dead_letter_topics()),
-            "not_ready": reader.not_ready_reason(),
+            "not_ready": _unless_unavailable(reader.not_ready_reason, "The log is unavailable."),
             "metrics": [
                 [metric.group, metric.name, dict(metric.tags), _shown(value)]
                 for metric, value in reader.metrics().items()
             ],
-            "topics": self._log.call(self._topic_rows, default=[]),
-            "stores": self._stores(),
+            "topics": _unless_unavailable(lambda: self._log.call(self._topic_rows), []),
+            "stores": _unless_unavailable(self._stores, []),
             "messages": self._messages.newest_first(),
-            "instances": [
-                {"address": f"{each.address.host}:{each.address.port}",
-                 "stores": list(each.stores), "standby_stores": list(each.standby_stores)}
-                for each in self._reader.instances()
-            ] if self._log.is_available else [],
+            "instances": _unless_unavailable(self._instances, []),
         }
+
+    def _instances(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "address": f"{each.address.host}:{each.address.port}",
+                "stores": list(each.stores), "standby_stores": list(each.standby_stores),
+            }
+            for each in self._reader.instances()
+        ]
 
     def _threads(self) -> list[dict[str, Any]]:
         """The threads of the instance; in continuous mode its lanes, with host and process."""
@@ -91,10 +98,7 @@ class Overview:
         ]
 
     def _stores(self) -> list[dict[str, Any]]:
-        try:
-            lags = self._reader.lags()
-        except LogError:
-            return []
+        lags = self._reader.lags()
         return [
             {
                 "name": name, "kind": store.kind, "partitions": len(store.partitions),
@@ -129,6 +133,14 @@ class Overview:
                 "records": sum(each.end - each.start for each in bounds.values()),
             })
         return rows
+
+
+def _unless_unavailable(read: Callable[[], Any], default: Any) -> Any:
+    """Return a default while the log is unavailable, or the application starts or rebalances."""
+    try:
+        return read()
+    except StreamsException:
+        return default
 
 
 def topic_names(topology: Topology, config: StreamsConfig) -> dict[str, bool]:

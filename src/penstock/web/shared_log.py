@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from penstock.config import StreamsConfig
 from penstock.log import open_log
 from penstock.log.base import Log
-from penstock.log.errors import LogError
 
 T = TypeVar("T")
 
@@ -21,27 +20,16 @@ class SharedLog:
         self._config = config
         self._using = threading.Lock()
         self._log: Log | None = None
-        #: Whether the last call has reached the log.
-        self.is_available = False
 
-    def call(self, use: Callable[[Log], T], default: Any = None) -> T:
-        """Call a function with the log. Returns the default if the log cannot be reached, or
-        raises if there is none."""
+    def call(self, use: Callable[[Log], T]) -> T:
+        """Call a function with the log."""
         with self._using:
-            try:
-                if self._log is None:
-                    assert self._config.log is not None
-                    self._log = open_log(
-                        self._config.log, connection=self._config.connection_settings()
-                    )
-                found = use(self._log)
-            except LogError:
-                self.is_available = False
-                if default is None:
-                    raise
-                return default  # type: ignore[no-any-return]
-            self.is_available = True
-            return found
+            if self._log is None:
+                assert self._config.log is not None
+                self._log = open_log(
+                    self._config.log, connection=self._config.connection_settings()
+                )
+            return use(self._log)
 
     def close(self) -> None:
         """Close the connection."""

@@ -95,6 +95,18 @@ def test_overview_shows_topics_stores_and_metrics(client: TestClient) -> None:
     assert [each["tasks"] for each in found["threads"]] == [["0_0"]]
 
 
+def test_overview_is_shown_before_the_application_runs(log: Log, tmp_path: Path) -> None:
+    config = StreamsConfig(
+        application_id="app", log=log.address, state_dir=tmp_path / "state",
+    )
+    # It is not started.
+    with client_of(Streams(topology(), config, master="inline")) as client:
+        found = client.get("/dashboard/overview")
+        assert found.status_code == 200
+        assert found.json()["state"] == "CREATED"
+        assert found.json()["not_ready"] is not None
+
+
 def test_overviews_are_pushed(client: TestClient) -> None:
     with client.stream("GET", "/dashboard/events") as response:
         assert response.headers["content-type"].startswith("text/event-stream")
