@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
 TESTING = ROOT / "docs" / "testing.md"
 TOUR = ROOT / "docs" / "tour.md"
+TIME = ROOT / "docs" / "time.md"
 FROM_KAFKA_STREAMS = ROOT / "docs" / "from-kafka-streams.md"
 DASHBOARD = ROOT / "docs" / "dashboard.md"
 RUNNING = ROOT / "docs" / "running.md"
@@ -60,6 +61,11 @@ def test_readme_code_runs_without_output(tmp_path: Path) -> None:
 def test_code_of_the_tour_runs_without_output(tmp_path: Path) -> None:
     ran = run("-W", "error", written(TOUR, tmp_path))
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
+
+
+def test_code_of_the_page_about_time_runs(tmp_path: Path) -> None:
+    ran = run("-W", "error", written(TIME, tmp_path))
+    assert (ran.returncode, ran.stdout) == (0, ""), ran.stderr
 
 
 def test_code_for_users_of_kafka_streams_runs(tmp_path: Path) -> None:
