@@ -3,66 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from multiprocessing import Pipe
-from multiprocessing.connection import Connection
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from penstock import Serdes, StreamsBuilder, StreamsConfig
+from engine.lane_driver import TASK, Driver, open_driver
 from penstock.engine.continuous import restorer as restorer_module
-from penstock.engine.continuous.lane import Lane
-from penstock.engine.continuous.messages import (
-    Ended,
-    Grant,
-    Pause,
-    Ready,
-    Release,
-    Released,
-    Running,
-    Start,
-    decode_from_lane,
-    encode,
-)
-from penstock.engine.layout.execution_graph import build_graph_for_log
-from penstock.engine.layout.internal_topics import ensure_internal_topics
-from penstock.engine.packaging.bundle import Bundle
+from penstock.engine.continuous.messages import Grant, Pause, Release, Released, Running
 from penstock.engine.plan.batch_plan import TaskPlan
-from penstock.engine.worker.worker import Worker
 from penstock.log import Log, open_log
-from penstock.record import TaskId
-
-TASK = TaskId(0, 0)
-
-
-class Driver:
-    """The driver's end of the connection of a lane that runs in `receive`."""
-
-    def __init__(self, lane: Lane, connection: Connection) -> None:
-        self.lane = lane
-        self._connection = connection
-
-    def send(self, message: object) -> None:
-        self._connection.send_bytes(encode(message))
-
-    def receive(self, *kinds: type) -> Any:
-        """Run the lane until it sends a message of one of these kinds."""
-        while True:
-            self.lane.step(0.001)
-            while self._connection.poll():
-                message = decode_from_lane(self._connection.recv_bytes())
-                if isinstance(message, kinds):
-                    return message
-
-    @property
-    def has_messages(self) -> bool:
-        return self._connection.poll()
-
-    def run_until(self, condition: Callable[[], object]) -> None:
-        while not condition():
-            self.lane.step(0.001)
 
 
 @pytest.fixture
@@ -74,27 +25,8 @@ def log(tmp_path: Path) -> Iterator[Log]:
 
 @pytest.fixture
 def driver(log: Log, tmp_path: Path) -> Iterator[Driver]:
-    builder = StreamsBuilder()
-    builder.stream("words").group_by_key().count(store="counts")
-    topology = builder.build()
-    config = StreamsConfig(
-        application_id="words", log=log.address, state_dir=str(tmp_path / "state"),
-        execution="continuous", default_key_serde=Serdes.string(),
-        default_value_serde=Serdes.string(),
-    )
-    graph = build_graph_for_log(log, topology, config)
-    ensure_internal_topics(log, graph, -1)
-    worker = Worker(
-        Bundle.load(Bundle(topology, config, graph, log.address, 1).dump()), own_process=False
-    )
-    ours, lanes = Pipe()
-    lane = Lane(worker, lanes, 1, own_process=False)
-    driver = Driver(lane, ours)
-    driver.send(Start(log.take_lease("words").create_writer(), b"", "first"))
-    driver.receive(Ready)
-    yield driver
-    lane.close(Ended())
-    worker.close()
+    with open_driver(log, log.take_lease("words"), tmp_path / "state") as driver:
+        yield driver
 
 
 def test_task_that_is_released_during_its_restore_is_never_run(

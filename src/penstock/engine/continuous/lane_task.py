@@ -261,9 +261,12 @@ class LaneTask:
         if self._replica is None:
             self.task.advance()
             return
+        positions = self._committed_positions(commit, written)
+        # The driver grants the task again only when the log shows the changelogs up to here. On
+        # Kafka the expected positions are too small: markers of transactions have offsets, too.
+        self.record = replace(commit.record, positions=positions)
         changes = CommittedChanges(
-            epoch, (commit.record.batch, commit.record.attempt),
-            self._committed_positions(commit, written),
+            epoch, (commit.record.batch, commit.record.attempt), positions,
             dict(_custom_records(self._replica, commit, written)),
             {(at[0], at[1]): offset for at, offset in commit.offsets.items()},
         )
@@ -297,14 +300,14 @@ class LaneTask:
     # ---- reports -----------------------------------------------------------------------------
 
     def outcome(self, commit: TaskCommit, logged: tuple[LogLine, ...]) -> TaskOutcome:
-        """Return the report of a commit, without its records."""
+        """Return the report of the last commit, without its records."""
         result = commit.result
         global_report = self._worker.global_tables.take_report()
         own_restored, self._restored = self._restored, ()
         restored = (*global_report.restored, *own_restored)
         restore_s, self._restore_s = self._restore_s, 0.0
         return TaskOutcome(
-            self.task_id, commit.record,
+            self.task_id, self.record,
             offsets={(at[0], at[1]): offset for at, offset in commit.offsets.items()},
             records_consumed=self._consumed,
             printed=tuple(result.printed), logged=logged, restored=restored,
