@@ -1,31 +1,6 @@
 /* Sizes and ages of records, for the metrics of a task (task/meters.py). */
 #include "core.h"
 
-/* Records are read from memory so many records ahead: the time of a measurement is that of the
- * memory. */
-enum { AHEAD = 8 };
-
-#if defined(__GNUC__)
-#define FETCH(object) __builtin_prefetch(object)
-#else
-#define FETCH(object) ((void)(object))
-#endif
-
-/* Fetches the parts of an output, whose row was fetched before, and a later row. */
-static void
-fetch_outputs(PyObject *outputs, Py_ssize_t at)
-{
-    Py_ssize_t count = PyList_GET_SIZE(outputs);
-    if (at + 2 * AHEAD < count)
-        FETCH(PyList_GET_ITEM(outputs, at + 2 * AHEAD));
-    if (at + AHEAD < count) {
-        PyObject *row = PyList_GET_ITEM(outputs, at + AHEAD);
-        if (PyTuple_Check(row) && PyTuple_GET_SIZE(row) == 6)
-            for (int part = 2; part < 5; part++)
-                FETCH(PyTuple_GET_ITEM(row, part));
-    }
-}
-
 /* Adds the size of a key, a value or a header. Objects without a size are not counted: the log
  * refuses such a record with a better message. */
 static void
@@ -121,8 +96,6 @@ measure_columns(PyObject *module, PyObject *args)
         goto done;
     }
     for (Py_ssize_t at = first; at < last; at++) {
-        for (int column = 0; at + AHEAD < last && column < 3; column++)
-            FETCH(PySequence_Fast_GET_ITEM(columns[column], at + AHEAD));
         add_size(&all, PySequence_Fast_GET_ITEM(columns[0], at));
         add_size(&all, PySequence_Fast_GET_ITEM(columns[1], at));
         if (columns[3] != NULL)
@@ -176,7 +149,6 @@ measure_outputs(PyObject *module, PyObject *args)
         return NULL;
     for (Py_ssize_t at = first; at < PyList_GET_SIZE(outputs); at++) {
         PyObject *row = PyList_GET_ITEM(outputs, at);
-        fetch_outputs(outputs, at);
         if (!PyTuple_Check(row) || PyTuple_GET_SIZE(row) != 6) {
             PyErr_SetString(PyExc_TypeError, "An output is a tuple of six items.");
             goto failed;

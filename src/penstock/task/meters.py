@@ -1,7 +1,7 @@
 """The measurements of a task for its metrics, between two commits.
 
-At the level INFO nothing is measured record by record: sizes and ages are taken from the columns
-of the consumed records after each chunk, and from the outputs at the commit.
+At the level INFO, Python code measures no single record: native code adds up sizes and ages while
+it processes records, and those of outputs after each chunk.
 """
 
 from __future__ import annotations

@@ -166,7 +166,8 @@ class RecordQueue:
     def _drop_feed(self) -> None:
         """Remove the first feed, whose records are consumed."""
         rows = self._feeds.popleft()
-        self._finished.append((rows, self._measured, len(rows)))
+        if self._measured < len(rows):
+            self._finished.append((rows, self._measured, len(rows)))
         self._next = self._measured = 0
 
     @property

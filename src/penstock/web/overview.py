@@ -24,7 +24,7 @@ from penstock.web.shared_log import SharedLog
 
 INTERVAL_S = 1.0
 #: Parts of the names of settings whose values are never shown.
-_SECRET = ("password", "secret", "token", "jaas", "ssl.key", "credential", "username")
+_SECRET = ("password", "secret", "token", "jaas", "ssl.key", "credential", "username", "user.info")
 
 
 class Overview:

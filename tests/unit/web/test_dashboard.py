@@ -44,7 +44,7 @@ def streams(log: Log, tmp_path: Path) -> Iterator[Streams]:
     config = StreamsConfig(
         application_id="app", log=log.address, state_dir=tmp_path / "state",
         errors_dead_letter_queue_topic_name="dead", processing_exception_handler="continue",
-        extra={"sasl.password": "hush"},
+        extra={"sasl.password": "hush", "basic.auth.user.info": "ann:hush"},
     )
     with Streams(topology(), config, master="inline") as streams:
         streams.run_until_caught_up(60)
@@ -117,7 +117,7 @@ def test_overviews_are_pushed(client: TestClient) -> None:
 def test_secrets_of_the_configuration_are_hidden(client: TestClient) -> None:
     settings = client.get("/dashboard/settings").json()
     assert settings["application.id"] == "app"
-    assert settings["sasl.password"] == "(hidden)"
+    assert settings["sasl.password"] == settings["basic.auth.user.info"] == "(hidden)"
     assert "hush" not in client.get("/dashboard/settings").text
 
 

@@ -40,7 +40,8 @@ class TaskRecord:
     attempt: int
     state: TaskState = field(default_factory=TaskState)
     #: Store -> the end of its changelog after that batch. For checks and display only: the
-    #: planner reads the ends from the log.
+    #: planner reads the ends from the log. A lane writes the positions that it expects, which are
+    #: too small on Kafka, and reports the real ones to its driver.
     positions: Mapping[str, int] = field(default_factory=dict)
     #: Topic that the shuffle carries -> how many of its records the task has consumed.
     shuffled_offsets: Mapping[str, int] = field(default_factory=dict)
