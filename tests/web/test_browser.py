@@ -93,16 +93,6 @@ def application(log: Log, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         process.wait(120)
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=find(), args=["--no-sandbox"])
-        yield browser
-        browser.close()
-
-
 @pytest.fixture
 def page(browser: Any, application: tuple[str, int]) -> Iterator[Any]:
     page = browser.new_page(viewport={"width": 1280, "height": 900})

@@ -17,7 +17,7 @@ function joins(overview) {
     if (group !== "stream-join-metrics") continue;
     const node = tags["processor-node-id"] ?? tags["task-id"];
     if (!found.has(node)) found.set(node, {});
-    const counter = JOINS.find((each) => name.startsWith(each));
+    const counter = JOINS.find((each) => name === `${each}-total`);
     if (counter) found.get(node)[counter] = (found.get(node)[counter] ?? 0) + value;
   }
   return [...found].map(([node, counts]) => [node, ...JOINS.map((name) => counts[name] ?? 0)]);
