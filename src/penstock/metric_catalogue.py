@@ -160,14 +160,14 @@ class ReadingHistory:
         task = task if SENSORS[sensor].tags else ""
         totals = self._totals.get((sensor, task, tags))
         if totals is None:
-            totals = self._totals[sensor, task, tags] = _Totals(self._started)
+            totals = self._totals[sensor, task, tags] = _Totals(self._started, self._seconds)
         totals.add(count, total, low, high, now)
 
     def values(self, now: float, thread_tags: Tags) -> Iterator[tuple[MetricName, float]]:
         """Yield the metrics of all readings."""
         for (sensor, task, tags), totals in self._totals.items():
             kind = SENSORS[sensor]
-            values = totals.values(now, self._seconds)
+            values = totals.values(now)
             all_tags = (*thread_tags, *_named_tags(kind, task, tags))
             for name, statistic in kind.metrics:
                 yield MetricName(kind.group, name, all_tags), values[statistic]
@@ -194,8 +194,9 @@ class _Second:
 class _Totals:
     """The values of one sensor with the same tags, in the window second by second."""
 
-    def __init__(self, started: float) -> None:
+    def __init__(self, started: float, seconds: float) -> None:
         self._started = started
+        self._seconds = seconds
         self._count = 0
         self._sum = 0.0
         self._last = float("nan")
@@ -207,6 +208,7 @@ class _Totals:
         self._last = high
         second = self._recent[-1] if self._recent else None
         if second is None or second.number != int(now):
+            self._expire(now)
             self._recent.append(_Second(int(now), count, total, low, high))
             return
         second.count += count
@@ -214,13 +216,16 @@ class _Totals:
         second.min = min(second.min, low)
         second.max = max(second.max, high)
 
-    def values(self, now: float, seconds: float) -> dict[Statistic, float]:
+    def _expire(self, now: float) -> None:
+        while self._recent and self._recent[0].number < int(now - self._seconds):
+            self._recent.popleft()
+
+    def values(self, now: float) -> dict[Statistic, float]:
+        self._expire(now)
         recent = self._recent
-        while recent and recent[0].number < int(now - seconds):
-            recent.popleft()
         count = sum(second.count for second in recent)
         total = sum(second.sum for second in recent)
-        elapsed = max(min(seconds, now - self._started), 1e-3)
+        elapsed = max(min(self._seconds, now - self._started), 1e-3)
         nothing = float("nan")
         return {
             Statistic.COUNT: self._count,

@@ -320,6 +320,8 @@ class SensorHistory:
             return
         totals = self._sensors.setdefault(reading.name, _SensorTotals(now))
         totals.add(reading, now)
+        # The metrics may never be read.
+        totals.expire(now - self._seconds)
 
     def values(
         self, now: float, thread_tags: tuple[tuple[str, str], ...] = ()

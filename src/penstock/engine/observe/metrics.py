@@ -96,6 +96,20 @@ class SampleWindow:
             self._sum = 0.0
 
 
+class CountWindow(SampleWindow):
+    """The sum of counts. Those of one second are one sample: lanes commit a hundred times."""
+
+    def add(self, amount: float, now: float) -> None:
+        """Add a count."""
+        if not self._samples or int(self._samples[-1][0]) != int(now):
+            super().add(amount, now)
+            return
+        second, earlier = self._samples[-1]
+        self._samples[-1] = (second, earlier + amount)
+        self.total += amount
+        self._sum += amount
+
+
 class Metrics:
     """Counts what batches do. The stream thread writes, any thread reads."""
 
@@ -118,9 +132,9 @@ class Metrics:
         )
         self._batches = 0
         #: (task, counter) -> its amounts. The counters of a node are named `node/name`.
-        self._counters: dict[tuple[str, str], SampleWindow] = {}
-        self._nothing = SampleWindow(self._seconds, now)
-        self._task_records: dict[str, SampleWindow] = {}
+        self._counters: dict[tuple[str, str], CountWindow] = {}
+        self._nothing = CountWindow(self._seconds, now)
+        self._task_records: dict[str, CountWindow] = {}
         self._sensors = SensorHistory(self._seconds)
         self._readings = ReadingHistory(self._seconds, config.metrics_recording_level, now)
 
@@ -139,7 +153,7 @@ class Metrics:
                 for name, amount in counters.items():
                     self._count(str(task), name, amount, now)
                 window = self._task_records.setdefault(
-                    str(task), SampleWindow(self._seconds, self._started)
+                    str(task), CountWindow(self._seconds, self._started)
                 )
                 window.add(counters.get("process-total", 0), now)
             for reading in report.sensors:
@@ -150,7 +164,7 @@ class Metrics:
     def _count(self, task: str, name: str, amount: int, now: float) -> None:
         window = self._counters.get((task, name))
         if window is None:
-            window = self._counters[task, name] = SampleWindow(self._seconds, self._started)
+            window = self._counters[task, name] = CountWindow(self._seconds, self._started)
         if amount:
             window.add(amount, now)
 
