@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import gc
+import re
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -410,3 +412,30 @@ def test_list_topics_returns_partitions_and_reports_unknown_topics(clients: Any,
     assert sorted(producer.list_topics().topics["t"].partitions) == [0, 1]
     missing = producer.list_topics("x").topics["x"]
     assert missing.error == KafkaError.UNKNOWN_TOPIC_OR_PART
+
+
+def test_error_without_a_callback_is_logged(
+    clients: Any, log: Log, caplog: pytest.LogCaptureFixture
+) -> None:
+    log.create_topic("t")
+    tomorrow = time.time_ns() // 1_000_000 + 86_400_000
+    reported: list[KafkaError | None] = []
+    with clients.producer() as producer:
+        for _ in range(3):
+            producer.produce("t", "late", timestamp=tomorrow)
+        producer.produce("t", "told", timestamp=tomorrow,
+                         on_delivery=lambda error, message: reported.append(error))
+        producer.produce("t", "now")
+    assert [value for _, _, value in rows(log, "t")] == [b"now"]
+    # One line for each batch of the sender.
+    counts = [
+        re.fullmatch(
+            r"Not delivered to topic 't': (\d) records?\. .+ Pass on_delivery .+",
+            record.getMessage(),
+        )
+        for record in caplog.records
+    ]
+    assert sum(int(found[1]) for found in counts if found) == 3
+    assert None not in counts
+    assert len(reported) == 1
+    assert reported[0] is not None

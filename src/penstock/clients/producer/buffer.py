@@ -9,9 +9,10 @@ Invariants, under `_changed`:
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ from typing import TypeAlias
 
 from penstock.clients.errors import KafkaError, KafkaException
 from penstock.clients.types import Message
+
+log = logging.getLogger(__name__)
 
 DeliveryCallback: TypeAlias = Callable[["KafkaError | None", Message], object]
 
@@ -51,6 +54,16 @@ class PendingRecord:
 
 #: A record, its error if delivery failed, and its message if there is a callback or a future.
 DeliveryReport: TypeAlias = tuple[PendingRecord, "KafkaError | None", "Message | None"]
+
+
+def _log_unseen_errors(unseen: Counter[tuple[str, str]]) -> None:
+    """Log the errors that no callback and no future reports. `unseen`: by topic and reason."""
+    for (topic, reason), count in unseen.items():
+        log.warning(
+            "Not delivered to topic '%s': %d record%s. %s Pass on_delivery to handle such errors.",
+            topic, count, "" if count == 1 else "s",
+            reason if reason.endswith(".") else f"{reason}.",
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +178,7 @@ class RecordBuffer:
     def complete(self, reports: list[DeliveryReport]) -> None:
         """Resolve futures and queue callbacks of drained records; free the room of the others."""
         futures: list[tuple[Future[Message], KafkaError | None, Message]] = []
+        unseen: Counter[tuple[str, str]] = Counter()
         with self._changed:
             for record, error, message in reports:
                 if record.callback is not None and message is not None:
@@ -174,10 +188,13 @@ class RecordBuffer:
                     self._used_records -= 1
                 if record.future is not None and message is not None:
                     futures.append((record.future, error, message))
+                elif error is not None and record.callback is None:
+                    unseen[record.topic, error.str()] += 1
             self._in_flight -= len(reports)
             self._changed.notify_all()
         for future, error, message in futures:
             resolve_future(future, error, message)
+        _log_unseen_errors(unseen)
 
     # Called by the program
 
