@@ -53,6 +53,7 @@ class SteppedLanes:
     """A `LaneStarter` whose lane runs only in `step`."""
 
     slots = 1
+    leaving: frozenset[int] = frozenset()
 
     def __init__(
         self, topology: Topology, config: StreamsConfig, graph: ExecutionGraph, source: Log,

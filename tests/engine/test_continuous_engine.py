@@ -43,6 +43,7 @@ class PlayedLanes:
 
     def __init__(self, slots: int) -> None:
         self.slots = slots
+        self.leaving: frozenset[int] = frozenset()
         self.connections: dict[int, Connection] = {}
         self.cancelled: list[int] = []
         self.on_connection: OnConnection = lambda connection: None
@@ -239,6 +240,18 @@ def test_lane_ends_when_there_are_fewer_slots(
     stage.run_until(lambda: len(stage.granted(1)) == PARTITIONS)
     assert not stage.of(Release, 2)
     assert list(stage.engine.tasks_by_lane()) == ["lane 1 on host1 (process 1)"]
+
+
+def test_lane_of_a_decommissioned_executor_ends_at_once(stage: Stage) -> None:
+    """It commits its tasks first. The other lane takes them over, and a new lane waits."""
+    stage.make_ready(1, 2)
+    stage.run_until(lambda: stage.granted(1) and stage.granted(2))
+    stage.lanes.leaving = frozenset((1,))
+    stage.run_until(lambda: stage.of(Stop, 1))
+    assert not stage.of(Stop, 2)
+    stage.send(1, Ended())
+    stage.run_until(lambda: len(stage.granted(2)) == PARTITIONS)
+    stage.run_until(lambda: 3 in stage.lanes.connections)
 
 
 def test_lane_that_waits_for_a_slot_is_cancelled_when_there_are_fewer(

@@ -18,7 +18,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from penstock.clock import wall_clock_ms
@@ -147,8 +147,10 @@ class ContinuousEngine:
         self._raise_failure()
         tasks = sum(1 for _ in self.graph.tasks)
         self._pool.start_missing(tasks)
+        for lane in self._pool.leaving_lanes():
+            self._stop(lane, "its executor is being decommissioned")
         for lane in self._pool.excess_lanes(tasks):
-            self._stop(lane)
+            self._stop(lane, "there are fewer slots for this application")
         self._assign_tasks()
         return self._reports.popleft() if self._reports else None
 
@@ -251,9 +253,9 @@ class ContinuousEngine:
             self._last_hosts[task_id] = lane.host
         self._pool.fence(lane, has_ended=has_ended)
 
-    def _stop(self, lane: LaneHandle) -> None:
+    def _stop(self, lane: LaneHandle, reason: str) -> None:
         """Let a lane commit and end. The other lanes take over its tasks."""
-        log.info("%s ends: there are fewer slots for this application.", str(lane).capitalize())
+        log.info("%s ends: %s.", str(lane).capitalize(), reason)
         lane.is_stopping = True
         if lane.state is LaneState.STARTING:
             self._drop(lane)
@@ -287,6 +289,9 @@ class ContinuousEngine:
             if lane.is_stopping or wanted[task_id] == serial:
                 continue
             if lane.tasks[task_id] is not TaskStage.RELEASING:
+                log.info(
+                    "Task %s moves from %s to %s.", task_id, lane, self._pool.lanes[wanted[task_id]]
+                )
                 lane.tasks[task_id] = TaskStage.RELEASING
                 lane.send(Release(task_id))
 
@@ -313,7 +318,9 @@ class ContinuousEngine:
             lane = self._pool.lanes[wanted[task_id]]
             lane.tasks[task_id] = TaskStage.GRANTED
             lane.send(Grant(plan, offsets))
-            log.debug("Task %s is granted to %s.", task_id, lane)
+        for serial in sorted({wanted[task_id] for task_id in grants}):
+            granted = [task_id for task_id in grants if wanted[task_id] == serial]
+            log.info("Granted to %s: tasks %s.", self._pool.lanes[serial], _names(granted))
 
     # ---- messages ----------------------------------------------------------------------------
 
@@ -413,5 +420,5 @@ class ContinuousEngine:
         self._open()
 
 
-def _names(tasks: Mapping[TaskId, object]) -> str:
+def _names(tasks: Iterable[TaskId]) -> str:
     return ", ".join(map(str, sorted(tasks))) or "none"

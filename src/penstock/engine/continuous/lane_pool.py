@@ -92,6 +92,14 @@ class LanePool:
         ))
         return running[:excess]
 
+    def leaving_lanes(self) -> list[LaneHandle]:
+        """Return the lanes that should end, because their executor is being decommissioned."""
+        leaving = self._starter.leaving
+        return [
+            lane for lane in self.lanes.values()
+            if lane.serial in leaving and not lane.is_stopping
+        ]
+
     def _accept(self, connection: Connection) -> None:
         """Take the connection of a lane. Called by other threads."""
         _LaneConnection(self._inbox, self._woken).open(connection)

@@ -19,6 +19,11 @@ class LaneStarter(Protocol):
         """How many lanes may run at the same time."""
         ...
 
+    @property
+    def leaving(self) -> frozenset[int]:
+        """The serials of the lanes whose executor is being decommissioned."""
+        ...
+
     def start(self, serial: int) -> None:
         """Start a lane. It connects to the driver, or `on_ended` is called."""
         ...
@@ -42,6 +47,7 @@ class InlineLanes:
     """One lane in a thread of this process. User code is not interrupted by `cancel`."""
 
     slots = 1
+    leaving: frozenset[int] = frozenset()
 
     def __init__(self, bundle: bytes, on_connection: OnConnection, on_ended: OnEnded) -> None:
         self._bundle = bundle

@@ -30,7 +30,9 @@ from penstock.engine.spark.lane_shares import LaneShares
 from penstock.engine.spark.pyspark_internals import (
     JvmRdds,
     cancel_group_and_future_jobs,
+    executors_of_group,
     is_stopped,
+    leaving_executors,
     worker_settings,
 )
 from penstock.errors import StreamsException
@@ -80,7 +82,10 @@ class SparkLanes:
         self._slots = bundle.parallelism
         #: Whether the user has set the number of lanes.
         self._is_chosen = PARALLELISM in bundle.config.extra
-        self._counted_at = time.monotonic()
+        self._counted_at = self._looked_at = time.monotonic()
+        setting = self._context.getConf().get("spark.decommission.enabled", "false")
+        self._can_decommission = backend.is_elastic and setting == "true"
+        self._leaving: frozenset[int] = frozenset()
         self._on_ended = on_ended
         self._packed = self._context.broadcast(packed)
         self._server = ControlServer(backend.control_hosts, on_connection)
@@ -99,6 +104,26 @@ class SparkLanes:
         if self._is_chosen:
             return self._slots
         return _shares.share(self._context, self, self._slots)
+
+    @property
+    def leaving(self) -> frozenset[int]:
+        """The serials of the lanes whose executor is being decommissioned."""
+        if self._can_decommission and time.monotonic() - self._looked_at > MONITOR_S:
+            self._looked_at = time.monotonic()
+            self._leaving = self._find_leaving()
+        return self._leaving
+
+    def _find_leaving(self) -> frozenset[int]:
+        try:
+            executors = leaving_executors(self._context)
+            return frozenset(
+                serial for serial in (self._threads if executors else ())
+                if executors & executors_of_group(self._context, self._group(serial))
+            )
+        except (Py4JError, OSError):
+            # The loss of the JVM is reported elsewhere.
+            log.debug("The executors are not known.", exc_info=True)
+            return frozenset()
 
     def start(self, serial: int) -> None:
         """Submit the job of a lane."""

@@ -157,6 +157,34 @@ def executor_slots(context: SparkContext) -> dict[str, int]:
     return slots
 
 
+def leaving_executors(context: SparkContext) -> frozenset[str]:
+    """Return the ids of the executors that run tasks, but get no new ones: they are being
+    decommissioned."""
+    java_context: Any = context._jsc
+    scala_context = java_context.sc()
+    scheduler = scala_context.schedulerBackend()
+    executors = scala_context.statusStore().executorList(True)
+    known = {executors.apply(number).id() for number in range(executors.size())} - {"driver"}
+    return frozenset(each for each in known if not scheduler.isExecutorActive(each))
+
+
+def executors_of_group(context: SparkContext, group: str) -> frozenset[str]:
+    """Return the ids of the executors that run tasks of a job group."""
+    java_context: Any = context._jsc
+    store = java_context.sc().statusStore()
+    tracker = context.statusTracker()
+    found: set[str] = set()
+    for job in tracker.getJobIdsForGroup(group):
+        info = tracker.getJobInfo(job)
+        for stage in info.stageIds if info is not None else ():
+            tasks = store.taskList(stage, 0, _MAX_TASKS)
+            found |= {
+                tasks.apply(number).executorId() for number in range(tasks.size())
+                if tasks.apply(number).status() == "RUNNING"
+            }
+    return frozenset(found)
+
+
 # ---- jobs ------------------------------------------------------------------------------------
 
 
