@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Protocol
 from penstock.clock import wall_clock_ms
 from penstock.config import StreamsConfig
 from penstock.engine.catch_up import CatchUpTracker, InputProgress
+from penstock.engine.commit_log import CommitLog
 from penstock.engine.exception_handler import (
     ShutdownMonitor,
     ShutdownRequest,
@@ -139,6 +140,7 @@ class StreamThread:
         self.leaves_group = True
         #: The progress of callers that wait for the input to be processed.
         self.catch_up = CatchUpTracker()
+        self._commit_log = CommitLog()
         self._config = config
         self._log = source
         self._lifecycle = lifecycle
@@ -395,6 +397,7 @@ class StreamThread:
                 if engine.is_ready:
                     self._lifecycle.try_transition_to(State.RUNNING, unless=(State.RUNNING,))
                 if report is not None:
+                    self._commit_log.add(report)
                     self._callbacks.on_batch(report)
                 self.catch_up.finish_round(engine, is_idle=report is None)
                 if report is None:
