@@ -9,7 +9,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from penstock.record import CurrentRecord, Headers
+from penstock.stores.bytes.lmdb.reader import LmdbReader
 from penstock.stores.cache import entries as twins
+from penstock.stores.replica.store_reader import LookupGate, StoreSession
 
 # A node takes key, value, timestamp and headers.
 _Forward = Callable[[Any, Any, int, Headers], None]
@@ -56,6 +58,18 @@ class Core(Protocol):
     ) -> Callable[[Any], tuple[Any, int] | None]: ...
     def overlay_get(self, writes: dict[bytes, bytes | None], inner_get: _Get, /) -> _Get: ...
     def timed_get(self, clock: object, get: _Get, time_at: int, reach: int, /) -> _Get: ...
+
+    # lookup.c
+    def snapshot_get(
+        self, reader: LmdbReader, database: object, prefix: bytes, longest: int, get_long: _Get, /
+    ) -> _Get: ...
+    def timestamped_load(
+        self, get: _Get, read: _Read, deserialize: _Read, /
+    ) -> _LoadRow: ...
+    def pooled_lookup(
+        self, gate: LookupGate, free: list[StoreSession], monotonic: Callable[[], float],
+        commits: Callable[[], int], careful: Callable[[Any], Any], /,
+    ) -> Callable[[Any], Any]: ...
 
     # flush.c
     def stored_rows(

@@ -324,13 +324,20 @@ int entries_clear(CacheEntries *self);
 /* The stored value, borrowed from the entry. */
 PyObject *entry_stored(CacheEntries *self, Entry *entry);
 
-/* ---- rows.c, flush.c, restore.c, flow.c, sink.c, stateless.c, operators.c: the functions of module.c - */
+/* ---- rows.c, lookup.c, flush.c, restore.c, flow.c, sink.c, stateless.c, operators.c: the functions
+ * of module.c ---------------------------------------------------------------------------------- */
 
 PyObject *make_timestamped_rows(PyObject *module, PyObject *args);
 PyObject *make_folding(PyObject *module, PyObject *args);
 PyObject *make_keyed_load(PyObject *module, PyObject *args);
 PyObject *make_overlay_get(PyObject *module, PyObject *args);
 PyObject *make_timed_get(PyObject *module, PyObject *args);
+/* The value of a stored row, after the timestamp. */
+PyObject *timestamped_value(PyObject *stored, PyObject *reader, PyObject *careful);
+
+PyObject *make_snapshot_get(PyObject *module, PyObject *args);
+PyObject *make_timestamped_load(PyObject *module, PyObject *args);
+PyObject *make_pooled_lookup(PyObject *module, PyObject *args);
 
 PyObject *stored_rows(PyObject *module, PyObject *args);
 PyObject *write_rows(PyObject *module, PyObject *args);
@@ -385,5 +392,6 @@ int init_flow(void);
 int init_serdes(void);
 int init_cache(PyObject *module);
 int init_crc(PyObject *module);
+int init_lookup(void);
 
 #endif

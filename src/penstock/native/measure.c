@@ -37,7 +37,7 @@ add_headers(Measured *all, PyObject *headers)
 static int
 add_age(Measured *all, long long now, PyObject *timestamp)
 {
-    long long time = PyLong_AsLongLong(timestamp);
+    long long time = as_number(timestamp);
     if (time == -1 && PyErr_Occurred())
         return -1;
     long long age = now - time;

@@ -20,6 +20,10 @@ static PyMethodDef functions[] = {
     MAKES(keyed_load, "write_key, row_of, load_row"),
     MAKES(overlay_get, "writes, inner_get"),
     MAKES(timed_get, "clock, get, time_at, reach"),
+    /* lookup.c */
+    MAKES(snapshot_get, "reader, database, prefix, longest, get_long"),
+    MAKES(timestamped_load, "get, read, deserialize"),
+    MAKES(pooled_lookup, "gate, free, monotonic, commits, careful"),
     /* flush.c */
     DOES(stored_rows, "cache, entries"),
     DOES(write_rows, "writes, unsorted, rows, values"),
@@ -86,7 +90,8 @@ PyInit__core(void)
         return NULL;
     if (PyModule_AddStringConstant(module, "SOURCES", PENSTOCK_SOURCES) < 0
         || PyType_Ready(&StepType) < 0 || init_serdes() < 0 || init_flow() < 0
-        || init_cache(module) < 0 || init_crc(module) < 0) {
+        || init_cache(module) < 0 || init_crc(module) < 0
+        || init_lookup() < 0) {
         Py_DECREF(module);
         return NULL;
     }

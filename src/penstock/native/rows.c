@@ -54,9 +54,8 @@ is_owned_json(PyObject *value, int depth)
     return 1;
 }
 
-/* The value of a stored row, after the timestamp. */
-static PyObject *
-value_in(Step *step, PyObject *stored)
+PyObject *
+timestamped_value(PyObject *stored, PyObject *reader, PyObject *careful)
 {
     if (!PyBytes_Check(stored) || PyBytes_GET_SIZE(stored) < 8) {
         PyErr_SetString(PyExc_ValueError, "A stored row with a timestamp has at least 8 bytes.");
@@ -66,9 +65,15 @@ value_in(Step *step, PyObject *stored)
         PyBytes_FromStringAndSize(PyBytes_AS_STRING(stored) + 8, PyBytes_GET_SIZE(stored) - 8);
     if (data == NULL)
         return NULL;
-    PyObject *value = read_value(step->held[READ], step->held[DESERIALIZE], data);
+    PyObject *value = read_value(reader, careful, data);
     Py_DECREF(data);
     return value;
+}
+
+static PyObject *
+value_in(Step *step, PyObject *stored)
+{
+    return timestamped_value(stored, step->held[READ], step->held[DESERIALIZE]);
 }
 
 /* The stored row of a value: timestamp, bytes. */

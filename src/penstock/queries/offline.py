@@ -19,7 +19,7 @@ from penstock.errors import InvalidStateStoreException, UnknownStateStoreExcepti
 from penstock.log.base import Log
 from penstock.log.types import TopicPartition
 from penstock.queries.position import Position
-from penstock.queries.source import StoreInfo
+from penstock.queries.source import StoreInfo, look_up
 from penstock.record import NO_HEADERS, TaskId
 from penstock.stores.api.builder import StoreBuilder
 from penstock.stores.bytes.store import OpenBytesStore, open_in_memory
@@ -146,6 +146,7 @@ class OfflineReader:
         self.changelog_offset: int | None = None
 
     is_current = True
+    lookup = look_up
 
     @property
     def store(self) -> Any:

@@ -121,8 +121,10 @@ class ReadOnlyKeyValueStore(ReadOnlyStore[K, V]):
         self, info: StoreInfo, readers: Sequence[PartitionReader], convert: Convert = None
     ) -> None:
         super().__init__(info, readers, convert)
-        #: Whether the store has a faster function for values without timestamps.
+        #: Whether the readers have a faster function for values without timestamps.
         self._loads_values = convert is not None and info.kind == "timestamped_key_value"
+        #: The only reader of such a store.
+        self._single = self._readers[0] if self._loads_values and len(readers) == 1 else None
 
     def get(self, key: K) -> V | None:
         """Return the value of a key; None if the key does not exist.
@@ -132,23 +134,18 @@ class ReadOnlyKeyValueStore(ReadOnlyStore[K, V]):
 
         Kafka: ReadOnlyKeyValueStore#get
         """
-        readers = self._readers if len(self._readers) == 1 else self._readers_of(key)
-        for reader in readers:
-            session = reader.acquire()
-            try:
-                if self._loads_values and key is not None:
-                    loaded = session.store.load(key)
-                    if loaded is None:
-                        continue
-                    plain: V = loaded[0]
-                    return plain
-                found = session.store.get(key)
-            finally:
-                reader.release(session)
+        found: V | None
+        single = self._single
+        if single is not None and key is not None:
+            found = single.lookup(key)
+            return found
+        if not self._loads_values or key is None:
+            found = self._lookup(key, lambda store: store.get(key))
+            return found
+        for reader in self._readers_of(key):
+            found = reader.lookup(key)
             if found is not None:
-                convert = self._convert
-                value: V = found if convert is None else convert(found)
-                return value
+                return found
         return None
 
     def range(self, start: K | None, end: K | None) -> StoreIterator[K, V]:

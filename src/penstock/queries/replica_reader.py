@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.errors import StateStoreMigratedException, StreamsRebalancingException
 from penstock.log.types import TopicPartition
+from penstock.native import core
 from penstock.queries.position import Position
 from penstock.queries.run_view import RunState
+from penstock.queries.source import look_up
 from penstock.stores.replica.store_reader import StoreReader, StoreSession
 
 if TYPE_CHECKING:
@@ -47,6 +49,8 @@ class ReplicaReader:
         self._catching_up = threading.Lock()
         self._files: StoreReader | None = None
         self._identity = ""
+        #: Returns the value of a key without its timestamp.
+        self.lookup: Callable[[Any], Any] = self._look_up
 
     def check(self) -> None:
         """Raise if the partition must not be read on this instance."""
@@ -72,6 +76,15 @@ class ReplicaReader:
         files = self._files
         assert files is not None
         return files.acquire(now)
+
+    def _look_up(self, key: Any) -> Any:
+        # Before the call: later, the source may have a state that this reader has not seen.
+        until = self._source.valid_until
+        found = look_up(self, key)
+        files, state = self._files, self._state
+        if files is not None and state is not None:
+            files.open_gate(until, self._commits if state.lags_commits else None)
+        return found
 
     def release(self, session: StoreSession) -> None:
         """End a session."""
@@ -138,5 +151,10 @@ class ReplicaReader:
             self.close()
             self._files = self._source.store_reader(self._store, self.partition, identity)
             self._identity = identity
+            if core is not None:
+                self.lookup = core.pooled_lookup(
+                    self._files.gate, self._files.free, time.monotonic, self._source.commits,
+                    self._look_up,
+                )
         self._files.set_clocks(clocks)
         self._files.check_generation()

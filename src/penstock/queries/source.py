@@ -47,6 +47,11 @@ class PartitionReader(Protocol):
         """Return the function that serializes the keys of the store."""
         ...
 
+    @property
+    def lookup(self) -> Callable[[Any], Any]:
+        """The function that returns the value of a key without its timestamp, as `look_up`."""
+        ...
+
     def position(self, session: Any) -> Position:
         """Return the input that the rows of a session contain."""
         ...
@@ -61,6 +66,19 @@ class PartitionReader(Protocol):
     def release(self, session: Any) -> None:
         """End a session. Its store and iterators must not be used any more."""
         ...
+
+
+def look_up(reader: PartitionReader, key: Any) -> Any:
+    """Return the value of a key without its timestamp; None if the key does not exist.
+
+    Only for stores of the kind "timestamped_key_value".
+    """
+    session = reader.acquire()
+    try:
+        loaded = session.store.load(key)
+    finally:
+        reader.release(session)
+    return None if loaded is None else loaded[0]
 
 
 @dataclass(frozen=True, slots=True)

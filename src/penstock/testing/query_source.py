@@ -10,7 +10,7 @@ from typing import Any
 from penstock.config import StreamsConfig
 from penstock.queries.catalog import describe_stores
 from penstock.queries.position import Position
-from penstock.queries.source import StoreInfo
+from penstock.queries.source import StoreInfo, look_up
 from penstock.record import TaskId
 from penstock.task.query_stores import open_query_store
 from penstock.testing.task_runner import TaskRunner
@@ -42,6 +42,7 @@ class _DriverReader:
         return -1 if self._task_id is None else self._task_id.partition
 
     is_current = True
+    lookup = look_up
 
     def key_serializer(self) -> Callable[[Any], bytes]:
         """Return the function that serializes the keys of the store."""

@@ -54,7 +54,8 @@ class StoreSession:
     """A typed store over the rows of one generation. One caller uses it at a time."""
 
     __slots__ = (
-        "clocks", "generation", "is_ready", "name", "number", "owner", "reader", "state", "store",
+        "clocks", "generation", "is_ready", "load", "name", "number", "owner", "reader", "state",
+        "store",
     )
 
     def __init__(
@@ -71,11 +72,31 @@ class StoreSession:
         self.is_ready = False
         self.state: ReplicaState
         self.store: Any
+        #: (value, timestamp) of a key; None if the store has no timestamps.
+        self.load: Callable[[Any], tuple[Any, int] | None] | None = None
 
     @property
     def changelog_offset(self) -> int | None:
         """The offset of the changelog that the rows have reached; None if it has none."""
         return self.state.positions.get(self.name)
+
+
+class LookupGate:
+    """Until when `core.pooled_lookup` can use a free session without calling the reader.
+
+    After that time, after a commit that must be read first, and for other generations it calls the
+    reader, which opens the gate again.
+    """
+
+    __slots__ = ("commits", "generation", "until")
+
+    def __init__(self) -> None:
+        #: The monotonic time.
+        self.until = 0.0
+        #: The number of commits; None if commits do not matter.
+        self.commits: int | None = None
+        #: The current generation of the files.
+        self.generation: str | None = None
 
 
 class StoreReader:
@@ -101,8 +122,9 @@ class StoreReader:
         self._is_expected = is_expected
         databases = [rows_database(name) for name in bytes_stores]
         self._databases = [META, *(databases if keeps_rows else [changelog_database(store)])]
-        self._free: list[StoreSession] = []
-        self._generation: str | None = None
+        #: Sessions that are not in use.
+        self.free: list[StoreSession] = []
+        self.gate = LookupGate()
         self._check_at = 0.0
         self._closed = False
         self._clocks: Mapping[str, int] = {}
@@ -122,10 +144,10 @@ class StoreReader:
             self.check_generation()
         while True:
             try:
-                session = self._free.pop()
+                session = self.free.pop()
             except IndexError:
                 session = self._open()
-            if session.generation != self._generation:
+            if session.generation != self.gate.generation:
                 session.reader.close()
                 continue
             number = session.reader.begin()
@@ -142,10 +164,15 @@ class StoreReader:
     def release(self, session: StoreSession) -> None:
         """End a session."""
         session.reader.end()
-        if session.generation == self._generation:
-            self._free.append(session)
+        if session.generation == self.gate.generation:
+            self.free.append(session)
         else:
             session.reader.close()
+
+    def open_gate(self, until: float, commits: int | None) -> None:
+        """Allow lookups that use free sessions, until a time and a commit."""
+        self.gate.commits = commits
+        self.gate.until = min(until, self._check_at)
 
     def set_clocks(self, clocks: Mapping[str, int]) -> None:
         """Set the clocks of the store at the last commit, as far as the caller knows them. Those in
@@ -161,28 +188,28 @@ class StoreReader:
         name = self._generations.current()
         if name is not None and not self._generations.is_sound(name):
             name = None
-        if name != self._generation:
-            self._generation = name
+        if name != self.gate.generation:
+            self.gate.generation = name
             self._close_free()
 
     def close(self) -> None:
         """Close the free sessions. The others are closed when they are released."""
         self._closed = True
-        self._generation = None
+        self.gate.generation = None
         self._close_free()
 
     def _close_free(self) -> None:
-        while self._free:
+        while self.free:
             try:
-                self._free.pop().reader.close()
+                self.free.pop().reader.close()
             except IndexError:
                 return
 
     def _open(self) -> StoreSession:
-        name = self._generation
+        name = self.gate.generation
         if name is None:
             self.check_generation()
-            name = self._generation
+            name = self.gate.generation
         if self._closed:
             raise StateStoreNotAvailableException(f"Store {self._store} is closed.")
         if name is None:
@@ -236,6 +263,7 @@ class StoreReader:
             session.store = self._build(lambda name: reader.open(rows_database(name)))
         else:
             session.store = self._build_custom(reader)
+        session.load = getattr(session.store, "load", None)
         session.is_ready = True
 
     def _build_custom(self, reader: LmdbReader) -> Any:

@@ -74,7 +74,7 @@ def timestamped_access(
     def save_row(row_key: bytes, key: Any, value: Any, timestamp: int) -> None:
         put(row_key, None if value is None else _pack_long(timestamp) + serialize(value))
 
-    return load_row, save_row
+    return load_row if core is None else core.timestamped_load(get, read, deserialize), save_row
 
 
 def headers_access(

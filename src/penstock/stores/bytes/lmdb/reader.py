@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from penstock.errors import ProcessorStateException
+from penstock.native import core
 from penstock.stores.bytes.lmdb.environment import (
     LmdbEnvironment,
     LmdbTransaction,
@@ -30,14 +31,14 @@ class LmdbReader:
     """
 
     __slots__ = (
-        "_begin", "_environment", "_lock", "_process", "transaction",
+        "_environment", "_process", "begin_transaction", "lock", "transaction",
     )
 
     def __init__(self, environment: LmdbEnvironment) -> None:
         """The reader takes over one use of the environment, which `close` gives up."""
         self._environment = environment
         self._process = process_id()
-        self._begin, self._lock = environment.add_reader(self)
+        self.begin_transaction, self.lock = environment.add_reader(self)
         #: The open transaction; None between `begin` and `end`.
         self.transaction: Any = None
 
@@ -48,11 +49,11 @@ class LmdbReader:
                 "This replica was open when the process was forked. LMDB does not allow a forked "
                 "process to use it. Start a new process instead."
             )
-        self._lock.acquire()
+        self.lock.acquire()
         try:
-            transaction = self.transaction = self._begin()
+            transaction = self.transaction = self.begin_transaction()
         except BaseException as error:
-            self._lock.release()
+            self.lock.release()
             if not self._environment.handles(error):
                 raise
             return self.begin()
@@ -65,7 +66,7 @@ class LmdbReader:
         try:
             transaction.abort()
         finally:
-            self._lock.release()
+            self.lock.release()
 
     def open(self, database: str) -> ReaderRows | InMemoryBytesStore:
         """The rows of a database. They are valid in all transactions of this reader."""
@@ -102,7 +103,9 @@ class ReaderRows:
             data = fetch(bucket_key(key), None, handle)
             return None if data is None else find_in_bucket(data, key)
 
-        self.get = get
+        self.get = (
+            get if core is None else core.snapshot_get(reader, handle, PREFIX, MAX_KEY_SIZE, get)
+        )
 
     def scan(
         self, start: bytes | None, end: bytes | None, reverse: bool = False
