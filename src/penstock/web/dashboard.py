@@ -39,6 +39,7 @@ from penstock.web.messages import RecentMessages
 from penstock.web.overview import INTERVAL_S, Overview, settings_of
 from penstock.web.records import MAX_RECORDS, Decoding, list_topics, read_records
 from penstock.web.shared_log import SharedLog
+from penstock.web.topic_serdes import TopicSerdes
 
 #: The page loads its own files and nothing else. Scripts in the page itself do not run.
 _POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; " \
@@ -74,7 +75,7 @@ def create_dashboard(
     )
     _add_files(router)
     _add_state(router, reader, overview)
-    _add_records(router, log)
+    _add_records(router, log, TopicSerdes(reader.topology, reader.config))
     _add_actions(router, application, log, allowed=allow_actions)
     app.include_router(router)
     app.add_api_route(
@@ -134,7 +135,7 @@ def _add_state(router: APIRouter, reader: StateReader, overview: Overview) -> No
         return json_response(settings_of(reader.config))
 
 
-def _add_records(router: APIRouter, log: SharedLog) -> None:
+def _add_records(router: APIRouter, log: SharedLog, serdes: TopicSerdes) -> None:
     @router.get("/topics")
     async def topics() -> Response:
         return json_response({"topics": await run_in_threadpool(log.call, list_topics)})
@@ -148,7 +149,9 @@ def _add_records(router: APIRouter, log: SharedLog) -> None:
         where = TopicPartition(topic, partition)
         return json_response(await run_in_threadpool(
             log.call,
-            lambda opened: read_records(opened, where, offset, limit, (key_as, value_as)),
+            lambda opened: read_records(
+                opened, where, offset, limit, (key_as, value_as), serdes
+            ),
         ))
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import struct
+from collections.abc import Callable
 from typing import Any, Literal
 
 import msgspec
@@ -10,11 +12,16 @@ import msgspec
 from penstock.log.base import Log
 from penstock.log.errors import UnknownTopic
 from penstock.log.types import TopicPartition
+from penstock.queries.http.json_values import encode, render
 from penstock.queries.http.problems import Problem
 from penstock.record import NO_HEADERS
+from penstock.web.topic_serdes import TopicSerdes
 
-#: How a key or a value is decoded. "auto" takes JSON, else text, else hexadecimal digits.
-Decoding = Literal["auto", "json", "string", "long", "hex"]
+log = logging.getLogger(__name__)
+
+#: How a key or a value is decoded. "serde" is the serde of the topology. "auto" takes JSON, else
+#: text, else the serde, else hexadecimal digits.
+Decoding = Literal["auto", "serde", "json", "string", "long", "hex"]
 MAX_RECORDS = 200
 #: Longer texts are cut.
 MAX_CHARACTERS = 20_000
@@ -42,7 +49,7 @@ def list_topics(log: Log) -> list[dict[str, Any]]:
 
 def read_records(
     log: Log, where: TopicPartition, offset: int | None, limit: int,
-    decodings: tuple[Decoding, Decoding],
+    decodings: tuple[Decoding, Decoding], serdes: TopicSerdes,
 ) -> dict[str, Any]:
     """Return records from an offset on; the last ones without an offset."""
     bounds = bounds_of(log, where)
@@ -51,15 +58,16 @@ def read_records(
     found: list[dict[str, Any]] = []
     for batch in log.read(*where, start, bounds.end):
         rows = batch.columns()
-        headers = rows.headers or [NO_HEADERS] * len(rows)
+        headers = [each or NO_HEADERS for each in rows.headers or [NO_HEADERS] * len(rows)]
         columns = zip(rows.offsets, rows.timestamps, rows.keys, rows.values, headers, strict=True)
         for at, timestamp, key, value, pairs in columns:
             if len(found) == limit:
                 break
             found.append({
-                "offset": at, "timestamp": timestamp, "key": decode(key, decodings[0]),
-                "value": decode(value, decodings[1]),
-                "headers": [[name, decode(data, "auto")] for name, data in pairs or ()],
+                "offset": at, "timestamp": timestamp,
+                "key": decode(key, decodings[0], serdes.reader(where.topic, True, pairs)),
+                "value": decode(value, decodings[1], serdes.reader(where.topic, False, pairs)),
+                "headers": [[name, decode(data, "auto")] for name, data in pairs],
             })
         if len(found) == limit:
             break
@@ -82,19 +90,28 @@ def bounds_of(log: Log, where: TopicPartition) -> Any:
     return log.offsets([where])[where]
 
 
-def decode(data: bytes | None, how: Decoding) -> dict[str, Any] | None:
-    """Return the text of a key or value, what it was decoded as, and its size. None stays None."""
+def decode(
+    data: bytes | None, how: Decoding, read: Callable[[bytes], Any] | None = None
+) -> dict[str, Any] | None:
+    """Return the text of a key or value, what it was decoded as, and its size. None stays None.
+
+    `read`: deserializes it as the application does.
+    """
     if data is None:
         return None
-    text, kind = _decode(bytes(data), how)
+    text, kind = _decode(bytes(data), how, read)
     return {
         "text": text[:MAX_CHARACTERS], "as": kind, "bytes": len(data),
         "cut": len(text) > MAX_CHARACTERS,
     }
 
 
-def _decode(data: bytes, how: Decoding) -> tuple[str, str]:
-    if how in {"auto", "json"}:
+def _decode(
+    data: bytes, how: Decoding, read: Callable[[bytes], Any] | None
+) -> tuple[str, str]:
+    if how == "serde" and (text := _read(data, read)) is not None:
+        return text, "serde"
+    if how in {"auto", "serde", "json"}:
         try:
             value = msgspec.json.decode(data)
             return msgspec.json.format(msgspec.json.encode(value), indent=2).decode(), "json"
@@ -110,4 +127,18 @@ def _decode(data: bytes, how: Decoding) -> tuple[str, str]:
         else:
             if how == "string" or text.isprintable() or "\n" in text:
                 return text, "string"
+    if how == "auto" and (text := _read(data, read)) is not None:
+        return text, "serde"
     return data.hex(" "), "hex"
+
+
+def _read(data: bytes, read: Callable[[bytes], Any] | None) -> str | None:
+    """Return the value that the application reads, as JSON; None if it cannot be read."""
+    if read is None:
+        return None
+    try:
+        value = render(read(data))
+    except Exception as error:
+        log.debug("A record cannot be deserialized: %s", error)
+        return None
+    return msgspec.json.format(encode(value), indent=2).decode()

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from starlette.testclient import TestClient
 
-from penstock import Streams, StreamsBuilder, StreamsConfig, Topology
+from penstock import Serdes, Streams, StreamsBuilder, StreamsConfig, Topology
 from penstock.log import Log, RecordColumns, open_log
 from penstock.queries.http import HttpSettings
 from penstock.queries.http.authentication import DASHBOARD_FILES
@@ -20,6 +22,12 @@ from penstock.web.records import decode
 
 HOSTILE = b"<script>alert(1)</script>"
 LOCAL = "http://127.0.0.1"
+
+
+@dataclass
+class Reading:
+    sensor: str
+    heat: int
 
 
 def topology() -> Topology:
@@ -203,3 +211,29 @@ def test_large_payloads_are_cut() -> None:
     assert found is not None
     assert (len(found["text"]), found["cut"], found["bytes"]) == (20_000, True, 100_000)
     assert decode(None, "auto") is None
+
+
+def test_serde_of_the_topology_reads_its_topics(log: Log, tmp_path: Path) -> None:
+    packed = Serdes.msgpack(Reading)
+    builder = StreamsBuilder()
+    builder.stream("words", key=int, value=packed).to("numbers")
+    data = packed.serialize(Reading("kiln", 3))
+    log.append("words", 0, RecordColumns([bytes(7) + b"\x05", None], [data, b"\xc1"]))
+    config = StreamsConfig(
+        application_id="app", log=log.address, state_dir=tmp_path / "state",
+        deserialization_exception_handler="continue",
+    )
+    with Streams(builder.build(), config, master="inline") as streams, client_of(streams) as client:
+        streams.run_until_caught_up(60)
+        for topic in ("words", "numbers"):
+            url = f"/dashboard/records?topic={topic}&offset=0&limit=1"
+            [record] = client.get(f"{url}&key_as=serde").json()["records"]
+            assert (record["key"]["text"], record["key"]["as"]) == ("5", "serde")
+            assert msgspec.json.decode(record["value"]["text"]) == {"sensor": "kiln", "heat": 3}
+            assert record["value"]["as"] == "serde"
+        # A value that the serde cannot read, and a topic that the topology does not know.
+        [broken] = client.get("/dashboard/records?topic=words&offset=1").json()["records"]
+        assert (broken["value"]["text"], broken["value"]["as"]) == ("c1", "hex")
+        log.append("dead", 0, RecordColumns([None], [data]))
+        [dead] = client.get("/dashboard/records?topic=dead&value_as=serde").json()["records"]
+        assert dead["value"]["as"] == "hex"

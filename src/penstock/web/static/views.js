@@ -134,7 +134,7 @@ function label(group, words) {
 
 // ---- topics ---------------------------------------------------------------------------------
 
-const DECODINGS = ["auto", "json", "string", "long", "hex"];
+const DECODINGS = ["auto", "serde", "json", "string", "long", "hex"];
 
 function choice(name, options, label) {
   return element("label", {}, `${label} `, element(
