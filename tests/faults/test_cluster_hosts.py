@@ -7,6 +7,7 @@ import os
 import re
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -20,6 +21,7 @@ from faults.engine_processes import wait_until
 from faults.host_broker import running_broker
 from faults.spark_cluster import SparkCluster
 from penstock.log import Log, RecordColumns, open_log
+from penstock.log.types import TopicPartition
 
 _REASON = cluster_hosts.why_not()
 pytestmark = [
@@ -189,3 +191,66 @@ def test_batch_of_a_killed_host_runs_on_the_other_after_a_restore(
             site.network.start("worker2")
             site.spark.add_workers(["worker2"])
         waves.process()
+
+
+#: Reads a topic and a store, writes a topic, and prints which host has read which rows.
+_REPORT = """
+import socket
+import sys
+
+from pyspark.sql import SparkSession
+
+import penstock.spark
+
+master, log = sys.argv[1:]
+spark = SparkSession.builder.master(master).config("spark.ui.enabled", "false").getOrCreate()
+penstock.spark.register(spark)
+
+def count_rows(rows):
+    return [(socket.gethostname(), sum(1 for _ in rows))]
+
+def read(**options):
+    return spark.read.format("penstock").options(log=log, **options).load()
+
+words = read(topic="in", **{"value.format": "string"})
+store = read(application="count", store="second", **{"value.format": "long"})
+for name, frame in (("topic", words), ("store", store)):
+    for host, rows in frame.rdd.mapPartitions(count_rows).collect():
+        print("read", name, host, rows)
+words.select("key", "value").write.format("penstock").options(
+    log=log, topic="copies"
+).mode("append").save()
+"""
+
+
+def test_data_source_reads_and_writes_on_the_hosts_of_executors(
+    tmp_path: Path, log: Log, site: Site
+) -> None:
+    driver_host = site.network.hosts["driver"]
+    options = ("--master", "inline", "--state-dir", "read")
+    with running(
+        tmp_path, *PENSTOCK, options=options, log=site.log, host=driver_host
+    ) as driver:
+        Waves(log, driver).process(3)
+    log.create_topic("copies", PARTITIONS)
+    (tmp_path / "report.py").write_text(_REPORT)
+    done = subprocess.run(
+        driver_host.command(
+            sys.executable, "report.py", site.spark.master, site.log, directory=tmp_path
+        ),
+        stdout=subprocess.PIPE, text=True, check=True, timeout=300,
+        env={**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": driver_host.address},
+    )
+    lines = [line.split()[1:] for line in done.stdout.splitlines() if line.startswith("read ")]
+    totals = {
+        name: sum(int(rows) for kind, _, rows in lines if kind == name)
+        for name in ("topic", "store")
+    }
+    assert totals == {"topic": 3 * len(VALUES), "store": len(VALUES)}
+    assert {host for _, host, _ in lines} == set(WORKERS)
+    ends = log.offsets([TopicPartition("copies", number) for number in range(PARTITIONS)])
+    written = sum(
+        len(batch.columns()) for at, bounds in ends.items()
+        for batch in log.read(*at, 0, bounds.end)
+    )
+    assert written == 3 * len(VALUES)
