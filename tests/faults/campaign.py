@@ -137,12 +137,12 @@ def run(parts: Sequence[Part], options: Options) -> Totals | None:
     began = time.monotonic()
     deadline = None if options.minutes is None else began + 60 * options.minutes
     wanted = sum(part.count for part in parts)
-    tell(f"seed {totals.seed}, {totals.counts.total()} of {wanted} faults are done")
+    tell(f"seed {totals.seed}, {_done(parts, totals)} of {wanted} faults are done")
     for part in parts:
         planned = _schedule(part, totals.seed)
         while (done := len(totals.faults.get(part.name, ()))) < part.count:
             if deadline is not None and time.monotonic() >= deadline:
-                tell(f"{totals.counts.total()} of {wanted} faults are done; the rest is left")
+                tell(f"{_done(parts, totals)} of {wanted} faults are done; the rest is left")
                 return None
             some = planned[done : done + FAULTS_OF_A_TRIAL]
             report, counts = _run_trial(part, some, f"{totals.seed}/{part.name}/{done}", deadline)
@@ -150,6 +150,10 @@ def run(parts: Sequence[Part], options: Options) -> Totals | None:
             if file is not None:
                 file.write_bytes(msgspec.json.encode(totals))
     return totals
+
+
+def _done(parts: Sequence[Part], totals: Totals) -> int:
+    return sum(len(totals.faults.get(part.name, ())) for part in parts)
 
 
 def _schedule(part: Part, seed: int) -> list[Fault]:

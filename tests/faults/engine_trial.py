@@ -68,6 +68,8 @@ LOCAL, CLUSTER = "local[2]", "local-cluster[2,1,1024]"
 STATE, STATE_OF_EXECUTOR = "state", "/proc/self/cwd/state"
 #: By default Spark asks a dead executor three times for its shuffle files, at 5 s intervals.
 LITTLE_PATIENCE = ("spark.shuffle.io.maxRetries=1", "spark.shuffle.io.retryWait=100ms")
+#: A process that reached a failpoint and does not stop within this time has ended.
+GONE_S = 2.0
 
 
 class Kill(NamedTuple):
@@ -290,9 +292,20 @@ class Trial:
                 and self.is_drained()
             )
 
+        ended_at: float | None = None
+
+        def is_gone() -> bool:
+            """The process that reached the failpoint has ended, with an executor killed before."""
+            nonlocal ended_at
+            if instance.files.is_armed(failpoint) or instance.stopped():
+                ended_at = None
+            elif ended_at is None:
+                ended_at = time.monotonic()
+            return ended_at is not None and time.monotonic() - ended_at > GONE_S
+
         wait_until(
-            f"a process reached '{failpoint}'", lambda: is_reached() or is_missed(),
-            meanwhile=self.feeder(pieces),
+            f"a process reached '{failpoint}'",
+            lambda: is_reached() or is_missed() or is_gone(), meanwhile=self.feeder(pieces),
         )
         if not is_reached():
             self.reach(failpoint, pieces)

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from typing import Any
 
-from confluent_kafka import IsolationLevel, KafkaException
+from confluent_kafka import Consumer, KafkaException
 from confluent_kafka import TopicPartition as KafkaPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from penstock.log.types import TopicPartition
 
-REQUEST_TIMEOUT_S = 30.0
+REQUEST_TIMEOUT_S = 10.0
 
 
 @functools.cache
-def _admin(servers: str) -> AdminClient:
-    # No client logs: the broker may have been killed.
-    return AdminClient({"bootstrap.servers": servers, "log_level": 0})
+def _consumer(servers: str) -> Consumer:
+    # No client logs: the broker may have been killed. Not an AdminClient: its list_offsets() does
+    # not look for a new leader after one of three brokers was killed.
+    return Consumer({
+        "bootstrap.servers": servers, "group.id": "ends-of-partitions", "log_level": 0,
+        "isolation.level": "read_uncommitted", "enable.auto.commit": False,
+    })
 
 
 def all_visible(address: str, ends: Mapping[TopicPartition, int]) -> bool:
@@ -26,18 +28,15 @@ def all_visible(address: str, ends: Mapping[TopicPartition, int]) -> bool:
 
     The partitions of a committed transaction become visible one by one.
     """
-    admin = _admin(address.removeprefix("kafka://"))
-    futures: Any = admin.list_offsets(
-        {KafkaPartition(*at): OffsetSpec.latest() for at in ends},
-        isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=REQUEST_TIMEOUT_S,
-    )
+    consumer = _consumer(address.removeprefix("kafka://"))
     try:
-        found = {
-            TopicPartition(at.topic, at.partition): future.result().offset
-            for at, future in futures.items()
-        }
+        return all(_end(consumer, at) == end for at, end in ends.items())
     except KafkaException:
         # After a restart of the broker, a client may keep an old leader epoch.
-        _admin.cache_clear()
+        _consumer.cache_clear()
         return False
-    return found == ends
+
+
+def _end(consumer: Consumer, at: TopicPartition) -> int:
+    _, end = consumer.get_watermark_offsets(KafkaPartition(*at), timeout=REQUEST_TIMEOUT_S)
+    return end
