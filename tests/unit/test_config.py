@@ -145,6 +145,7 @@ def test_invalid_property_raises(properties: dict[str, Any], message: str) -> No
     ("processor.wraper.class", "processor.wrapper.class"),
     ("sesion.timeout.ms", "session.timeout.ms"),
     ("penstock.batch.max.record", "penstock.batch.max.records"),
+    ("penstock.otlp.endpiont", "penstock.otlp.endpoint"),
 ])
 def test_misspelled_name_raises_with_a_suggestion(name: str, suggestion: str) -> None:
     with pytest.raises(ConfigException, match=f"'{name}' does not exist. .* '{suggestion}'"):
