@@ -37,6 +37,11 @@ demo: install
 	$(BIN)/python tests/web/chromium.py
 	touch $@
 
+# Debian's PostgreSQL, for tests/examples/test_table_replication.py.
+.venv/postgresql: .venv/installed tests/examples/postgresql.py
+	$(BIN)/python tests/examples/postgresql.py
+	touch $@
+
 # Test tiers: every test is in `test`, in `test-rest`, or a soak test of `make faults`, see
 # tests/conftest.py.
 PYTEST = $(BIN)/python -m pytest -n 2 --dist loadscope
@@ -47,7 +52,7 @@ test: install .venv/kafka
 	$(PYTEST) -m "not full and not soak"
 
 # Everything else on Spark and Kafka, all conformance cases, all crash tests.
-test-rest: install .venv/kafka .venv/registry .venv/browser test-pure
+test-rest: install .venv/kafka .venv/registry .venv/browser .venv/postgresql test-pure
 	$(PYTEST) -m "full and not soak"
 
 # Without the native core.
@@ -69,9 +74,10 @@ check: install
 lint-deploy: install
 	$(BIN)/python tests/deploy/lint.py
 
-# The documentation with the API reference as a site, in build/site. Works offline.
+# The documentation with the API reference as a site, in build/site. Works offline. The variable
+# suppresses Material's notice about its end of life, see docs/decisions/2026-11-17-reference.md.
 docs: install
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "Open build/site/index.html"
 
 bench: install

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from penstock import Serdes, Streams, StreamsConfig, Topology
-from penstock.clients import Producer
+from penstock.clients import KafkaError, KafkaException, Message, Producer
 from penstock.errors import StreamsException
 from penstock.log import Log, open_log
 
@@ -63,13 +63,22 @@ class Showcase:
 
 def main(showcase: Showcase, arguments: Sequence[str] | None = None) -> int:
     """Run an example from the command line."""
+    return start(showcase, argument_parser(showcase).parse_args(arguments))
+
+
+def argument_parser(showcase: Showcase) -> argparse.ArgumentParser:
+    """The options that every example has. An example may add its own."""
     parser = argparse.ArgumentParser(description=showcase.title)
     parser.add_argument(
         "--log", metavar="PATH|kafka://HOST:PORT",
         help="the log to use (default: a temporary file)",
     )
     parser.add_argument("--master", default="local[2]", help="the Spark master, or inline")
-    chosen = parser.parse_args(arguments)
+    return parser
+
+
+def start(showcase: Showcase, chosen: argparse.Namespace) -> int:
+    """Run an example with the chosen options, in a temporary folder. Returns the exit code."""
     with tempfile.TemporaryDirectory(prefix="penstock-demo-") as folder:
         try:
             with open_log(chosen.log or str(Path(folder) / "demo.db")) as log:
@@ -129,10 +138,17 @@ def send(log: Log, records: Iterable[Input]) -> int:
     with Producer({"log": log.address}) as producer:
         for topic, key, value, timestamp in records:
             producer.produce(
-                topic, serialized(value), key=serialized(key), timestamp=timestamp
+                topic, serialized(value), key=serialized(key), timestamp=timestamp,
+                on_delivery=_raise_if_rejected,
             )
             count += 1
     return count
+
+
+def _raise_if_rejected(error: KafkaError | None, message: Message) -> None:
+    """Without this function, a record that the log rejects is missing without a notice."""
+    if error is not None:
+        raise KafkaException(error)
 
 
 def serialized(value: Any) -> bytes | None:
@@ -144,6 +160,11 @@ def serialized(value: Any) -> bytes | None:
 
 def lines(log: Log, topic: str, types: Types) -> list[str]:
     """The records of a topic as text, by time."""
+    return [f"{record.key}: {record.value}" for record in records(log, topic, types)]
+
+
+def records(log: Log, topic: str, types: Types) -> list[Input]:
+    """The records of a topic, by time."""
     key_serde, value_serde = Serdes.of(types.key), Serdes.of(types.value)
     found = []
     for partition in range(log.topic(topic).partitions):
@@ -154,5 +175,5 @@ def lines(log: Log, topic: str, types: Types) -> list[str]:
                     None if raw is None else serde.deserialize(raw)
                     for raw, serde in ((key, key_serde), (value, value_serde))
                 )
-                found.append((time, "{}: {}".format(*shown)))
-    return [line for _, line in sorted(found, key=lambda each: each[0])]
+                found.append(Input(topic, *shown, time))
+    return sorted(found, key=lambda record: record.timestamp)

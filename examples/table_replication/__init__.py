@@ -1,1 +1,1 @@
-"""Table replication: change events of a database become a table in SQLite, exactly once."""
+"""Table replication: change events become a table in SQLite or PostgreSQL, exactly once."""

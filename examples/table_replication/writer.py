@@ -1,6 +1,7 @@
-"""Writes the table of customers to SQLite, exactly once.
+"""Writes the table of customers to SQLite or PostgreSQL, exactly once.
 
     python examples/table_replication/writer.py --log PATH|kafka://HOST:PORT --database FILE
+    python examples/table_replication/writer.py --log ... --database postgresql://USER@HOST/NAME
 
 Rows and consumed offsets are in one database and change in one transaction. A writer that fails
 leaves both at the end of the last complete batch, and the next writer resumes there. Offsets are
@@ -10,11 +11,9 @@ not committed to a consumer group: the database alone knows them.
 from __future__ import annotations
 
 import argparse
-import sqlite3
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple, Self
 
 if not __package__:
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -28,92 +27,11 @@ from penstock.clients import (
     Message,
     TopicPartition,
 )
+from penstock.errors import StreamsException
+from table_replication.replica import Replica, RowChange, open_replica
 from table_replication.topology import CUSTOMERS, Customer, CustomerKey
 
-_SCHEMA = (
-    """CREATE TABLE IF NOT EXISTS customers (
-        id INTEGER PRIMARY KEY, name TEXT NOT NULL, email TEXT NOT NULL, city TEXT NOT NULL,
-        writes INTEGER NOT NULL DEFAULT 1)""",
-    """CREATE TABLE IF NOT EXISTS consumed (
-        partition INTEGER PRIMARY KEY, next_offset INTEGER NOT NULL)""",
-)
-# A repeated write would be visible in the column `writes`.
-_UPSERT = """INSERT INTO customers (id, name, email, city) VALUES (?, ?, ?, ?)
-    ON CONFLICT (id) DO UPDATE SET
-        name = excluded.name, email = excluded.email, city = excluded.city, writes = writes + 1"""
-_DELETE = "DELETE FROM customers WHERE id = ?"
-_CONSUMED = """INSERT INTO consumed (partition, next_offset) VALUES (?, ?)
-    ON CONFLICT (partition) DO UPDATE SET next_offset = excluded.next_offset"""
-
 _key_serde, _value_serde = Serdes.of(CustomerKey), Serdes.of(Customer)
-
-
-class RowChange(NamedTuple):
-    """A record of the topic: the row with this id is now `row`, or is deleted (None)."""
-
-    partition: int
-    offset: int
-    id: int
-    row: Customer | None
-
-
-class Replica:
-    """The table in SQLite, and the offsets up to which it contains the topic.
-
-    Invariant: `customers` contains exactly the changes before the offsets in `consumed`. Both
-    change in one transaction, under the write lock of the database. A change before these offsets
-    is already applied, whether a restarted or a second writer brings it, and is skipped.
-    """
-
-    def __init__(self, database: sqlite3.Connection) -> None:
-        # No implicit transactions: `apply` starts its own.
-        database.isolation_level = None
-        self._database = database
-        for statement in _SCHEMA:
-            database.execute(statement)
-
-    @classmethod
-    def open(cls, path: str | Path) -> Self:
-        """Open or create a database file."""
-        return cls(sqlite3.connect(path))
-
-    def close(self) -> None:
-        """Close the database. A transaction that is not committed is rolled back."""
-        self._database.close()
-
-    def positions(self) -> dict[int, int]:
-        """The next offset of each partition."""
-        return dict(self._database.execute("SELECT partition, next_offset FROM consumed"))
-
-    def rows(self) -> list[tuple[Customer, int]]:
-        """The customers by id, and how many times each row was written."""
-        found = self._database.execute(
-            "SELECT id, name, email, city, writes FROM customers ORDER BY id"
-        )
-        return [(Customer(*row), writes) for *row, writes in found]
-
-    def apply(self, changes: Sequence[RowChange]) -> int:
-        """Write a batch and its offsets in one transaction. Returns how many changes were new."""
-        # The block commits, or rolls back if it raises.
-        with self._database:
-            self._database.execute("BEGIN IMMEDIATE")
-            positions = self.positions()
-            new = [each for each in changes if each.offset >= positions.get(each.partition, 0)]
-            for change in new:
-                self._write(change)
-            self._store_positions({each.partition: each.offset + 1 for each in new})
-        return len(new)
-
-    def _write(self, change: RowChange) -> None:
-        row = change.row
-        if row is None:
-            self._database.execute(_DELETE, (change.id,))
-        else:
-            self._database.execute(_UPSERT, (row.id, row.name, row.email, row.city))
-
-    def _store_positions(self, positions: dict[int, int]) -> None:
-        for position in positions.items():
-            self._database.execute(_CONSUMED, position)
 
 
 def replicate(
@@ -168,11 +86,15 @@ def _row_change(message: Message) -> RowChange:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Replicate until the program is interrupted."""
-    parser = argparse.ArgumentParser(description="write the table of customers to SQLite")
+    parser = argparse.ArgumentParser(description="write the table of customers to a database")
     parser.add_argument("--log", metavar="PATH|kafka://HOST:PORT", required=True)
-    parser.add_argument("--database", metavar="FILE", required=True)
+    parser.add_argument("--database", metavar="FILE|postgresql://...", required=True)
     chosen = parser.parse_args(arguments)
-    replica = Replica.open(chosen.database)
+    try:
+        replica = open_replica(chosen.database)
+    except (ConnectionError, StreamsException) as error:
+        print(error, file=sys.stderr)
+        return 1
     try:
         for count in replicate(chosen.log, replica, follow=True):
             print(f"{count} changes written", flush=True)

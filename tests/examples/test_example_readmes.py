@@ -18,10 +18,11 @@ _BLOCK = re.compile(r"```console\n\$ penstock (demo .+?)\n(.*?)```", re.DOTALL)
 _TIME = re.compile(r"EventTime=\d+")
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+def run(*arguments: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Run a command. It may write files to the folder."""
     return subprocess.run(
         [sys.executable, "-m", "penstock", *arguments], capture_output=True, text=True,
-        check=False, timeout=300,
+        check=False, timeout=300, cwd=folder,
     )
 
 
@@ -36,10 +37,10 @@ def block(name: str) -> tuple[list[str], str]:
 @pytest.mark.parametrize("name", [
     pytest.param(name, marks=pytest.mark.spark) if name in ON_SPARK else name for name in NAMES
 ])
-def test_output_is_as_in_the_readme(name: str) -> None:
+def test_output_is_as_in_the_readme(name: str, tmp_path: Path) -> None:
     command, expected = block(name)
     assert command[1] == name.replace("_", "-")
-    ran = run(*command)
+    ran = run(*command, folder=tmp_path)
     assert (ran.returncode, ran.stderr) == (0, "")
     assert _TIME.sub("", ran.stdout) == _TIME.sub("", expected)
 
@@ -47,9 +48,9 @@ def test_output_is_as_in_the_readme(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "log_shipping"])
-def test_results_on_spark_are_the_same(name: str) -> None:
+def test_results_on_spark_are_the_same(name: str, tmp_path: Path) -> None:
     command, expected = block(name)
-    ran = run(*command[:2])
+    ran = run(*command[:2], folder=tmp_path)
     assert ran.returncode == 0, ran.stderr
     assert _results(expected)
     assert sorted(_results(ran.stdout)) == sorted(_results(expected))

@@ -6,10 +6,12 @@ import logging
 from collections.abc import Callable
 
 import pytest
+from anomaly_detector import topology as anomaly_detector
 from browser_windows import topology as browser_windows
 from browser_windows.demo import inputs as browser_inputs
 from captcha import topology as captcha
 from captcha.topology import LogEvent
+from fraud_scoring import topology as fraud_scoring
 from greetings import topology as greetings
 from greetings.demo import MORNING
 from greetings.topology import Greeting
@@ -190,7 +192,7 @@ def test_ticker_keeps_the_latest_price() -> None:
     greetings.build, clients.build, captcha.build, captcha.build_with_global_table,
     browser_windows.build, product_views.build, product_counter.build, words.build,
     words.build_tables, stock_ticker.build, table_replication.build,
-    parquet_join.build,
+    parquet_join.build, fraud_scoring.build, anomaly_detector.build,
 ])
 def test_topology_has_a_picture(build: Callable[[], Topology]) -> None:
     assert build()._repr_svg_().startswith("<svg")

@@ -1,16 +1,24 @@
-"""Table replication: the table in SQLite equals the source, whenever its writer fails."""
+"""Table replication: the table in a database equals the source, whenever its writer fails.
+
+The tests run with SQLite and with a real PostgreSQL.
+"""
 
 from __future__ import annotations
 
 import itertools
-import sqlite3
+import signal
+import subprocess
+import sys
+import threading
+import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from showcase import Input, send
+from table_replication.replica import PostgresReplica, Replica, RowChange, open_replica
 from table_replication.source import Source
 from table_replication.topology import (
     CHANGES,
@@ -21,13 +29,20 @@ from table_replication.topology import (
     build,
     row_after,
 )
-from table_replication.writer import Replica, RowChange, replicate
+from table_replication.writer import main, replicate
 
+from examples import postgresql
 from penstock import Streams, StreamsConfig
 from penstock.clients import AdminClient, KafkaException, Producer, TopicPartition
 from penstock.log import open_log
 from penstock.testing import TopologyTestDriver
 
+POSTGRESQL = [
+    pytest.mark.full, pytest.mark.slow,
+    pytest.mark.skipif(
+        postgresql.find() is None, reason="PostgreSQL is missing; see tests/examples/postgresql.py"
+    ),
+]
 MASTERS = ["inline", pytest.param("local[2]", marks=[pytest.mark.slow, pytest.mark.spark])]
 KEY = CustomerKey(1001)
 SALLY = Customer(1001, "Sally Thomas", "sally@example.com", "Oslo")
@@ -38,17 +53,50 @@ class Failure(Exception):
     """The failure that a test provokes."""
 
 
-class FailingConnection(sqlite3.Connection):
-    """Fails after it has executed a number of statements."""
+def fail_after(replica: Replica, statements: int) -> None:
+    """Let a replica fail after it has executed a number of statements."""
+    execute, left = replica._execute, itertools.count(statements, -1)
 
-    statements_left = -1
-
-    def execute(self, *arguments: Any) -> sqlite3.Cursor:
-        result = super().execute(*arguments)
-        if self.statements_left == 0:
+    def failing(statement: str, *values: object) -> Iterable[Any]:
+        result = execute(statement, *values)
+        if next(left) == 0:
             raise Failure
-        self.statements_left -= 1
         return result
+
+    replica._execute = failing
+
+
+@pytest.fixture(scope="module")
+def postgresql_server() -> Iterator[str]:
+    with postgresql.server() as address:
+        yield address
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=POSTGRESQL)])
+def new_database(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], str]:
+    """Creates databases of one kind. Returns their addresses."""
+    numbers = itertools.count()
+    if request.param == "sqlite":
+        return lambda: str(tmp_path / f"customers-{next(numbers)}.db")
+    server = request.getfixturevalue("postgresql_server")
+    return lambda: new_postgresql_database(server)
+
+
+_database_numbers = itertools.count()
+
+
+def new_postgresql_database(server: str) -> str:
+    import psycopg
+
+    name = f"customers_{next(_database_numbers)}"
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+    return server.removesuffix("/postgres") + f"/{name}"
+
+
+@pytest.fixture
+def database(new_database: Callable[[], str]) -> str:
+    return new_database()
 
 
 @pytest.fixture
@@ -61,11 +109,12 @@ def log(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def open_replica(tmp_path: Path) -> Iterator[Callable[[], Replica]]:
+def new_replica(database: str) -> Iterator[Callable[[], Replica]]:
+    """Opens one database several times, as several writers do."""
     opened: list[Replica] = []
 
     def open_one() -> Replica:
-        opened.append(Replica.open(tmp_path / "customers.db"))
+        opened.append(open_replica(database))
         return opened[-1]
 
     yield open_one
@@ -117,16 +166,15 @@ def test_envelope_of_debezium_is_read() -> None:
 
 
 def test_table_equals_the_source_after_a_failure_at_any_statement(
-    log: str, tmp_path: Path
+    log: str, new_database: Callable[[], str]
 ) -> None:
     source = Source(seed=3)
     events = [*source.snapshot(5), *source.change(12)]
     send_to(log, as_rows(events))
     for statements in itertools.count():
-        path = tmp_path / f"{statements}.db"
-        database = sqlite3.connect(path, factory=FailingConnection)
-        failing = Replica(database)
-        database.statements_left = statements
+        database = new_database()
+        failing = open_replica(database)
+        fail_after(failing, statements)
         has_failed = False
         try:
             for _ in replicate(log, failing, batch_size=4):
@@ -134,7 +182,7 @@ def test_table_equals_the_source_after_a_failure_at_any_statement(
         except Failure:
             has_failed = True
         failing.close()
-        replica = Replica.open(path)
+        replica = open_replica(database)
         rest = sum(replicate(log, replica, batch_size=4))
         assert replica.rows() == expected_rows(source, events), statements
         replica.close()
@@ -145,22 +193,61 @@ def test_table_equals_the_source_after_a_failure_at_any_statement(
     assert rest == 0
 
 
-def test_failed_batch_leaves_no_trace(tmp_path: Path) -> None:
-    database = sqlite3.connect(tmp_path / "customers.db", factory=FailingConnection)
-    replica = Replica(database)
+def test_failed_batch_leaves_no_trace(new_replica: Callable[[], Replica]) -> None:
+    replica = new_replica()
     replica.apply([RowChange(0, 4, 1001, SALLY)])
-    # BEGIN, the positions, two rows, and the failure after the new position.
-    database.statements_left = 4
+    failing = new_replica()
+    # The lock, the positions, two rows, and the failure after the new position.
+    fail_after(failing, 4)
     with pytest.raises(Failure):
-        replica.apply([RowChange(0, 5, 1001, MOVED), RowChange(0, 6, 1001, MOVED)])
-    database.statements_left = -1
+        failing.apply([RowChange(0, 5, 1001, MOVED), RowChange(0, 6, 1001, MOVED)])
     assert replica.rows() == [(SALLY, 1)]
     assert replica.positions() == {0: 5}
+    # The failed transaction has released its lock.
+    assert replica.apply([RowChange(0, 5, 1001, MOVED)]) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kills", [
+    pytest.param(("after-commit",) * 40, id="after-each-commit"),
+    # After each statement of a first transaction, and of some of a second one.
+    pytest.param(
+        tuple(map(str, range(1, 16))), id="after-each-statement", marks=pytest.mark.full
+    ),
+])
+def test_killed_writers_lose_and_repeat_nothing(
+    log: str, database: str, kills: tuple[str, ...]
+) -> None:
+    source = Source(seed=4)
+    events = [*source.snapshot(6), *source.change(10)]
+    records = send_to(log, as_rows(events))
+    codes = []
+    for kill in (*kills, "never"):
+        codes.append(run_killed_writer(log, database, kill))
+        if codes[-1] == 0:
+            break
+    # The last process has reached the end of the topic. All others were killed.
+    assert codes.pop() == 0
+    assert set(codes) == {-signal.SIGKILL}
+    assert len(codes) >= min(len(kills), len(records) // 4)
+    replica = open_replica(database)
+    assert replica.rows() == expected_rows(source, events)
+    assert sum(replica.positions().values()) == len(records)
     replica.close()
 
 
-def test_replayed_changes_are_skipped(open_replica: Callable[[], Replica]) -> None:
-    replica = open_replica()
+def run_killed_writer(log: str, database: str, kill: str) -> int:
+    """Run a writer that kills itself. Returns its exit code."""
+    ran = subprocess.run(
+        [sys.executable, Path(__file__).with_name("killed_writer.py"), log, database, kill],
+        capture_output=True, text=True, check=False, timeout=120,
+    )
+    assert ran.returncode in (0, -signal.SIGKILL), ran.stderr
+    return ran.returncode
+
+
+def test_replayed_changes_are_skipped(new_replica: Callable[[], Replica]) -> None:
+    replica = new_replica()
     batch = [RowChange(0, 0, 1001, SALLY), RowChange(0, 1, 1001, MOVED)]
     assert replica.apply(batch) == 2
     assert replica.apply(batch) == 0
@@ -170,20 +257,20 @@ def test_replayed_changes_are_skipped(open_replica: Callable[[], Replica]) -> No
 
 
 def test_two_writers_write_each_change_once(
-    log: str, open_replica: Callable[[], Replica]
+    log: str, new_replica: Callable[[], Replica]
 ) -> None:
     source = Source(seed=8)
     events = [*source.snapshot(6), *source.change(20)]
     records = send_to(log, as_rows(events))
-    writers = [replicate(log, open_replica(), batch_size=3) for _ in range(2)]
+    writers = [replicate(log, new_replica(), batch_size=3) for _ in range(2)]
     written = [count for pair in itertools.zip_longest(*writers, fillvalue=0) for count in pair]
     assert sum(written) == len(records)
     assert written.count(0) >= len(written) // 2
-    assert open_replica().rows() == expected_rows(source, events)
+    assert new_replica().rows() == expected_rows(source, events)
 
 
 def test_records_of_an_aborted_transaction_are_not_written(
-    log: str, open_replica: Callable[[], Replica]
+    log: str, new_replica: Callable[[], Replica]
 ) -> None:
     key, value = b'{"id":1001}', b'{"id":1001,"name":"Sally Thomas","email":"%b","city":"Oslo"}'
     with Producer({"log": log, "transactional.id": "customers"}) as producer:
@@ -194,15 +281,15 @@ def test_records_of_an_aborted_transaction_are_not_written(
         producer.begin_transaction()
         producer.produce(CUSTOMERS, value % b"sally@example.com", key=key)
         producer.commit_transaction()
-    replica = open_replica()
+    replica = new_replica()
     assert sum(replicate(log, replica)) == 1
     assert replica.rows() == [(SALLY, 1)]
 
 
 def test_position_that_retention_has_removed_is_an_error(
-    log: str, open_replica: Callable[[], Replica]
+    log: str, new_replica: Callable[[], Replica]
 ) -> None:
-    replica = open_replica()
+    replica = new_replica()
     replica.apply([RowChange(0, 0, 1001, SALLY)])
     with Producer({"log": log}) as producer:
         for _ in range(3):
@@ -215,9 +302,97 @@ def test_position_that_retention_has_removed_is_an_error(
     assert replica.rows() == [(SALLY, 1)]
 
 
+@pytest.mark.slow
+def test_writer_follows_the_topic_until_it_is_interrupted(log: str, database: str) -> None:
+    source = Source(seed=2)
+    send_to(log, as_rows(list(source.snapshot(3))))
+    writer = Path(sys.modules[replicate.__module__].__file__ or "")
+    with subprocess.Popen(
+        [sys.executable, writer, "--log", log, "--database", database],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as process:
+        assert process.stdout is not None
+        written = 0
+        while written < 3:
+            line = process.stdout.readline()
+            assert line, process.communicate()
+            written += int(line.removesuffix(" changes written\n"))
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 0
+    replica = open_replica(database)
+    assert [row for row, _ in replica.rows()] == list(source.rows.values())
+    replica.close()
+
+
+def test_server_that_does_not_exist_is_reported_without_the_password(
+    log: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    address = "postgresql://penstock:secret@127.0.0.1:1/customers"
+    assert main(["--log", log, "--database", address]) == 1
+    message = capsys.readouterr().err
+    assert message.startswith("PostgreSQL cannot be used: connection ")
+    assert "secret" not in message
+
+
+@pytest.mark.full
+@pytest.mark.slow
+@pytest.mark.skipif(postgresql.find() is None, reason="PostgreSQL is missing")
+def test_strict_isolation_of_the_server_changes_nothing(
+    log: str, postgresql_server: str
+) -> None:
+    database = new_postgresql_database(postgresql_server)
+    database += "?options=-cdefault_transaction_isolation%3Dserializable"
+    writers = [open_replica(database) for _ in range(2)]
+    assert all(isinstance(writer, PostgresReplica) for writer in writers)
+    batch = [RowChange(0, 0, 1001, SALLY)]
+    results: list[int] = []
+    with writers[0]._transaction():
+        # The second writer waits for the lock, and must see what the first one commits then.
+        waiting = threading.Thread(target=lambda: results.append(writers[1].apply(batch)))
+        waiting.start()
+        wait_until_blocked(writers[0])
+        writers[0]._write(batch[0])
+        writers[0]._store_positions({0: 1})
+    waiting.join(60)
+    assert results == [0]
+    assert writers[0].rows() == [(SALLY, 1)]
+    for writer in writers:
+        writer.close()
+
+
+def wait_until_blocked(replica: Replica) -> None:
+    """Wait until another session waits for the lock of the current transaction."""
+    deadline = time.monotonic() + 60
+    while not list(replica._execute("SELECT 1 FROM pg_locks WHERE NOT granted")):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.mark.full
+@pytest.mark.slow
+@pytest.mark.skipif(postgresql.find() is None, reason="PostgreSQL is missing")
+def test_demo_writes_to_postgresql_once(postgresql_server: str, tmp_path: Path) -> None:
+    database = new_postgresql_database(postgresql_server)
+    command = [
+        sys.executable, "-m", "penstock", "demo", "table-replication", "--master", "inline",
+        "--database", database,
+    ]
+    first, second = (
+        subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=120, cwd=tmp_path
+        )
+        for _ in range(2)
+    )
+    assert (first.returncode, first.stderr) == (0, "")
+    assert "== table customers in PostgreSQL\n" in first.stdout
+    assert "  The table equals the source.\n" in first.stdout
+    assert second.returncode == 1
+    assert second.stderr.startswith("The database has rows of another topic")
+
+
 @pytest.mark.parametrize("master", MASTERS)
 def test_application_and_writers_replicate_exactly_once(
-    master: str, log: str, tmp_path: Path, open_replica: Callable[[], Replica]
+    master: str, log: str, tmp_path: Path, new_replica: Callable[[], Replica]
 ) -> None:
     source = Source(seed=5)
     events = send_to(log, source.snapshot(10))
@@ -227,10 +402,10 @@ def test_application_and_writers_replicate_exactly_once(
     with Streams(build(), config, master=master) as streams:
         streams.run_until_caught_up(120)
         # This writer stops after its first batch.
-        assert next(replicate(log, open_replica(), batch_size=4)) > 0
+        assert next(replicate(log, new_replica(), batch_size=4)) > 0
         events += send_to(log, source.change(30))
         streams.run_until_caught_up(120)
-        replica = open_replica()
+        replica = new_replica()
         assert sum(replicate(log, replica, batch_size=4)) > 0
     assert replica.rows() == expected_rows(source, events)
     assert len(source.rows) < len({each.key for each in events})

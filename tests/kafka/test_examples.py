@@ -18,11 +18,13 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 DEMO = EXAMPLES / "orders" / "demo.py"
 
 
-def run(*words: object, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    """Run a program in its own process, in the directory of the examples."""
+def run(
+    *words: object, stdin: str = "", folder: Path = EXAMPLES
+) -> subprocess.CompletedProcess[str]:
+    """Run a program in its own process."""
     return subprocess.run(
         [sys.executable, *map(str, words)], input=stdin, capture_output=True, text=True,
-        timeout=300, check=False, cwd=EXAMPLES, env=dict(os.environ),
+        timeout=300, check=False, cwd=folder, env=dict(os.environ),
     )
 
 
@@ -52,18 +54,21 @@ def test_demo_runs_on_kafka_and_can_be_repeated(penstock_broker: ClusterStatus) 
 
 @pytest.mark.parametrize(("name", "master", "heading"), [
     ("table_replication", "inline", "== table customers in SQLite\n"),
+    ("fraud_scoring", "inline", "== topic alerts\n"),
+    ("anomaly_detector", "inline", "== topic anomalies: 23 records\n"),
     pytest.param(
         "parquet_join", "local[2]", "== after 500 more orders\n", marks=pytest.mark.spark
     ),
 ])
 def test_results_on_kafka_are_those_of_the_readme(
-    penstock_broker: ClusterStatus, name: str, master: str, heading: str
+    penstock_broker: ClusterStatus, tmp_path: Path, name: str, master: str, heading: str
 ) -> None:
     readme = (EXAMPLES / name / "README.md").read_text(encoding="utf-8")
     expected = readme.partition(heading)[2].partition("```")[0]
     assert expected.count("\n") > 5
     ran = run(
-        f"{name}/demo.py", "--master", master, "--log", clear(penstock_broker.address)
+        EXAMPLES / name / "demo.py", "--master", master, "--log", clear(penstock_broker.address),
+        folder=tmp_path,
     )
     assert (ran.returncode, ran.stderr) == (0, "")
     assert ran.stdout.partition(heading)[2] == expected

@@ -7,9 +7,9 @@ Playwright drives it; its own browsers are not downloaded.
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
+import sys
+from pathlib import Path
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
@@ -19,27 +19,10 @@ def find() -> str | None:
     return next(filter(None, map(shutil.which, NAMES)), None)
 
 
-def install() -> None:
-    """Install the package, if this process may."""
-    if shutil.which("apt-get") is None or os.geteuid() != 0:
-        print("Chromium was not found, so the tests of the dashboard in the browser are skipped. "
-              "Install it, for example with: sudo apt-get install chromium")
-        return
-    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    for command in (
-        ["update"], ["install", "--yes", "--no-install-recommends", "chromium"],
-    ):
-        done = subprocess.run(
-            ["apt-get", "--quiet", "--quiet", *command], env=environment, check=False,
-            stdout=subprocess.DEVNULL,
-        )
-        if done.returncode:
-            print(f"apt-get {command[0]} has failed, so the tests of the dashboard in the browser "
-                  "are skipped.")
-            return
-
-
 if __name__ == "__main__":
     if find() is None:
-        install()
+        sys.path.insert(0, str(Path(__file__).parents[1]))
+        from debian import install
+
+        install("chromium", "Chromium", "the tests of the dashboard in the browser")
     print(f"Browser: {find() or 'none'}")

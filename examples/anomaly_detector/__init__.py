@@ -1,0 +1,1 @@
+"""Anomaly detector: readings of sensors are compared with what is expected of each sensor."""

@@ -1,0 +1,1 @@
+"""Fraud scoring: card payments are scored with a scikit-learn model, loaded once per worker."""
