@@ -21,6 +21,10 @@ RUNNING = ROOT / "docs" / "running.md"
 QUERIES = ROOT / "docs" / "queries.md"
 SERDES = ROOT / "docs" / "serdes.md"
 SPARK_DATA = ROOT / "docs" / "spark-data.md"
+QUIET_PAGES = (
+    "streams-and-tables.md", "windows.md", "joins.md", "joining.md", "from-faust.md",
+    "from-structured-streaming.md",
+)
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#]+)[^)]*\)")
@@ -106,6 +110,23 @@ def test_code_of_the_spark_data_page_runs(tmp_path: Path) -> None:
     # Spark logs to standard error.
     ran = run(written(SPARK_DATA, tmp_path), timeout_s=600)
     assert (ran.returncode, ran.stdout) == (0, ""), ran.stderr
+
+
+@pytest.mark.parametrize("name", QUIET_PAGES)
+def test_code_of_a_page_runs_without_output(name: str, tmp_path: Path) -> None:
+    ran = run("-W", "error", written(ROOT / "docs" / name, tmp_path))
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
+
+
+def test_code_of_every_page_is_run_by_a_test() -> None:
+    tests = "".join(
+        path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py")
+    )
+    has_code = re.compile(r"^```(?:python|console)$", re.MULTILINE)
+    pages = [page.name for page in (ROOT / "docs").glob("*.md")
+             if has_code.search(page.read_text(encoding="utf-8"))]
+    assert len(pages) > 15
+    assert [name for name in pages if f'"{name}"' not in tests] == []
 
 
 def test_tests_of_the_tour_pass(tmp_path: Path) -> None:
