@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -63,18 +62,3 @@ def test_pytest_loads_the_plugin_without_importing_penstock(tmp_path: Path) -> N
         capture_output=True, text=True, cwd=tmp_path, check=False,
     )
     assert "4 passed" in ran.stdout, ran.stdout + ran.stderr
-
-
-def test_driver_starts_within_5_ms() -> None:
-    topology = copying()
-    config = StreamsConfig(
-        application_id="app", default_key_serde=Serdes.string(),
-        default_value_serde=Serdes.string(),
-    )
-    assert min(_time_to_start(topology, config) for _ in range(20)) < 0.005
-
-
-def _time_to_start(topology: Topology, config: StreamsConfig) -> float:
-    started = time.perf_counter()
-    TopologyTestDriver(topology, config).close()
-    return time.perf_counter() - started
