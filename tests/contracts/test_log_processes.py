@@ -87,5 +87,6 @@ def test_memory_of_a_reader_does_not_grow_with_the_topic(logs: LogUnderTest) -> 
         count, peak_kb = map(int, output.split())
         assert count == batches * 10_000
         peaks[topic] = peak_kb
-    # The large topic has 500 MB more. Allow for differences between allocations.
-    assert peaks["large"] - peaks["small"] < 20_000
+    # The large topic has 500 MB more. A reader may fill its buffers with a tenth of that: how far
+    # Kafka's client reads ahead depends on how fast the broker and the reader are.
+    assert peaks["large"] - peaks["small"] < 50_000

@@ -58,8 +58,9 @@ CLIENT_LOGGER = ClientLogger()
 class KafkaOptions:
     """The options of one `KafkaLog`."""
 
-    #: How long to wait for the brokers before `LogUnavailable`.
-    timeout_ms: int = 30_000
+    #: How long to wait for the brokers before `LogUnavailable`; as `default.api.timeout.ms` and
+    #: `max.block.ms` of Kafka's clients. The loss of a coordinator may take half a minute.
+    timeout_ms: int = 60_000
     #: The directory of staged records, shared by the processes of this host. None: a directory
     #: below the one for temporary files.
     blob_dir: str | None = None
