@@ -116,7 +116,7 @@ SENSORS: dict[str, SensorType] = {
     "produced": SensorType(TOPIC, TOPIC_TAGS, "INFO", _PRODUCED),
     "e2e-latency": SensorType(NODE, NODE_TAGS, "INFO", _avg_min_max("record-e2e-latency")),
     "thread-punctuate": SensorType(THREAD, (), "INFO", _PUNCTUATE),
-    "source-process": SensorType(NODE, NODE_TAGS, "DEBUG", _rate_total("process")),
+    "process": SensorType(NODE, NODE_TAGS, "INFO", _rate_total("process")),
     "process-latency": SensorType(TASK, TASK_TAGS, "DEBUG", _avg_max("process-latency")),
     "punctuate": SensorType(TASK, TASK_TAGS, "DEBUG", _PUNCTUATE),
     "lateness": SensorType(TASK, TASK_TAGS, "DEBUG", _avg_max("record-lateness")),

@@ -15,6 +15,14 @@ from penstock.stores.replica.store_reader import LookupGate, StoreSession
 
 # A node takes key, value, timestamp and headers.
 _Forward = Callable[[Any, Any, int, Headers], None]
+
+
+class _CountingForward(Protocol):
+    calls: int
+
+    def __call__(self, key: Any, value: Any, timestamp: int, headers: Headers, /) -> None: ...
+
+
 # The same after the error that a node raised.
 _Failed = Callable[[Exception, Any, Any, int, Headers], None]
 _Drop = Callable[[str], None]
@@ -130,7 +138,8 @@ class Core(Protocol):
         set_head: Callable[[Any, int], bool], now: int, /,
     ) -> tuple[int, int, int, float, int, int]: ...
     def switching(self, to_all: _Forward, current: CurrentRecord, /) -> _Forward: ...
-    def guarded(self, process: _Forward, judge: _Failed, /) -> _Forward: ...
+    def guarded(self, process: _Forward, judge: _Failed, /) -> _CountingForward: ...
+    def counted(self, process: _Forward, /) -> _CountingForward: ...
     def sink(
         self, topic: str, writers: tuple[_Write, _Write],
         encode: Callable[..., tuple[bytes | None, bytes | None] | None],

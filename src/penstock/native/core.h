@@ -22,6 +22,8 @@ typedef struct {
     PyObject_VAR_HEAD
     vectorcallfunc call;
     const char *name;
+    /* The number of calls so far, which counts the records of a node. */
+    int64_t calls;
     int64_t numbers[STEP_NUMBERS];
     PyObject *held[1];
 } Step;
@@ -39,7 +41,8 @@ int step_check(PyObject *self, size_t nargsf, PyObject *names, Py_ssize_t wanted
     if (PyVectorcall_NARGS(nargsf) != (wanted) || names != NULL) {                                 \
         step_check(self, nargsf, names, (wanted));                                                 \
         return NULL;                                                                               \
-    }
+    }                                                                                              \
+    step->calls++;
 
 static inline PyObject *
 call_four(PyObject *function, PyObject *a, PyObject *b, PyObject *c, PyObject *d)
@@ -364,6 +367,7 @@ PyObject *make_change_listener(PyObject *module, PyObject *args);
 PyObject *process_rows(PyObject *module, PyObject *args);
 PyObject *make_switching(PyObject *module, PyObject *args);
 PyObject *make_guarded(PyObject *module, PyObject *args);
+PyObject *make_counted(PyObject *module, PyObject *args);
 PyObject *make_sink(PyObject *module, PyObject *args);
 PyObject *limit_sink(PyObject *module, PyObject *args);
 

@@ -55,6 +55,23 @@ make_guarded(PyObject *module, PyObject *args)
     return (PyObject *)step_new("guarded", guarded, objects, 2);
 }
 
+/* counted(process): counts the calls of a function that does not count them itself. */
+static PyObject *
+counted(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names)
+{
+    STEP_ARGUMENTS(4)
+    return call_four(step->held[0], args[0], args[1], args[2], args[3]);
+}
+
+PyObject *
+make_counted(PyObject *module, PyObject *args)
+{
+    PyObject *process;
+    if (!PyArg_ParseTuple(args, "O", &process))
+        return NULL;
+    return (PyObject *)step_new("counted", counted, &process, 1);
+}
+
 /* switching(to_all, current): makes the forwarded record the current one during the call. */
 static PyObject *
 switching(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names)

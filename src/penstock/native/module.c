@@ -46,6 +46,7 @@ static PyMethodDef functions[] = {
     DOES(process_rows, "queue, runtime, rows, span, readers, times, set_head, now"),
     MAKES(switching, "to_all, current"),
     MAKES(guarded, "process, judge"),
+    MAKES(counted, "process"),
     MAKES(sink, "topic, writers, encode, append_checked, current, outputs, partitions, limit, "
                 "tail, earliest=-9223372036854775808, latest=9223372036854775807"),
     DOES(limit_sink, "sink, limit, earliest, latest"),

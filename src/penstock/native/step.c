@@ -9,6 +9,7 @@ step_new(const char *name, vectorcallfunc call, PyObject *const *objects, Py_ssi
         return NULL;
     step->call = call;
     step->name = name;
+    step->calls = 0;
     memset(step->numbers, 0, sizeof(step->numbers));
     for (Py_ssize_t at = 0; at < count; at++)
         step->held[at] = Py_NewRef(objects[at]);
@@ -62,6 +63,11 @@ step_repr(PyObject *self)
     return PyUnicode_FromFormat("<native %s>", ((Step *)self)->name);
 }
 
+static PyMemberDef step_members[] = {
+    {"calls", T_LONGLONG, offsetof(Step, calls), READONLY, NULL},
+    {NULL},
+};
+
 PyTypeObject StepType = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "penstock.native._core.Step",
@@ -75,4 +81,5 @@ PyTypeObject StepType = {
     .tp_clear = step_clear,
     .tp_dealloc = step_dealloc,
     .tp_repr = step_repr,
+    .tp_members = step_members,
 };

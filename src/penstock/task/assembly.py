@@ -43,10 +43,11 @@ def assemble(
         children = [entries[name] for name in blueprint.children[node.name]]
         if isinstance(node, SinkNode):
             process = _sink(node, blueprint, runtime, collector, handlers)
+            process = runtime.node_calls.counted(node.name, process, counts_itself=True)
             entries[node.name] = NodeEntry(node.name, process, guarded=False, is_sink=True)
         elif isinstance(node, SourceNode):
             # The task has already set the current record.
-            sources[node.name] = _call_children(children, handlers)
+            sources[node.name] = _call_children(children, runtime, handlers)
         else:
             entries[node.name] = _attach_processor(node, children, blueprint, runtime, handlers)
     return sources
@@ -61,20 +62,24 @@ def _attach_processor(
     operator = blueprint.operator(node)
     current = runtime.current
     context.children = {
-        child.name: _call_children_with_context([child], current, handlers) for child in children
+        child.name: _call_children_with_context([child], runtime, handlers) for child in children
     }
     makes_records = handlers.needs_sources and not getattr(operator, "forwards_input", False)
     several_with_sink = len(children) > 1 and any(child.is_sink for child in children)
     if isinstance(operator, PlainOperator) and not several_with_sink:
         failed = handlers.error_callback(node.name)
-        forward = _call_children(children, handlers)
+        forward = _call_children(children, runtime, handlers)
         if children and children[0].is_sink:
             forward = _guarded(forward, failed)
         if makes_records:
             forward = _keep_sent_flag(forward, current)
         attached = operator.attach(context, forward, failed)
+        # Some operators return the function of their child.
+        attached = runtime.node_calls.counted(
+            node.name, attached, counts_itself=attached is not forward
+        )
         return NodeEntry(node.name, _measure(node, attached, children, runtime), guarded=False)
-    forward = _call_children_with_context(children, current, handlers)
+    forward = _call_children_with_context(children, runtime, handlers)
     if makes_records:
         forward = _keep_sent_flag(forward, current)
     attached = operator.attach(context, forward)
@@ -97,13 +102,14 @@ def _sink(
     return collector.attach_sink(node, topic, serdes, handlers, context.drop)
 
 
-def _call_children(children: list[NodeEntry], handlers: ExceptionHandlers) -> Forward:
+def _call_children(
+    children: list[NodeEntry], runtime: Runtime, handlers: ExceptionHandlers
+) -> Forward:
     """Calls all children in order, for a node that keeps timestamp and headers."""
     if not children:
         return no_children
     calls = [
-        _guarded(child.process, handlers.error_callback(child.name))
-        if child.guarded else child.process
+        _guarded_child(child, runtime, handlers) if child.guarded else child.process
         for child in children
     ]
     if len(calls) == 1:
@@ -117,12 +123,13 @@ def _call_children(children: list[NodeEntry], handlers: ExceptionHandlers) -> Fo
 
 
 def _call_children_with_context(
-    children: list[NodeEntry], current: CurrentRecord, handlers: ExceptionHandlers
+    children: list[NodeEntry], runtime: Runtime, handlers: ExceptionHandlers
 ) -> Forward:
     """Calls all children in order, with the forwarded record as the current one."""
     if not children:
         return no_children
-    to_all = _call_children(children, handlers)
+    current = runtime.current
+    to_all = _call_children(children, runtime, handlers)
     if core is not None:
         native: Forward = core.switching(to_all, current)
         return native
@@ -140,6 +147,11 @@ def _call_children_with_context(
             current.timestamp, current.headers, current.sent = before
 
     return forward
+
+
+def _guarded_child(child: NodeEntry, runtime: Runtime, handlers: ExceptionHandlers) -> Forward:
+    guarded = _guarded(child.process, handlers.error_callback(child.name))
+    return runtime.node_calls.counted(child.name, guarded, counts_itself=True)
 
 
 def _guarded(process: Forward, failed: OnError) -> Forward:

@@ -39,6 +39,8 @@ class Measurements:
             ]
             for read, each in consumed:
                 meters.consumed(queue.name, read, each, has_ages=queue.keeps_timestamps)
+            processed = sum(each.records for _, each in consumed) - queue.take_rejected()
+            meters.processed({queue.name: processed})
         outputs = self._collector.outputs
         if len(outputs) > self._measured:
             for topic, measured in measure_outputs(outputs, self._measured, now).items():
@@ -52,6 +54,7 @@ class Measurements:
         self.add()
         self._measured = 0
         meters = self._runtime.meters
+        meters.processed(self._runtime.node_calls.take())
         if meters.records("buffered"):
             meters.meter("buffered").record(sum(queue.size for queue in self._queues.values()))
             meters.meter("cache-size").record(cached_bytes(self._runtime.stores.values()))

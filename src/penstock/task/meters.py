@@ -63,9 +63,9 @@ class Meters:
     def __init__(self, level: str) -> None:
         self._level = level
         self._meters: dict[tuple[str, tuple[str, ...]], Meter] = {}
-        self._records_processes = self.records("source-process")
         #: (sensor, node, topic) -> the meters of sizes and ages, and the fixed bytes of a record.
         self._topics: dict[tuple[str, str, str], tuple[Meter, Meter, int]] = {}
+        self._processed: dict[str, int] = {}
 
     def records(self, sensor: str) -> bool:
         """Whether the recording level includes a sensor."""
@@ -85,8 +85,6 @@ class Meters:
         sizes.add(count, size + count * fixed, 0, 0)
         if has_ages:
             latency.add(count, *ages)
-        if self._records_processes:
-            self.meter("source-process", node).add(count, 0, 0, 0)
 
     def produced(self, node: str, topic: str, measured: Measured) -> None:
         """Add records that a sink has written."""
@@ -110,9 +108,17 @@ class Meters:
         if self.records("punctuate"):
             self.meter("punctuate").record(duration_ms)
 
+    def processed(self, counts: Mapping[str, int]) -> None:
+        """Add the records that nodes have processed. Nodes without records are shown as well."""
+        for node, count in counts.items():
+            self._processed[node] = self._processed.get(node, 0) + count
+
     def take_readings(self) -> tuple[Reading, ...]:
         """Return what was observed since the last call."""
-        readings = []
+        processed, self._processed = self._processed, {}
+        readings = [
+            Reading("process", (node,), count, 0, 0, 0) for node, count in processed.items()
+        ]
         for (sensor, tags), meter in self._meters.items():
             if meter.count:
                 readings.append(

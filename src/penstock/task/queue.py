@@ -84,10 +84,9 @@ class RecordQueue:
 
     __slots__ = (
         "_extract", "_feeds", "_finished", "_handlers", "_head_headers", "_measured", "_next",
-        "_plain_time", "_runtime", "_sees_headers", "_serdes", "_source", "_sums", "at",
-        "corrupted", "cut", "forward", "has_head",
-        "key", "name", "next_offset", "partition", "partition_time", "rows", "skipped", "taken",
-        "time", "topic", "value", "whole",
+        "_plain_time", "_rejected", "_runtime", "_sees_headers", "_serdes", "_source", "_sums",
+        "at", "corrupted", "cut", "forward", "has_head", "key", "name", "next_offset", "partition",
+        "partition_time", "rows", "skipped", "taken", "time", "topic", "value", "whole",
     )
 
     def __init__(
@@ -129,6 +128,8 @@ class RecordQueue:
         self._finished: list[tuple[PartitionColumns, int, int]] = []
         #: The measurements of records that native code has measured.
         self._sums: list[Measured] = []
+        #: Consumed records since `take_rejected` that never become the head.
+        self._rejected = 0
 
     @property
     def keeps_timestamps(self) -> bool:
@@ -153,6 +154,14 @@ class RecordQueue:
         """Return the measurements since the last call of records that `take_consumed` omits."""
         measured, self._sums = self._sums, []
         return measured
+
+    def take_rejected(self) -> int:
+        """Return how many records since the last call were consumed but not processed.
+
+        They could not be deserialized, or have no valid timestamp.
+        """
+        rejected, self._rejected = self._rejected, 0
+        return rejected
 
     def _note_measured(
         self, rows: PartitionColumns, first: int, last: int, measured: Measured
@@ -232,12 +241,14 @@ class RecordQueue:
             raw = self._consumed(rows.keys[at], rows.values[at])
             origin = None if rows.origins is None else rows.origins.position(at)
             self._handlers.not_deserialized(self.name, raw, part, error, origin)
+            self._rejected += 1
             return False
         timestamp = rows.timestamps[at]
         if not self._plain_time or timestamp < 0:
             timestamp = self._timestamp(key, value)
             if timestamp < 0:
                 self._drop_invalid_time()
+                self._rejected += 1
                 return False
         self.has_head = True
         self.key = key

@@ -17,6 +17,7 @@ from penstock.stores.bytes.store import OpenBytesStore, open_in_memory
 from penstock.stores.cache.record_cache import RecordCache
 from penstock.task.drops import DropNotes
 from penstock.task.meters import Meters
+from penstock.task.node_calls import NodeCalls
 from penstock.task.punctuation import Schedule, Schedules
 from penstock.task.record_limits import RecordLimits, no_limits
 from penstock.task.result import TaskState
@@ -105,6 +106,8 @@ class Runtime:
         self.metrics = StreamsMetrics(self.all_counters, config.metrics_recording_level)
         #: The measurements of the task for its own metrics.
         self.meters = Meters(config.metrics_recording_level)
+        #: The records that nodes have processed, except for those of sources.
+        self.node_calls = NodeCalls()
         self.printed: list[tuple[str | None, str]] = []
         #: Tuples with the fields of `LoggedChange`.
         self.changelog: list[tuple[Any, ...]] = []
