@@ -251,6 +251,7 @@ class Streams(MetadataMethods):
 
         exporter = OtlpExporter(self.config, self.metrics)
         self._instance.observers.trace_batch = exporter.add_batch
+        self._instance.observers.trace_restore = exporter.add_restore
         self._instance.on_close.append(exporter.close)
         exporter.start()
 

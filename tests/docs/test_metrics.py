@@ -40,6 +40,7 @@ def test_page_lists_the_metrics_of_an_application() -> None:
     metrics.record(BatchReport(1, 1, 1, 1, 1, 0.1, 0.1, 0.1, counters={
         TaskId(0, 0): {"process-total": 1, **{f"NODE/{name}": 1 for name in node_counters}},
     }))
+    metrics.restores.update("0_0", "store", 0, 1, 2)
     existing = {(name.group, name.name): "INFO" for name in metrics.snapshot({})}
     existing |= {
         (kind.group, name): kind.level for kind in SENSORS.values() for name, _ in kind.metrics

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -23,12 +23,14 @@ from penstock.engine.continuous.messages import (
     Ready,
     Release,
     Released,
+    Restoring,
     Running,
     Start,
     Stop,
     decode_from_driver,
     encode,
 )
+from penstock.engine.worker.outcome import RestoredStore, RestoringStore
 from penstock.errors import StreamsException
 from penstock.log import Log, open_log
 from penstock.log.errors import Fenced, LogBusy
@@ -65,6 +67,26 @@ class PlayedLanes:
             connection.close()
 
 
+class RestoreCalls:
+    """Records what the engine reports about restores."""
+
+    def __init__(self) -> None:
+        self.restoring: list[tuple[TaskId, Sequence[RestoringStore]]] = []
+        self.restored: list[tuple[TaskId, Sequence[RestoredStore], float, bool]] = []
+        self.stopped: set[TaskId] = set()
+
+    def task_restoring(self, task_id: TaskId, stores: Sequence[RestoringStore]) -> None:
+        self.restoring.append((task_id, stores))
+
+    def task_restored(
+        self, task_id: TaskId, restored: Sequence[RestoredStore], seconds: float, *, is_last: bool
+    ) -> None:
+        self.restored.append((task_id, restored, seconds, is_last))
+
+    def task_stopped(self, task_id: TaskId) -> None:
+        self.stopped.add(task_id)
+
+
 class Stage:
     """An engine with two played lanes."""
 
@@ -78,8 +100,9 @@ class Stage:
         )
         self.lanes = PlayedLanes(2)
         self.lease = log.take_lease("app")
+        self.restores = RestoreCalls()
         self.engine = ContinuousEngine(
-            builder.build(), self.config, log, self.lease, self.lanes.open
+            builder.build(), self.config, log, self.lease, self.lanes.open, self.restores
         )
         self.received: dict[int, list[Any]] = {}
 
@@ -140,6 +163,27 @@ def start_two(stage: Stage) -> None:
         for task_id in stage.granted(serial):
             stage.send(serial, Running(task_id))
     stage.run_until(lambda: stage.engine.is_ready)
+
+
+def test_restores_of_lanes_are_passed_on(stage: Stage) -> None:
+    stage.make_ready(1, 2)
+    stage.run_until(lambda: len(stage.granted(1) | stage.granted(2)) == PARTITIONS)
+    task_id, *others = sorted(stage.granted(1) | stage.granted(2))
+    serial = 1 if task_id in stage.granted(1) else 2
+    running = (RestoringStore("rows", "changes", 0, 0, 4, 10),)
+    stage.send(serial, Restoring(task_id, running))
+    done = (RestoredStore("rows", "changes", 0, 0, 10, 9, task_id),)
+    stage.send(serial, Running(task_id, done, 2.5))
+    stage.run_until(lambda: stage.restores.restored)
+    assert stage.restores.restoring == [(task_id, running)]
+    assert stage.restores.restored == [(task_id, done, 2.5, False)]
+    for other in others:
+        stage.send(1 if other in stage.granted(1) else 2, Running(other))
+    stage.run_until(lambda: stage.engine.is_ready)
+    assert [is_last for *_, is_last in stage.restores.restored] == [False, False, False, True]
+    assert stage.restores.stopped == set()
+    stage.lanes.connections[serial].close()
+    stage.run_until(lambda: stage.restores.stopped == stage.granted(serial))
 
 
 def test_tasks_of_a_lost_lane_are_granted_after_it_is_fenced(stage: Stage) -> None:

@@ -55,4 +55,6 @@ def test_task_that_is_released_during_its_restore_is_never_run(
 
     # It can be granted again.
     driver.send(grant)
-    assert driver.receive(Running, Released) == Running(TASK)
+    running = driver.receive(Running, Released)
+    assert isinstance(running, Running)
+    assert running.task_id == TASK

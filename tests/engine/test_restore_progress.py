@@ -17,7 +17,7 @@ from penstock.engine.observe.restore import (
     replica_positions,
     restore_targets,
 )
-from penstock.engine.worker.outcome import RestoredStore
+from penstock.engine.worker.outcome import RestoredStore, RestoringStore
 from penstock.log import Log, TopicPartition
 
 AT = TopicPartition("changelog", 1)
@@ -93,6 +93,28 @@ def test_restore_of_an_earlier_attempt_ends_with_the_batch(
     notifier.suspended()
     assert listener.calls[4:] == [
         ("batch", AT, "rows", 10, 6), ("end", AT, "rows", 8), ("end", AT, "all", 4),
+    ]
+
+
+def test_commit_of_a_lane_does_not_end_the_restores_of_other_tasks(
+    listener: RecordingListener
+) -> None:
+    notifier = RestoreNotifier(listener)
+    notifier.restoring("0_1", [RestoringStore("rows", *AT, 0, 4, 10)])
+    notifier.completed([])
+    notifier.restored("0_0", [])
+    assert listener.calls == [("start", AT, "rows", 0, 10), ("batch", AT, "rows", 4, 4)]
+    notifier.restored("0_1", [RestoredStore("rows", *AT, 0, 10, 9)])
+    assert listener.calls[2:] == [("batch", AT, "rows", 10, 5), ("end", AT, "rows", 9)]
+
+
+def test_restore_that_moves_to_another_lane_is_suspended(listener: RecordingListener) -> None:
+    notifier = RestoreNotifier(listener)
+    for position in (4, 8, 2):
+        notifier.restoring("0_1", [RestoringStore("rows", *AT, 0, position, 10)])
+    assert listener.calls == [
+        ("start", AT, "rows", 0, 10), ("batch", AT, "rows", 4, 4), ("batch", AT, "rows", 8, 4),
+        ("suspended", AT, "rows", 8), ("start", AT, "rows", 0, 10), ("batch", AT, "rows", 2, 2),
     ]
 
 

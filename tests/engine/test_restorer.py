@@ -13,6 +13,7 @@ from penstock.engine.continuous.lane_task import RestoredReplica
 from penstock.engine.continuous.messages import Grant
 from penstock.engine.continuous.restorer import RestoreDone, Restorer
 from penstock.engine.plan.batch_plan import BatchPlan, TaskPlan
+from penstock.engine.worker.outcome import OnRestoring, RestoringStore
 from penstock.engine.worker.worker import Worker
 from penstock.record import TaskId
 
@@ -43,7 +44,9 @@ def test_waiting_tasks_are_fetched_together(monkeypatch: pytest.MonkeyPatch) -> 
     started, may_end, ended = threading.Event(), threading.Event(), threading.Event()
     done: list[RestoreDone] = []
 
-    def restore(worker: object, granted: Grant, context: BatchPlan) -> RestoredReplica:
+    def restore(
+        worker: object, granted: Grant, context: BatchPlan, on_restoring: OnRestoring
+    ) -> RestoredReplica:
         started.set()
         assert may_end.wait(30)
         if granted.plan.task_id.partition == 2:
@@ -57,7 +60,7 @@ def test_waiting_tasks_are_fetched_together(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(restorer_module, "restore_replica", restore)
     worker = FakeWorker()
-    restorer = Restorer(cast(Worker, worker), finish)
+    restorer = Restorer(cast(Worker, worker), finish, lambda task_id, stores: None)
     restorer.add(grant(0), CONTEXT)
     assert started.wait(30)
     for partition in (1, 2, 3):
@@ -69,3 +72,29 @@ def test_waiting_tasks_are_fetched_together(monkeypatch: pytest.MonkeyPatch) -> 
     assert worker.fetched == [[1, 2, 3]]
     assert [each.grant.plan.task_id.partition for each in done] == [0, 1, 2, 3, 4]
     assert [str(each.error) for each in done if each.error] == ["cannot be restored"]
+
+
+def test_progress_is_reported_about_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first chunk is reported at once, so that a long restore is visible from its start."""
+    now, ended = 100.0, threading.Event()
+    reported: list[tuple[TaskId, int]] = []
+
+    def restore(
+        worker: object, granted: Grant, context: BatchPlan, on_restoring: OnRestoring
+    ) -> RestoredReplica:
+        nonlocal now
+        for position in range(10):
+            on_restoring((RestoringStore("rows", "changes", 0, 0, position, 10),))
+            now += 0.4
+        return RestoredReplica(None, ())
+
+    monkeypatch.setattr(restorer_module, "restore_replica", restore)
+    monkeypatch.setattr(restorer_module.time, "monotonic", lambda: now)
+    restorer = Restorer(
+        cast(Worker, FakeWorker()), lambda done: ended.set(),
+        lambda task_id, stores: reported.append((task_id, stores[0].position)),
+    )
+    restorer.add(grant(7), CONTEXT)
+    assert ended.wait(30)
+    restorer.close()
+    assert reported == [(TaskId(0, 7), position) for position in (0, 3, 6, 9)]

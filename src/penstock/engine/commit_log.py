@@ -1,10 +1,9 @@
-"""`CommitLog`: log lines about restored stores and slow commits."""
+"""`CommitLog`: log lines about slow commits."""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections import defaultdict
 from collections.abc import Callable
 
 from penstock.engine.batch_report import BatchReport
@@ -18,7 +17,7 @@ INTERVAL_S = 30.0
 
 
 class CommitLog:
-    """Logs the stores that were restored before a batch, and summaries of slow commits."""
+    """Logs summaries of slow commits."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -27,9 +26,7 @@ class CommitLog:
         self._silent_until = 0.0
 
     def add(self, report: BatchReport) -> None:
-        """Log the restores of a batch, and its commit if it was slow."""
-        if any(each.records for each in report.restored):
-            _log_restores(report)
+        """Log the commit of a batch if it was slow."""
         if report.commit_seconds >= SLOW_COMMIT_S:
             self._slow.append(report)
         if self._slow and self._clock() >= self._silent_until:
@@ -46,16 +43,3 @@ class CommitLog:
             number, SLOW_COMMIT_S, longest.commit_seconds, f"{longest.outputs:,}",
             f"{longest.changes:,}",
         )
-
-
-def _log_restores(report: BatchReport) -> None:
-    partitions: dict[str, int] = defaultdict(int)
-    records: dict[str, int] = defaultdict(int)
-    for each in (each for each in report.restored if each.records):
-        partitions[each.store] += 1
-        records[each.store] += each.records
-    stores = ", ".join(
-        f"{store} ({records[store]:,} records in {count} partition{'s' if count > 1 else ''})"
-        for store, count in partitions.items()
-    )
-    log.info("Restored from changelogs in %.1f s: %s.", report.restore_seconds, stores)

@@ -102,12 +102,12 @@ class Instance:
         self.standby.stop_follower(SuspendReason.PROMOTED)
         try:
             if self.compute.has_local_workers:
+                targets = global_restore_targets(source, engine.graph, self.topology)
+                # Lanes report the restores of their tasks themselves.
+                if not self.config.is_continuous:
+                    targets |= restore_targets(source, engine.graph, engine.planner.offsets)
                 self.observers.monitor_restores(
-                    Path(self.config.state_dir) / self.config.application_id,
-                    {
-                        **global_restore_targets(source, engine.graph, self.topology),
-                        **restore_targets(source, engine.graph, engine.planner.offsets),
-                    },
+                    Path(self.config.state_dir) / self.config.application_id, targets
                 )
         except BaseException:
             engine.close()
@@ -121,7 +121,8 @@ class Instance:
 
         if self.config.is_continuous:
             return ContinuousEngine(
-                self.topology, self.config, source, lease, self.compute.start_lanes
+                self.topology, self.config, source, lease, self.compute.start_lanes,
+                self.observers,
             )
         return Engine(self.topology, self.config, source, lease, self._start_compute)
 

@@ -1,35 +1,15 @@
-"""Restores and slow commits leave log lines, slow commits not too many."""
+"""Slow commits leave log lines, but not too many."""
 
 from __future__ import annotations
-
-import logging
 
 import pytest
 
 from penstock.engine.batch_report import BatchReport
 from penstock.engine.commit_log import INTERVAL_S, CommitLog
-from penstock.engine.worker.outcome import RestoredStore
 
 
-def report(commit_seconds: float, *restored: RestoredStore) -> BatchReport:
-    return BatchReport(
-        1, 10, 10, 1_200, 34, 0.0, 0.1, commit_seconds, restored=restored, restore_seconds=2.5
-    )
-
-
-def test_restored_stores_are_named_with_their_records(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
-    CommitLog().add(report(
-        0.1,
-        RestoredStore("counts", "app-counts-changelog", 0, 0, 900, 800),
-        RestoredStore("counts", "app-counts-changelog", 1, 0, 900, 700),
-        RestoredStore("names", "names", 0, 0, 5, 5),
-        RestoredStore("empty", "empty", 0, 0, 0, 0),
-    ))
-    assert caplog.messages == [
-        "Restored from changelogs in 2.5 s: counts (1,500 records in 2 partitions), "
-        "names (5 records in 1 partition)."
-    ]
+def report(commit_seconds: float) -> BatchReport:
+    return BatchReport(1, 10, 10, 1_200, 34, 0.0, 0.1, commit_seconds)
 
 
 def test_slow_commits_are_summarized(caplog: pytest.LogCaptureFixture) -> None:

@@ -16,7 +16,13 @@ from penstock.record import NO_HEADERS, Headers
 from penstock.stores.bytes.store import BytesStore, InMemoryBytesStore
 from penstock.stores.replica import generations, task_replica
 from penstock.stores.replica.generations import clean_up
-from penstock.stores.replica.protocol import ReplicaAhead, ReplicaTarget, StoreRestore
+from penstock.stores.replica.protocol import (
+    ReplicaAhead,
+    ReplicaStore,
+    ReplicaTarget,
+    StoreProgress,
+    StoreRestore,
+)
 from penstock.stores.replica.task_replica import TaskReplica
 from unit.stores.changelogs import (
     KINDS,
@@ -113,6 +119,32 @@ def test_interrupted_restore_continues_with_the_next_chunk(
     assert changelogs.reads[3:] == [("s", 42), ("s", 63), ("s", 84)]
     assert values_of(replica) == {f"k{n % 70}": f"v{n}" for n in range(100)}
     assert steps[:4] == ["restoring", "applying", "restoring", "applying"]
+
+
+def test_progress_of_a_restore_includes_stores_that_wait(
+    state: ReplicaDirectory, changelogs: MemoryChangelogs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(task_replica, "CHUNK_RECORDS", 10)
+    changelogs.batch_size = 10
+    changelogs.starts["b"] = 5
+    for n in range(20):
+        changelogs.put("a", f"k{n}", "v")
+        changelogs.put("b", f"k{n}", "v")
+    replica = state.open(*(ReplicaStore(name, logged=True, build=None) for name in "ab"))
+    seen: list[list[StoreProgress]] = []
+    target = ReplicaTarget({"a": 20, "b": 20})
+    restores = replica.catch_up(target, changelogs, on_progress=seen.append)
+    assert seen == [
+        [StoreProgress("a", 0, 10, 20), StoreProgress("b", 5, 5, 20)],
+        [StoreProgress("a", 0, 20, 20), StoreProgress("b", 5, 5, 20)],
+        [StoreProgress("a", 0, 20, 20), StoreProgress("b", 5, 15, 20)],
+    ]
+    assert restores == [StoreRestore("a", 0, 20, 20), StoreRestore("b", 5, 20, 15)]
+    # Changes after a restore are no restore.
+    changelogs.put("a", "k", "v")
+    seen.clear()
+    replica.catch_up(ReplicaTarget({"a": 21, "b": 20}), changelogs, on_progress=seen.append)
+    assert seen == []
 
 
 def test_catch_up_returns_complete_restores(

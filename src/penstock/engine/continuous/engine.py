@@ -18,8 +18,8 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from penstock.clock import wall_clock_ms
 from penstock.config import StreamsConfig
@@ -37,6 +37,7 @@ from penstock.engine.continuous.messages import (
     Ready,
     Release,
     Released,
+    Restoring,
     Resume,
     Running,
     Start,
@@ -52,7 +53,7 @@ from penstock.engine.layout.internal_topics import ensure_internal_topics
 from penstock.engine.layout.upgrade_check import migrate_task_records
 from penstock.engine.loop import replay_log_lines
 from penstock.engine.plan.planner import TopicMonitor
-from penstock.engine.worker.outcome import decode_outcome
+from penstock.engine.worker.outcome import RestoredStore, RestoringStore, decode_outcome
 from penstock.errors import StreamsException
 from penstock.log.base import Lease, Log
 from penstock.log.errors import LogBusy, LogError, OffsetOutOfRange
@@ -80,18 +81,38 @@ StartLanes = Callable[
 ]
 
 
+class RestoreObserver(Protocol):
+    """Receives the progress of restores."""
+
+    def task_restoring(self, task_id: TaskId, stores: Sequence[RestoringStore]) -> None:
+        """A lane restores the stores of a task."""
+        ...
+
+    def task_restored(
+        self, task_id: TaskId, restored: Sequence[RestoredStore], seconds: float, *, is_last: bool
+    ) -> None:
+        """A lane has restored the stores of a task. `is_last`: no other restore runs."""
+        ...
+
+    def task_stopped(self, task_id: TaskId) -> None:
+        """No lane runs or restores a task."""
+        ...
+
+
 class ContinuousEngine:
     """An application in continuous mode, while this instance holds its lease."""
 
     def __init__(
         self, topology: Topology, config: StreamsConfig, target: Log, lease: Lease,
-        start_lanes: StartLanes,
+        start_lanes: StartLanes, restores: RestoreObserver | None = None,
     ) -> None:
+        """`restores` receives the progress of restores."""
         self._topology = topology
         self._config = config
         self._log = target
         self._lease = lease
         self._start_lanes = start_lanes
+        self._restores = restores
         self._cancelled = threading.Event()
         self._is_paused = False
         self._drop_log = DropLog()
@@ -251,6 +272,7 @@ class ContinuousEngine:
         """
         for task_id in lane.tasks:
             self._last_hosts[task_id] = lane.host
+            self._task_stopped(task_id)
         self._pool.fence(lane, has_ended=has_ended)
 
     def _stop(self, lane: LaneHandle, reason: str) -> None:
@@ -337,15 +359,31 @@ class ContinuousEngine:
             lane.state = LaneState.READY
             log.info("%s is ready.", str(lane).capitalize())
         elif isinstance(message, Running):
-            if lane.tasks.get(message.task_id) is TaskStage.GRANTED:
-                lane.tasks[message.task_id] = TaskStage.RUNNING
+            self._start_task(lane, message)
+        elif isinstance(message, Restoring):
+            if self._restores is not None:
+                self._restores.task_restoring(message.task_id, message.stores)
         elif isinstance(message, Released):
+            self._task_stopped(message.task_id)
             if lane.tasks.pop(message.task_id, None) is not None:
                 self._last_hosts[message.task_id] = lane.host
         elif isinstance(message, TokenRequest):
             lane.send(Token(self._lease.member_token()))
         elif isinstance(message, Ended):
             self._end(lane, message)
+
+    def _start_task(self, lane: LaneHandle, message: Running) -> None:
+        """A lane runs a task, whose stores are restored."""
+        if lane.tasks.get(message.task_id) is TaskStage.GRANTED:
+            lane.tasks[message.task_id] = TaskStage.RUNNING
+        if self._restores is not None:
+            self._restores.task_restored(
+                message.task_id, message.restored, message.seconds, is_last=self.is_ready
+            )
+
+    def _task_stopped(self, task_id: TaskId) -> None:
+        if self._restores is not None:
+            self._restores.task_stopped(task_id)
 
     def _add_commit(self, message: Committed) -> None:
         outcomes = [decode_outcome(data) for data in message.outcomes]

@@ -38,6 +38,7 @@ from penstock.engine.continuous.messages import (
     Ready,
     Release,
     Released,
+    Restoring,
     Resume,
     Running,
     Start,
@@ -106,7 +107,10 @@ class Lane:
         self._restoring: set[TaskId] = set()
         self._cache = thread_cache(self._config)
         self._pacer = CommitPacer(self._config.commit_interval_ms)
-        self._restorer = Restorer(worker, self._restored)
+        self._restorer = Restorer(
+            worker, self._restored,
+            lambda task_id, stores: self._channel.send(Restoring(task_id, stores)),
+        )
         self._is_paused = self._is_stopping = False
         #: Whether the last round has processed records.
         self._has_progressed = False
@@ -453,7 +457,8 @@ class Lane:
         if self._is_paused:
             self._tail.pause(task.offsets)
         failpoint("granted")
-        self._channel.send(Running(task.task_id))
+        restored = done.restored
+        self._channel.send(Running(task.task_id, restored.stores, restored.seconds))
 
     def _remove(self, task_id: TaskId) -> None:
         """Give up a task that is committed."""

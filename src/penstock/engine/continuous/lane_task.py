@@ -14,10 +14,9 @@ from penstock.engine.plan.offset_metadata import add_metadata
 from penstock.engine.plan.task_records import TaskRecord
 from penstock.engine.worker.outcome import (
     LogLine,
-    Preparation,
+    OnRestoring,
     RestoredStore,
     TaskOutcome,
-    restore_readings,
 )
 from penstock.engine.worker.record_groups import group_columns, group_records
 from penstock.engine.worker.worker import Worker
@@ -70,7 +69,9 @@ class RestoredReplica:
     seconds: float = 0.0
 
 
-def restore_replica(worker: Worker, grant: Grant, context: BatchPlan) -> RestoredReplica:
+def restore_replica(
+    worker: Worker, grant: Grant, context: BatchPlan, on_restoring: OnRestoring
+) -> RestoredReplica:
     """Bring the stores of a task to its committed positions. `context`: epoch and incarnation.
 
     A replica that cannot be used is restored from the changelogs.
@@ -82,14 +83,16 @@ def restore_replica(worker: Worker, grant: Grant, context: BatchPlan) -> Restore
         context = replace(context, discard_replicas=frozenset((plan.task_id,)))
     context = replace(context, number=number)
     try:
-        return RestoredReplica(*worker.replicas.open_live(plan, blueprint, context))
+        return RestoredReplica(
+            *worker.replicas.open_live(plan, blueprint, context, on_restoring)
+        )
     except TaskCorruptedException as error:
         log.warning("Restoring task %s again: %s", plan.task_id, error)
     except TaskMigratedException as error:
         # Another process is ahead, or was. If it holds the lease, this lane cannot commit.
         log.warning("Restoring task %s completely: %s", plan.task_id, error)
         context = replace(context, discard_replicas=frozenset((plan.task_id,)))
-    return RestoredReplica(*worker.replicas.open_live(plan, blueprint, context))
+    return RestoredReplica(*worker.replicas.open_live(plan, blueprint, context, on_restoring))
 
 
 class LaneTask:
@@ -126,9 +129,6 @@ class LaneTask:
         self.is_broken = False
         blueprint = worker.blueprint(self.task_id.subtopology)
         self._replica = restored.replica
-        #: The stores that were restored, until they are reported.
-        self._restored = restored.stores
-        self._restore_s = restored.seconds
         environment = Environment(
             worker.topics.partitions_of, worker.topics.limits_of,
             global_stores=worker.global_tables.stores(context), resources=worker.resources,
@@ -303,17 +303,13 @@ class LaneTask:
         """Return the report of the last commit, without its records."""
         result = commit.result
         global_report = self._worker.global_tables.take_report()
-        own_restored, self._restored = self._restored, ()
-        restored = (*global_report.restored, *own_restored)
-        restore_s, self._restore_s = self._restore_s, 0.0
         return TaskOutcome(
             self.task_id, self.record,
             offsets={(at[0], at[1]): offset for at, offset in commit.offsets.items()},
             records_consumed=self._consumed,
-            printed=tuple(result.printed), logged=logged, restored=restored,
+            printed=tuple(result.printed), logged=logged, restored=global_report.restored,
             counters=self._count(result.counters), drops=result.drops, sensors=result.sensors,
-            readings=(*result.readings, *restore_readings(own_restored)),
-            preparation=Preparation(restore_s),
+            readings=result.readings,
             global_dropped=global_report.dropped, commit_requested=result.commit_requested,
             published=sum(len(each.records) for each in commit.outputs),
             logged_changes=sum(

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from penstock.engine.plan.batch_plan import TaskPlan
+from penstock.engine.worker.outcome import RestoredStore, RestoringStore
 from penstock.log.types import WriterGrant
 from penstock.record import NO_HEADERS, Headers, TaskId
 
@@ -30,10 +31,20 @@ class Ready(Message, frozen=True):
     """The writer of the lane is initialized: it can be granted tasks."""
 
 
+class Restoring(Message, frozen=True):
+    """The stores of a granted task are being restored. Sent about once a second."""
+
+    task_id: TaskId
+    stores: tuple[RestoringStore, ...]
+
+
 class Running(Message, frozen=True):
     """The stores of a granted task are restored, and the lane processes its records."""
 
     task_id: TaskId
+    #: The stores that were restored completely, and how long that took.
+    restored: tuple[RestoredStore, ...] = ()
+    seconds: float = 0.0
 
 
 class Committed(Message, frozen=True):
@@ -120,7 +131,9 @@ class Stop(Message, frozen=True):
     """Commit, give up all tasks, and end."""
 
 
-LaneMessage = Hello | Ready | Running | Committed | Released | TokenRequest | Alive | Ended
+LaneMessage = (
+    Hello | Ready | Restoring | Running | Committed | Released | TokenRequest | Alive | Ended
+)
 DriverMessage = Start | Grant | Release | Token | Pause | Resume | Stop | Alive
 
 encode = msgspec.msgpack.Encoder().encode

@@ -15,8 +15,12 @@ from dataclasses import dataclass, replace
 from penstock.engine.continuous.lane_task import RestoredReplica, restore_replica
 from penstock.engine.continuous.messages import Grant
 from penstock.engine.plan.batch_plan import BatchPlan
+from penstock.engine.worker.outcome import OnRestoring, RestoringStore
 from penstock.engine.worker.worker import Worker
+from penstock.record import TaskId
 
+#: How often the progress of a restore is reported. A restore in one chunk has none.
+PROGRESS_INTERVAL_S = 1.0
 #: At most so many tasks are fetched together, so that the first ones start early.
 TASKS_PER_FETCH = 16
 
@@ -33,10 +37,14 @@ class RestoreDone:
 class Restorer:
     """Restores tasks in the order of their grants. The lane's thread calls its methods."""
 
-    def __init__(self, worker: Worker, on_done: Callable[[RestoreDone], object]) -> None:
-        """`on_done` is called in the thread of the restorer."""
+    def __init__(
+        self, worker: Worker, on_done: Callable[[RestoreDone], object],
+        on_progress: Callable[[TaskId, tuple[RestoringStore, ...]], object],
+    ) -> None:
+        """The callbacks are called in the thread of the restorer."""
         self._worker = worker
         self._on_done = on_done
+        self._on_progress = on_progress
         self._waiting: deque[tuple[Grant, BatchPlan]] = deque()
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="penstock-restore")
 
@@ -55,13 +63,28 @@ class Restorer:
         for grant, context in chosen:
             try:
                 started = time.perf_counter()
-                restored = restore_replica(self._worker, grant, context)
+                restored = restore_replica(
+                    self._worker, grant, context, self._progress_of(grant.plan.task_id)
+                )
                 done = RestoreDone(
                     grant, replace(restored, seconds=time.perf_counter() - started)
                 )
             except Exception as error:
                 done = RestoreDone(grant, error=error)
             self._on_done(done)
+
+    def _progress_of(self, task_id: TaskId) -> OnRestoring:
+        """A function that reports the progress of a task, unless the last report is too recent."""
+        reported = -PROGRESS_INTERVAL_S
+
+        def report(stores: tuple[RestoringStore, ...]) -> None:
+            nonlocal reported
+            now = time.monotonic()
+            if now - reported >= PROGRESS_INTERVAL_S:
+                reported = now
+                self._on_progress(task_id, stores)
+
+        return report
 
     def _fetch(self, grants: list[Grant], context: BatchPlan) -> None:
         tasks = [

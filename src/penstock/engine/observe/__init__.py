@@ -7,5 +7,7 @@
     metadata.py         tasks: what they read, and their positions
     batch_observers.py  passes on the report of each committed batch
     restore.py          the progress of stores that are restored from their changelogs
+    restore_metrics.py  the same as metrics of tasks
+    restore_log.py      log lines about restored stores
     printer.py          the lines of `KStream.print`
 """

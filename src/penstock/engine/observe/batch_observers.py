@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,10 +15,13 @@ from penstock.engine.observe.restore import (
     RestoreNotifier,
     StateRestoreListener,
 )
+from penstock.engine.observe.restore_log import RestoreLog
+from penstock.record import TaskId
 from penstock.topology.topology import Topology
 
 if TYPE_CHECKING:
     from penstock.engine.batch_report import BatchReport
+    from penstock.engine.worker.outcome import RestoredStore, RestoringStore
 
 log = logging.getLogger(__name__)
 
@@ -33,14 +36,17 @@ class BatchObservers:
         self.metrics = metrics
         self._printer = Printer(out)
         self._on_batch = on_batch
-        self._restores = RestoreNotifier(StateRestoreListener())
+        self._restores = RestoreNotifier(StateRestoreListener(), metrics)
+        self._restore_log = RestoreLog()
         self._restore_monitor: RestoreMonitor | None = None
         #: Receives the report of each batch, for its trace. Set before the instance starts.
         self.trace_batch: Callable[[BatchReport], object] | None = None
+        #: Receives the stores that a lane has restored, and the seconds.
+        self.trace_restore: Callable[[Sequence[RestoredStore], float], object] | None = None
 
     def set_restore_listener(self, listener: StateRestoreListener) -> None:
         """Replace the restore listener. Called before the instance starts."""
-        self._restores = RestoreNotifier(listener)
+        self._restores = RestoreNotifier(listener, self.metrics)
 
     def open_files(self, topology: Topology) -> None:
         """Open the files of print operators."""
@@ -60,18 +66,40 @@ class BatchObservers:
         self.metrics.record(report)
         self._stop_monitor()
         self._restores.completed(report.restored)
+        self._restore_log.add(report.restored, report.restore_seconds)
         self._printer.write(report.printed)
-        for name, call in (("on_batch", self._on_batch), ("The trace", self.trace_batch)):
-            if call is None:
-                continue
-            try:
-                call(report)
-            except Exception:
-                log.exception("%s failed; the application continues.", name)
+        self._call("on_batch", self._on_batch, report)
+        self._call("The trace", self.trace_batch, report)
+
+    def task_restoring(self, task_id: TaskId, stores: Sequence[RestoringStore]) -> None:
+        """A lane restores the stores of a task."""
+        self._restores.restoring(str(task_id), stores)
+
+    def task_restored(
+        self, task_id: TaskId, restored: Sequence[RestoredStore], seconds: float, *, is_last: bool
+    ) -> None:
+        """A lane has restored the stores of a task. `is_last`: no other restore runs."""
+        self._restores.restored(str(task_id), restored)
+        self._restore_log.add(restored, seconds, is_last=is_last)
+        if any(each.records for each in restored):
+            self._call("The trace", self.trace_restore, restored, seconds)
+
+    def task_stopped(self, task_id: TaskId) -> None:
+        """No lane runs or restores a task."""
+        self._restores.stopped(str(task_id))
 
     def close(self) -> None:
         """Close the files."""
+        self._restore_log.flush()
         self._printer.close()
+
+    def _call(self, name: str, call: Callable[..., object] | None, *arguments: object) -> None:
+        if call is None:
+            return
+        try:
+            call(*arguments)
+        except Exception:
+            log.exception("%s failed; the application continues.", name)
 
     def _stop_monitor(self) -> None:
         monitor, self._restore_monitor = self._restore_monitor, None

@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias
 
 from penstock.config import StreamsConfig
+from penstock.engine.observe.restore_metrics import RestoreMetrics
 from penstock.metric_catalogue import (
     CLIENT,
     JOIN,
@@ -24,6 +25,7 @@ from penstock.metric_catalogue import (
     PRODUCER,
     TASK,
     THREAD,
+    Reading,
     ReadingHistory,
 )
 from penstock.metrics import MetricName, SensorHistory, sample_window_seconds
@@ -137,6 +139,8 @@ class Metrics:
         self._task_records: dict[str, CountWindow] = {}
         self._sensors = SensorHistory(self._seconds)
         self._readings = ReadingHistory(self._seconds, config.metrics_recording_level, now)
+        #: The progress of restores.
+        self.restores = RestoreMetrics()
 
     def record(self, report: BatchReport) -> None:
         """Add the report of a committed batch."""
@@ -160,6 +164,12 @@ class Metrics:
                 self._sensors.add(reading, now)
             for task, measured in report.readings:
                 self._readings.add(str(task), measured, now)
+
+    def add_restore(self, task: str, records: int) -> None:
+        """Add the complete restore of a store."""
+        now = self._clock()
+        with self._lock:
+            self._readings.add(task, Reading("restore", (), 1, records, records, records), now)
 
     def _count(self, task: str, name: str, amount: int, now: float) -> None:
         window = self._counters.get((task, name))
@@ -186,6 +196,7 @@ class Metrics:
             found[MetricName(PRODUCER, "record-send-total", producer)] = int(self._outputs.total)
             found[MetricName(PRODUCER, "record-send-rate", producer)] = self._outputs.rate(now)
             found |= dict(self._task_metrics(now))
+            found |= dict(self._restore_metrics())
             found |= dict(self._node_metrics(now))
             found |= dict(self._sensors.values(now, self._thread_tags))
             found |= dict(self._readings.values(now, self._thread_tags))
@@ -230,6 +241,12 @@ class Metrics:
             dropped = self._counters.get((task, "dropped-records-total"), self._nothing)
             yield MetricName(TASK, "dropped-records-total", tags), int(dropped.total)
             yield MetricName(TASK, "dropped-records-rate", tags), dropped.rate(now)
+
+    def _restore_metrics(self) -> Iterator[tuple[MetricName, Value]]:
+        for task, remaining, progress in self.restores.values():
+            tags = (*self._thread_tags, ("task-id", task))
+            yield MetricName(TASK, "restore-remaining-records-total", tags), remaining
+            yield MetricName(TASK, "restore-progress", tags), progress
 
     def _node_metrics(self, now: float) -> Iterator[tuple[MetricName, Value]]:
         for (task, counter), window in self._counters.items():

@@ -2,6 +2,7 @@
 
 The metrics are those of `Streams.metrics()`, sent at an interval. Every committed batch, or commit
 of a lane, becomes a trace: a span for the whole, with spans for plan, restore, compute and commit.
+The restore of a task by a lane is a trace of its own.
 Threads of the exporters send both; a collector that does not respond delays no batch.
 """
 
@@ -11,7 +12,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -43,6 +44,7 @@ with explain_missing_extra("otel"):
 
 if TYPE_CHECKING:
     from penstock.engine.batch_report import BatchReport
+    from penstock.engine.worker.outcome import RestoredStore
 
 log = logging.getLogger(__name__)
 
@@ -149,9 +151,16 @@ class OtlpExporter:
                 name, set_span_in_context(parent), start_time=start,
             )
             if name == "restore":
-                _describe_restore(span, report)
+                _describe_restore(span, report.restored)
             span.end(end)
         parent.end(report.ended_ns)
+
+    def add_restore(self, restored: Sequence[RestoredStore], seconds: float) -> None:
+        """Send the trace of a restore by a lane, which has just ended."""
+        ended_ns = time.time_ns()
+        span = self._tracer.start_span("restore", start_time=ended_ns - _ns(seconds))
+        _describe_restore(span, restored)
+        span.end(ended_ns)
 
     def _spans(self, report: BatchReport) -> Iterator[tuple[str, tuple[int, int]]]:
         """Yield the start and the end of each step, in nanoseconds since the epoch."""
@@ -160,17 +169,15 @@ class OtlpExporter:
         if not self._is_continuous:
             yield "plan", (compute - _ns(report.plan_seconds), compute)
         if report.restored and report.restore_seconds:
-            # A lane restores a task before it processes its records, a batch while it computes.
-            restore = compute - _ns(report.restore_seconds) * self._is_continuous
-            yield "restore", (restore, restore + _ns(report.restore_seconds))
+            yield "restore", (compute, compute + _ns(report.restore_seconds))
         yield "compute", (compute, commit)
         yield "commit", (commit, report.ended_ns)
 
 
-def _describe_restore(span: Span, report: BatchReport) -> None:
+def _describe_restore(span: Span, restored: Sequence[RestoredStore]) -> None:
     span.set_attributes({
-        "penstock.stores": sorted({each.store for each in report.restored}),
-        "penstock.records": sum(each.records for each in report.restored),
+        "penstock.stores": sorted({each.store for each in restored}),
+        "penstock.records": sum(each.records for each in restored),
     })
 
 

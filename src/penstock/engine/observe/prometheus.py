@@ -17,7 +17,7 @@ MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 #: Texts of many lines, which `GET /topology` returns.
 _LEFT_OUT = frozenset(("topology-description",))
 #: Kafka names these like totals, but they also shrink.
-_GAUGES = frozenset(("cache-size-bytes-total",))
+_GAUGES = frozenset(("cache-size-bytes-total", "restore-remaining-records-total"))
 _ILLEGAL = re.compile(r"[^a-zA-Z0-9_]+")
 
 _GAUGE_ENDINGS = tuple(name.replace("-", "_") for name in _GAUGES)

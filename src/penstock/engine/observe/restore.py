@@ -1,7 +1,8 @@
 """The progress of stores that are restored from their changelogs, and its listener.
 
 Workers restore the stores before the first batch of an instance, and report the result with the
-outcome of that batch. Until then `RestoreMonitor` polls the replicas on this host.
+outcome of that batch. Until then `RestoreMonitor` polls the replicas on this host. Lanes report the
+progress of their tasks, and the result when they run a task.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from penstock.stores.replica.state import META, require_state
 
 if TYPE_CHECKING:
     from penstock.engine.layout.execution_graph import ExecutionGraph
-    from penstock.engine.worker.outcome import RestoredStore
+    from penstock.engine.observe.metrics import Metrics
+    from penstock.engine.worker.outcome import RestoredStore, RestoringStore
     from penstock.topology.topology import Topology
 
 log = logging.getLogger(__name__)
@@ -115,29 +117,45 @@ ReplicaTargets = Mapping[str, RestoreRange]
 class _RestoreProgress:
     """A store that is being restored."""
 
+    #: Empty for a global store.
+    task: str
+    start: int
     position: int
     end: int
+    #: Whether a lane reports the end of the restore.
+    by_lane: bool
     reported: int = 0
 
 
 class RestoreNotifier:
     """Calls a listener for every restore: once at its start, and once at its end.
 
-    The end is reported when the batch is over, with the number of records that the worker counted.
+    It updates the metrics of tasks as well. In batch mode `RestoreMonitor` reports the start and
+    the progress. The end is reported when the batch is over, with the number of records that the
+    worker counted. In continuous mode lanes report everything for the stores of tasks.
     Progress before that is measured in offsets, of which a compacted changelog has more than
     records. The same holds for a store that was restored in a failed attempt of the batch, because
     its count is not known.
     """
 
-    def __init__(self, listener: StateRestoreListener) -> None:
+    def __init__(self, listener: StateRestoreListener, metrics: Metrics | None = None) -> None:
         self._listener = listener
+        self._metrics = metrics
         self._lock = threading.Lock()
         self._running: dict[tuple[TopicPartition, str], _RestoreProgress] = {}
 
-    def started(self, partition: TopicPartition, store: str, start: int, end: int) -> None:
-        """The restore of a store has started."""
+    def started(
+        self, partition: TopicPartition, store: str, start: int, end: int, *, task: str = "",
+        by_lane: bool = False,
+    ) -> None:
+        """The restore of a store has started. `task` is empty for a global store.
+
+        `by_lane`: a lane reports its end.
+        """
         with self._lock:
-            self._running[partition, store] = _RestoreProgress(start, end)
+            progress = _RestoreProgress(task, start, start, end, by_lane)
+            self._running[partition, store] = progress
+            self._measure(partition, store, progress)
             self._notify("on_restore_start", partition, store, start, end)
 
     def progressed(self, partition: TopicPartition, store: str, position: int) -> None:
@@ -147,7 +165,37 @@ class RestoreNotifier:
             if progress is not None and position > progress.position:
                 restored, progress.position = position - progress.position, position
                 progress.reported += restored
+                self._measure(partition, store, progress)
                 self._notify("on_batch_restored", partition, store, position, restored)
+
+    def restoring(self, task: str, stores: Iterable[RestoringStore]) -> None:
+        """A lane has reported how far the stores of a task are restored."""
+        for store, topic, number, start, position, end in stores:
+            partition = TopicPartition(topic, number)
+            running = self._running.get((partition, store))
+            if running is not None and position < running.position:
+                # Another lane restores the task.
+                self.stopped(task)
+                running = None
+            if running is None and start < end:
+                self.started(partition, store, start, end, task=task, by_lane=True)
+            self.progressed(partition, store, position)
+
+    def restored(self, task: str, restored: Iterable[RestoredStore]) -> None:
+        """A lane runs a task, after it has restored these stores completely."""
+        for each in restored:
+            self._end(each)
+        with self._lock:
+            for key in [key for key, each in self._running.items() if each.task == task]:
+                self._end_uncounted(*key, self._running.pop(key))
+        if self._metrics is not None:
+            self._metrics.restores.complete(task)
+
+    def stopped(self, task: str) -> None:
+        """The lane that restored a task has ended, or has released it."""
+        with self._lock:
+            for key in [key for key, each in self._running.items() if each.task == task]:
+                self._suspend(*key, self._running.pop(key))
 
     def completed(self, restored: Iterable[RestoredStore]) -> None:
         """A batch is committed. `restored`: the stores that its workers restored.
@@ -158,31 +206,59 @@ class RestoreNotifier:
         first: dict[tuple[TopicPartition, str], RestoredStore] = {}
         for each in restored:
             first.setdefault((TopicPartition(each.topic, each.partition), each.store), each)
-        for (partition, _), each in first.items():
-            if (partition, each.store) not in self._running:
-                if not each.records:
-                    continue
-                self.started(partition, each.store, each.start, each.end)
-            with self._lock:
-                progress = self._running.pop((partition, each.store))
-                remaining = max(0, each.records - progress.reported)
-                if remaining:
-                    self._notify("on_batch_restored", partition, each.store, each.end, remaining)
-                self._notify("on_restore_end", partition, each.store, each.records)
+        for each in first.values():
+            self._end(each)
         with self._lock:
-            for (partition, store), progress in self._running.items():
-                remaining = max(0, progress.end - progress.position)
-                if remaining:
-                    self._notify("on_batch_restored", partition, store, progress.end, remaining)
-                self._notify("on_restore_end", partition, store, progress.reported + remaining)
-            self._running.clear()
+            for key in [key for key, each in self._running.items() if not each.by_lane]:
+                self._end_uncounted(*key, self._running.pop(key))
+
+    def _end(self, each: RestoredStore) -> None:
+        """A worker has restored a store."""
+        partition, store = TopicPartition(each.topic, each.partition), each.store
+        task = "" if each.task_id is None else str(each.task_id)
+        if task and self._metrics is not None:
+            self._metrics.add_restore(task, each.records)
+        if (partition, store) not in self._running:
+            if not each.records:
+                return
+            self.started(partition, store, each.start, each.end, task=task)
+        with self._lock:
+            progress = self._running.pop((partition, store))
+            progress.position = progress.end
+            self._measure(partition, store, progress)
+            remaining = max(0, each.records - progress.reported)
+            if remaining:
+                self._notify("on_batch_restored", partition, store, each.end, remaining)
+            self._notify("on_restore_end", partition, store, each.records)
+
+    def _end_uncounted(
+        self, partition: TopicPartition, store: str, progress: _RestoreProgress
+    ) -> None:
+        """A restore has ended, but the number of its records is not known."""
+        remaining = max(0, progress.end - progress.position)
+        progress.position = progress.end
+        self._measure(partition, store, progress)
+        if remaining:
+            self._notify("on_batch_restored", partition, store, progress.end, remaining)
+        self._notify("on_restore_end", partition, store, progress.reported + remaining)
 
     def suspended(self) -> None:
         """No batch runs. Incomplete stores are restored later."""
         with self._lock:
-            for (partition, store), progress in self._running.items():
-                self._notify("on_restore_suspended", partition, store, progress.reported)
+            for key, progress in self._running.items():
+                self._suspend(*key, progress)
             self._running.clear()
+
+    def _suspend(self, partition: TopicPartition, store: str, progress: _RestoreProgress) -> None:
+        if self._metrics is not None and progress.task:
+            self._metrics.restores.stop(progress.task)
+        self._notify("on_restore_suspended", partition, store, progress.reported)
+
+    def _measure(self, partition: TopicPartition, store: str, progress: _RestoreProgress) -> None:
+        if self._metrics is not None and progress.task:
+            self._metrics.restores.update(
+                progress.task, (partition, store), progress.start, progress.position, progress.end
+            )
 
     def _notify(self, method: str, *arguments: object) -> None:
         try:
@@ -202,6 +278,8 @@ class RestoreMonitor:
         self._stopped = threading.Event()
         #: The replicas with stores that are restored.
         self._restoring: list[tuple[ReplicaProbe, ReplicaTargets]] = []
+        #: Their tasks; empty for the one with the global stores.
+        self._tasks: list[str] = []
         for name, all_targets in targets.items():
             probe = ReplicaProbe(directory / name)
             restoring = (_remaining if name == GLOBAL_DIRECTORY else _empty_stores)(
@@ -209,6 +287,7 @@ class RestoreMonitor:
             )
             if restoring:
                 self._restoring.append((probe, restoring))
+                self._tasks.append("" if name == GLOBAL_DIRECTORY else name)
             else:
                 probe.close()
         self._thread = threading.Thread(
@@ -218,9 +297,9 @@ class RestoreMonitor:
             self._thread.start()
 
     def _poll_until_stopped(self) -> None:
-        for _, targets in self._restoring:
+        for (_, targets), task in zip(self._restoring, self._tasks, strict=True):
             for store, partition, start, end in targets.values():
-                self._notifier.started(partition, store, start, end)
+                self._notifier.started(partition, store, start, end, task=task)
         while not self._stopped.wait(POLL_INTERVAL_S):
             for probe, targets in self._restoring:
                 positions = probe.positions()

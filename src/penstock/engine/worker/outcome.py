@@ -6,7 +6,7 @@ referred to, so that they do not travel through Spark.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -51,13 +51,23 @@ class RestoredStore(NamedTuple):
     start: int
     end: int
     records: int
+    #: None for a global store.
+    task_id: TaskId | None = None
 
 
-def restore_readings(restored: Iterable[RestoredStore]) -> tuple[Reading, ...]:
-    """Return the restores of a task's stores, for its metrics."""
-    return tuple(
-        Reading("restore", (), 1, each.records, each.records, each.records) for each in restored
-    )
+class RestoringStore(NamedTuple):
+    """A store whose restore from offset `start` to `end` has reached `position`."""
+
+    store: str
+    topic: str
+    partition: int
+    start: int
+    position: int
+    end: int
+
+
+#: Called from time to time while the stores of a task are restored.
+OnRestoring = Callable[[tuple[RestoringStore, ...]], object]
 
 
 class Preparation(NamedTuple):

@@ -16,13 +16,13 @@ from penstock.engine.packaging.bundle import Bundle
 from penstock.engine.plan.batch_plan import BatchPlan, TaskPlan
 from penstock.engine.worker.changelog_cache import ChangelogCache
 from penstock.engine.worker.changelogs import LogChangelogs, fetch_together
-from penstock.engine.worker.outcome import RestoredStore
+from penstock.engine.worker.outcome import OnRestoring, RestoredStore, RestoringStore
 from penstock.errors import StreamsException
 from penstock.log.base import Log
 from penstock.record import TaskId
 from penstock.stores.bytes.store import BytesStore, open_in_memory
 from penstock.stores.replica.live_replica import LiveReplica
-from penstock.stores.replica.protocol import ReplicaTarget
+from penstock.stores.replica.protocol import ReplicaTarget, ignore_progress
 from penstock.stores.replica.snapshot import Snapshot
 from penstock.stores.replica.task_replica import TaskReplica
 from penstock.task.blueprint import Blueprint
@@ -131,7 +131,7 @@ class ReplicaPool:
             yield TaskSnapshot(snapshot, catch_up, cache)
 
     def open_live(
-        self, plan: TaskPlan, blueprint: Blueprint, batch: BatchPlan
+        self, plan: TaskPlan, blueprint: Blueprint, batch: BatchPlan, on_restoring: OnRestoring
     ) -> tuple[LiveReplica | None, tuple[RestoredStore, ...]]:
         """Open the stores of a task that runs continuously; None for a task without stores.
 
@@ -139,11 +139,12 @@ class ReplicaPool:
         """
         if not blueprint.stores:
             return None, ()
-        replica, target, _, catch_up = self._catch_up(plan, blueprint, batch)
+        replica, target, _, catch_up = self._catch_up(plan, blueprint, batch, on_restoring)
         return replica.open_live(target), catch_up.restored
 
     def _catch_up(
-        self, plan: TaskPlan, blueprint: Blueprint, batch: BatchPlan
+        self, plan: TaskPlan, blueprint: Blueprint, batch: BatchPlan,
+        on_restoring: OnRestoring | None = None,
     ) -> tuple[TaskReplica, ReplicaTarget, ChangelogCache | None, CatchUp]:
         started = time.perf_counter()
         task_id = plan.task_id
@@ -161,10 +162,14 @@ class ReplicaPool:
         else:
             changelogs = self._changelogs(plan, cache)
         restores = replica.catch_up(
-            target, changelogs, partial(failpoint, stage=self._stage_of(task_id))
+            target, changelogs, partial(failpoint, stage=self._stage_of(task_id)),
+            ignore_progress if on_restoring is None else lambda stores: on_restoring(tuple(
+                RestoringStore(store, *topics[store], start, position, end)
+                for store, start, position, end in stores
+            )),
         )
         restored = tuple(
-            RestoredStore(store, *topics[store], start, end, records)
+            RestoredStore(store, *topics[store], start, end, records, task_id)
             for store, start, end, records in restores
         )
         is_usual = not restored and (cache is None or not changelogs.from_log)

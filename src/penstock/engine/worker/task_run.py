@@ -20,7 +20,6 @@ from penstock.engine.worker.outcome import (
     LogLine,
     TaskOutcome,
     count_records,
-    restore_readings,
 )
 from penstock.engine.worker.record_groups import group_records, without_shuffle_columns
 from penstock.engine.worker.replica_pool import TaskSnapshot
@@ -149,7 +148,7 @@ class TaskRun:
             logged=log_lines(),
             restored=restored,
             counters=result.counters, sensors=result.sensors,
-            readings=(*result.readings, *restore_readings(catch_up.restored)),
+            readings=result.readings,
             drops=result.drops,
             global_dropped=global_report.dropped,
             preparation=self._worker.preparation(catch_up.from_log, catch_up.from_host),

@@ -114,6 +114,23 @@ class StoreRestore(NamedTuple):
     records: int
 
 
+class StoreProgress(NamedTuple):
+    """The restore of a store from offset `start` to `end`, which has reached `position`."""
+
+    store: str
+    start: int
+    position: int
+    end: int
+
+
+#: Called after each chunk of a restore that is not complete, with all stores that are restored.
+ProgressListener = Callable[[list[StoreProgress]], object]
+
+
+def ignore_progress(stores: list[StoreProgress]) -> None:
+    """A `ProgressListener` that does nothing."""
+
+
 #: Called at each step of catching up: "restoring" before each chunk of a complete restore is read,
 #: "applying" inside each write transaction. It may raise to stop the replica.
 StepListener = Callable[[Literal["restoring", "applying"]], None]

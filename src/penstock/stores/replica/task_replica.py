@@ -40,10 +40,13 @@ from penstock.stores.replica.files import RunId
 from penstock.stores.replica.live_replica import LiveReplica
 from penstock.stores.replica.protocol import (
     Changelogs,
+    ProgressListener,
     ReplicaStore,
     ReplicaTarget,
     StepListener,
+    StoreProgress,
     StoreRestore,
+    ignore_progress,
     ignore_step,
     layouts_of,
 )
@@ -63,8 +66,11 @@ class _TaskCatchUp:
     target: ReplicaTarget
     changelogs: Changelogs
     on_step: StepListener
+    on_progress: ProgressListener
     #: Store -> its complete restore, if it needed one.
     restores: dict[str, StoreRestore] = field(default_factory=dict)
+    #: Store -> the start of its changelog, for those whose restore has not begun.
+    starts: dict[str, int] = field(default_factory=dict)
 
     def count(self, chunk: ChangelogChunk) -> None:
         """Add an applied chunk to the restore of its store."""
@@ -76,6 +82,24 @@ class _TaskCatchUp:
             self.restores[name] = before._replace(
                 end=chunk.end, records=before.records + chunk.count
             )
+
+
+    def report(self, state: ReplicaState) -> None:
+        """Report the progress, unless no store is restored or all are complete.
+
+        `state`: as of before the last chunks.
+        """
+        found = []
+        for name, end in self.target.offsets.items():
+            if name in self.restores:
+                restore = self.restores[name]
+                found.append(StoreProgress(name, restore.start, restore.end, end))
+            elif name not in state.positions:
+                if name not in self.starts:
+                    self.starts[name] = min(self.changelogs.start(name).offset, end)
+                found.append(StoreProgress(name, self.starts[name], self.starts[name], end))
+        if self.restores and any(each.position < each.end for each in found):
+            self.on_progress(found)
 
 
 class TaskReplica:
@@ -108,12 +132,13 @@ class TaskReplica:
         return dict(self._environment.state().positions)
 
     def catch_up(
-        self, target: ReplicaTarget, changelogs: Changelogs, on_step: StepListener = ignore_step
+        self, target: ReplicaTarget, changelogs: Changelogs, on_step: StepListener = ignore_step,
+        on_progress: ProgressListener = ignore_progress,
     ) -> list[StoreRestore]:
         """Bring all stores to the target. Returns the stores that were restored completely."""
         if target.rebuild_batch is not None:
             self._environment.rebuild(target.rebuild_batch)
-        work = _TaskCatchUp(self._complete(target), changelogs, on_step)
+        work = _TaskCatchUp(self._complete(target), changelogs, on_step, on_progress)
         while not self._environment.run(partial(self._step, work)):
             pass
         return list(work.restores.values())
@@ -134,6 +159,8 @@ class TaskReplica:
         if self._environment.write(generation, environment, apply):
             for chunk in chunks:
                 work.count(chunk)
+            if work.on_progress is not ignore_progress:
+                work.report(state)
             if self._lacks_staged(state, target):
                 delete_staged(self.directory, target.last_run)
         return False
