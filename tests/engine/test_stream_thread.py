@@ -111,21 +111,25 @@ class Ticking(Processor[str, str]):
         pass
 
 
-def test_punctuation_interrupts_the_commit_interval(
+def test_punctuation_interrupts_the_commit_interval_of_batches(
     create_streams: CreateStreams, log: Log
 ) -> None:
+    """Lanes punctuate on time as well, but commit at the interval, as Kafka Streams does."""
     builder = StreamsBuilder()
     builder.stream("in").process(Ticking).to("out")
-    streams = create_streams(builder.build(), commit_interval_ms=AN_HOUR_MS)
+    streams = create_streams(
+        builder.build(), commit_interval_ms=AN_HOUR_MS, execution="batch"
+    )
     streams.start()
     send(log, "a")
     until(lambda: len(received(log)) > 3)
 
 
+@pytest.mark.parametrize("execution", ["batch", "continuous"])
 def test_catching_up_interrupts_the_commit_interval(
-    create_streams: CreateStreams, log: Log
+    create_streams: CreateStreams, log: Log, execution: str
 ) -> None:
-    streams = create_streams(commit_interval_ms=AN_HOUR_MS)
+    streams = create_streams(commit_interval_ms=AN_HOUR_MS, execution=execution)
     for value in ("a", "b", "c"):
         send(log, value)
         streams.run_until_caught_up(PATIENCE_S)

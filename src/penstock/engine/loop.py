@@ -282,6 +282,9 @@ class Engine:
     def set_paused(self, paused: bool) -> None:
         """Nothing to do: no batch runs while the thread is paused."""
 
+    def set_awaited(self, awaited: bool) -> None:
+        """Nothing to do: the thread does not wait for the commit interval then."""
+
     @property
     def has_delayed_input(self) -> bool:
         """Whether records wait for other input (`max.task.idle.ms`)."""

@@ -86,6 +86,10 @@ class BatchRunner(InputProgress, Protocol):
         """Pause or resume what runs between the calls of `run_batch`."""
         ...
 
+    def set_awaited(self, awaited: bool) -> None:
+        """Note whether a caller waits until the input is processed."""
+        ...
+
     def cancel(self) -> None:
         """Cancel the running batch. Nothing of it is committed."""
         ...
@@ -389,17 +393,21 @@ class StreamThread:
                 self._stopped.is_set() or self._reopen_requested.is_set() or held.is_lost
             ):
                 engine.set_paused(self.is_paused)
+                engine.set_awaited(self.catch_up.is_awaited)
                 if self.is_paused and not self._config.is_continuous:
                     self._resumed.wait(LONGEST_WAIT_S)
                     continue
                 report = self._run_batch(engine)
                 self._unavailable_since = None
-                if engine.is_ready:
+                is_ready = engine.is_ready
+                if is_ready:
                     self._lifecycle.try_transition_to(State.RUNNING, unless=(State.RUNNING,))
                 if report is not None:
                     self._commit_log.add(report)
                     self._callbacks.on_batch(report)
-                self.catch_up.finish_round(engine, is_idle=report is None)
+                if is_ready:
+                    # Callers that have caught up may query the stores.
+                    self.catch_up.finish_round(engine, is_idle=report is None)
                 if report is None:
                     engine.wait(LONGEST_WAIT_S)
                 elif not report.lag:

@@ -125,3 +125,15 @@ def test_configured_interval_is_kept_by_a_lane_that_is_behind() -> None:
     pacer.is_behind = True
     commit_in(pacer, clock, 1.0)
     assert seconds_between_commits(pacer, clock) == pytest.approx(0.02, abs=0.002)
+
+
+def test_interval_does_not_count_while_a_caller_waits() -> None:
+    clock = Clock()
+    pacer = CommitPacer(3_600_000, clock)
+    commit(pacer)
+    clock.now += SHORTEST_INTERVAL_S
+    assert not pacer.is_due(has_more=False, needs_commit=True)
+    pacer.set_early(True)
+    assert pacer.is_due(has_more=False, needs_commit=True)
+    pacer.set_early(False)
+    assert not pacer.is_due(has_more=False, needs_commit=True)

@@ -31,9 +31,8 @@ class CommitPacer:
     def __init__(
         self, interval_ms: int | None, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._shortest_s = SHORTEST_INTERVAL_S if interval_ms is None else interval_ms / 1000
-        self._longest_s = LONGEST_INTERVAL_S if interval_ms is None else interval_ms / 1000
-        self._is_adaptive = interval_ms is None
+        self._interval_ms = interval_ms
+        self.set_early(False)
         #: Whether the lane processes a backlog. The lane sets it after each poll.
         self.is_behind = False
         #: How long the last commit took.
@@ -44,6 +43,14 @@ class CommitPacer:
         self._dirty_since: float | None = None
         #: When the work for the next commit began.
         self._working_since: float | None = None
+
+    def set_early(self, is_early: bool) -> None:
+        """Set whether the lane commits as if no interval were configured: a caller waits until the
+        input is processed."""
+        interval_ms = None if is_early else self._interval_ms
+        self._shortest_s = SHORTEST_INTERVAL_S if interval_ms is None else interval_ms / 1000
+        self._longest_s = LONGEST_INTERVAL_S if interval_ms is None else interval_ms / 1000
+        self._is_adaptive = interval_ms is None
 
     def begin_work(self) -> None:
         """Note that there is something to process."""

@@ -40,6 +40,7 @@ from penstock.engine.continuous.messages import (
     Restoring,
     Resume,
     Running,
+    SetCommitPace,
     Start,
     Stop,
     Token,
@@ -114,7 +115,7 @@ class ContinuousEngine:
         self._start_lanes = start_lanes
         self._restores = restores
         self._cancelled = threading.Event()
-        self._is_paused = False
+        self._is_paused = self._is_awaited = False
         self._drop_log = DropLog()
         self._commits = 0
         self._open()
@@ -207,6 +208,13 @@ class ContinuousEngine:
             self._is_paused = paused
             for lane in self._pool.lanes.values():
                 lane.send(Pause() if paused else Resume())
+
+    def set_awaited(self, awaited: bool) -> None:
+        """Let lanes commit early while a caller waits until the input is processed."""
+        if awaited != self._is_awaited and self._config.commit_interval_ms is not None:
+            self._is_awaited = awaited
+            for lane in self._pool.lanes.values():
+                lane.send(SetCommitPace(awaited))
 
     # ---- progress ----------------------------------------------------------------------------
 
@@ -351,6 +359,8 @@ class ContinuousEngine:
         lane.send(Start(lane.grant, self._lease.member_token(), self.planner.incarnation))
         if self._is_paused:
             lane.send(Pause())
+        if self._is_awaited:
+            lane.send(SetCommitPace(is_early=True))
 
     def _handle(self, lane: LaneHandle, message: LaneMessage) -> None:
         if isinstance(message, Committed):

@@ -41,6 +41,7 @@ from penstock.engine.continuous.messages import (
     Restoring,
     Resume,
     Running,
+    SetCommitPace,
     Start,
     Stop,
     Token,
@@ -422,6 +423,8 @@ class Lane:
                 self._is_paused = False
                 self._tail.resume(self._owners)
                 self._full = set()
+            elif isinstance(message, SetCommitPace):
+                self._pacer.set_early(message.is_early)
             elif isinstance(message, Stop):
                 self._is_stopping = True
 

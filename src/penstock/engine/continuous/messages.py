@@ -127,6 +127,12 @@ class Resume(Message, frozen=True):
     """Process records again."""
 
 
+class SetCommitPace(Message, frozen=True):
+    """Commit as soon as possible, or at the commit interval of the application again."""
+
+    is_early: bool
+
+
 class Stop(Message, frozen=True):
     """Commit, give up all tasks, and end."""
 
@@ -134,7 +140,7 @@ class Stop(Message, frozen=True):
 LaneMessage = (
     Hello | Ready | Restoring | Running | Committed | Released | TokenRequest | Alive | Ended
 )
-DriverMessage = Start | Grant | Release | Token | Pause | Resume | Stop | Alive
+DriverMessage = Start | Grant | Release | Token | Pause | Resume | SetCommitPace | Stop | Alive
 
 encode = msgspec.msgpack.Encoder().encode
 
