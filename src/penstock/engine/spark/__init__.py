@@ -71,6 +71,7 @@ def lanes_on(
 
     with backend.report_jvm_loss():
         backend.wait_for_slots()
+        backend.warn_of_starved_jobs(config)
         bundle = Bundle(topology, config, graph, source.address, backend.lane_slots(config))
         bundle = _for_hosts_of(backend, bundle)
         return SparkLanes(

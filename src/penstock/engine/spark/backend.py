@@ -200,6 +200,16 @@ class SparkBackend:
         is_chosen = PARALLELISM in config.extra
         return slots if self._owned or is_chosen else max(1, slots - 1)
 
+    def warn_of_starved_jobs(self, config: StreamsConfig) -> None:
+        """Log a warning if the lanes of continuous mode leave no slot to the jobs of the user."""
+        if not self._owned and self.count_slots() == 1:
+            log.warning(
+                "Your Spark session has one slot, which application '%s' keeps until it ends. "
+                "Other jobs of the session wait for it. Use a master with more cores, such as "
+                "local[2], or execution='batch', which frees the slot between batches.",
+                config.application_id,
+            )
+
     def close(self) -> None:
         """Release the context.
 
