@@ -62,7 +62,7 @@ class Streams(MetadataMethods):
         spark: The `SparkSession` to use. Without it, penstock starts Spark on `master`.
         master: Spark's master; the default is this machine, with `num_stream_threads` cores.
             "inline" runs everything in this process, without Spark or Java.
-        compute: Runs the tasks instead of Spark.
+        compute: Runs the batches instead of Spark; not in continuous mode.
         on_batch: Called with the report of every batch.
         on_standby: Called with the name of the instance that runs the application, if this one is
             a standby.
@@ -110,6 +110,10 @@ class Streams(MetadataMethods):
             raise ConfigException(
                 f"Application '{config.application_id}' has no log. Set log= to the path of a "
                 "file, or to kafka://host:port."
+            )
+        if compute is not None and config.is_continuous:
+            raise ConfigException(
+                "compute= runs batches, and execution is 'continuous'. Use execution='batch'."
             )
         lease_timeout_ms(config)
         check_build_settings(topology, config)
