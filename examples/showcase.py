@@ -121,6 +121,9 @@ def run(showcase: Showcase, log: Log, master: str, folder: Path) -> None:
     config = StreamsConfig(
         application_id=showcase.application_id, log=log.address,
         state_dir=str(folder / "state"),
+        # The input is finite, as for `penstock run --once`. The number of printed updates does not
+        # depend on when lanes commit.
+        execution="batch",
     )
     with Streams(showcase.build(), config, master=master) as streams:
         streams.run_until_caught_up()

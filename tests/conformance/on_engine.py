@@ -181,6 +181,7 @@ class EngineDriver:
     def _open_engine(
         self, topology: Topology, config: StreamsConfig, start_compute: ComputeFactory
     ) -> None:
+        config = config.with_(execution="batch")
         lease = self._log.take_lease(config.application_id)
         self._engine = Engine(topology, config, self._log, lease, start_compute)
 

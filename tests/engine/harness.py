@@ -27,8 +27,9 @@ Row = tuple[str | None, str | None, int]
 
 def config_of(application_id: str = "app", **settings: Any) -> StreamsConfig:
     return StreamsConfig(**{
-        "application_id": application_id, "default_key_serde": Serdes.string(),
-        "default_value_serde": Serdes.string(), "statestore_cache_max_bytes": 0, **settings,
+        "application_id": application_id, "execution": "batch",
+        "default_key_serde": Serdes.string(), "default_value_serde": Serdes.string(),
+        "statestore_cache_max_bytes": 0, **settings,
     })
 
 

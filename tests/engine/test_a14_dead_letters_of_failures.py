@@ -132,7 +132,7 @@ def test_worker_that_publishes_writes_the_outputs_before_the_failure(
 
     monkeypatch.setattr(Worker, "run_lane", publishing)
     with pytest.raises(ProcessingFailedException, match="kaboom"):
-        run(create_streams)
+        run(create_streams, execution="batch")
     assert received(log) == [b"VALUE-1"]
     assert [value for value, _ in letters(log)] == [b"KABOOM"]
 

@@ -34,7 +34,7 @@ class Site:
         self.log: Log = open_log(folder / "log.db")
         self.config = StreamsConfig(
             application_id="app", state_dir=str(folder / "state"), statestore_cache_max_bytes=0,
-            default_key_serde=None,
+            default_key_serde=None, execution="batch",
         )
         for topic in TOPICS:
             self.log.create_topic(topic, 2, {"retention.ms": -1})
