@@ -125,6 +125,11 @@ def test_constructor_checks_its_arguments(tmp_path: Path) -> None:
         Streams(upper(), StreamsConfig(application_id="a"))
     with pytest.raises(ConfigException, match=r"session\.timeout\.ms must be a number"):
         Streams(upper(), {"application.id": "a", "log": "x", "session.timeout.ms": "soon"})
+    with pytest.raises(ConfigException, match="compute= runs batches"):
+        Streams(
+            upper(), {"application.id": "a", "log": "x", "execution": "continuous"},
+            compute=BlockedCompute().start,
+        )
     with pytest.raises(TypeError, match="function of the exception"):
         Streams(upper(), {"application.id": "a", "log": "x"}).set_uncaught_exception_handler(
             "fail"  # type: ignore[arg-type]

@@ -62,6 +62,19 @@ def test_lanes_are_the_slots_that_exist_or_can_be_allocated(
     assert dynamic_allocation(**settings).parallelism(config_of()) == lanes
 
 
+@pytest.mark.parametrize(("owned", "slots", "warns"), [
+    (False, 1, True), (False, 2, False), (True, 1, False),
+])
+def test_lane_that_takes_the_only_slot_of_the_user_is_warned_about(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
+    *, owned: bool, slots: int, warns: bool,
+) -> None:
+    monkeypatch.setattr(SparkBackend, "count_slots", lambda self: slots)
+    backend = SparkBackend(SimpleNamespace(), owned=owned)  # type: ignore[arg-type]
+    backend.warn_of_starved_jobs(config_of())
+    assert ("has one slot" in caplog.text) is warns
+
+
 @pytest.mark.parametrize("lanes", ["0", "many", "-1"])
 def test_invalid_number_of_lanes_is_rejected(lanes: str) -> None:
     backend = SparkBackend(SimpleNamespace(), owned=False)  # type: ignore[arg-type]
