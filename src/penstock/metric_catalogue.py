@@ -7,7 +7,7 @@ returns the readings with every commit. `ReadingHistory` merges them and compute
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -45,8 +45,9 @@ class Statistic(Enum):
     """How a metric summarizes the observed values.
 
     RATE is the number of values per second, SUM_RATE their sum per second. These, AVG, MIN and MAX
-    cover the last `metrics.num.samples` times `metrics.sample.window.ms`. COUNT and SUM cover
-    everything since the start of the instance. LAST is the last value.
+    cover the last `metrics.num.samples` times `metrics.sample.window.ms`, and so does SHARE, the
+    share of a task in the sum of all tasks. COUNT and SUM cover everything since the start of the
+    instance. LAST is the last value.
     """
 
     COUNT = auto()
@@ -57,6 +58,7 @@ class Statistic(Enum):
     MIN = auto()
     MAX = auto()
     LAST = auto()
+    SHARE = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +120,13 @@ SENSORS: dict[str, SensorType] = {
     "thread-punctuate": SensorType(THREAD, (), "INFO", _PUNCTUATE),
     "process": SensorType(NODE, NODE_TAGS, "INFO", _rate_total("process")),
     "process-latency": SensorType(TASK, TASK_TAGS, "DEBUG", _avg_max("process-latency")),
+    "final-emit-latency": SensorType(
+        NODE, NODE_TAGS, "DEBUG", _avg_max("window-aggregate-final-emit-latency")
+    ),
+    # A value is the duration of processing in milliseconds.
+    "active-process": SensorType(
+        TASK, TASK_TAGS, "INFO", (("active-process-ratio", Statistic.SHARE),)
+    ),
     "punctuate": SensorType(TASK, TASK_TAGS, "DEBUG", _PUNCTUATE),
     "lateness": SensorType(TASK, TASK_TAGS, "DEBUG", _avg_max("record-lateness")),
     "buffered": SensorType(TASK, TASK_TAGS, "DEBUG", (("active-buffer-count", Statistic.LAST),)),
@@ -132,6 +141,20 @@ SENSORS: dict[str, SensorType] = {
         ))
         for operation in STORE_OPERATIONS
     },
+    # Values are the number of open iterators, the time of the oldest one, and nanoseconds.
+    "open-iterators": SensorType(
+        STATE, STATE_TAGS, "DEBUG", (("num-open-iterators", Statistic.LAST),)
+    ),
+    "oldest-iterator": SensorType(
+        STATE, STATE_TAGS, "DEBUG", (("oldest-iterator-open-since-ms", Statistic.LAST),)
+    ),
+    "iterator-duration": SensorType(STATE, STATE_TAGS, "DEBUG", _avg_max("iterator-duration")),
+    "suppression-size": SensorType(
+        STATE, STATE_TAGS, "DEBUG", _avg_max("suppression-buffer-size")
+    ),
+    "suppression-count": SensorType(
+        STATE, STATE_TAGS, "DEBUG", _avg_max("suppression-buffer-count")
+    ),
     "hit-ratio": SensorType(CACHE, CACHE_TAGS, "DEBUG", _avg_min_max("hit-ratio")),
 }
 
@@ -165,9 +188,13 @@ class ReadingHistory:
 
     def values(self, now: float, thread_tags: Tags) -> Iterator[tuple[MetricName, float]]:
         """Yield the metrics of all readings."""
-        for (sensor, task, tags), totals in self._totals.items():
+        found = {key: totals.values(now) for key, totals in self._totals.items()}
+        sums: dict[str, float] = defaultdict(float)
+        for (sensor, _, _), values in found.items():
+            sums[sensor] += values[Statistic.SHARE]
+        for (sensor, task, tags), values in found.items():
             kind = SENSORS[sensor]
-            values = totals.values(now)
+            values[Statistic.SHARE] /= sums[sensor] or float("nan")
             all_tags = (*thread_tags, *_named_tags(kind, task, tags))
             for name, statistic in kind.metrics:
                 yield MetricName(kind.group, name, all_tags), values[statistic]
@@ -236,4 +263,6 @@ class _Totals:
             Statistic.MIN: min((second.min for second in recent), default=nothing),
             Statistic.MAX: max((second.max for second in recent), default=nothing),
             Statistic.LAST: self._last,
+            # `ReadingHistory` divides it by the sum of all tasks.
+            Statistic.SHARE: total,
         }

@@ -19,7 +19,7 @@ OF_INSTANCE = {
         "state", "client-state", "topology-description", "alive-stream-threads",
         "failed-stream-threads",
     )
-} | {("stream-thread-metrics", name) for name in ("thread-start-time", "state")}
+} | {("stream-thread-metrics", name) for name in ("thread-start-time", "state", "thread-state")}
 
 
 def listed() -> Iterator[tuple[str, str, str]]:
@@ -35,13 +35,19 @@ def listed() -> Iterator[tuple[str, str, str]]:
 
 
 def test_page_lists_the_metrics_of_an_application() -> None:
-    metrics = Metrics(StreamsConfig(application_id="app"), "thread")
+    metrics, of_lanes = (
+        Metrics(StreamsConfig(application_id="app", execution=execution), "thread")
+        for execution in ("batch", "continuous")
+    )
     node_counters = [*JOIN_COUNTERS, "emitted", "emitted-records", "out-of-order"]
     metrics.record(BatchReport(1, 1, 1, 1, 1, 0.1, 0.1, 0.1, counters={
         TaskId(0, 0): {"process-total": 1, **{f"NODE/{name}": 1 for name in node_counters}},
     }))
     metrics.restores.update("0_0", "store", 0, 1, 2)
-    existing = {(name.group, name.name): "INFO" for name in metrics.snapshot({})}
+    existing = {
+        (name.group, name.name): "INFO"
+        for each in (metrics, of_lanes) for name in each.snapshot({})
+    }
     existing |= {
         (kind.group, name): kind.level for kind in SENSORS.values() for name, _ in kind.metrics
     }

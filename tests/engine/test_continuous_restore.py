@@ -70,6 +70,12 @@ def of_tasks(streams: Streams, name: str) -> list[Any]:
     return [value for metric, value in streams.metrics().items() if _is(metric, name)]
 
 
+def created(streams: Streams) -> Any:
+    return next(
+        value for metric, value in streams.metrics().items() if metric.name == "task-created-total"
+    )
+
+
 def _is(metric: MetricName, name: str) -> bool:
     return (metric.group, metric.name) == ("stream-task-metrics", name)
 
@@ -84,6 +90,8 @@ def test_restore_of_an_idle_application_is_reported_without_a_commit(
         until(lambda: of_tasks(streams, "restore-total") == [WORDS])
         assert of_tasks(streams, "restore-remaining-records-total") == [0]
         assert of_tasks(streams, "restore-progress") == [1.0]
+        # Two sub-topologies with one partition each.
+        assert created(streams) == 2
     assert listener.calls == [
         ("start", "counts", 0, WORDS), ("batch", "counts", WORDS, WORDS), ("end", "counts", WORDS),
     ]

@@ -122,6 +122,8 @@ def test_metrics_have_the_names_of_kafka(create_streams: CreateStreams, log: Log
         found = streams.metrics()
     by_name = {(name.group, name.name): value for name, value in found.items()}
     assert by_name["stream-metrics", "state"] == "RUNNING"
+    assert by_name["stream-thread-metrics", "state"] == "RUNNING"
+    assert by_name["stream-thread-metrics", "thread-state"] == 4
     assert by_name["stream-metrics", "alive-stream-threads"] == 1
     assert by_name["stream-metrics", "topology-description"] == str(word_count().describe())
     assert by_name["stream-thread-metrics", "process-total"] == 5

@@ -90,6 +90,10 @@ class NodeContext(Protocol):
         """A counter of the node that the operator increments without a call."""
         ...
 
+    def recorder(self, sensor: str) -> Callable[[float], None] | None:
+        """Records values of a sensor of the node; None if the recording level excludes it."""
+        ...
+
     def print_line(self, line: str, file: str | None = None) -> None:
         """Print a line to standard output or to a file, once, after the commit."""
         ...

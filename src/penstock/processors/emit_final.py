@@ -7,6 +7,7 @@ expired are never forwarded.
 from __future__ import annotations
 
 from collections.abc import Callable
+from time import perf_counter
 from typing import Any
 
 from penstock.errors import StreamsException
@@ -81,6 +82,7 @@ def _emitter(
 ) -> EmitClosed:
     emitted = node.clock(close_clock(node.name))
     count = node.count
+    record = node.recorder("final-emit-latency")
 
     def emit(close_time: int, headers: Headers) -> None:
         last_close_time = emitted.time
@@ -88,7 +90,10 @@ def _emitter(
             return
         closed = closed_range(last_close_time, close_time)
         if closed is not None:
+            started = perf_counter()
             count("emitted-records", send(*closed, headers))
+            if record is not None:
+                record((perf_counter() - started) * 1000)
             emitted.time = close_time
 
     return emit

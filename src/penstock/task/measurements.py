@@ -58,4 +58,6 @@ class Measurements:
         if meters.records("buffered"):
             meters.meter("buffered").record(sum(queue.size for queue in self._queues.values()))
             meters.meter("cache-size").record(cached_bytes(self._runtime.stores.values()))
+        for observe in meters.at_commit:
+            observe()
         return meters.take_readings()

@@ -6,7 +6,7 @@ it processes records, and those of outputs after each chunk.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from penstock.metric_catalogue import Reading, includes
@@ -66,6 +66,8 @@ class Meters:
         #: (sensor, node, topic) -> the meters of sizes and ages, and the fixed bytes of a record.
         self._topics: dict[tuple[str, str, str], tuple[Meter, Meter, int]] = {}
         self._processed: dict[str, int] = {}
+        #: Called before each commit: record values that are read, not observed.
+        self.at_commit: list[Callable[[], object]] = []
 
     def records(self, sensor: str) -> bool:
         """Whether the recording level includes a sensor."""

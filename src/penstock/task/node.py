@@ -100,6 +100,10 @@ class TaskNode:
     def counter(self, name: str) -> NodeCounter:
         return self.runtime.node_counters.setdefault(f"{self.name}/{name}", NodeCounter())
 
+    def recorder(self, sensor: str) -> Callable[[float], None] | None:
+        meters = self.runtime.meters
+        return meters.meter(sensor, self.name).record if meters.records(sensor) else None
+
     def print_line(self, line: str, file: str | None = None) -> None:
         self.runtime.printed.append((file, line))
 

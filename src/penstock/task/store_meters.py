@@ -6,10 +6,13 @@ and processors get the store. A call inside of another one is not measured: `put
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from time import perf_counter_ns
 from typing import Any
 
+from penstock.clock import wall_clock_ms
+from penstock.stores.api.results import StoreIterator
+from penstock.stores.buffers.suppress import SuppressBuffer
 from penstock.stores.typed.session import SessionStore
 from penstock.stores.typed.store import LayeredStore, TypedStore
 from penstock.stores.typed.window import WindowStore
@@ -32,8 +35,12 @@ _WINDOW_OPERATIONS = {
 
 
 def measure_store(store: Any, meters: Meters) -> None:
-    """Replace the methods of an open store. Stores of users and buffers are not measured."""
-    if not isinstance(store, TypedStore) or not meters.records("store-put"):
+    """Replace the methods of an open store. Stores of users and of joins are not measured."""
+    if not meters.records("store-put"):
+        return
+    if isinstance(store, SuppressBuffer):
+        _measure_buffer(store, meters)
+    if not isinstance(store, TypedStore):
         return
     operations = (
         _WINDOW_OPERATIONS if isinstance(store, WindowStore | SessionStore) else _OPERATIONS
@@ -60,6 +67,7 @@ class _Timer:
         self._meters = meters
         self._tags = tags
         self._is_running = False
+        self._iterators = _OpenIterators(meters, tags)
 
     def timed(self, operation: str, method: Callable[..., Any]) -> Callable[..., Any]:
         """A method that measures its calls."""
@@ -71,12 +79,91 @@ class _Timer:
             self._is_running = True
             started = perf_counter_ns()
             try:
-                return method(*arguments, **options)
+                result = method(*arguments, **options)
             finally:
                 meter.record(perf_counter_ns() - started)
                 self._is_running = False
+            return self._iterators.track(result) if type(result) is StoreIterator else result
 
         return measured
+
+
+class _OpenIterators:
+    """The iterators of one store that are not closed: neither exhausted nor released either."""
+
+    def __init__(self, meters: Meters, tags: tuple[str, str]) -> None:
+        self._duration = meters.meter("iterator-duration", *tags)
+        self._number = meters.meter("open-iterators", *tags)
+        self._oldest = meters.meter("oldest-iterator", *tags)
+        #: The time at which each was opened, in milliseconds. The first one is the oldest.
+        self._open: dict[int, int] = {}
+        self._opened = 0
+        meters.at_commit.append(self._observe)
+
+    def track(self, rows: StoreIterator[Any, Any]) -> StoreIterator[Any, Any]:
+        """The same iterator, which is measured until it is closed."""
+        self._opened += 1
+        number, started = self._opened, perf_counter_ns()
+        self._open[number] = wall_clock_ms()
+
+        def ended() -> None:
+            if self._open.pop(number, None) is not None:
+                self._duration.record(perf_counter_ns() - started)
+
+        return StoreIterator(_TrackedRows(rows, ended))
+
+    def _observe(self) -> None:
+        if self._opened:
+            self._number.record(len(self._open))
+            self._oldest.record(next(iter(self._open.values()), 0))
+
+
+class _TrackedRows:
+    """The source of an iterator, which notes its end."""
+
+    def __init__(self, rows: StoreIterator[Any, Any], ended: Callable[[], None]) -> None:
+        self._rows = rows
+        self._ended = ended
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        try:
+            return next(self._rows)
+        except BaseException:
+            self._ended()
+            raise
+
+    def close(self) -> None:
+        """End the iteration."""
+        self._ended()
+        self._rows.close()
+
+    def __del__(self) -> None:
+        self._ended()
+
+
+def _measure_buffer(buffer: SuppressBuffer, meters: Meters) -> None:
+    """Record the size of a buffer of suppress whenever it changes, as Kafka Streams does."""
+    tags = ("in-memory-suppression-id", buffer.name)
+    size = meters.meter("suppression-size", *tags)
+    count = meters.meter("suppression-count", *tags)
+
+    def measured(method: Callable[..., Any]) -> Callable[..., Any]:
+        def changing(*arguments: Any) -> Any:
+            before = buffer.num_records
+            result = method(*arguments)
+            if method == put or buffer.num_records != before:
+                size.record(buffer.size_bytes)
+                count.record(buffer.num_records)
+            return result
+
+        return changing
+
+    put = buffer.put
+    for name in ("put", "evict_until", "evict_over"):
+        setattr(buffer, name, measured(getattr(buffer, name)))
 
 
 def cached_bytes(stores: Iterable[Any]) -> int:

@@ -6,7 +6,8 @@ to be written. Once that is written, `advance` applies the changes to the task's
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from time import perf_counter
 from typing import NoReturn
 
@@ -213,7 +214,8 @@ class Task:
         """
         with gc_paused(), processing(self.runtime.current):
             try:
-                self._run(ranges)
+                with self._timed_processing():
+                    self._run(ranges)
                 return self.commit()
             except StreamsException as failure:
                 return self.failed(failure)
@@ -243,10 +245,16 @@ class Task:
             queue.cut and not queue.has_head for queue in queues.values()
         ):
             return False
-        with gc_paused(), processing(self.runtime.current):
+        with gc_paused(), processing(self.runtime.current), self._timed_processing():
             self._take_until(enough)
             self._restore_heads()
         return True
+
+    @contextmanager
+    def _timed_processing(self) -> Iterator[None]:
+        started = perf_counter()
+        yield
+        self.runtime.meters.meter("active-process").record((perf_counter() - started) * 1000)
 
     def _restore_heads(self) -> None:
         """A queue that was processed alone has no head, even if records are left."""

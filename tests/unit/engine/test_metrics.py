@@ -220,6 +220,40 @@ def test_state_of_stores_is_tagged_with_the_kind_of_the_store(clock: Clock) -> N
     assert found[level] == 1
 
 
+def test_process_ratio_of_a_task_is_its_share_of_all_tasks(
+    metrics: Metrics, clock: Clock
+) -> None:
+    for _ in range(2):
+        metrics.record(report(readings=(
+            (TaskId(0, 0), measured("active-process", values=(10.0, 20.0))),
+            (TaskId(0, 1), measured("active-process", values=(90.0,))),
+        )))
+        clock.now += 5
+
+    def ratios() -> list[object]:
+        return [
+            value for name, value in metrics.snapshot({}).items()
+            if name.name == "active-process-ratio"
+        ]
+
+    assert ratios() == [0.25, 0.75]
+    clock.now += 120
+    assert all(map(math.isnan, ratios()))
+
+
+def test_tasks_of_lanes_are_counted_once(clock: Clock) -> None:
+    config = StreamsConfig(application_id="app", execution="continuous")
+    metrics = Metrics(config, "thread", clock=clock)
+    for task in ("0_0", "0_1"):
+        metrics.task_started(task)
+    for task in ("0_0", "0_0", "1_0"):
+        metrics.task_stopped(task)
+    clock.now += 10
+    found = named(metrics, THREAD)
+    assert (found["task-created-total"], found["task-closed-total"]) == (2, 1)
+    assert found["task-created-rate"] == pytest.approx(0.2)
+
+
 def test_readings_of_a_finer_level_are_not_shown(metrics: Metrics) -> None:
     metrics.record(report(readings=((TaskId(0, 0), measured("restore", values=(40.0,))),)))
     assert "restore-total" not in named(metrics, TASK)

@@ -57,6 +57,9 @@ class FakeNode:
     def counter(self, name: str) -> NodeCounter:
         return self.node_counters.setdefault(name, NodeCounter())
 
+    def recorder(self, sensor: str) -> None:
+        """Nothing is measured."""
+
     def print_line(self, line: str, file: str | None = None) -> None:
         raise AssertionError(line)
 

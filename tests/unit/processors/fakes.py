@@ -71,6 +71,9 @@ class FakeNode:
     def counter(self, name: str) -> Any:
         return _FakeCounter(self.counts, name)
 
+    def recorder(self, sensor: str) -> None:
+        """Nothing is measured."""
+
     def print_line(self, line: str, file: str | None = None) -> None:
         self.printed.append(line)
 

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from penstock import (
+    BufferConfig,
+    EmitStrategy,
     JoinWindows,
     Processor,
     ProcessorContext,
@@ -19,8 +21,10 @@ from penstock import (
     Stores,
     StreamsBuilder,
     StreamsConfig,
+    Suppressed,
     TimeWindows,
 )
+from penstock.clock import wall_clock_ms
 from penstock.metric_catalogue import SENSORS
 from penstock.record import NO_HEADERS, Headers, PartitionColumns, TaskId
 from penstock.task import meters
@@ -281,6 +285,84 @@ def test_lateness_is_the_distance_to_the_stream_time() -> None:
             topic.pipe_input("k", "v", timestamp=timestamp)
         assert found(driver, "record-lateness-max")["0_0"] == 3_000
         assert found(driver, "record-lateness-avg")["0_0"] == 1_000
+
+
+class KeepIterators(Processor[str, str]):
+    """Opens an iterator for each record, and closes it for the value "close"."""
+
+    def init(self, context: ProcessorContext) -> None:
+        self.store = context.get_state_store("store")
+        self.opened: list[Any] = []
+
+    def process(self, record: Record[str, str]) -> None:
+        self.store.put(record.key, 1)
+        if record.value == "close":
+            self.opened.pop().close()
+        elif record.value == "release":
+            self.opened.clear()
+        elif record.value == "read":
+            assert list(self.store.all())
+        else:
+            self.opened.append(self.store.all())
+
+
+def test_open_iterators_are_counted_at_debug() -> None:
+    builder = StreamsBuilder()
+    builder.add_state_store(Stores.key_value_store_builder(
+        Stores.in_memory_key_value_store("store"), TEXT, LONG
+    ))
+    builder.stream("in").process(KeepIterators, "store")
+    before = wall_clock_ms()
+    with TopologyTestDriver(builder.build(), config("DEBUG")) as driver:
+        topic = driver.create_input_topic("in", TEXT, TEXT)
+        for value, expected in (
+            ("open", 1), ("open", 2), ("read", 2), ("close", 1), ("release", 0)
+        ):
+            topic.pipe_input("k", value)
+            assert found(driver, "num-open-iterators") == {"store": expected}
+            (oldest,) = found(driver, "oldest-iterator-open-since-ms").values()
+            assert before <= oldest <= wall_clock_ms() if expected else oldest == 0
+        assert found(driver, "iterator-duration-max")["store"] > 0
+
+
+@pytest.mark.parametrize("level", ["INFO", "DEBUG"])
+def test_size_of_a_suppress_buffer_is_measured_at_debug(level: str) -> None:
+    builder = StreamsBuilder()
+    (
+        builder.stream("in").group_by_key().count(store="counts")
+        .suppress(Suppressed.until_time_limit(10, BufferConfig.unbounded()))
+        .to_stream().foreach(lambda key, value: None)
+    )
+    settings = config(level, statestore_cache_max_bytes=0)
+    with TopologyTestDriver(builder.build(), settings) as driver:
+        topic = driver.create_input_topic("in", TEXT, TEXT)
+        for key, timestamp in (("a", 0), ("b", 0), ("c", 100)):
+            topic.pipe_input(key, "v", timestamp=timestamp)
+        sizes = found(driver, "suppression-buffer-size-max")
+        counts = found(driver, "suppression-buffer-count-max")
+        if level == "INFO":
+            assert sizes == counts == {}
+        else:
+            # Each record is buffered; the last one removes the others.
+            assert set(counts.values()) == {3}
+            averages = found(driver, "suppression-buffer-count-avg")
+            assert set(averages.values()) == {(1 + 2 + 3 + 1) / 4}
+            assert min(sizes.values()) > 0
+            assert any("in-memory-suppression-id=" in name for name in driver.metrics())
+
+
+def test_emission_of_final_results_is_timed_at_debug() -> None:
+    builder = StreamsBuilder()
+    (
+        builder.stream("in").group_by_key().windowed_by(TimeWindows.of(10, grace=0))
+        .emit_strategy(EmitStrategy.on_window_close()).count(store="windows", name="count")
+        .to_stream().foreach(lambda key, value: None)
+    )
+    with TopologyTestDriver(builder.build(), config("DEBUG")) as driver:
+        topic = driver.create_input_topic("in", TEXT, TEXT)
+        topic.pipe_input("k", "v", timestamp=0)
+        topic.pipe_input("k", "v", timestamp=100)
+        assert found(driver, "window-aggregate-final-emit-latency-max")["count"] > 0
 
 
 @pytest.mark.parametrize("name", scenarios.SCENARIOS)

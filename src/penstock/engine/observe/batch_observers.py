@@ -78,7 +78,11 @@ class BatchObservers:
     def task_restored(
         self, task_id: TaskId, restored: Sequence[RestoredStore], seconds: float, *, is_last: bool
     ) -> None:
-        """A lane has restored the stores of a task. `is_last`: no other restore runs."""
+        """A lane runs a task, after it has restored these stores.
+
+        `is_last`: no other restore runs.
+        """
+        self.metrics.task_started(str(task_id))
         self._restores.restored(str(task_id), restored)
         self._restore_log.add(restored, seconds, is_last=is_last)
         if any(each.records for each in restored):
@@ -86,6 +90,7 @@ class BatchObservers:
 
     def task_stopped(self, task_id: TaskId) -> None:
         """No lane runs or restores a task."""
+        self.metrics.task_stopped(str(task_id))
         self._restores.stopped(str(task_id))
 
     def close(self) -> None:

@@ -139,6 +139,9 @@ class Metrics:
         self._task_records: dict[str, CountWindow] = {}
         self._sensors = SensorHistory(self._seconds)
         self._readings = ReadingHistory(self._seconds, config.metrics_recording_level, now)
+        #: The tasks that lanes have started, and those that they have ended.
+        self._created, self._closed = (CountWindow(self._seconds, now) for _ in range(2))
+        self._running_tasks: set[str] = set()
         #: The progress of restores.
         self.restores = RestoreMetrics()
 
@@ -164,6 +167,19 @@ class Metrics:
                 self._sensors.add(reading, now)
             for task, measured in report.readings:
                 self._readings.add(str(task), measured, now)
+
+    def task_started(self, task: str) -> None:
+        """A lane has started a task."""
+        with self._lock:
+            self._running_tasks.add(task)
+            self._created.add(1, self._clock())
+
+    def task_stopped(self, task: str) -> None:
+        """No lane runs a task. It may have been reported before, or never have run."""
+        with self._lock:
+            if task in self._running_tasks:
+                self._running_tasks.remove(task)
+                self._closed.add(1, self._clock())
 
     def add_restore(self, task: str, records: int) -> None:
         """Add the complete restore of a store."""
@@ -232,6 +248,11 @@ class Metrics:
             # In continuous mode several lanes work at the same time.
             if not self._config.is_continuous:
                 yield f"{step}-ratio", window.rate(now) / 1000
+
+        if self._config.is_continuous:
+            for name, tasks in (("created", self._created), ("closed", self._closed)):
+                yield f"task-{name}-total", int(tasks.total)
+                yield f"task-{name}-rate", tasks.rate(now)
 
     def _task_metrics(self, now: float) -> Iterator[tuple[MetricName, Value]]:
         for task, window in self._task_records.items():

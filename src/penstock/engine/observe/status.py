@@ -18,6 +18,12 @@ if TYPE_CHECKING:
     from penstock.engine.instance import Instance
     from penstock.engine.loop import Engine
 
+#: The states of Kafka's `StreamThread`, in their order.
+_THREAD_STATES = (
+    "CREATED", "STARTING", "PARTITIONS_REVOKED", "PARTITIONS_ASSIGNED", "RUNNING",
+    "PENDING_SHUTDOWN", "DEAD",
+)
+
 
 class InstanceStatus:
     """Reads the parts of an instance and changes nothing. Any thread may call it."""
@@ -54,6 +60,7 @@ class InstanceStatus:
         if thread is not None and thread.started_ms is not None:
             of_thread["thread-start-time"] = thread.started_ms
             of_thread["state"] = self._thread_state()
+            of_thread["thread-state"] = _THREAD_STATES.index(self._thread_state())
         return self._instance.observers.metrics.snapshot(client, of_thread)
 
     def _thread_state(self) -> str:
