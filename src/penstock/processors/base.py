@@ -47,6 +47,15 @@ class NodeCounter:
         self.amount = 0
 
 
+class CallCounter:
+    """Counts the calls of a function in Python, which adds to `calls` directly."""
+
+    __slots__ = ("calls",)
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+
 class NodeContext(Protocol):
     """One node of a running task, as its operator sees it."""
 
@@ -54,6 +63,8 @@ class NodeContext(Protocol):
     name: str
     #: The record that the task is processing: topic, partition, offset, timestamp, headers.
     current: CurrentRecord
+    #: Counts the records of the node. A `PlainOperator` adds to it, see there.
+    calls: CallCounter
 
     @property
     def stream_time(self) -> int:
@@ -139,7 +150,9 @@ class PlainOperator:
     """An operator that calls the user's function once and forwards at most one record.
 
     It keeps timestamp and headers, and calls `failed` itself when the function raises. The task
-    does not have to guard it, which saves a call per record.
+    does not have to guard it, which saves a call per record. For the same reason its function
+    counts the records: a native one itself, one in Python in `node.calls`. If it returns `forward`,
+    the task counts them.
     """
 
     __slots__ = ()

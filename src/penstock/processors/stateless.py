@@ -33,8 +33,10 @@ class Filter(PlainOperator):
         if core is not None:
             native: Forward = core.filtering(predicate, forward, failed, negate)
             return native
+        counter = node.calls
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            counter.calls += 1
             try:
                 if negate if predicate(key, value) else not negate:
                     return
@@ -79,8 +81,10 @@ class SelectKey(PlainOperator):
         if core is not None:
             native: Forward = core.selecting_key(selector, forward, failed)
             return native
+        counter = node.calls
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            counter.calls += 1
             try:
                 new_key = selector(key, value)
             except Exception as error:
@@ -105,8 +109,10 @@ class MapValues(PlainOperator):
         if core is not None:
             native: Forward = core.mapping_values(mapper, forward, failed, with_key)
             return native
+        counter = node.calls
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            counter.calls += 1
             try:
                 new_value = mapper(key, value) if with_key else mapper(value)
             except Exception as error:
@@ -279,8 +285,10 @@ class NullKeyFilter(PlainOperator):
         if core is not None:
             native: Forward = core.null_key_filter(forward)
             return native
+        counter = node.calls
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            counter.calls += 1
             if key is not None:
                 forward(key, value, timestamp, headers)
 

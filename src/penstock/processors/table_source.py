@@ -85,8 +85,10 @@ class ToStream(PlainOperator):
         if core is not None:
             native: Forward = core.new_value(forward)
             return native
+        counter = node.calls
 
         def process(key: Any, change: Any, timestamp: int, headers: Headers) -> None:
+            counter.calls += 1
             forward(key, change[0], timestamp, headers)
 
         return process

@@ -12,7 +12,7 @@ from typing import Any
 
 from penstock.errors import StreamsException, WrongSerdeException
 from penstock.native import core
-from penstock.processors.base import Forward, OnError, PlainOperator
+from penstock.processors.base import CallCounter, Forward, OnError, PlainOperator
 from penstock.record import CurrentRecord, Headers
 from penstock.task.blueprint import Blueprint
 from penstock.task.collector import Collector
@@ -43,7 +43,6 @@ def assemble(
         children = [entries[name] for name in blueprint.children[node.name]]
         if isinstance(node, SinkNode):
             process = _sink(node, blueprint, runtime, collector, handlers)
-            process = runtime.node_calls.counted(node.name, process, counts_itself=True)
             entries[node.name] = NodeEntry(node.name, process, guarded=False, is_sink=True)
         elif isinstance(node, SourceNode):
             # The task has already set the current record.
@@ -70,13 +69,12 @@ def _attach_processor(
         failed = handlers.error_callback(node.name)
         forward = _call_children(children, runtime, handlers)
         if children and children[0].is_sink:
-            forward = _guarded(forward, failed)
+            forward = _guarded(forward, failed, CallCounter())
         if makes_records:
             forward = _keep_sent_flag(forward, current)
         attached = operator.attach(context, forward, failed)
-        # Some operators return the function of their child.
         attached = runtime.node_calls.counted(
-            node.name, attached, counts_itself=attached is not forward
+            node.name, attached, None if attached is forward else context.calls
         )
         return NodeEntry(node.name, _measure(node, attached, children, runtime), guarded=False)
     forward = _call_children_with_context(children, runtime, handlers)
@@ -99,7 +97,11 @@ def _sink(
     serdes = blueprint.serdes(node)
     topic = blueprint.topic(node.topic) if isinstance(node.topic, str) else None
     context = TaskNode(node.name, runtime, ())
-    return collector.attach_sink(node, topic, serdes, handlers, context.drop)
+    counter = CallCounter()
+    process, counts = collector.attach_sink(
+        node, topic, serdes, handlers, drop=context.drop, counter=counter
+    )
+    return runtime.node_calls.counted(node.name, process, counter if counts else None)
 
 
 def _call_children(
@@ -150,11 +152,12 @@ def _call_children_with_context(
 
 
 def _guarded_child(child: NodeEntry, runtime: Runtime, handlers: ExceptionHandlers) -> Forward:
-    guarded = _guarded(child.process, handlers.error_callback(child.name))
-    return runtime.node_calls.counted(child.name, guarded, counts_itself=True)
+    counter = CallCounter()
+    guarded = _guarded(child.process, handlers.error_callback(child.name), counter)
+    return runtime.node_calls.counted(child.name, guarded, counter)
 
 
-def _guarded(process: Forward, failed: OnError) -> Forward:
+def _guarded(process: Forward, failed: OnError, counter: CallCounter) -> Forward:
     """Passes the errors of a node to the processing handler."""
 
     def judge(error: Exception, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
@@ -170,6 +173,7 @@ def _guarded(process: Forward, failed: OnError) -> Forward:
         return native
 
     def guarded(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        counter.calls += 1
         try:
             process(key, value, timestamp, headers)
         except Exception as error:

@@ -10,7 +10,7 @@ from penstock.errors import NotSentException, StreamsException, TopicSerdeExcept
 from penstock.handlers import ProducedRecord, SerializationExceptionOrigin
 from penstock.native import core
 from penstock.partitioning import partition_of
-from penstock.processors.base import Forward
+from penstock.processors.base import CallCounter, Forward
 from penstock.record import CurrentRecord, Headers, RecordContext
 from penstock.serdes.builtin import Serde
 from penstock.serdes.headers import RecordHeaders, bind_headers
@@ -104,9 +104,13 @@ class Collector:
 
     def attach_sink(
         self, node: SinkNode, topic: str | None, serdes: tuple[Serde[Any], Serde[Any]],
-        handlers: ExceptionHandlers, drop: Callable[[str], None],
-    ) -> Forward:
-        """The function of a sink. `topic` is None if it is selected per record."""
+        handlers: ExceptionHandlers, *, drop: Callable[[str], None], counter: CallCounter,
+    ) -> tuple[Forward, bool]:
+        """The function of a sink. `topic` is None if it is selected per record.
+
+        Also returns whether it counts its records: a native function itself, one in Python in
+        `counter`.
+        """
         record = RecordHeaders()
         # Nodes are attached from the leaves up.
         self._sinks.setdefault(topic, []).insert(0, node.name)
@@ -122,19 +126,19 @@ class Collector:
             )
 
         if topic is None:
-            return self._extracting_sink(node, cache(bind), record, handlers)
+            return self._extracting_sink(node, cache(bind), record, handlers), False
         sink = bind(topic)
         if node.partitioner is None and not sink.sees_headers:
             return self._plain_sink(
                 node.name, topic, sink.serdes, handlers,
-                _check_partition_first(sink.partitions, sink.encode),
-            )
+                _check_partition_first(sink.partitions, sink.encode), counter,
+            ), True
         send = self._sender(node.name, record, handlers)
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             send(sink, topic, key, value, timestamp, headers)
 
-        return process
+        return process, False
 
     def _extracting_sink(
         self, node: SinkNode, bind: Callable[[str], _BoundSink], record: RecordHeaders,
@@ -182,7 +186,7 @@ class Collector:
     def _plain_sink(
         self, name: str, topic: str, serdes: tuple[Serde[Any], Serde[Any]],
         handlers: ExceptionHandlers,
-        encode: Callable[..., tuple[bytes | None, bytes | None] | None],
+        encode: Callable[..., tuple[bytes | None, bytes | None] | None], counter: CallCounter,
     ) -> Forward:
         """The common case: a fixed topic, partitioned by the serialized key."""
         write_key, write_value = serdes[0].writer, serdes[1].writer
@@ -208,6 +212,7 @@ class Collector:
             return native
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            counter.calls += 1
             raw_key: Any = _NOT_WRITTEN
             try:
                 raw_key = None if key is None else write_key(key)

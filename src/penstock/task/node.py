@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, overload
 
 from penstock.errors import StreamsException
 from penstock.processors.api import Cancellable, PunctuationType
-from penstock.processors.base import Clock, Forward, NodeCounter
+from penstock.processors.base import CallCounter, Clock, Forward, NodeCounter
 from penstock.processors.user import check_not_async
 from penstock.record import CurrentRecord, FixedKeyRecord, Headers, RecordMetadata, TaskId
 from penstock.stores.api.store import check_kind
@@ -37,6 +37,7 @@ class TaskNode:
         self.feeds = feeds
         self.current: CurrentRecord = runtime.current
         self.runtime = runtime
+        self.calls = CallCounter()
         self._stores = stores
         #: Child name -> the function that forwards to it; set when the children are attached.
         self.children: dict[str, Forward] = {}

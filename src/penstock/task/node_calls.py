@@ -1,7 +1,7 @@
 """Counts the records that each node of a task processes.
 
-Native functions count their calls themselves, in C. A function in Python is called by a function
-that counts.
+Native functions count their calls themselves, in C. Functions in Python add to a counter. Others
+are called by a function that counts.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from penstock.native import core
-from penstock.processors.base import Forward
+from penstock.processors.base import CallCounter, Forward
 from penstock.record import Headers
 
 
@@ -20,15 +20,6 @@ class HasCalls(Protocol):
     def calls(self) -> int:
         """How many calls there were so far."""
         ...
-
-
-class CallCounter:
-    """The counter of a function in Python, which adds to `calls` directly."""
-
-    __slots__ = ("calls",)
-
-    def __init__(self) -> None:
-        self.calls = 0
 
 
 class NodeCalls:
@@ -43,20 +34,20 @@ class NodeCalls:
         """Add a counter of a node."""
         self._counters.setdefault(node, []).append(counter)
 
-    def counter(self, node: str) -> CallCounter:
-        """A new counter of a node, for a function in Python."""
-        counter = CallCounter()
-        self.add(node, counter)
-        return counter
+    def counted(self, node: str, process: Forward, counter: CallCounter | None = None) -> Forward:
+        """A function that calls `process`, or `process` itself, and counts the records of a node.
 
-    def counted(self, node: str, process: Forward, *, counts_itself: bool) -> Forward:
-        """A function that counts its calls as records of a node, and calls `process`.
-
-        `counts_itself`: no other node uses `process`, so that a native one needs no other function.
+        `counter`: only this node uses `process`, which adds to the counter if penstock runs in pure
+        Python.
         """
         if core is None:
-            return _counted(process, self.counter(node))
-        counts = counts_itself and hasattr(process, "calls")
+            if counter is not None:
+                self.add(node, counter)
+                return process
+            counter = CallCounter()
+            self.add(node, counter)
+            return _counted(process, counter)
+        counts = counter is not None and hasattr(process, "calls")
         native: Any = process if counts else core.counted(process)
         self.add(node, native)
         function: Forward = native

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.processors.base import Clock, Forward, NodeCounter
+from penstock.processors.base import CallCounter, Clock, Forward, NodeCounter
 from penstock.record import NO_HEADERS, CurrentRecord, Headers, RecordContext
 
 
@@ -22,6 +22,7 @@ class FakeNode:
         self.dropped: list[str] = []
         self.noticed: list[str] = []
         self.counted: Counter[str] = Counter()
+        self.calls = CallCounter()
         self.node_counters: dict[str, NodeCounter] = {}
         self.clocks: dict[str, Clock] = {}
         self.stream_time = -1

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
-from penstock.processors.base import Clock, Forward, Operator
+from penstock.processors.base import CallCounter, Clock, Forward, Operator
 from penstock.record import NO_HEADERS, Change, CurrentRecord, Headers, ValueAndTimestamp
 from penstock.windows import SessionWindow, Window, Windowed
 
@@ -50,6 +50,7 @@ class FakeNode:
         self.stores = stores
         self.dropped: list[str] = []
         self.noticed: list[str] = []
+        self.calls = CallCounter()
         self.counts: Counter[str] = Counter()
         self.printed: list[str] = []
         self.clocks: dict[str, Clock] = {}

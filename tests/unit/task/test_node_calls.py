@@ -173,6 +173,22 @@ def test_records_for_one_child_count_for_it() -> None:
     assert counts == {"source": 2, "split": 2, "chosen": 3, "sink": 2}
 
 
+def test_operators_count_their_records_once() -> None:
+    """In pure Python and natively, whether the task guards them or not."""
+    builder = StreamsBuilder()
+    stream = builder.stream("in", name="source").select_key(lambda key, value: value, name="key")
+    table = stream.map_values(str.upper, name="guarded")
+    # With several children and a sink among them, the parent is guarded.
+    table.to("out", name="one")
+    table.filter_not(lambda key, value: value == "A", name="not").to(
+        lambda key, value, context: "chosen", name="two"
+    )
+    task = started(builder.build(), config())
+    assert processed(run(task, **{"in": list("aab")})) == {
+        "source": 3, "key": 3, "guarded": 3, "one": 3, "not": 3, "two": 1,
+    }
+
+
 def test_joins_count_the_records_of_both_sides() -> None:
     builder = StreamsBuilder()
     left, right = builder.stream("left", name="l"), builder.stream("right", name="r")
