@@ -158,6 +158,12 @@ SENSORS: dict[str, SensorType] = {
     "hit-ratio": SensorType(CACHE, CACHE_TAGS, "DEBUG", _avg_min_max("hit-ratio")),
 }
 
+#: The sensors with a metric that compares a task with all others.
+_SHARED = frozenset(
+    name for name, kind in SENSORS.items()
+    if any(statistic is Statistic.SHARE for _, statistic in kind.metrics)
+)
+
 
 def includes(level: str, sensor: str) -> bool:
     """Return whether a value of `metrics.recording.level` includes a sensor."""
@@ -188,16 +194,28 @@ class ReadingHistory:
 
     def values(self, now: float, thread_tags: Tags) -> Iterator[tuple[MetricName, float]]:
         """Yield the metrics of all readings."""
-        found = {key: totals.values(now) for key, totals in self._totals.items()}
         sums: dict[str, float] = defaultdict(float)
-        for (sensor, _, _), values in found.items():
-            sums[sensor] += values[Statistic.SHARE]
-        for (sensor, task, tags), values in found.items():
-            kind = SENSORS[sensor]
-            values[Statistic.SHARE] /= sums[sensor] or float("nan")
-            all_tags = (*thread_tags, *_named_tags(kind, task, tags))
-            for name, statistic in kind.metrics:
-                yield MetricName(kind.group, name, all_tags), values[statistic]
+        for (sensor, _, _), totals in self._totals.items():
+            totals.expire(now)
+            if sensor in _SHARED:
+                sums[sensor] += totals.value(Statistic.SHARE, now)
+        for key, totals in self._totals.items():
+            if not totals.names:
+                totals.names = tuple(_names(*key, thread_tags))
+            for name, statistic in totals.names:
+                value = totals.value(statistic, now)
+                if statistic is Statistic.SHARE:
+                    value /= sums[key[0]] or float("nan")
+                yield name, value
+
+
+def _names(
+    sensor: str, task: str, tags: tuple[str, ...], thread_tags: Tags
+) -> Iterator[tuple[MetricName, Statistic]]:
+    kind = SENSORS[sensor]
+    all_tags = (*thread_tags, *_named_tags(kind, task, tags))
+    for name, statistic in kind.metrics:
+        yield MetricName(kind.group, name, all_tags), statistic
 
 
 def _named_tags(kind: SensorType, task: str, tags: tuple[str, ...]) -> Tags:
@@ -228,6 +246,8 @@ class _Totals:
         self._sum = 0.0
         self._last = float("nan")
         self._recent: deque[_Second] = deque()
+        #: The metrics of the sensor. Set when they are read for the first time.
+        self.names: tuple[tuple[MetricName, Statistic], ...] = ()
 
     def add(self, count: int, total: float, low: float, high: float, now: float) -> None:
         self._count += count
@@ -235,7 +255,7 @@ class _Totals:
         self._last = high
         second = self._recent[-1] if self._recent else None
         if second is None or second.number != int(now):
-            self._expire(now)
+            self.expire(now)
             self._recent.append(_Second(int(now), count, total, low, high))
             return
         second.count += count
@@ -243,26 +263,32 @@ class _Totals:
         second.min = min(second.min, low)
         second.max = max(second.max, high)
 
-    def _expire(self, now: float) -> None:
+    def expire(self, now: float) -> None:
+        """Remove the seconds before the window."""
         while self._recent and self._recent[0].number < int(now - self._seconds):
             self._recent.popleft()
 
-    def values(self, now: float) -> dict[Statistic, float]:
-        self._expire(now)
-        recent = self._recent
-        count = sum(second.count for second in recent)
-        total = sum(second.sum for second in recent)
+    def value(self, statistic: Statistic, now: float) -> float:
+        """Return a statistic. It reads the seconds of the window only if it needs them."""
+        if statistic is Statistic.COUNT:
+            return self._count
+        if statistic is Statistic.SUM:
+            return int(self._sum) if self._sum.is_integer() else self._sum
+        if statistic is Statistic.LAST:
+            return self._last
+        recent, nothing = self._recent, float("nan")
+        if statistic is Statistic.MIN:
+            return min([second.min for second in recent], default=nothing)
+        if statistic is Statistic.MAX:
+            return max([second.max for second in recent], default=nothing)
         elapsed = max(min(self._seconds, now - self._started), 1e-3)
-        nothing = float("nan")
-        return {
-            Statistic.COUNT: self._count,
-            Statistic.SUM: int(self._sum) if self._sum.is_integer() else self._sum,
-            Statistic.RATE: count / elapsed,
-            Statistic.SUM_RATE: total / elapsed,
-            Statistic.AVG: total / count if count else nothing,
-            Statistic.MIN: min((second.min for second in recent), default=nothing),
-            Statistic.MAX: max((second.max for second in recent), default=nothing),
-            Statistic.LAST: self._last,
+        if statistic is Statistic.RATE:
+            return sum([second.count for second in recent]) / elapsed
+        total = sum([second.sum for second in recent])
+        if statistic is Statistic.SUM_RATE:
+            return total / elapsed
+        if statistic is Statistic.SHARE:
             # `ReadingHistory` divides it by the sum of all tasks.
-            Statistic.SHARE: total,
-        }
+            return total
+        count = sum([second.count for second in recent])
+        return total / count if count else nothing

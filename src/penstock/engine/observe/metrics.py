@@ -7,11 +7,13 @@ times `metrics.sample.window.ms`. Totals count from the start of the instance.
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from importlib import metadata
+from operator import itemgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -52,6 +54,14 @@ OTLP_ENDPOINT = "penstock.otlp.endpoint"
 
 Value: TypeAlias = float | int | str
 
+_amount_of = itemgetter(1)
+
+
+@functools.cache
+def _version() -> str:
+    """Return the version of penstock. Finding it means reading a file."""
+    return metadata.version("penstock")
+
 
 class SampleWindow:
     """The samples of the last `seconds`, and the total of all."""
@@ -88,7 +98,7 @@ class SampleWindow:
     def maximum(self, now: float) -> float:
         """Return the largest sample, NaN if there are none."""
         self._expire(now)
-        return max((amount for _, amount in self._samples), default=float("nan"))
+        return max(map(_amount_of, self._samples), default=float("nan"))
 
     def _expire(self, now: float) -> None:
         samples = self._samples
@@ -225,7 +235,7 @@ class Metrics:
     def _client_metrics(self) -> dict[str, Value]:
         return {
             "application-id": self._config.application_id,
-            "version": metadata.version("penstock"),
+            "version": _version(),
             # Kafka reports the number of the level.
             "recording-level": list[str](LEVELS).index(self._config.metrics_recording_level),
         }

@@ -27,7 +27,7 @@ from penstock.log.embedded.partitions import (
     check_partition,
     read_partition,
 )
-from penstock.log.embedded.topics import TopicRow, find_partition
+from penstock.log.embedded.topics import TopicRow, find_partition, find_topic
 from penstock.log.errors import OffsetOutOfRange, UnknownTopic
 from penstock.log.types import LogBatch, OffsetAndTimestamp, PartitionOffsets, TopicPartition
 
@@ -265,9 +265,15 @@ class RangeQueries:
     ) -> dict[TopicPartition, PartitionOffsets]:
         """Return the offsets of partitions, all from one snapshot."""
         offsets = {}
+        topics: dict[str, TopicRow] = {}
         with self._database.snapshot() as db:
             for topic, partition in partitions:
-                _, row = find_partition(db, topic, partition)
+                if topic not in topics:
+                    topics[topic] = find_topic(db, topic)
+                found = topics[topic]
+                found.check_partition(partition)
+                row = read_partition(db, found.id, partition)
+                assert row is not None
                 offsets[TopicPartition(topic, partition)] = row.offsets
         return offsets
 
