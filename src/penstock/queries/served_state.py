@@ -149,5 +149,5 @@ def _instance_info(found: StreamsMetadata) -> InstanceInfo:
     return InstanceInfo(
         _host(found.host_info), tuple(sorted(found.state_store_names)),
         names(found.topic_partitions), tuple(sorted(found.standby_state_store_names)),
-        names(found.standby_topic_partitions),
+        names(found.standby_topic_partitions), found.name,
     )

@@ -59,6 +59,8 @@ class InstanceInfo(NamedTuple):
     topic_partitions: tuple[str, ...]
     standby_stores: tuple[str, ...]
     standby_topic_partitions: tuple[str, ...]
+    #: Its host and process, as other instances see it.
+    name: str = ""
 
 
 class KeyLocation(NamedTuple):

@@ -202,6 +202,10 @@ class ContinuousEngine:
         """Return the name of each lane and the tasks that run in it."""
         return {str(lane): sorted(lane.tasks) for lane in list(self._pool.lanes.values())}
 
+    def hosts_by_lane(self) -> dict[str, str]:
+        """Return the name of each lane and its host, which is empty until the lane has started."""
+        return {str(lane): lane.host for lane in list(self._pool.lanes.values())}
+
     def set_paused(self, paused: bool) -> None:
         """Pause or resume all lanes."""
         if paused != self._is_paused:

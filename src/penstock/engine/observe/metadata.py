@@ -38,6 +38,8 @@ class ThreadMetadata:
     active_tasks: frozenset[TaskMetadata] = frozenset()
     #: The tasks whose stores a standby keeps up to date; see `num_standby_replicas`.
     standby_tasks: frozenset[TaskMetadata] = frozenset()
+    #: Where the tasks run; empty if it is not known.
+    host: str = ""
 
     def __hash__(self) -> int:
         return hash(self.thread_name)

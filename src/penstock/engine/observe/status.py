@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+from functools import cached_property
 from typing import TYPE_CHECKING, cast
 
 from penstock.engine.observe.metadata import (
@@ -54,7 +56,7 @@ class InstanceStatus:
             "client-state": list(type(state)).index(state),
             "alive-stream-threads": self._instance.parallelism if is_alive else 0,
             "failed-stream-threads": 0 if thread is None else thread.replacements,
-            "topology-description": str(self._instance.topology.describe()),
+            "topology-description": self._topology_description,
         }
         of_thread: dict[str, Value] = {}
         if thread is not None and thread.started_ms is not None:
@@ -62,6 +64,11 @@ class InstanceStatus:
             of_thread["state"] = self._thread_state()
             of_thread["thread-state"] = _THREAD_STATES.index(self._thread_state())
         return self._instance.observers.metrics.snapshot(client, of_thread)
+
+    @cached_property
+    def _topology_description(self) -> str:
+        """The topology as text. It does not change in an instance."""
+        return str(self._instance.topology.describe())
 
     def _thread_state(self) -> str:
         """Return the state of the thread, under Kafka's names."""
@@ -84,16 +91,20 @@ class InstanceStatus:
         state = self._thread_state()
         standby = self._instance.standby.tasks
         if engine is not None and self._instance.config.is_continuous:
-            lanes = cast("ContinuousEngine", engine).tasks_by_lane()
+            continuous = cast("ContinuousEngine", engine)
+            hosts = continuous.hosts_by_lane()
             return frozenset(
-                ThreadMetadata(f"{thread.name}, {lane}", state, frozenset(
-                    task for task in active if task.task_id in tasks
-                ))
-                for lane, tasks in lanes.items()
+                ThreadMetadata(
+                    f"{thread.name}, {lane}", state,
+                    frozenset(task for task in active if task.task_id in tasks),
+                    host=hosts.get(lane, ""),
+                )
+                for lane, tasks in continuous.tasks_by_lane().items()
             )
         return frozenset((ThreadMetadata(
             thread.name, state, frozenset(active),
             frozenset(TaskMetadata(task_id, reads) for task_id, reads in standby.items()),
+            socket.gethostname() if self._instance.compute.has_local_workers else "",
         ),))
 
     def describe(self) -> str:
