@@ -75,8 +75,8 @@ def check_picture(topology: Topology) -> None:
                         placed.box)
         if placed.shape.kind is ShapeKind.TOPIC:
             assert not any(overlaps(box, placed.box) for box in boxes.values())
-    for points in layout.arrows:
-        heights = [y for _, y in points]
+    for arrow in layout.arrows:
+        heights = [y for _, y in arrow.points]
         assert heights == sorted(heights), "An arrow points up."
     Xml.fromstring(topology.describe().to_svg())
 

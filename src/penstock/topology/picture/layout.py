@@ -85,6 +85,15 @@ class PlacedCluster:
 
 
 @dataclass(frozen=True, slots=True)
+class PlacedArrow:
+    """An arrow between two shapes, by their ids, and its points from start to end."""
+
+    source: str
+    target: str
+    points: tuple[Point, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Layout:
     """A picture with the places of everything."""
 
@@ -92,8 +101,7 @@ class Layout:
     height: float
     clusters: tuple[PlacedCluster, ...]
     shapes: tuple[PlacedShape, ...]
-    #: The points of each arrow, from its start to its end.
-    arrows: tuple[tuple[Point, ...], ...]
+    arrows: tuple[PlacedArrow, ...]
     #: The ends of the lines between nodes and stores.
     uses: tuple[tuple[Point, Point], ...]
 
@@ -121,7 +129,7 @@ class _ClusterLayout:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.shapes: dict[str, PlacedShape] = {}
-        self.arrows: list[list[Point]] = []
+        self.arrows: list[PlacedArrow] = []
         stores = {store.id: store for store in cluster.stores}
         beside: dict[str, list[Shape]] = defaultdict(list)
         for use in cluster.uses:
@@ -148,12 +156,12 @@ class _ClusterLayout:
                 self.shapes[shape.id] = PlacedShape(shape, box, label_lines(shape.name))
                 x = box.right + STORE_GAP
         for (source, target), path in graph.paths.items():
-            self.arrows.append(list(_points(
+            self.arrows.append(PlacedArrow(source, target, tuple(_points(
                 self.shapes[source].box, self.shapes[target].box, (
                     (graph.centres[item] + shift, _row_y(layers[source] + number), HEIGHT)
                     for number, item in enumerate(path, start=1)
                 ),
-            )))
+            ))))
 
     def uses(self) -> Iterator[tuple[Point, Point]]:
         """The lines between nodes and stores: from side to side."""
@@ -215,7 +223,7 @@ def build_layout(graph: PictureGraph) -> Layout:
         name: PlacedShape(topic, boxes[name], label_lines(topic.name))
         for name, topic in topics.items()
     }
-    arrows: list[list[Point]] = []
+    arrows: list[PlacedArrow] = []
     uses: list[tuple[Point, Point]] = []
     for name, inner in clusters.items():
         x, y = boxes[name].x, boxes[name].y
@@ -223,7 +231,10 @@ def build_layout(graph: PictureGraph) -> Layout:
             each: replace(placed, box=placed.box.moved(x, y))
             for each, placed in inner.shapes.items()
         }
-        arrows += [[(px + x, py + y) for px, py in points] for points in inner.arrows]
+        arrows += [
+            replace(arrow, points=tuple((px + x, py + y) for px, py in arrow.points))
+            for arrow in inner.arrows
+        ]
         uses += [((ax + x, ay + y), (bx + x, by + y)) for (ax, ay), (bx, by) in inner.uses()]
     for edge in (*graph.reads, *writes):
         ends = owner.get(edge.source, edge.source), owner.get(edge.target, edge.target)
@@ -235,11 +246,13 @@ def build_layout(graph: PictureGraph) -> Layout:
         row_end = tops[layers[ends[0]]] + heights[layers[ends[0]]]
         points = list(_points(shapes[edge.source].box, shapes[edge.target].box, passes))
         # Out of a box to the end of its row, which other boxes may share.
-        arrows.append([points[0], (points[0][0], row_end), *points[1:]])
+        arrows.append(PlacedArrow(
+            edge.source, edge.target, (points[0], (points[0][0], row_end), *points[1:])
+        ))
     return Layout(
         right - left + 2 * MARGIN, tops[-1] + heights[-1] + MARGIN if tops else 2 * MARGIN,
         tuple(PlacedCluster(inner.cluster, boxes[name]) for name, inner in clusters.items()),
-        tuple(shapes.values()), tuple(tuple(points) for points in arrows), tuple(uses),
+        tuple(shapes.values()), tuple(arrows), tuple(uses),
     )
 
 

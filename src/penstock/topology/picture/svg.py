@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from xml.sax.saxutils import escape, quoteattr
 
 from penstock.extras import explain_missing_extra
@@ -11,6 +11,7 @@ from penstock.topology.picture.layout import (
     FONT_SIZE,
     LINE,
     Box,
+    PlacedArrow,
     PlacedCluster,
     PlacedShape,
     Point,
@@ -37,8 +38,15 @@ _STYLE = f"""
 
 
 def to_svg(graph: PictureGraph, *, styled: bool = True) -> str:
-    """Return the picture as an SVG document. Without styles, its reader has them."""
+    """Return the picture as an SVG document.
+
+    Without styles, its reader has them. Its arrows then name their ends, for labels.
+    """
     layout = build_layout(graph)
+    names = {} if styled else {
+        placed.shape.id: f"{placed.shape.kind.value} {placed.shape.name}"
+        for placed in layout.shapes
+    }
     width, height = f"{layout.width:.0f}", f"{layout.height:.0f}"
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
@@ -48,8 +56,8 @@ def to_svg(graph: PictureGraph, *, styled: bool = True) -> str:
         'orient="auto"><path d="M0,0 L8,4 L0,8 z" fill="#52606d"/></marker>',
         f'<rect class="page" width="{width}" height="{height}"/>',
         *(_rectangle(placed.box, "cluster", radius=10) for placed in layout.clusters),
-        *(f'<path class="arrow" d="{_curve(points)}" marker-end="url(#tip)"/>'
-          for points in layout.arrows),
+        *(f'<path class="arrow"{_ends(arrow, names)} d="{_curve(arrow.points)}" '
+          'marker-end="url(#tip)"/>' for arrow in layout.arrows),
         *(f'<path class="use" d="{_across(start, end)}"/>' for start, end in layout.uses),
     ]
     for placed in layout.clusters:
@@ -67,6 +75,13 @@ def to_png(graph: PictureGraph, *, zoom: float = 2.0) -> bytes:
     with explain_missing_extra("pictures"):
         import resvg_py  # noqa: PLC0415
     return bytes(resvg_py.svg_to_bytes(svg_string=to_svg(graph), zoom=zoom))
+
+
+def _ends(arrow: PlacedArrow, names: Mapping[str, str]) -> str:
+    if not names:
+        return ""
+    source, target = quoteattr(names[arrow.source]), quoteattr(names[arrow.target])
+    return f" data-from={source} data-to={target}"
 
 
 def _title(placed: PlacedCluster) -> Iterator[str]:
