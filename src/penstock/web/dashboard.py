@@ -1,8 +1,9 @@
 """`create_dashboard`: the REST interface of an application, with the page beside it.
 
     /dashboard                  the page, and its scripts and styles
-    /dashboard/overview         state, metrics, topics, stores and instances
+    /dashboard/overview         state, rates, topics, stores and instances
     /dashboard/events           the same, pushed every second
+    /dashboard/metrics          all metrics
     /dashboard/topology.svg     the picture of the topology
     /dashboard/settings         the configuration without secrets
     /dashboard/topics           all topics of the log
@@ -13,6 +14,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 from collections.abc import AsyncIterator
 from importlib import resources
@@ -30,13 +32,12 @@ from penstock.log.types import TopicPartition
 from penstock.queries.http.application import create_app, reader_of
 from penstock.queries.http.authentication import DASHBOARD_FILES
 from penstock.queries.http.events import CLOSING
-from penstock.queries.http.json_values import encode
 from penstock.queries.http.problems import Problem
 from penstock.queries.http.status_routes import json_response
 from penstock.queries.state_reader import Instance, StateReader
 from penstock.web.actions import check_allowed, replay
 from penstock.web.messages import RecentMessages
-from penstock.web.overview import INTERVAL_S, Overview, settings_of
+from penstock.web.overview import INTERVAL_S, Overview, metric_rows, settings_of
 from penstock.web.records import MAX_RECORDS, Decoding, list_topics, read_records
 from penstock.web.shared_log import SharedLog
 from penstock.web.topic_serdes import TopicSerdes
@@ -108,7 +109,15 @@ def _file(name: str) -> tuple[bytes, str]:
 def _add_state(router: APIRouter, reader: StateReader, overview: Overview) -> None:
     @router.get("/overview")
     async def document() -> Response:
-        return json_response(await run_in_threadpool(overview.document))
+        return Response(
+            await run_in_threadpool(overview.document), media_type="application/json"
+        )
+
+    @router.get("/metrics")
+    async def metrics() -> Response:
+        return json_response({"metrics": await run_in_threadpool(
+            lambda: metric_rows(reader.metrics())
+        )})
 
     @router.get("/events")
     async def events(request: Request) -> Response:
@@ -116,18 +125,21 @@ def _add_state(router: APIRouter, reader: StateReader, overview: Overview) -> No
 
         async def push() -> AsyncIterator[bytes]:
             while not is_closing() and not await request.is_disconnected():
-                found = await run_in_threadpool(overview.document)
-                yield b"data: " + encode(found) + b"\n\n"
+                yield b"data: " + await run_in_threadpool(overview.document) + b"\n\n"
                 await asyncio.sleep(INTERVAL_S)
 
         return StreamingResponse(
             push(), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
         )
 
+    @functools.cache
+    def draw() -> str:
+        # The page has the styles: it allows none in the picture.
+        return reader.topology.describe().to_svg(styled=False)
+
     @router.get("/topology.svg")
     async def picture() -> Response:
-        # The page has the styles: it allows none in the picture.
-        source = reader.topology.describe().to_svg(styled=False)
+        source = await run_in_threadpool(draw)
         return Response(source, media_type="image/svg+xml")
 
     @router.get("/settings")

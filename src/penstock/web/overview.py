@@ -8,27 +8,36 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from penstock.config import StreamsConfig
+from penstock.engine.lease import instance_name
+from penstock.engine.lifecycle import State
+from penstock.engine.observe.metadata import ThreadMetadata
 from penstock.errors import StreamsException
-from penstock.log.base import Log
-from penstock.log.errors import UnknownTopic
-from penstock.log.types import TopicPartition
-from penstock.queries.state_reader import StateReader
-from penstock.topology.nodes import SinkNode, SourceNode
-from penstock.topology.topology import Topology
+from penstock.metrics import MetricName
+from penstock.queries.http.json_values import encode
+from penstock.queries.state_reader import InstanceInfo, StateReader
+from penstock.web.flow import Flow
 from penstock.web.messages import RecentMessages
 from penstock.web.shared_log import SharedLog
+from penstock.web.summary import summarize
+from penstock.web.topic_rows import TopicRows
 
 INTERVAL_S = 1.0
+SLOW_INTERVAL_S = 5.0
+SHOWN_MESSAGES = 10
 #: Parts of the names of settings whose values are never shown.
 _SECRET = ("password", "secret", "token", "jaas", "ssl.key", "credential", "username", "user.info")
 
 
 class Overview:
-    """Makes the document. Any thread may call it."""
+    """Makes the document. Any thread may call it.
+
+    Values that change with every record are new in every document. Instances, lanes, the
+    positions of stores and the partitions of topics are read every `SLOW_INTERVAL_S`.
+    """
 
     def __init__(
         self, reader: StateReader, log: SharedLog, messages: RecentMessages, *,
@@ -39,62 +48,92 @@ class Overview:
         self._log = log
         self._messages = messages
         self._application = application
-        self._allows_actions = allows_actions
         self._making = threading.Lock()
         self._made_at = float("-inf")
-        self._document: dict[str, Any] = {}
-        self._topics = topic_names(reader.topology, reader.config)
+        self._encoded = b""
+        self._topics = TopicRows(reader.topology, reader.config)
+        self._flow = Flow()
+        self._restores = RestoreProgress()
+        self._fixed = {
+            "application": reader.config.application_id, "allows_actions": allows_actions,
+            "dead_letter_topics": list(reader.config.dead_letter_topics()),
+        }
+        self._slow: dict[str, Any] = {}
+        self._slow_made_at = float("-inf")
 
-    def document(self) -> dict[str, Any]:
-        """Return the document, at most `INTERVAL_S` old."""
+    def document(self) -> bytes:
+        """Return the document as JSON, at most `INTERVAL_S` old."""
         with self._making:
             if time.monotonic() >= self._made_at + INTERVAL_S:
-                self._document = self._make()
+                self._encoded = encode(self._make())
                 self._made_at = time.monotonic()
-            return self._document
+            return self._encoded
 
     def _make(self) -> dict[str, Any]:
-        reader = self._reader
+        reader, now = self._reader, time.monotonic()
+        if now >= self._slow_made_at + SLOW_INTERVAL_S:
+            self._topics.forget_partitions()
+            self._slow = {
+                "threads": self._threads(),
+                "stores": _unless_unavailable(self._stores, []),
+                **self._instances(),
+            }
+            self._slow_made_at = now
+        summary = summarize(reader.metrics())
+        topics = _unless_unavailable(lambda: self._log.call(self._topics.read), [])
         return {
-            "application": reader.config.application_id,
+            **self._fixed,
             "state": reader.state.value,
             "paused": getattr(self._application, "is_paused", False),
-            "threads": self._threads(),
             "time": time.time_ns() // 1_000_000,
-            "allows_actions": self._allows_actions,
-            "dead_letter_topics": list(reader.config.dead_letter_topics()),
             "not_ready": _unless_unavailable(reader.not_ready_reason, "The log is unavailable."),
-            "metrics": [
-                [metric.group, metric.name, dict(metric.tags), _shown(value)]
-                for metric, value in reader.metrics().items()
-            ],
-            "topics": _unless_unavailable(lambda: self._log.call(self._topic_rows), []),
-            "stores": _unless_unavailable(self._stores, []),
-            "messages": self._messages.newest_first(),
-            "instances": _unless_unavailable(self._instances, []),
+            **self._slow,
+            "messages": self._messages.newest_first()[:SHOWN_MESSAGES],
+            **self._flow.describe(summary, topics, now),
+            "thread": summary.thread,
+            "joins": summary.joins,
+            "tasks": {
+                name: {**row, "restore": self._restores.of(
+                    name, row.get("restored", 0), row.get("remaining", 0)
+                )}
+                for name, row in sorted(summary.tasks.items())
+            },
         }
 
-    def _instances(self) -> list[dict[str, Any]]:
-        return [
+    def _instances(self) -> dict[str, Any]:
+        """The instances, and the one that holds the lease."""
+        found: list[InstanceInfo] = _unless_unavailable(self._reader.instances, [])
+        holder = getattr(self._application, "waits_for", None)
+        if holder is None and self._reader.state is State.RUNNING and self._runs_tasks:
+            holder = instance_name(self._reader.config)
+        if holder is None:
+            # A query node knows the instances with an address only.
+            holder = next((each.name for each in found if each.topic_partitions), None)
+        return {"lease_holder": holder, "instances": [
             {
-                "address": f"{each.address.host}:{each.address.port}",
+                "address": f"{each.address.host}:{each.address.port}", "name": each.name,
+                "is_active": bool(each.topic_partitions),
                 "stores": list(each.stores), "standby_stores": list(each.standby_stores),
             }
-            for each in self._reader.instances()
-        ]
+            for each in found
+        ]}
+
+    @property
+    def _runs_tasks(self) -> bool:
+        return hasattr(self._application, "metadata_for_local_threads")
 
     def _threads(self) -> list[dict[str, Any]]:
         """The threads of the instance; in continuous mode its lanes, with host and process."""
-        threads: frozenset[Any] = getattr(
-            self._application, "metadata_for_local_threads", frozenset
-        )()
+        if not self._runs_tasks:
+            return []
+        threads: frozenset[ThreadMetadata] = self._application.metadata_for_local_threads()
         return [
             {
-                "name": thread.thread_name, "state": thread.thread_state,
+                "name": thread.thread_name, "state": thread.thread_state, "host": thread.host,
                 "tasks": sorted(str(task.task_id) for task in thread.active_tasks),
                 "standby_tasks": sorted(str(task.task_id) for task in thread.standby_tasks),
             }
-            for thread in sorted(threads, key=lambda thread: thread.thread_name)
+            for thread in sorted(threads, key=lambda thread: (thread.host, thread.thread_name))
         ]
 
     def _stores(self) -> list[dict[str, Any]]:
@@ -109,30 +148,31 @@ class Overview:
             for name, store in sorted(self._reader.stores().items())
         ]
 
-    def _topic_rows(self, log: Log) -> list[dict[str, Any]]:
-        """The topics of the topology: their ends, and how far the application has read them."""
-        rows = []
-        for name, is_read in self._topics.items():
-            try:
-                partitions = [
-                    TopicPartition(name, number) for number in range(log.topic(name).partitions)
-                ]
-            except UnknownTopic:
-                continue
-            bounds = log.offsets(partitions)
-            lag = None
-            if is_read:
-                committed = log.committed(self._reader.config.application_id, partitions)
-                lag = sum(
-                    max(0, bounds[at].end - max(bounds[at].start, committed[at].offset))
-                    for at in partitions if at in committed
-                )
-            rows.append({
-                "name": name, "partitions": len(partitions), "lag": lag,
-                "end": sum(each.end for each in bounds.values()),
-                "records": sum(each.end - each.start for each in bounds.values()),
-            })
-        return rows
+
+class RestoreProgress:
+    """How much of the restore of each task is done. One thread uses it at a time."""
+
+    def __init__(self) -> None:
+        #: Task -> its restored records when its last restore was complete.
+        self._before: dict[str, float] = {}
+        #: Task -> the records of its current restore.
+        self._whole: dict[str, float] = {}
+
+    def of(self, task: str, restored: float, remaining: float) -> list[int] | None:
+        """Return the restored records and all records of a restore; None if there is none.
+
+        Args:
+            task: The task.
+            restored: The records of all restores of the task so far.
+            remaining: The records that are still to be restored.
+        """
+        if remaining <= 0:
+            self._before[task] = restored
+            self._whole.pop(task, None)
+            return None
+        now = remaining + restored - self._before.get(task, 0)
+        whole = self._whole[task] = max(now, self._whole.get(task, 0))
+        return [int(whole - remaining), int(whole)]
 
 
 def _unless_unavailable(read: Callable[[], Any], default: Any) -> Any:
@@ -141,24 +181,6 @@ def _unless_unavailable(read: Callable[[], Any], default: Any) -> Any:
         return read()
     except StreamsException:
         return default
-
-
-def topic_names(topology: Topology, config: StreamsConfig) -> dict[str, bool]:
-    """Return the topics of a topology, and whether it reads them. Internal ones have full names."""
-    def full(name: str) -> str:
-        return f"{config.application_id}-{name}" if name in topology.internal_topics else name
-
-    found: dict[str, bool] = {}
-    for node in topology.nodes:
-        if isinstance(node, SourceNode):
-            found |= {full(topic): True for topic in node.topics}
-        elif isinstance(node, SinkNode) and isinstance(node.topic, str):
-            found.setdefault(full(node.topic), False)
-    for store in topology.global_stores.values():
-        found.setdefault(store.topic, False)
-    for topic in config.dead_letter_topics():
-        found.setdefault(topic, False)
-    return found
 
 
 def settings_of(config: StreamsConfig) -> dict[str, str]:
@@ -170,5 +192,10 @@ def settings_of(config: StreamsConfig) -> dict[str, str]:
     }
 
 
-def _shown(value: float | int | str) -> float | int | str | None:
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+def metric_rows(metrics: Mapping[MetricName, float | int | str]) -> list[list[Any]]:
+    """Return all metrics: group, name, tags and value. NaN and the infinities are None."""
+    return [
+        [metric.group, metric.name, dict(metric.tags),
+         None if isinstance(value, float) and not math.isfinite(value) else value]
+        for metric, value in metrics.items()
+    ]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import resources
@@ -97,10 +99,21 @@ def test_overview_shows_topics_stores_and_metrics(client: TestClient) -> None:
     assert topics["words"]["lag"] == 0
     assert (topics["words"]["end"], topics["numbers"]["end"], topics["dead"]["end"]) == (3, 2, 1)
     assert [(each["name"], each["kind"]) for each in found["stores"]] == [("counts", "key-value")]
-    totals = [row[3] for row in found["metrics"] if row[1] == "process-total"]
-    assert max(totals) >= 3
+    assert found["tasks"]["0_0"]["records"] >= 3
+    assert found["tasks"]["0_0"]["restore"] is None
+    assert "KSTREAM-SOURCE-0000000000" in found["nodes"]
+    assert {tuple(each[:2]) for each in found["edges"]} >= {("words", "KSTREAM-SOURCE-0000000000")}
     assert found["dead_letter_topics"] == ["dead"]
-    assert [each["tasks"] for each in found["threads"]] == [["0_0"]]
+    [thread] = found["threads"]
+    assert (thread["tasks"], thread["host"]) == (["0_0"], socket.gethostname())
+    assert str(os.getpid()) in found["lease_holder"]
+
+
+def test_all_metrics_have_a_request_of_their_own(client: TestClient) -> None:
+    assert "metrics" not in client.get("/dashboard/overview").json()
+    rows = client.get("/dashboard/metrics").json()["metrics"]
+    totals = [value for _, name, _, value in rows if name == "process-total"]
+    assert max(totals) >= 3
 
 
 def test_overview_is_shown_before_the_application_runs(log: Log, tmp_path: Path) -> None:
@@ -134,6 +147,7 @@ def test_picture_has_no_styles(client: TestClient) -> None:
     assert picture.startswith("<svg")
     assert "<style" not in picture
     assert "topic words" in picture
+    assert 'data-from="topic words" data-to="source KSTREAM-SOURCE-0000000000"' in picture
 
 
 def test_records_are_read_from_an_offset(client: TestClient) -> None:
@@ -186,7 +200,7 @@ def test_token_protects_the_data_but_not_the_page(streams: Streams) -> None:
     with client_of(streams, token="s3cret") as client:
         assert client.get("/dashboard").status_code == 200
         assert client.get("/dashboard/dashboard.js").status_code == 200
-        for path in ("overview", "events", "settings", "topics", "topology.svg"):
+        for path in ("overview", "metrics", "events", "settings", "topics", "topology.svg"):
             assert client.get(f"/dashboard/{path}").status_code == 401, path
         allowed = client.get(
             "/dashboard/overview", headers={"Authorization": "Bearer s3cret"}

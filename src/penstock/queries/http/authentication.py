@@ -12,7 +12,7 @@ DASHBOARD_FILES = {
     "/dashboard": "index.html",
     **{f"/dashboard/{name}": name for name in (
         "dashboard.css", "dashboard.js", "api.js", "charts.js", "elements.js", "views.js",
-        "icon.svg",
+        "topology.js", "topics.js", "stores.js", "letters.js", "instances.js", "icon.svg",
     )},
 }
 #: Paths that hold no state of the application: probes, the description of the interface, and the

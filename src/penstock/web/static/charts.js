@@ -1,6 +1,6 @@
 // Line charts over the last minutes.
 
-import {element, number, svg} from "./elements.js";
+import {element, svg, time} from "./elements.js";
 
 const WIDTH = 480;
 const HEIGHT = 120;
@@ -27,7 +27,7 @@ export class History {
 }
 
 /** A chart of one series, with its last and its largest value as text. */
-export function chart(title, values, unit = "") {
+export function chart(title, values, show) {
   const known = values.filter((value) => value != null);
   const most = Math.max(...known, 0);
   const last = known.at(-1);
@@ -40,13 +40,13 @@ export function chart(title, values, unit = "") {
     .filter(Boolean)
     .map(([x, y]) => `${x.toFixed(1)},${y.toFixed(1)}`)
     .join(" ");
-  const caption = `${title}: ${number(last)}${unit} now, at most ${number(most)}${unit}`;
+  const caption = `${title}: ${show(last)} now, at most ${show(most)}`;
   return element(
     "figure", {},
-    element("figcaption", {}, element("b", {}, title), ` ${number(last)}${unit}`),
+    element("figcaption", {}, element("b", {}, title), ` ${show(last)}`),
     svg("svg", {viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": caption},
       svg("polyline", {points, class: "line"})),
-    element("small", {}, `at most ${number(most)}${unit} in the last ${LIMIT} s`),
+    element("small", {}, `at most ${show(most)} in the last ${LIMIT} s`),
   );
 }
 
@@ -76,7 +76,22 @@ export function windowAxis(entries) {
     return name;
   });
   return svg(
-    "svg", {viewBox: `0 0 ${WIDTH} ${keys.length * row + 4}`, role: "img", class: "axis",
-      "aria-label": "Windows on a time axis"}, ...names, ...bars,
+    "svg", {viewBox: `0 0 ${WIDTH} ${keys.length * row + 22}`, role: "img", class: "axis",
+      "aria-label": `${entries.length} windows on a time axis from ${time(first)} to ` +
+        time(first + span)},
+    ...ticks(first, span, keys.length * row + 4), ...names, ...bars,
   );
+}
+
+/** The time below the axis: at its start, in the middle, and at its end. */
+function ticks(first, span, y) {
+  const text = (share) => time(Math.round(first + share * span)).slice(0, 19);
+  const isOneDay = text(0).slice(0, 10) === text(1).slice(0, 10);
+  const places = [[0, "start"], ...(isOneDay ? [[0.5, "middle"]] : []), [1, "end"]];
+  return places.flatMap(([share, anchor]) => {
+    const x = 120 + share * (WIDTH - 130);
+    const words = svg("text", {x, y: y + 13, class: "tick", "text-anchor": anchor});
+    words.textContent = share > 0 && isOneDay ? text(share).slice(11) : text(share);
+    return [svg("line", {x1: x, x2: x, y1: 0, y2: y, class: "grid"}), words];
+  });
 }

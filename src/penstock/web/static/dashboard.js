@@ -6,8 +6,10 @@ import {History} from "./charts.js";
 import {VIEWS} from "./views.js";
 
 const find = (id) => document.getElementById(id);
-const page = {overview: null, before: null, history: new History(), rates: new Map()};
+const page = {overview: null, updates: 0, history: new History()};
 let current = null;
+// The element of the current view. A view that is opened too late fills one that is not shown.
+let target = null;
 
 // ---- views ----------------------------------------------------------------------------------
 
@@ -26,13 +28,32 @@ async function show() {
     tab.setAttribute("aria-selected", chosen);
     tab.tabIndex = chosen ? 0 : -1;
   });
-  fill(find("view"));
-  await attempt(async () => view.open?.(find("view"), page));
-  update();
+  target = element("div");
+  fill(find("view"), target);
+  const mine = target;
+  await attempt(async () => view.open?.(mine, page));
+  if (mine === target) update();
 }
 
 function update() {
-  if (page.overview && current?.update) attempt(async () => current.update(find("view"), page));
+  if (!page.overview || !current?.update) return;
+  const [view, place] = [current, target];
+  attempt(() => keepPlace(place, () => view.update(place, page)));
+}
+
+/** Runs an update that replaces elements, and restores the scrolling and the focus of tables. */
+async function keepPlace(view, action) {
+  const boxes = () => [...view.querySelectorAll(".scroll")];
+  const before = boxes().map((box) => [box.scrollLeft, box === document.activeElement]);
+  const done = action();
+  const after = boxes();
+  if (after.length === before.length) {
+    after.forEach((box, at) => {
+      if (before[at][0]) box.scrollLeft = before[at][0];
+      if (before[at][1]) box.focus({preventScroll: true});
+    });
+  }
+  await done;
 }
 
 /** Runs something and shows its error. */
@@ -55,43 +76,13 @@ find("tabs").addEventListener("keydown", (event) => {
 
 // ---- overviews ------------------------------------------------------------------------------
 
-/** Totals become rates: the difference to the overview before, per second. */
-function addRates(overview, before) {
-  const seconds = before ? (overview.time - before.time) / 1000 : 0;
-  if (seconds <= 0) return;
-  const ends = new Map(before.topics.map((topic) => [topic.name, topic.end]));
-  for (const topic of overview.topics) {
-    if (ends.has(topic.name)) {
-      page.rates.set(`topic ${topic.name}`, (topic.end - ends.get(topic.name)) / seconds);
-    }
-  }
-  const sum = (rows, name) => {
-    const totals = new Map();
-    for (const [group, metric, tags, value] of rows) {
-      const node = tags["processor-node-id"];
-      if (metric === name && node && group.includes("processor-node")) {
-        totals.set(node, (totals.get(node) ?? 0) + value);
-      }
-    }
-    return totals;
-  };
-  const earlier = sum(before.metrics, "process-total");
-  for (const [node, total] of sum(overview.metrics, "process-total")) {
-    if (earlier.has(node)) {
-      page.rates.set(`node ${node}`, Math.max(0, total - earlier.get(node)) / seconds);
-    }
-  }
-}
-
 function receive(overview) {
-  addRates(overview, page.overview);
-  page.before = page.overview;
   page.overview = overview;
-  const metric = (name) => overview.metrics.find(
-    (row) => row[0] === "stream-thread-metrics" && row[1] === name,
-  )?.[3];
-  page.history.add("records/s", metric("process-rate"));
-  page.history.add("commit ms", metric("commit-latency-avg"));
+  page.updates += 1;
+  const latencies = Object.values(overview.nodes).map((node) => node.latency_ms ?? 0);
+  page.history.add("records/s", overview.records_per_s);
+  page.history.add("latency ms", latencies.length ? Math.max(...latencies) : null);
+  page.history.add("commit ms", overview.thread.commit_ms);
   page.history.add("lag", overview.topics.reduce((total, topic) => total + (topic.lag ?? 0), 0));
   find("problem").hidden = true;
   find("token-form").hidden = true;

@@ -46,9 +46,39 @@ export function number(value) {
   return value.toLocaleString("en", {maximumFractionDigits: digits});
 }
 
+/** A duration for people: 12 ms, 3.4 s, 5 min. */
+export function duration(milliseconds) {
+  if (milliseconds == null) return "–";
+  const units = [[86_400_000, "d"], [3_600_000, "h"], [60_000, "min"], [1_000, "s"]];
+  const [size, name] = units.find(([size]) => milliseconds >= size) ?? [1, "ms"];
+  return `${number(Math.round((milliseconds / size) * 10) / 10)} ${name}`;
+}
+
 export function time(milliseconds) {
   if (milliseconds == null || milliseconds < 0) return "–";
   return new Date(milliseconds).toISOString().replace("T", " ").replace("Z", "");
+}
+
+/** A bar with its meaning as text. */
+export function progress(done, whole, unit) {
+  const percent = whole ? Math.floor((100 * done) / whole) : 0;
+  const words = `${number(done)} of ${number(whole)} ${unit} (${percent}%)`;
+  return element("div", {class: "progress"},
+    element("progress", {max: whole, value: done, "aria-label": words}), element("small", {}, words));
+}
+
+/** A select element with a label. */
+export function choice(name, options, label) {
+  return element("label", {}, `${label} `, element(
+    "select", {name}, options.map((option) => element("option", {value: option}, String(option))),
+  ));
+}
+
+/** A decoded key, value or header. */
+export function payload(shown) {
+  if (shown == null) return element("i", {}, "null");
+  const note = shown.cut ? ` (cut, ${number(shown.bytes)} bytes)` : "";
+  return element("pre", {title: `${shown.as}, ${shown.bytes} bytes`}, shown.text + note);
 }
 
 /** Replaces the content of an element. */

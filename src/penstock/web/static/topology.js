@@ -1,0 +1,128 @@
+// The picture of the topology with rates, lags, latencies and hot spots.
+
+import {text} from "./api.js";
+import {duration, element, fill, number, svg, table} from "./elements.js";
+
+// A picture that would be smaller than this share of its size is shown in full, and scrolls.
+const SMALLEST = 0.6;
+// How far a label is from the end of its arrow.
+const BEFORE_TIP = 10;
+
+const LEGEND = [
+  "At a node and on an arrow: records/s, the average of the last 5 seconds.",
+  "At a topic: records/s that are written, and its lag: records that are not processed yet.",
+  "At a source or sink: the time from the timestamp of a record until it was read or written, the " +
+    "average of the last minute in the slowest task.",
+  "Hot spots have a thick orange line: a topic whose lag has grown in the last 10 seconds and is " +
+    "more than what is written to it in a second; and the node with the highest latency, if that " +
+    "is 1 second or more.",
+];
+
+export const topologyView = {
+  name: "topology",
+  title: "Topology",
+  async open(view) {
+    const source = await text("dashboard/topology.svg");
+    const parsed = new DOMParser().parseFromString(source, "image/svg+xml").documentElement;
+    const picture = document.importNode(parsed, true);
+    picture.setAttribute("class", "topology");
+    fill(view,
+      element("div", {class: "controls"},
+        element("button", {click: () => picture.classList.toggle("fit")}, "Fit / actual size"),
+        element("span", {id: "hot-spots", role: "status"})),
+      element("div", {class: "scroll", tabindex: 0, role: "region", "aria-label": "Picture"},
+        picture),
+      element("details", {class: "legend"}, element("summary", {}, "Legend"),
+        element("ul", {}, LEGEND.map((line) => element("li", {}, line)))),
+      element("div", {id: "node-list"}));
+    const width = picture.viewBox.baseVal.width;
+    picture.classList.toggle("fit", view.clientWidth >= SMALLEST * width);
+  },
+  update(view, {overview}) {
+    const picture = view.querySelector("svg.topology");
+    if (!picture) return;
+    const topics = new Map(overview.topics.map((topic) => [topic.name, topic]));
+    // The picture names internal topics without the id of the application.
+    const full = (name) => topics.has(name) ? name : `${overview.application}-${name}`;
+    const hot = new Map(overview.hot.map((each) => [`${each.kind} ${each.name}`, each.reason]));
+    for (const group of picture.querySelectorAll("g")) {
+      const [kind, name] = parts(group.querySelector("title").textContent);
+      const found = kind === "topic" ? topics.get(full(name)) : overview.nodes[name];
+      if (kind !== "store") label(group, words(found));
+      const reason = hot.get(kind === "topic" ? `topic ${full(name)}` : `node ${name}`);
+      group.classList.toggle("hot", reason != null);
+    }
+    labelArrows(picture, overview, topics, full);
+    showHotSpots(view.querySelector("#hot-spots"), overview.hot);
+    fill(view.querySelector("#node-list"), element("h2", {}, "Nodes"), table(
+      ["Node", "Records/s", "Latency"],
+      Object.entries(overview.nodes).sort(([one], [other]) => one < other ? -1 : 1).map(
+        ([name, node]) => [name, node.rate ?? "–", duration(node.latency_ms)]),
+      "No node has counted records yet."));
+  },
+};
+
+function showHotSpots(target, hot) {
+  const shown = hot.length
+    ? `Hot spots: ${hot.map((each) => `${each.name} (${each.reason})`).join("; ")}`
+    : "No hot spots.";
+  // It is announced when it changes, not every second.
+  if (target.textContent !== shown) target.textContent = shown;
+}
+
+/** "topic orders" is the kind "topic" and the name "orders". */
+function parts(title) {
+  const space = title.indexOf(" ");
+  return [title.slice(0, space), title.slice(space + 1)];
+}
+
+function words(found) {
+  if (!found) return "";
+  return [
+    found.rate == null ? null : `${number(found.rate)}/s`,
+    found.lag ? `lag ${number(found.lag)}` : null,
+    found.latency_ms == null ? null : duration(found.latency_ms),
+  ].filter(Boolean).join(", ");
+}
+
+/** Shows a text below a shape of the picture. */
+function label(group, shown) {
+  let target = group.querySelector("text.live");
+  if (!target) {
+    const box = group.getBBox();
+    // Beside the arrow that leaves the shape.
+    target = svg("text", {class: "live", x: box.x + box.width / 2 + 6, y: box.y + box.height + 12});
+    group.append(target);
+  }
+  target.textContent = shown;
+}
+
+/** Arrows of topics have counters. Another arrow has the rate of its target, if it is the only one. */
+function labelArrows(picture, overview, topics, full) {
+  const counted = new Map(overview.edges.map(([topic, node, rate]) => [`${topic}\n${node}`, rate]));
+  const arrows = [...picture.querySelectorAll("path.arrow")];
+  const inputs = new Map();
+  for (const {dataset} of arrows) inputs.set(dataset.to, (inputs.get(dataset.to) ?? 0) + 1);
+  const labels = picture.querySelectorAll("text.edge");
+  arrows.forEach((arrow, at) => {
+    const [fromKind, from] = parts(arrow.dataset.from);
+    const [toKind, to] = parts(arrow.dataset.to);
+    const isOnly = inputs.get(arrow.dataset.to) === 1;
+    let found = {};
+    if (fromKind === "topic") {
+      found = {rate: counted.get(`${full(from)}\n${to}`), lag: topics.get(full(from))?.lag};
+    } else if (toKind === "topic") found = {rate: counted.get(`${full(to)}\n${from}`)};
+    else if (isOnly) found = {rate: overview.nodes[to]?.rate};
+    const target = labels[at] ?? arrowLabel(picture, arrow, isOnly);
+    target.textContent = words(found);
+  });
+}
+
+function arrowLabel(picture, arrow, isOnly) {
+  const length = arrow.getTotalLength();
+  // Where several arrows end, their labels stand apart.
+  const {x, y} = arrow.getPointAtLength(isOnly ? length - BEFORE_TIP : length / 2);
+  const made = svg("text", {class: "edge", x: x + 6, y: y + 3});
+  picture.append(made);
+  return made;
+}

@@ -1,0 +1,176 @@
+"""The page with known metrics: the picture with rates and hot spots, restores, charts."""
+
+from __future__ import annotations
+
+import re
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock import Streams, StreamsBuilder, StreamsConfig
+from penstock.log import RecordColumns, open_log
+from penstock.queries.http import HttpSettings, Server
+from penstock.web.dashboard import create_dashboard
+from unit.web.metric_maps import Metrics, node, task, topic
+from web.chromium import find
+
+pytestmark = [
+    pytest.mark.slow, pytest.mark.full,
+    pytest.mark.skipif(find() is None, reason="Chromium is missing; see tests/web/chromium.py"),
+]
+
+SETTINGS = HttpSettings(port=0)
+SOURCE, SINK = "KSTREAM-SOURCE-0000000000", "KSTREAM-SINK-0000000003"
+
+
+def metrics_at(second: float) -> Metrics:
+    """100 records/s in each of two tasks; half of them pass the filter."""
+    found: Metrics = {}
+    for name in ("0_0", "0_1"):
+        found |= topic("words", "records-consumed-total", 100 * second, SOURCE, name)
+        found |= topic("long-words", "records-produced-total", 50 * second, SINK, name)
+        found |= node("long", "process-total", 100 * second, name)
+        found |= node("upper", "process-total", 50 * second, name)
+        found |= node(SOURCE, "record-e2e-latency-avg", 20.0, name)
+        found |= node(SINK, "record-e2e-latency-avg", 4_200.0, name)
+        found |= task(name, "process-total", 100 * second)
+    found |= task("0_1", "restore-total", 250)
+    found |= task("0_1", "restore-remaining-records-total", 750)
+    return found
+
+
+@pytest.fixture
+def address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    builder = StreamsBuilder()
+    words = builder.stream("words", key=str, value=str)
+    words.filter(lambda key, word: len(word) > 3, name="long") \
+        .map_values(str.upper, name="upper").to("long-words")
+    config = StreamsConfig(
+        application_id="app", log=tmp_path / "log.db", state_dir=tmp_path / "state",
+        application_server="127.0.0.1:9999",
+    )
+    with open_log(tmp_path / "log.db") as log:
+        for name in ("words", "long-words"):
+            log.create_topic(name, 2)
+        log.append("words", 0, RecordColumns([b"a"], [b"barley"]))
+    with Streams(builder.build(), config, master="inline") as streams:
+        streams.run_until_caught_up(60)
+        start = time.monotonic()
+        monkeypatch.setattr(streams, "metrics", lambda: metrics_at(time.monotonic() - start))
+        with Server(create_dashboard(streams, SETTINGS), SETTINGS) as server:
+            yield server.url
+
+
+def open_page(browser: Any, address: str, view: str, **options: Any) -> Any:
+    page = browser.new_page(**options)
+    page.goto(f"{address}/dashboard#{view}")
+    page.wait_for_selector("#state[data-state=RUNNING]")
+    return page
+
+
+def shape(page: Any, title: str) -> Any:
+    return page.locator("svg.topology g", has=page.locator("title", has_text=title))
+
+
+def test_nodes_and_arrows_have_rates_and_the_slowest_node_is_hot(
+    browser: Any, address: str
+) -> None:
+    page = open_page(browser, address, "topology")
+    for title, rate in (
+        (f"source {SOURCE}", 200), ("processor long", 200), ("processor upper", 100),
+        (f"sink {SINK}", 100),
+    ):
+        live = shape(page, title).locator("text.live")
+        live.filter(has_text=re.compile(r"\d/s")).wait_for()
+        words = live.text_content()
+        assert float(words.split("/s")[0].replace(",", "")) == pytest.approx(rate, rel=0.2), title
+    # topic -> source -> long -> upper -> sink -> topic: all of them are known.
+    labels = page.locator("text.edge").all_text_contents()
+    assert len(labels) == 5
+    assert all(re.match(r"[\d.,]+/s", label) for label in labels), labels
+    assert shape(page, f"sink {SINK}").locator("text.live").text_content().endswith("4.2 s")
+    hot = page.locator("svg.topology g.hot title").all_text_contents()
+    assert hot == [f"sink {SINK}"]
+    assert "the highest latency, 4.2 s" in page.inner_text("#hot-spots")
+    page.locator(".legend summary").press("Enter")
+    assert "lag has grown" in page.inner_text(".legend")
+    row = page.locator("#node-list tr", has_text="upper")
+    assert float(row.locator("td").nth(1).inner_text()) == pytest.approx(100, rel=0.2)
+    page.close()
+
+
+def test_restore_lanes_and_lease_holder_are_shown(browser: Any, address: str) -> None:
+    page = open_page(browser, address, "instances")
+    bar = page.locator("#view progress")
+    bar.wait_for()
+    assert bar.get_attribute("aria-label") == "250 of 1,000 records (25%)"
+    assert "250 of 1,000 records (25%)" in page.inner_text("#view")
+    host = socket.gethostname()
+    assert page.inner_text("#lease-holder").startswith(host)
+    text = page.inner_text("#view")
+    assert "active, holds the lease" in text
+    rows = page.locator("tr", has=page.get_by_role("cell", name="0_1", exact=True))
+    assert rows.first.locator("td").nth(1).inner_text() == host
+    page.locator("#metrics summary").press("Enter")
+    page.locator("#metrics td", has_text="restore-remaining-records-total").wait_for()
+    page.close()
+
+
+def test_throughput_latency_and_lag_are_drawn_over_time(browser: Any, address: str) -> None:
+    page = open_page(browser, address, "overview")
+    page.wait_for_function(
+        "() => [...document.querySelectorAll('polyline')]"
+        ".filter(line => line.getAttribute('points').split(' ').length > 2).length >= 3"
+    )
+    captions = page.locator("figcaption").all_inner_texts()
+    assert [each.rsplit(" ", 2)[0] for each in captions][1] == "Latency of the slowest node"
+    assert "4.2 s" in captions[1]
+    page.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [400, 1280])
+def test_text_has_contrast_and_fits(browser: Any, address: str, scheme: str, width: int) -> None:
+    page = open_page(
+        browser, address, "overview", color_scheme=scheme, viewport={"width": width, "height": 800}
+    )
+    for view in ("overview", "topology", "topics", "stores", "letters", "instances", "settings"):
+        page.click(f"#tab-{view}")
+        page.wait_for_selector("#view > div > *")
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, view
+        assert page.evaluate(LOW_CONTRAST) == [], view
+    page.close()
+
+
+#: The texts whose contrast to the background is less than 4.5, the limit of WCAG AA.
+LOW_CONTRAST = """() => {
+    const light = (colour) => {
+        const [r, g, b] = colour.match(/[\\d.]+/g).map(Number).map((part) => part / 255)
+            .map((part) => part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4);
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+    };
+    const back = (element) => {
+        for (let each = element; each; each = each.parentElement) {
+            const colour = getComputedStyle(each).backgroundColor;
+            if (!/, 0\\)$/.test(colour)) return colour;
+        }
+        return 'rgb(255, 255, 255)';
+    };
+    const found = [];
+    for (const each of document.querySelectorAll('body *')) {
+        const own = [...each.childNodes].some(
+            (node) => node.nodeType === 3 && node.textContent.trim());
+        const isDrawn = each.namespaceURI.endsWith('svg');
+        if (!own || !each.checkVisibility() || each.tagName === 'title') continue;
+        const style = getComputedStyle(each);
+        const [one, other] = [light(isDrawn ? style.fill : style.color), light(back(each))]
+            .sort((a, b) => b - a);
+        const contrast = (one + 0.05) / (other + 0.05);
+        if (contrast < 4.5) found.push(`${each.textContent}: ${contrast.toFixed(1)}`);
+    }
+    return found;
+}"""
