@@ -14,10 +14,10 @@ from playwright.sync_api import sync_playwright
 #: View -> the width of the browser and the colour scheme.
 VIEWS = {
     "overview": (1280, "light"), "topology": (1280, "dark"), "stores": (1280, "light"),
-    "letters": (1280, "light"),
+    "letters": (1280, "light"), "instances": (1280, "dark"),
 }
 #: Less of the dead letters is shown: tracebacks have paths of this machine.
-HEIGHTS = {"letters": 420}
+HEIGHTS = {"letters": 420, "topology": 800}
 
 
 def main(address: str, folder: Path) -> None:
@@ -29,16 +29,15 @@ def main(address: str, folder: Path) -> None:
             )
             page.goto(f"{address}/dashboard#{name}")
             page.wait_for_selector("#state[data-state=RUNNING]")
-            page.wait_for_selector("#view > *")
+            page.wait_for_selector("#view > div > *")
             if name == "stores":
                 page.select_option("select[name=store]", "general_orders_revenue_window")
                 page.click("text=Look up")
                 page.wait_for_selector("svg.axis")
             if name == "letters":
                 page.locator("details.letter summary").first.click()
-            if name in {"overview", "topology"}:
-                # Rates need some overviews.
-                page.wait_for_timeout(40_000)
+            # Rates need some overviews.
+            page.wait_for_timeout(40_000 if name == "overview" else 8_000)
             page.screenshot(path=folder / f"dashboard-{name}.png")
             page.close()
         browser.close()

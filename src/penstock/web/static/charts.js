@@ -27,7 +27,7 @@ export class History {
 }
 
 /** A chart of one series, with its last and its largest value as text. */
-export function chart(title, values, show) {
+export function chart(title, values, show, note = "") {
   const known = values.filter((value) => value != null);
   const most = Math.max(...known, 0);
   const last = known.at(-1);
@@ -46,7 +46,7 @@ export function chart(title, values, show) {
     element("figcaption", {}, element("b", {}, title), ` ${show(last)}`),
     svg("svg", {viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": caption},
       svg("polyline", {points, class: "line"})),
-    element("small", {}, `at most ${show(most)} in the last ${LIMIT} s`),
+    element("small", {}, `${note}at most ${show(most)} in the last ${LIMIT} s`),
   );
 }
 

@@ -17,7 +17,7 @@ export function taskTable(overview) {
       const task = overview.tasks[name] ?? {};
       return [
         name, places.get(name) || "–", task.records ?? "–", task.rate ?? "–", task.dropped ?? "–",
-        task.restore ? progress(...task.restore, "records") : "complete",
+        task.restore ? progress(...task.restore, "records") : "–",
       ];
     }),
     "This process runs no tasks.",
@@ -43,7 +43,7 @@ export const instancesView = {
       table(["Address", "Process", "Role", "Stores", "Standby stores"],
         overview.instances.map((each) => [
           each.address, each.name || "–", each.is_active ? "active, holds the lease" : "standby",
-          each.stores.join(", ") || "–", each.standby_stores.join(", ") || "–",
+          each.stores.join(", ") || "none", each.standby_stores.join(", ") || "none",
         ]), "No instance has an address. Set application.server."),
       element("h2", {}, "Threads and lanes"),
       table(["Host", "Name", "State", "Tasks", "Standby tasks"], overview.threads.map((thread) => [

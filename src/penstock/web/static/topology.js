@@ -30,13 +30,14 @@ export const topologyView = {
       element("div", {class: "controls"},
         element("button", {click: () => picture.classList.toggle("fit")}, "Fit / actual size"),
         element("span", {id: "hot-spots", role: "status"})),
-      element("div", {class: "scroll", tabindex: 0, role: "region", "aria-label": "Picture"},
+      element("div", {class: "scroll frame", tabindex: 0, role: "region", "aria-label": "Picture"},
         picture),
       element("details", {class: "legend"}, element("summary", {}, "Legend"),
         element("ul", {}, LEGEND.map((line) => element("li", {}, line)))),
       element("div", {id: "node-list"}));
     const width = picture.viewBox.baseVal.width;
     picture.classList.toggle("fit", view.clientWidth >= SMALLEST * width);
+    scrollToInput(picture);
   },
   update(view, {overview}) {
     const picture = view.querySelector("svg.topology");
@@ -61,6 +62,14 @@ export const topologyView = {
       "No node has counted records yet."));
   },
 };
+
+/** Shows the uppermost topic, if the picture is wider than the page. */
+function scrollToInput(picture) {
+  const boxes = [...picture.querySelectorAll("g > polygon.topic")].map((shape) => shape.getBBox());
+  boxes.sort((one, other) => one.y - other.y);
+  const frame = picture.parentElement;
+  if (boxes.length) frame.scrollLeft = boxes[0].x + boxes[0].width / 2 - frame.clientWidth / 2;
+}
 
 function showHotSpots(target, hot) {
   const shown = hot.length

@@ -22,9 +22,9 @@ const overviewView = {
       overview.not_ready && element("p", {class: "notice"}, overview.not_ready),
       element("div", {class: "charts"},
         chart("Records processed", history.get("records/s"), (value) => `${number(value)}/s`),
-        chart("Latency of the slowest node", history.get("latency ms"), duration),
+        chart("Latency", history.get("latency ms"), duration, "slowest node; "),
         chart("Commit", history.get("commit ms"), duration),
-        chart("Lag", history.get("lag"), (value) => `${number(value)} records`)),
+        chart("Lag", history.get("lag"), number, "records; ")),
       element("h2", {}, "Messages"),
       table(["Time", "Level", "Message"], overview.messages.map(
         (message) => [time(message.time), message.level, message.text],
