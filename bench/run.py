@@ -24,6 +24,10 @@ BY_NAME = {"cluster.py", "soak.py"}
 MORE = {
     "engine-latency": ("engine", "--execution", "continuous", "--only", "latency"),
     "kafka-latency": ("kafka", "--execution", "continuous", "--only", "latency"),
+    "kafka-5m": (
+        "kafka", "--execution", "continuous", "--only", "throughput", "--records", "5000000",
+        "--rounds", "1",
+    ),
     "engine-5m": (
         "engine", "--records", "5000000", "--keys", "5000000", "--only", "throughput", "restore"
     ),
