@@ -13,6 +13,7 @@ from penstock.engine.worker.outcome import RestoredStore
 from penstock.log import Log, RecordColumns, TopicPartition
 
 ZERO, ONE = TopicPartition("names", 0), TopicPartition("names", 1)
+MODES = pytest.mark.parametrize("execution", ["batch", "continuous"])
 
 
 class RecordingListener(StateRestoreListener):
@@ -74,24 +75,26 @@ def names(log: Log) -> Log:
     return log
 
 
+@MODES
 def test_listener_receives_every_partition_of_a_global_store(
-    create_streams: CreateStreams, names: Log
+    create_streams: CreateStreams, names: Log, execution: str
 ) -> None:
-    calls = start(create_streams)
+    calls = start(create_streams, execution=execution)
     assert_restored(calls[ZERO], 0, 3, 3)
     assert_restored(calls[ONE], 0, 0, 0)
     # As in Kafka Streams, each start restores from the position of the rows.
     append(names, 0, "d")
-    calls = start(create_streams)
+    calls = start(create_streams, execution=execution)
     assert_restored(calls[ZERO], 3, 4, 1)
     assert_restored(calls[ONE], 0, 0, 0)
 
 
+@MODES
 def test_later_records_of_a_global_topic_are_not_a_restore(
-    create_streams: CreateStreams, names: Log
+    create_streams: CreateStreams, names: Log, execution: str
 ) -> None:
     listener = RecordingListener()
-    streams = create_streams(topology())
+    streams = create_streams(topology(), execution=execution)
     streams.set_global_state_restore_listener(listener)
     with streams:
         streams.run_until_caught_up(PATIENCE_S)
@@ -102,11 +105,12 @@ def test_later_records_of_a_global_topic_are_not_a_restore(
     assert listener.calls == before
 
 
+@MODES
 def test_skipped_records_are_not_counted_as_restored(
-    create_streams: CreateStreams, names: Log
+    create_streams: CreateStreams, names: Log, execution: str
 ) -> None:
     names.append("names", 1, RecordColumns([b"x", None], [b"x", b"null key"]))
-    calls = start(create_streams)
+    calls = start(create_streams, execution=execution)
     assert calls[ONE][0] == ("start", "all-names", 0, 2)
     assert calls[ONE][-1] == ("end", "all-names", 1)
 

@@ -460,8 +460,8 @@ class Lane:
         if self._is_paused:
             self._tail.pause(task.offsets)
         failpoint("granted")
-        restored = done.restored
-        self._channel.send(Running(task.task_id, restored.stores, restored.seconds))
+        restored = (*self._worker.global_tables.take_restored(), *done.restored.stores)
+        self._channel.send(Running(task.task_id, restored, done.restored.seconds))
 
     def _remove(self, task_id: TaskId) -> None:
         """Give up a task that is committed."""

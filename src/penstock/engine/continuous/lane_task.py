@@ -302,15 +302,15 @@ class LaneTask:
     def outcome(self, commit: TaskCommit, logged: tuple[LogLine, ...]) -> TaskOutcome:
         """Return the report of the last commit, without its records."""
         result = commit.result
-        global_report = self._worker.global_tables.take_report()
+        global_tables = self._worker.global_tables
         return TaskOutcome(
             self.task_id, self.record,
             offsets={(at[0], at[1]): offset for at, offset in commit.offsets.items()},
             records_consumed=self._consumed,
-            printed=tuple(result.printed), logged=logged, restored=global_report.restored,
+            printed=tuple(result.printed), logged=logged, restored=global_tables.take_restored(),
             counters=self._count(result.counters), drops=result.drops, sensors=result.sensors,
             readings=result.readings,
-            global_dropped=global_report.dropped, commit_requested=result.commit_requested,
+            global_dropped=global_tables.take_dropped(), commit_requested=result.commit_requested,
             published=sum(len(each.records) for each in commit.outputs),
             logged_changes=sum(
                 len(each.records) for each in commit.changes.values()

@@ -182,11 +182,14 @@ class RestoreNotifier:
             self.progressed(partition, store, position)
 
     def restored(self, task: str, restored: Iterable[RestoredStore]) -> None:
-        """A lane runs a task, after it has restored these stores completely."""
+        """A lane runs a task, after it has restored these stores completely.
+
+        Lanes bring the global stores to the ends of their topics before they run a task.
+        """
         for each in restored:
             self._end(each)
         with self._lock:
-            for key in [key for key, each in self._running.items() if each.task == task]:
+            for key in [key for key, each in self._running.items() if each.task in (task, "")]:
                 self._end_uncounted(*key, self._running.pop(key))
         if self._metrics is not None:
             self._metrics.restores.complete(task)
@@ -278,8 +281,6 @@ class RestoreMonitor:
         self._stopped = threading.Event()
         #: The replicas with stores that are restored.
         self._restoring: list[tuple[ReplicaProbe, ReplicaTargets]] = []
-        #: Their tasks; empty for the one with the global stores.
-        self._tasks: list[str] = []
         for name, all_targets in targets.items():
             probe = ReplicaProbe(directory / name)
             restoring = (_remaining if name == GLOBAL_DIRECTORY else _empty_stores)(
@@ -287,7 +288,9 @@ class RestoreMonitor:
             )
             if restoring:
                 self._restoring.append((probe, restoring))
-                self._tasks.append("" if name == GLOBAL_DIRECTORY else name)
+                task = "" if name == GLOBAL_DIRECTORY else name
+                for store, partition, start, end in restoring.values():
+                    notifier.started(partition, store, start, end, task=task)
             else:
                 probe.close()
         self._thread = threading.Thread(
@@ -297,9 +300,6 @@ class RestoreMonitor:
             self._thread.start()
 
     def _poll_until_stopped(self) -> None:
-        for (_, targets), task in zip(self._restoring, self._tasks, strict=True):
-            for store, partition, start, end in targets.values():
-                self._notifier.started(partition, store, start, end, task=task)
         while not self._stopped.wait(POLL_INTERVAL_S):
             for probe, targets in self._restoring:
                 positions = probe.positions()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from penstock.engine.failpoints import failpoint
 from penstock.engine.packaging.bundle import Bundle
@@ -22,13 +22,6 @@ from penstock.stores.replica.global_replica import (
 from penstock.task.global_state import GlobalState
 
 
-class GlobalReport(NamedTuple):
-    """The restores and the dropped records of a worker since its last report."""
-
-    restored: tuple[RestoredStore, ...] = ()
-    dropped: int = 0
-
-
 class GlobalTables:
     """The stores of all global tables, which tasks read.
 
@@ -45,6 +38,9 @@ class GlobalTables:
         self._stores: dict[str, Any] = {}
         #: Position name -> partition, as of the last plan.
         self._topics: dict[str, TopicPartition] = {}
+        #: What the replica has reported, until it is taken.
+        self._restored: tuple[RestoredStore, ...] = ()
+        self._dropped = 0
         #: Topic -> its global store.
         self._store_of = {
             store.topic: name for name, store in bundle.topology.global_stores.items()
@@ -69,16 +65,28 @@ class GlobalTables:
             self._plan = (plan.epoch, plan.number)
         return self._stores
 
-    def take_report(self) -> GlobalReport:
-        """Return what this worker has read since the last call. The other workers did not."""
+    def take_restored(self) -> tuple[RestoredStore, ...]:
+        """Return the restores of this worker since the last call. The other workers did not do
+        them."""
+        self._take_updates()
+        restored, self._restored = self._restored, ()
+        return restored
+
+    def take_dropped(self) -> int:
+        """Return the number of records that this worker has dropped since the last call."""
+        self._take_updates()
+        dropped, self._dropped = self._dropped, 0
+        return dropped
+
+    def _take_updates(self) -> None:
         if self._replica is None:
-            return GlobalReport()
+            return
         restores, dropped = self._replica.take_updates()
-        restored = []
+        self._dropped += dropped
         for name, start, end, records in restores:
             at = self._topics[name]
-            restored.append(RestoredStore(self._store_of[at.topic], *at, start, end, records))
-        return GlobalReport(tuple(restored), dropped)
+            store = RestoredStore(self._store_of[at.topic], *at, start, end, records)
+            self._restored = (*self._restored, store)
 
     def _open_replica(self) -> GlobalReplica:
         if self._replica is None:

@@ -109,9 +109,9 @@ class TaskRun:
         snapshot: TaskSnapshot, log_lines: Callable[[], tuple[LogLine, ...]],
     ) -> tuple[TaskOutcome, list[AddressedBlock]]:
         plan = self._task_plan
-        global_report = self._worker.global_tables.take_report()
+        global_tables = self._worker.global_tables
         catch_up = snapshot.catch_up
-        restored = (*global_report.restored, *catch_up.restored)
+        restored = (*global_tables.take_restored(), *catch_up.restored)
         self._worker.count_preparation(catch_up.extra_seconds)
         if result.failure is not None:
             return TaskOutcome(
@@ -150,7 +150,7 @@ class TaskRun:
             counters=result.counters, sensors=result.sensors,
             readings=result.readings,
             drops=result.drops,
-            global_dropped=global_report.dropped,
+            global_dropped=global_tables.take_dropped(),
             preparation=self._worker.preparation(catch_up.from_log, catch_up.from_host),
             notices=self._worker.notices,
             commit_requested=result.commit_requested,
