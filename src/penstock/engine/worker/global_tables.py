@@ -38,7 +38,7 @@ class GlobalTables:
         self._stores: dict[str, Any] = {}
         #: Position name -> partition, as of the last plan.
         self._topics: dict[str, TopicPartition] = {}
-        #: What the replica has reported, until it is taken.
+        #: Reports of the replica that are not taken yet.
         self._restored: tuple[RestoredStore, ...] = ()
         self._dropped = 0
         #: Topic -> its global store.
