@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: install demo docs test test-rest test-pure test-all wheels check lint-deploy bench faults asan \
+.PHONY: install demo docs test test-rest test-pure test-exhaustive test-all ci wheels check lint-deploy bench faults asan \
 	clean conformance conformance-spark
 
 install: .venv/installed
@@ -32,6 +32,11 @@ demo: install
 	$(BIN)/python tests/kafka/apicurio.py
 	touch $@
 
+# The class archive of Spark's JVM: the tests start it about a hundred times.
+.venv/prepared: .venv/installed
+	$(BIN)/penstock prepare
+	touch $@
+
 # Debian's Chromium, for tests/web.
 .venv/browser: .venv/installed tests/web/chromium.py
 	$(BIN)/python tests/web/chromium.py
@@ -42,24 +47,33 @@ demo: install
 	$(BIN)/python tests/examples/postgresql.py
 	touch $@
 
-# Test tiers: every test is in `test`, in `test-rest`, or a soak test of `make faults`, see
-# tests/conftest.py.
+# Test tiers: every test is in `test`, `test-rest` or `test-exhaustive`, or a soak test of
+# `make faults`, see tests/conftest.py.
 PYTEST = $(BIN)/python -m pytest -n 2 --dist loadscope
 
 # Minutes: unit, property and house tests, a sample of the conformance cases, a smoke set on Spark
 # and on a Kafka broker.
 test: install .venv/kafka
-	$(PYTEST) -m "not full and not soak"
+	$(PYTEST) -m "not full and not exhaustive and not soak"
 
-# Everything else on Spark and Kafka, all conformance cases, all crash tests.
-test-rest: install .venv/kafka .venv/registry .venv/browser .venv/postgresql test-pure
-	$(PYTEST) -m "full and not soak"
+# Everything else on Spark and Kafka, all conformance cases on the test driver, all crash tests.
+test-rest: install .venv/kafka .venv/registry .venv/browser .venv/postgresql .venv/prepared test-pure
+	$(PYTEST) -m "full and not exhaustive and not soak"
+
+# All other conformance cases on the engine, in both execution modes, and the comparison with Kafka
+# Streams for Java in batch mode.
+test-exhaustive: install .venv/kafka
+	$(PYTEST) -m "exhaustive and not soak"
 
 # Without the native core.
 test-pure: install
-	PENSTOCK_PURE_PYTHON=1 $(PYTEST) -m "not soak" tests/unit tests/conformance/test_conformance.py
+	PENSTOCK_PURE_PYTHON=1 $(PYTEST) -m "not exhaustive and not soak" tests/unit \
+		tests/conformance/test_conformance.py
 
-test-all: check test test-rest wheels
+# What continuous integration runs.
+ci: check test test-rest wheels
+
+test-all: ci test-exhaustive
 
 # A wheel for every supported Python, and the quick tests with each of them; a few minutes.
 wheels: install

@@ -2,9 +2,10 @@
 
 Each test belongs to one tier, by its markers:
 
-    make test        neither `full` nor `soak`
-    make test-rest   `full`
-    make faults      `soak`
+    make test              none of the following
+    make test-rest         `full`
+    make test-exhaustive   `exhaustive`
+    make faults            `soak`
 
 A test that starts Spark or a broker is `full` unless it is marked `smoke`.
 

@@ -11,11 +11,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from conformance.cases import CASES, Case, case_files, case_id, in_sample, read_cases
+from conformance.cases import (
+    CASES,
+    Case,
+    case_files,
+    case_id,
+    in_sample,
+    is_themed,
+    read_cases,
+)
 from conformance.compare import EVERYTHING, first_difference, java_names
 from conformance.runner import CaseResult, Run
 from penstock import Topology
@@ -54,13 +63,14 @@ _KNOWN = {
 THEMES = ("join-foreign-key", "suppress", "caching", "join-global", "processors")
 #: Single cases that run on Spark even in `make test`.
 SMOKE = ("order-through-two-repartitions", "sink-topic-is-also-source")
-_SPARK_SAMPLE = 5
-#: One in so many of the other cases runs in `make test`.
-_SAMPLE = 16
+_SPARK_SAMPLE = 20
+#: One in so many of the other cases runs in `make test`, and in `make test-rest`. A case takes
+#: about a third of a second here; the test driver runs them all.
+_QUICK_SAMPLE, _SAMPLE = 16, 4
 
 
 def cases_for_spark() -> list[Case]:
-    """The themes, the smoke cases, and one in five generated cases with several sub-topologies."""
+    """The themes, the smoke cases, and one in twenty generated cases with several sub-topologies."""
     themes = [case for theme in THEMES for case in read_cases(CASES / f"{theme}.jsonl.gz")]
     themes += [
         case for theme in ("topology", "stateless")
@@ -74,12 +84,15 @@ def cases_for_spark() -> list[Case]:
 
 
 def engine_parameters(except_for: Collection[str] = ()) -> list[Any]:
-    """All cases for the engine in this process. Those outside of themes and sample are `full`."""
+    """All cases for the engine in this process, with the markers of their tiers."""
+    def marks(path: Path, case: Case) -> Any:
+        if case["theme"] in THEMES or in_sample(case, _QUICK_SAMPLE):
+            return ()
+        is_full = is_themed(path) or in_sample(case, _SAMPLE)
+        return pytest.mark.full if is_full else pytest.mark.exhaustive
+
     return [
-        pytest.param(
-            case, id=case_id(path, case),
-            marks=() if case["theme"] in THEMES or in_sample(case, _SAMPLE) else pytest.mark.full,
-        )
+        pytest.param(case, id=case_id(path, case), marks=marks(path, case))
         for path in case_files([CASES])
         for case in read_cases(path)
         if exemption(case) is None and case["name"] not in except_for

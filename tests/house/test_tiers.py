@@ -7,7 +7,8 @@ import re
 
 from house import tree
 
-TIERS = ("test", "test-rest", "faults")
+TIERS = ("test", "test-rest", "test-exhaustive", "faults")
+MARKERS = ("full", "exhaustive", "soak")
 
 
 def recipe(target: str) -> str:
@@ -19,15 +20,15 @@ def recipe(target: str) -> str:
 
 def selection(target: str) -> str:
     """The marker expression that a target passes to pytest. It is also valid Python."""
-    found = re.search(r"-m \"?((?:not |and |full|soak| )+)", recipe(target))
+    found = re.search(r"-m \"?((?:not |and |full|exhaustive|soak| )+)", recipe(target))
     assert found is not None, f"'make {target}' selects no tests by their markers."
     return found[1].strip()
 
 
 def test_tiers_are_disjoint_and_complete() -> None:
     selections = [selection(target) for target in TIERS]
-    for full, soak in itertools.product((False, True), repeat=2):
-        markers = {"full": full, "soak": soak}
+    for flags in itertools.product((False, True), repeat=len(MARKERS)):
+        markers = dict(zip(MARKERS, flags, strict=True))
         chosen = [target for target, expression in zip(TIERS, selections, strict=True)
                   if eval(expression, {}, markers)]
         assert len(chosen) == 1, f"{markers}: {chosen}"
@@ -35,6 +36,6 @@ def test_tiers_are_disjoint_and_complete() -> None:
 
 def test_tiers_select_from_all_folders() -> None:
     """The targets pass no paths, so that pytest collects all of `testpaths`."""
-    for target in ("test", "test-rest"):
+    for target in ("test", "test-rest", "test-exhaustive"):
         assert "tests/" not in recipe(target)
     assert 'testpaths = ["tests"]' in (tree.ROOT / "pyproject.toml").read_text(encoding="utf-8")

@@ -155,7 +155,9 @@ def outputs(name: str) -> dict[str, str]:
     return {f"penstock-{name}": f"java-{name}"}
 
 
-@pytest.fixture(scope="module", params=["batch", "continuous"])
+@pytest.fixture(
+    scope="module", params=[pytest.param("batch", marks=pytest.mark.exhaustive), "continuous"]
+)
 def execution(request: pytest.FixtureRequest) -> str:
     mode: str = request.param
     return mode
