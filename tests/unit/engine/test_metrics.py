@@ -42,7 +42,8 @@ def clock() -> Clock:
 
 @pytest.fixture
 def metrics(clock: Clock) -> Metrics:
-    return Metrics(StreamsConfig(application_id="app"), "app-StreamThread-1", clock=clock)
+    config = StreamsConfig(application_id="app", execution="batch")
+    return Metrics(config, "app-StreamThread-1", clock=clock)
 
 
 def report(number: int = 1, records: int = 10, **fields: Any) -> BatchReport:
@@ -252,6 +253,12 @@ def test_tasks_of_lanes_are_counted_once(clock: Clock) -> None:
     found = named(metrics, THREAD)
     assert (found["task-created-total"], found["task-closed-total"]) == (2, 1)
     assert found["task-created-rate"] == pytest.approx(0.2)
+
+
+def test_task_of_a_lane_has_metrics_before_its_first_record(clock: Clock) -> None:
+    metrics = Metrics(StreamsConfig(application_id="app"), "thread", clock=clock)
+    metrics.task_started("0_0")
+    assert named(metrics, TASK)["process-total"] == 0
 
 
 def test_readings_of_a_finer_level_are_not_shown(metrics: Metrics) -> None:

@@ -179,8 +179,9 @@ class Metrics:
                 self._readings.add(str(task), measured, now)
 
     def task_started(self, task: str) -> None:
-        """A lane has started a task."""
+        """A lane has started a task. Its metrics exist from now on."""
         with self._lock:
+            self._task_records.setdefault(task, CountWindow(self._seconds, self._started))
             self._running_tasks.add(task)
             self._created.add(1, self._clock())
 

@@ -54,7 +54,7 @@ class InstanceStatus:
             "state": state.value,
             # The numbers of Kafka's states.
             "client-state": list(type(state)).index(state),
-            "alive-stream-threads": self._instance.parallelism if is_alive else 0,
+            "alive-stream-threads": self._alive_threads() if is_alive else 0,
             "failed-stream-threads": 0 if thread is None else thread.replacements,
             "topology-description": self._topology_description,
         }
@@ -64,6 +64,13 @@ class InstanceStatus:
             of_thread["state"] = self._thread_state()
             of_thread["thread-state"] = _THREAD_STATES.index(self._thread_state())
         return self._instance.observers.metrics.snapshot(client, of_thread)
+
+    def _alive_threads(self) -> int:
+        """Count the lanes. A batch has as many tasks at the same time as Spark has cores."""
+        engine = self._engine
+        if engine is not None and self._instance.config.is_continuous:
+            return len(cast("ContinuousEngine", engine).tasks_by_lane())
+        return self._instance.parallelism
 
     @cached_property
     def _topology_description(self) -> str:
