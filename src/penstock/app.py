@@ -111,10 +111,12 @@ class Streams(MetadataMethods):
                 f"Application '{config.application_id}' has no log. Set log= to the path of a "
                 "file, or to kafka://host:port."
             )
-        if compute is not None and config.is_continuous:
-            raise ConfigException(
-                "compute= runs batches, and execution is 'continuous'. Use execution='batch'."
-            )
+        if compute is not None:
+            if config.execution == "continuous":
+                raise ConfigException(
+                    "compute= runs batches, and execution is 'continuous'. Use execution='batch'."
+                )
+            config = config.with_(execution="batch")
         lease_timeout_ms(config)
         check_build_settings(topology, config)
         check_serdes(topology, config)

@@ -54,9 +54,9 @@ class StreamsConfig:
 
     `application_id` is the prefix of internal topics and the consumer group id; it must not change
     between runs. `log` is the path of an embedded log, or "kafka://host:port,...".
-    `commit_interval_ms` is the minimum time between two batches, or the time between two commits of
-    continuous execution. None, the default, runs batches back to back, and commits continuously
-    processed records as soon as possible; the processing guarantee does not matter.
+    `commit_interval_ms` is the time between two commits, or the minimum time between two batches.
+    None, the default, commits as soon as possible, and runs batches back to back; the processing
+    guarantee does not matter.
     `num_stream_threads` is the number of Spark cores on this machine; 1 means all.
     An exception handler is "fail", "continue", a handler, its class or name, or a function of
     (context, record, exception). `extra` contains all other settings: for clients (with the
@@ -78,8 +78,9 @@ class StreamsConfig:
     #: "exactly_once" or "at_least_once".
     processing_guarantee: str = "exactly_once"
     commit_interval_ms: int | None = None
-    #: "batch": a Spark job for each batch; "continuous": long-lived Spark tasks.
-    execution: str = "batch"
+    #: "continuous": long-lived Spark tasks; "batch": a Spark job for each batch. None, the default,
+    #: is continuous, except for `penstock run --once`.
+    execution: str | None = None
     num_stream_threads: int = 1
     #: How long a task waits for records of an empty source partition; -1: it does not wait.
     max_task_idle_ms: int = 0
@@ -155,7 +156,8 @@ class StreamsConfig:
                 "errors_dead_letter_queue_topic_name", self.errors_dead_letter_queue_topic_name
             )
         _check_choice(self, "processing_guarantee", ("exactly_once", "at_least_once"))
-        _check_choice(self, "execution", ("batch", "continuous"))
+        if self.execution is not None:
+            _check_choice(self, "execution", ("batch", "continuous"))
         _check_choice(self, "dsl_store_format", ("DEFAULT", "HEADERS"))
         _check_choice(self, "metrics_recording_level", ("INFO", "DEBUG", "TRACE"))
         _check_minimum("commit_interval_ms", self.commit_interval_ms or 0, 0)
@@ -222,7 +224,7 @@ class StreamsConfig:
     @property
     def is_continuous(self) -> bool:
         """Whether tasks run continuously, not in batches."""
-        return self.execution == "continuous"
+        return self.execution != "batch"
 
     def app_configs(self) -> dict[str, Any]:
         """Return all settings by their property names, including `extra`."""

@@ -20,6 +20,7 @@ from penstock.cli.commands import run as command_run
 from penstock.cli.parsing import spark_master
 from penstock.cli.status_line import StatusLine
 from penstock.cli.terminal import Terminal
+from penstock.config import StreamsConfig
 from penstock.engine.lifecycle import State
 from penstock.log import Log, RecordColumns
 
@@ -97,6 +98,15 @@ def test_once_processes_existing_records_and_stops(penstock, topics: Log) -> Non
     assert ran.err.endswith("app: stopped after 1 batch, 2 records.\n")
     # The first batch of an instance runs all tasks, even without input.
     assert once(penstock).err.endswith("app: stopped after 1 batch, 0 records.\n")
+    assert received(topics) == [b"A", b"B"]
+
+
+def test_once_runs_batches_unless_the_mode_is_given(penstock, topics: Log) -> None:
+    send(topics, "a")
+    ran = once(penstock, "--execution", "continuous")
+    assert ran.err.endswith("app: stopped after 1 commit, 1 record.\n")
+    send(topics, "b")
+    assert once(penstock).err.endswith("app: stopped after 1 batch, 1 record.\n")
     assert received(topics) == [b"A", b"B"]
 
 
@@ -299,7 +309,10 @@ def test_missing_log_option_is_wrong_usage(penstock, monkeypatch: pytest.MonkeyP
 class FakeStreams:
     """An application in a given state that receives Ctrl-C."""
 
-    def __init__(self, state: State, waits_for: str | None = None) -> None:
+    def __init__(
+        self, state: State, waits_for: str | None = None, execution: str | None = None
+    ) -> None:
+        self.config = StreamsConfig(application_id="app", execution=execution)
         self.state = state
         self.waits_for = waits_for
         self.is_closed = False
@@ -315,7 +328,8 @@ class FakeStreams:
 
 
 @pytest.mark.parametrize(("streams", "pending"), [
-    (FakeStreams(State.RUNNING), "waiting for the running batch to finish; "),
+    (FakeStreams(State.RUNNING), "waiting for the last commit to finish; "),
+    (FakeStreams(State.RUNNING, execution="batch"), "waiting for the running batch to finish; "),
     (FakeStreams(State.REBALANCING), "waiting for the startup to finish; "),
     (FakeStreams(State.REBALANCING, "process 7"), ""),
 ])
@@ -331,12 +345,12 @@ def test_ctrl_c_shows_the_pending_work(streams: FakeStreams, pending: str) -> No
 def test_start_of_spark_is_shown() -> None:
     err = StringIO()
     status = StatusLine(Terminal(BytesIO(), err, BytesIO()), "app")
-    command_run._show_state(status, State.REBALANCING, State.CREATED, uses_spark=True)
-    command_run._show_state(status, State.RUNNING, State.REBALANCING, uses_spark=True)
-    command_run._show_state(status, State.REBALANCING, State.RUNNING, uses_spark=True)
+    start = "starting Spark"
+    command_run._show_state(status, State.REBALANCING, State.CREATED, start)
+    command_run._show_state(status, State.RUNNING, State.REBALANCING, start)
+    command_run._show_state(status, State.REBALANCING, State.RUNNING, start)
     assert err.getvalue() == (
-        "app: REBALANCING, starting Spark, then the first batch\napp: RUNNING\n"
-        "app: REBALANCING\n"
+        "app: REBALANCING, starting Spark\napp: RUNNING\napp: REBALANCING\n"
     )
 
 

@@ -60,7 +60,7 @@ def test_plain_line_is_written_every_few_seconds_while_batches_run(clock: Clock)
     status.set_state("RUNNING")
     for number in range(1, 81):
         clock.now += 0.125
-        status.add_batch(report(number, seconds=0.125))
+        status.add_commit(report(number, seconds=0.125))
     lines = err.getvalue().splitlines()
     assert lines == [
         "app: RUNNING",
@@ -76,7 +76,7 @@ def test_last_batch_before_an_idle_time_gets_a_plain_line(clock: Clock) -> None:
     err = StringIO()
     status = create(err, clock)
     clock.now = 1.0
-    status.add_batch(report(1))
+    status.add_commit(report(1))
     status.tick()
     assert err.getvalue() == ""
     clock.now = 6.0
@@ -87,9 +87,9 @@ def test_last_batch_before_an_idle_time_gets_a_plain_line(clock: Clock) -> None:
 
 def test_one_record_is_singular(clock: Clock) -> None:
     status = create(StringIO(), clock)
-    status.add_batch(report(1, records=1))
+    status.add_commit(report(1, records=1))
     assert "batch 1, 1 record, " in status.text()
-    status.add_batch(report(2, records=1))
+    status.add_commit(report(2, records=1))
     assert "batch 2, 2 records, " in status.text()
 
 
@@ -103,9 +103,9 @@ def test_state_is_written_once(clock: Clock) -> None:
 
 def test_quiet_writes_nothing(clock: Clock) -> None:
     err = StringIO()
-    status = create(err, clock, quiet=True, every_batch=True)
+    status = create(err, clock, quiet=True, every_commit=True)
     status.set_state("RUNNING")
-    status.add_batch(report(1))
+    status.add_commit(report(1))
     status.close()
     assert err.getvalue() == ""
 
@@ -117,7 +117,7 @@ def test_messages_go_above_the_live_line(clock: Clock, monkeypatch: pytest.Monke
     status.set_state("RUNNING")
     assert CONTROL.sub("", err.getvalue()) == "app: RUNNING"
     clock.now = 1.0
-    status.add_batch(report(1))
+    status.add_commit(report(1))
     # The line does not wrap.
     assert err.getvalue().endswith("\r\x1b[2Kapp: RUNNING, batch 1, 100 records, 1,0…")
     status.write_message("a message longer than a line of this terminal: [bold] :tea:")
@@ -129,7 +129,7 @@ def test_messages_go_above_the_live_line(clock: Clock, monkeypatch: pytest.Monke
     status.close()
     assert err.getvalue().endswith("\x1b[2K")
     closed = err.getvalue()
-    status.add_batch(report(2))
+    status.add_commit(report(2))
     assert err.getvalue() == closed
 
 
@@ -147,7 +147,7 @@ def test_refresh_rate_is_limited(clock: Clock) -> None:
     status = create(err, clock)
     status.set_state("RUNNING")
     for number in range(1, 100):
-        status.add_batch(report(number))
+        status.add_commit(report(number))
     assert "batch" not in err.getvalue()
     clock.now = 1.0
     status.tick()

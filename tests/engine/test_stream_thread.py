@@ -276,7 +276,7 @@ def test_large_records_do_not_exceed_the_batch_size(
     send(log, *values)
     batches: list[int] = []
     streams = create_streams(
-        extra={"penstock.batch.max.bytes": "4000"},
+        extra={"penstock.batch.max.bytes": "4000"}, execution="batch",
         on_batch=lambda report: batches.append(report.records),
     )
     streams.run_until_caught_up(PATIENCE_S)

@@ -136,6 +136,12 @@ def test_constructor_checks_its_arguments(tmp_path: Path) -> None:
         )
 
 
+def test_compute_runs_batches(log: Log) -> None:
+    config = StreamsConfig(application_id="a", log=log.address)
+    streams = Streams(upper(), config, compute=BlockedCompute().start)
+    assert streams.config.execution == "batch"
+
+
 def test_close_finishes_the_running_batch(create_streams: CreateStreams, log: Log) -> None:
     held = BlockedCompute()
     send(log, "a")

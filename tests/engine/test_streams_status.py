@@ -142,7 +142,7 @@ def test_description_contains_tasks_stores_and_positions(
     create_streams: CreateStreams, log: Log
 ) -> None:
     send(log, "a b")
-    with create_streams(word_count()) as streams:
+    with create_streams(word_count(), execution="batch") as streams:
         streams.run_until_caught_up(PATIENCE_S)
         text = str(streams)
     assert text.startswith(f"Application 'app' on {streams.config.log}: RUNNING\nTopologies:\n")

@@ -99,7 +99,7 @@ def test_unknown_outcome_of_a_commit_is_resolved_from_the_log(
 
 @pytest.fixture
 def outage(monkeypatch: pytest.MonkeyPatch, log: Log) -> threading.Event:
-    """While the event is set, the log of the application is unavailable."""
+    """While the event is set, the log is unavailable to the driver, which plans batches."""
     is_down = threading.Event()
     inner = open_log(log.address)
     offsets_of = inner.offsets
@@ -119,7 +119,7 @@ def test_application_waits_during_an_outage(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.WARNING, "penstock")
-    streams = create_streams(word_count(), statestore_cache_max_bytes=0)
+    streams = create_streams(word_count(), statestore_cache_max_bytes=0, execution="batch")
     send(log, "a b")
     streams.run_until_caught_up(PATIENCE_S)
     outage.set()
@@ -134,7 +134,7 @@ def test_application_waits_during_an_outage(
 def test_long_outage_ends_the_application(
     create_streams: CreateStreams, log: Log, outage: threading.Event
 ) -> None:
-    streams = create_streams(word_count(), task_timeout_ms=100)
+    streams = create_streams(word_count(), task_timeout_ms=100, execution="batch")
     send(log, "a b")
     streams.run_until_caught_up(PATIENCE_S)
     outage.set()

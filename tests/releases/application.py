@@ -87,7 +87,9 @@ def send(log: Log, topic: str, records: list[tuple[str, object, int]]) -> None:
 def run(folder: Path) -> None:
     """Process the records that exist."""
     config = StreamsConfig(
-        application_id="kept", log=str(folder / "log.db"), state_dir=str(folder / "state")
+        application_id="kept", log=str(folder / "log.db"), state_dir=str(folder / "state"),
+        # A lane may commit at any record, and so write other intermediate results.
+        execution="batch",
     )
     with Streams(topology(), config, master="inline") as streams:
         streams.run_until_caught_up()

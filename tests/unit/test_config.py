@@ -189,3 +189,11 @@ def test_connection_settings_are_selected_by_prefix() -> None:
     assert on_kafka.connection_settings() == {
         "security.protocol": "SASL_SSL", "sasl.username": "me",
     }
+
+
+def test_execution_is_continuous_by_default() -> None:
+    config = StreamsConfig(application_id="app")
+    assert config.is_continuous
+    assert not config.with_(execution="batch").is_continuous
+    with pytest.raises(ConfigException, match="execution cannot be 'micro'"):
+        config.with_(execution="micro")

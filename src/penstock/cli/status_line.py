@@ -1,7 +1,7 @@
 """The status of `penstock run`: a live line on a terminal, plain lines elsewhere.
 
 On a terminal the line stays below all other output. Elsewhere, a line is written when the state
-changes and every few seconds while batches run.
+changes and every few seconds while records are processed.
 """
 
 from __future__ import annotations
@@ -27,33 +27,36 @@ RATE_WINDOW_S = 5.0
 
 
 class StatusLine:
-    """Shows the state, the batches and the restores of an application. Thread-safe.
+    """Shows the state, the commits and the restores of an application. Thread-safe.
 
-    `mode` is "live" on a terminal, "plain" elsewhere, "quiet" for no output. With `every_batch`
-    each batch writes a plain line.
+    `mode` is "live" on a terminal, "plain" elsewhere, "quiet" for no output. With `every_commit`
+    each commit (of a batch, or of a lane) writes a plain line.
     """
 
     def __init__(
         self, terminal: Terminal, application: str, *, quiet: bool = False,
-        every_batch: bool = False, lag: Callable[[], int | None] = lambda: None,
+        every_commit: bool = False, is_continuous: bool = False,
+        lag: Callable[[], int | None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._terminal = terminal
         self._application = application
-        self._every_batch = every_batch and not quiet
+        self._every_commit = every_commit and not quiet
+        #: The noun that is counted.
+        self.unit = "commit" if is_continuous else "batch"
         self.mode = "quiet" if quiet else "live" if terminal.shows_live_displays else "plain"
         self._lag = lag
         self._clock = clock
         self._lock = threading.RLock()
         self._state = "CREATED"
         self._detail = ""
-        self._batch: BatchReport | None = None
+        self._last: BatchReport | None = None
         self.records = 0
-        self.batches = 0
-        #: (end time, records, seconds) of the batches within the rate window.
+        self.commits = 0
+        #: (end time, records, seconds) of the commits within the rate window.
         self._recent: deque[tuple[float, int, float]] = deque()
         self._written_at = clock()
-        self._written_batch = 0
+        self._written_commit = 0
         self._live: Live | None = None
         self._refreshed_at = 0.0
         self._exit_stack = ExitStack()
@@ -70,17 +73,17 @@ class StatusLine:
                 )
             self._refresh(force=True)
 
-    def add_batch(self, report: BatchReport) -> None:
-        """Count a committed batch."""
+    def add_commit(self, report: BatchReport) -> None:
+        """Count a commit."""
         now = self._clock()
         with self._lock:
-            self.batches += 1
+            self.commits += 1
             self.records += report.input_records
-            self._batch = report
+            self._last = report
             self._recent.append((now, report.input_records, report.seconds))
             self._expire(now)
-            if self._every_batch or self._is_due(now):
-                self._write_batch(report, now)
+            if self._every_commit or self._is_due(now):
+                self._write_commit(report, now)
             self._refresh()
 
     def update_restore(self, store: object, done: int, total: int) -> None:
@@ -93,15 +96,15 @@ class StatusLine:
             self._refresh()
 
     def tick(self) -> None:
-        """Refresh the line. Writes the last batch if it has not had a plain line yet."""
+        """Refresh the line. Writes the last commit if it has not had a plain line yet."""
         now = self._clock()
         with self._lock:
             self._expire(now)
             if (
-                not self._every_batch and self._batch is not None
-                and self._batch.number != self._written_batch and self._is_due(now)
+                not self._every_commit and self._last is not None
+                and self._last.number != self._written_commit and self._is_due(now)
             ):
-                self._write_batch(self._batch, now)
+                self._write_commit(self._last, now)
             self._refresh()
 
     def write_message(self, text: str) -> None:
@@ -148,14 +151,14 @@ class StatusLine:
                 parts.append(self._detail)
             if self._restores:
                 parts.append(self._restore_bar())
-            if self._batch is not None:
-                parts.append(f"batch {self._batch.number:,}")
+            if self._last is not None:
+                parts.append(f"{self.unit} {self._last.number:,}")
                 parts.append(f"{self.records:,} record{'' if self.records == 1 else 's'}")
                 parts.append(f"{self.rate():,.0f}/s")
                 lag = self._lag()
                 if lag is not None:
                     parts.append(f"lag {lag:,}")
-                parts.append(f"{self._batch.seconds * 1000:,.0f} ms")
+                parts.append(f"{self._last.seconds * 1000:,.0f} ms")
             return ", ".join(parts)
 
     def _restore_bar(self) -> str:
@@ -171,9 +174,9 @@ class StatusLine:
     def _is_due(self, now: float) -> bool:
         return self.mode == "plain" and now - self._written_at >= PLAIN_INTERVAL_S
 
-    def _write_batch(self, batch: BatchReport, now: float) -> None:
+    def _write_commit(self, report: BatchReport, now: float) -> None:
         self._terminal.note(self.text())
-        self._written_at, self._written_batch = now, batch.number
+        self._written_at, self._written_commit = now, report.number
 
     def _refresh(self, *, force: bool = False) -> None:
         if self.mode != "live":

@@ -31,7 +31,7 @@ from penstock.testing.task_layout import partitioned_layout
 from penstock.topology.nodes import SinkNode, SourceNode
 
 TEXT = Serdes.string()
-CONFIG = StreamsConfig(application_id="app")
+CONFIG = StreamsConfig(application_id="app", execution="batch")
 Built = Callable[[Callable[[StreamsBuilder], Any]], Topology]
 
 

@@ -34,7 +34,7 @@ Built = Callable[[Callable[[StreamsBuilder], Any]], Topology]
 
 
 def config(**settings: Any) -> StreamsConfig:
-    return StreamsConfig(application_id="app", **settings)
+    return StreamsConfig(application_id="app", execution="batch", **settings)
 
 
 def fill(log: Log, topic: str, *counts: int, times: Iterable[int] | None = None) -> None:

@@ -33,7 +33,7 @@ from penstock.task.punctuation import ScheduleState
 from penstock.task.result import TaskState
 
 TEXT = Serdes.string()
-CONFIG = StreamsConfig(application_id="app")
+CONFIG = StreamsConfig(application_id="app", execution="batch")
 Define = Callable[[StreamsBuilder], Any]
 
 

@@ -56,7 +56,7 @@ Kafka's setting names. --config, environment variables (PENSTOCK_SET_COMMIT_INTE
 and the other options override it, in this order.
 
 Several instances can be started. One runs the application. The others are standbys, one of which
-takes over when the running instance stops or fails. Ctrl-C and SIGTERM finish the running batch
+takes over when the running instance stops or fails. Ctrl-C and SIGTERM commit what is in progress
 first; a second Ctrl-C does not wait for it.""",
         examples="""
   penstock run app.py --application-id orders --log orders.db
@@ -81,8 +81,8 @@ first; a second Ctrl-C does not wait for it.""",
     )
     parser.add_argument(
         "--execution", choices=("batch", "continuous"),
-        help="'batch': a Spark job for each batch; 'continuous': long-lived Spark tasks that "
-        "commit on their own (default: batch)",
+        help="'continuous': long-lived Spark tasks that commit on their own; 'batch': a Spark job "
+        "for each batch (default: continuous, with --once batch)",
     )
     parser.add_argument(
         "--once", action="store_true",
@@ -97,7 +97,7 @@ first; a second Ctrl-C does not wait for it.""",
     _add_observation_options(parser)
     parser.add_argument("--quiet", action="store_true", help="show only warnings and errors")
     parser.add_argument(
-        "--verbose", action="store_true", help="show every batch and informational log messages"
+        "--verbose", action="store_true", help="show every commit and informational log messages"
     )
     add_log_options(parser)
 
@@ -143,6 +143,8 @@ def run(args: argparse.Namespace, terminal: Terminal) -> None:
     # An application that configures logging keeps its configuration.
     configures_logging = logging.getLogger().handlers != handlers
     config = build_config(target, args)
+    if args.once and config.execution is None:
+        config = config.with_(execution="batch")
     address = args.serve or args.dashboard
     settings = None if address is None else http_settings(args, address)
     metrics = None if args.metrics is None else http_settings(args, args.metrics)
@@ -153,7 +155,8 @@ def run(args: argparse.Namespace, terminal: Terminal) -> None:
     _send_to_workers(target, in_this_process=args.master == "inline")
     streams: Streams | None = None
     status = StatusLine(
-        terminal, config.application_id, quiet=quiet, every_batch=args.verbose,
+        terminal, config.application_id, quiet=quiet, every_commit=args.verbose,
+        is_continuous=config.is_continuous,
         lag=lambda: None if streams is None else streams.lag(),
     )
     own_logging = configures_logging and not log_options.is_explicit
@@ -180,15 +183,14 @@ def _create_application(
     from penstock.app import Streams  # noqa: PLC0415
 
     streams = Streams(
-        topology, config, master=args.master, on_batch=status.add_batch, out=status.write_results,
+        topology, config, master=args.master, on_batch=status.add_commit, out=status.write_results,
         on_standby=lambda holder: status.set_state(
             "STANDBY", f"{holder} runs the application; this instance takes over when it stops"
         ),
     )
-    uses_spark = args.master != "inline"
-    streams.set_state_listener(
-        lambda new, old: _show_state(status, new, old, uses_spark=uses_spark)
-    )
+    first = "lanes" if config.is_continuous else "the first batch"
+    start = "" if args.master == "inline" else f"starting Spark, then {first}"
+    streams.set_state_listener(lambda new, old: _show_state(status, new, old, start))
     streams.set_global_state_restore_listener(_restore_listener(status))
     return streams
 
@@ -220,10 +222,9 @@ def _serve_metrics(streams: Streams, settings: HttpSettings, status: StatusLine)
         yield
 
 
-def _show_state(status: StatusLine, state: State, before: State, *, uses_spark: bool) -> None:
+def _show_state(status: StatusLine, state: State, before: State, start: str) -> None:
     is_start = (before.value, state.value) == ("CREATED", "REBALANCING")
-    detail = "starting Spark, then the first batch" if is_start and uses_spark else ""
-    status.set_state(state.value, detail)
+    status.set_state(state.value, start if is_start else "")
 
 
 def _run(streams: Streams, status: StatusLine, *, once: bool) -> None:
@@ -256,8 +257,10 @@ def _pending_work(streams: Streams) -> str:
     """Describe what a stop waits for. A standby has nothing to finish."""
     if streams.waits_for is not None:
         return ""
-    is_running = streams.state.value == "RUNNING"
-    return f"waiting for the {'running batch' if is_running else 'startup'} to finish; "
+    if streams.state.value != "RUNNING":
+        return "waiting for the startup to finish; "
+    work = "last commit" if streams.config.is_continuous else "running batch"
+    return f"waiting for the {work} to finish; "
 
 
 def _application_error(streams: Streams, error: Exception) -> Exception:
@@ -274,6 +277,10 @@ def _application_error(streams: Streams, error: Exception) -> Exception:
         "topic": getattr(error, "topic", None), "partition": getattr(error, "partition", -1),
         "offset": getattr(error, "offset", -1), "key": getattr(error, "key", None),
     }
+    outcome = (
+        "The open transaction of its lane was aborted." if streams.config.is_continuous
+        else "The batch was not committed."
+    )
     lines = [
         f"  {name + ':':10} {value}" for name, value in fields.items()
         if value is not None and value != -1
@@ -286,14 +293,15 @@ def _application_error(streams: Streams, error: Exception) -> Exception:
     )
     return CommandError("\n".join((
         f"{title}: {reason}", *lines, *(("", user_traceback) if user_traceback else ()), "",
-        f"The batch was not committed.{advice}",
+        f"{outcome}{advice}",
     )))
 
 
 def _summary(status: StatusLine, config: StreamsConfig) -> str:
+    plural = "commits" if config.is_continuous else "batches"
     return (
-        f"{config.application_id}: stopped after {status.batches:,} "
-        f"batch{'' if status.batches == 1 else 'es'}, "
+        f"{config.application_id}: stopped after {status.commits:,} "
+        f"{status.unit if status.commits == 1 else plural}, "
         f"{status.records:,} record{'' if status.records == 1 else 's'}."
     )
 
