@@ -70,7 +70,7 @@ _QUICK_SAMPLE, _SAMPLE = 16, 4
 
 
 def cases_for_spark() -> list[Case]:
-    """The themes, the smoke cases, and one in twenty generated cases with several sub-topologies."""
+    """The themes, the smoke cases, and one in twenty generated cases with several tasks."""
     themes = [case for theme in THEMES for case in read_cases(CASES / f"{theme}.jsonl.gz")]
     themes += [
         case for theme in ("topology", "stateless")
