@@ -93,6 +93,12 @@ def test_one_record_is_singular(clock: Clock) -> None:
     assert "batch 2, 2 records, " in status.text()
 
 
+def test_single_commit_of_a_lane_has_no_high_rate(clock: Clock) -> None:
+    status = create(StringIO(), clock, is_continuous=True)
+    status.add_commit(report(7, records=1, seconds=0.003))
+    assert status.text() == "app: CREATED, commit 7, 1 record, 1/s, lag 1,234, 3 ms"
+
+
 def test_state_is_written_once(clock: Clock) -> None:
     err = StringIO()
     status = create(err, clock)

@@ -44,6 +44,8 @@ class StatusLine:
         self._every_commit = every_commit and not quiet
         #: The noun that is counted.
         self.unit = "commit" if is_continuous else "batch"
+        # A lane commits single records within milliseconds, which is no rate.
+        self._shortest_window_s = 1.0 if is_continuous else 0.001
         self.mode = "quiet" if quiet else "live" if terminal.shows_live_displays else "plain"
         self._lag = lag
         self._clock = clock
@@ -140,8 +142,8 @@ class StatusLine:
             if not self._recent:
                 return 0.0
             ended, _, seconds = self._recent[0]
-            window = min(RATE_WINDOW_S, now - ended + seconds)
-            return sum(records for _, records, _ in self._recent) / max(window, 0.001)
+            window = max(self._shortest_window_s, min(RATE_WINDOW_S, now - ended + seconds))
+            return sum(records for _, records, _ in self._recent) / window
 
     def text(self) -> str:
         """Return the status as one line."""
