@@ -318,6 +318,8 @@ def penstock_streams(
         properties, application_id=application, log=broker.address,
         state_dir=str(directory / "penstock-state"), statestore_cache_max_bytes=0,
         default_key_serde=Serdes.string(), default_value_serde=Serdes.string(),
+        # A batch sees all earlier records of global topics, a lane those of 100 ms ago.
+        execution="batch",
     )
     builder = StreamsBuilder()
     TOPOLOGIES[topology](builder, application)
