@@ -167,7 +167,8 @@ def test_batch_of_a_killed_host_runs_on_the_other_after_a_restore(
     tmp_path: Path, log: Log, site: Site
 ) -> None:
     options = (
-        "--master", site.spark.master, "--state-dir", "fetched", "--log-level", "debug",
+        "--master", site.spark.master, "--state-dir", "fetched", "--execution", "batch",
+        "--log-level", "debug",
     )
     driver_host = site.network.hosts["driver"]
     with running(

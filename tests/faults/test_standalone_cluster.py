@@ -91,7 +91,10 @@ def test_tasks_stay_on_the_host_of_their_state(
     tmp_path: Path, log: Log, cluster: SparkCluster
 ) -> None:
     """In both stages. A relative state directory is on the hosts of the executors."""
-    options = ("--master", cluster.master, "--state-dir", "sticky", "--log-level", "debug")
+    options = (
+        "--master", cluster.master, "--state-dir", "sticky", "--execution", "batch",
+        "--log-level", "debug",
+    )
     with running(tmp_path, *PENSTOCK, options=options) as driver:
         use_both_hosts(cluster, "sticky", log, driver)
         before = state_of_tasks(cluster, "sticky")
@@ -143,7 +146,7 @@ def test_host_that_disappears_is_reported_and_replaced(
     tmp_path: Path, log: Log, cluster: SparkCluster
 ) -> None:
     """Its connections stay open, so that only missing heartbeats show it."""
-    options = ("--master", cluster.master, "--state-dir", "lost")
+    options = ("--master", cluster.master, "--state-dir", "lost", "--execution", "batch")
     with running(tmp_path, *PENSTOCK, options=options) as driver:
         use_both_hosts(cluster, "lost", log, driver)
         cluster.signal_host(HOSTS[1], signal.SIGSTOP)
@@ -186,7 +189,9 @@ def test_continuous_tasks_move_from_a_host_that_disappears_and_back(
 def test_lanes_follow_the_executors(tmp_path: Path, log: Log) -> None:
     with (
         SparkCluster(tmp_path / "cluster", (*HOSTS, "127.0.0.3")) as cluster,
-        running(tmp_path, *PENSTOCK, options=("--master", cluster.master)) as driver,
+        running(
+            tmp_path, *PENSTOCK, options=("--master", cluster.master, "--execution", "batch")
+        ) as driver,
     ):
         process_wave(log, driver)
         cluster.add_workers(("127.0.0.4",))
