@@ -60,9 +60,9 @@ test: install .venv/kafka
 test-rest: install .venv/kafka .venv/registry .venv/browser .venv/postgresql .venv/prepared test-pure
 	$(PYTEST) -m "full and not exhaustive and not soak"
 
-# All other conformance cases on the engine, in both execution modes, and the comparison with Kafka
-# Streams for Java in batch mode.
-test-exhaustive: install .venv/kafka
+# All other conformance cases on the engine, in both execution modes, and slow tests of batch mode: the
+# comparison with Kafka Streams for Java, and kills of workers and executors.
+test-exhaustive: install .venv/kafka .venv/prepared
 	$(PYTEST) -m "exhaustive and not soak"
 
 # Without the native core.

@@ -94,7 +94,9 @@ def server(project: Path, tmp_path: Path) -> Iterator[PodServer]:
     server.close()
 
 
-@pytest.mark.parametrize("execution", ["batch", "continuous"])
+@pytest.mark.parametrize(
+    "execution", [pytest.param("batch", marks=pytest.mark.exhaustive), "continuous"]
+)
 def test_project_runs_with_the_settings_of_the_manifests(
     project: Path, server: PodServer, tmp_path: Path, broker: ClusterStatus, execution: str
 ) -> None:

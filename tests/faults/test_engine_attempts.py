@@ -57,6 +57,7 @@ def speculation(directory: Path) -> tuple[str, ...]:
     )
 
 
+@pytest.mark.exhaustive
 def test_second_attempt_wins_and_the_late_first_one_changes_nothing(tmp_path: Path) -> None:
     """A worker is stopped in a task of the first stage, and in one of the second. The batch is
     committed with the outcome of the second attempt; then the stopped worker resumes."""

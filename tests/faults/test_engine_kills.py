@@ -1,5 +1,8 @@
 """Kills an application on Spark once at every failpoint of a batch; `make faults` kills it often.
 
+In CI the driver runs without Spark at all failpoints but one. Continuous mode, the default, has
+all of its tests there: test_engine_lanes.py.
+
 Each test compares all outputs, key by key, and all stores with a run without a crash.
 """
 
@@ -41,6 +44,7 @@ def test_failpoints_are_armed_for_one_driver_only(tmp_path: Path) -> None:
         assert not killed.files.is_armed("restoring")
 
 
+@pytest.mark.exhaustive
 def test_drivers_and_workers_are_killed_at_every_failpoint(tmp_path: Path) -> None:
     """Kills in one wave save starts of drivers."""
     with Trial(tmp_path, seed=1, master=LOCAL) as trial:
@@ -61,6 +65,7 @@ def test_drivers_and_workers_are_killed_at_every_failpoint(tmp_path: Path) -> No
         assert trial.counts.kills.keys() == kills
 
 
+@pytest.mark.exhaustive
 def test_executors_are_killed_at_every_failpoint_while_spark_speculates(tmp_path: Path) -> None:
     """Each executor has its own state folder. Speculation is on, although Spark speculates only
     with several hosts."""

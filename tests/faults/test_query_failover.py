@@ -9,10 +9,12 @@ import pytest
 from faults import query_failover
 from faults.kafka_brokers import Brokers
 
+MODES = (pytest.param("batch", marks=pytest.mark.exhaustive), "continuous")
+
 
 @pytest.mark.full
 @pytest.mark.slow
-@pytest.mark.parametrize("execution", ["batch", "continuous"])
+@pytest.mark.parametrize("execution", MODES)
 def test_counts_stay_exact_and_never_go_back(tmp_path: Path, execution: str) -> None:
     findings = query_failover.run(tmp_path, 2, execution)
     assert findings.kills == len(findings.pauses) == 2
@@ -22,7 +24,7 @@ def test_counts_stay_exact_and_never_go_back(tmp_path: Path, execution: str) -> 
 @pytest.mark.full
 @pytest.mark.slow
 @pytest.mark.kafka
-@pytest.mark.parametrize("execution", ["batch", "continuous"])
+@pytest.mark.parametrize("execution", MODES)
 def test_counts_stay_exact_on_kafka(tmp_path: Path, execution: str) -> None:
     with Brokers(tmp_path / "kafka") as brokers:
         findings = query_failover.run(tmp_path, 2, execution, brokers.address)
