@@ -49,7 +49,8 @@ demo: install
 
 # Test tiers: every test is in `test`, `test-rest` or `test-exhaustive`, or a soak test of
 # `make faults`, see tests/conftest.py.
-PYTEST = $(BIN)/python -m pytest -n 2 --dist loadscope
+PROCESSES = 2
+PYTEST = $(BIN)/python -m pytest -n $(PROCESSES) --dist loadscope
 
 # Minutes: unit, property and house tests, a sample of the conformance cases, a smoke set on Spark
 # and on a Kafka broker.
@@ -57,6 +58,8 @@ test: install .venv/kafka
 	$(PYTEST) -m "not full and not exhaustive and not soak"
 
 # Everything else on Spark and Kafka, all conformance cases on the test driver, all crash tests.
+# Three processes on two cores: many of these tests wait for timeouts.
+test-rest: PROCESSES = 3
 test-rest: install .venv/kafka .venv/registry .venv/browser .venv/postgresql .venv/prepared test-pure
 	$(PYTEST) -m "full and not exhaustive and not soak"
 

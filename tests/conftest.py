@@ -9,7 +9,7 @@ Each test belongs to one tier, by its markers:
 
 A test that starts Spark or a broker is `full` unless it is marked `smoke`.
 
-With `-n 2 --dist loadscope` the tests run in two processes. The tests that share a Spark session
+With `-n N --dist loadscope` the tests run in N processes. The tests that share a Spark session
 run in one of them, so do those that share a broker; other tests of one file run together. Long
 scopes start first.
 """

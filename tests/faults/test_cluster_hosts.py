@@ -163,6 +163,7 @@ def test_continuous_tasks_leave_a_killed_host_and_use_it_again(
         )
 
 
+@pytest.mark.exhaustive
 def test_batch_of_a_killed_host_runs_on_the_other_after_a_restore(
     tmp_path: Path, log: Log, site: Site
 ) -> None:

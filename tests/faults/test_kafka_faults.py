@@ -23,6 +23,7 @@ def test_broker_is_killed_in_a_commit(tmp_path: Path) -> None:
         assert trial.injected.total() == 1
 
 
+@pytest.mark.exhaustive
 def test_every_result_appears_once_after_faults_in_the_commit(tmp_path: Path) -> None:
     """One trial for all faults: a broker takes longer to start than most of them last."""
     faults = (
@@ -36,6 +37,7 @@ def test_every_result_appears_once_after_faults_in_the_commit(tmp_path: Path) ->
         assert trial.injected.keys() == set(faults)
 
 
+@pytest.mark.exhaustive
 def test_leader_of_three_brokers_is_killed(tmp_path: Path) -> None:
     with KafkaTrial(tmp_path, seed=2, brokers=3) as trial:
         trial.inject(Fault("leader", "in-commit"))

@@ -37,7 +37,9 @@ def test_group_and_broker_change_while_a_lane_commits(tmp_path: Path) -> None:
         assert trial.injected.keys() == set(faults)
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+@pytest.mark.parametrize(
+    "number", [pytest.param(signal.SIGKILL, marks=pytest.mark.exhaustive), signal.SIGSTOP]
+)
 def test_lane_is_lost_between_its_offsets_and_its_commit(
     tmp_path: Path, number: signal.Signals
 ) -> None:

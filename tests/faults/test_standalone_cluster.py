@@ -142,6 +142,7 @@ def test_penstock_in_an_archive_is_reported_as_slow(
         assert driver.output.count("imported from the archive penstock.zip") == 1
 
 
+@pytest.mark.exhaustive
 def test_host_that_disappears_is_reported_and_replaced(
     tmp_path: Path, log: Log, cluster: SparkCluster
 ) -> None:
@@ -186,6 +187,7 @@ def test_continuous_tasks_move_from_a_host_that_disappears_and_back(
         process_wave(log, driver)
 
 
+@pytest.mark.exhaustive
 def test_lanes_follow_the_executors(tmp_path: Path, log: Log) -> None:
     with (
         SparkCluster(tmp_path / "cluster", (*HOSTS, "127.0.0.3")) as cluster,
