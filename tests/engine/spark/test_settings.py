@@ -55,7 +55,8 @@ def test_user_settings_override_the_defaults() -> None:
     assert conf.get("spark.ui.enabled") == "true"
     assert conf.get("spark.executor.memory") == "3g"
     assert conf.get("spark.driver.bindAddress") == "127.0.0.1"
-    assert conf.get("spark.master") == "local[2,4]"
+    # A slot is left for jobs of the user.
+    assert conf.get("spark.master") == "local[3,4]"
     assert conf.get("spark.app.name") == "app"
 
 

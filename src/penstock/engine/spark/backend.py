@@ -36,6 +36,7 @@ from penstock.engine.spark.pyspark_internals import (
     worker_settings,
 )
 from penstock.engine.spark.settings import (
+    SPARE_SLOTS,
     UNIX_SOCKETS,
     check_log,
     has_executors,
@@ -140,11 +141,14 @@ class SparkBackend:
         return has_executors(self.context.master or "") or is_inside_spark_submit()
 
     def count_slots(self) -> int:
-        """Return how many tasks can run at the same time. Raise if the JVM has ended."""
+        """Return how many tasks of applications can run at the same time.
+
+        Raise if the JVM has ended.
+        """
         if self._dynamic_slots is not None:
             # Spark requests executors for the tasks that wait for a slot.
             return max(self._dynamic_slots, task_slots(self.context))
-        return task_slots(self.context)
+        return task_slots(self.context) - self._spare_slots
 
     def slots_by_host(self) -> dict[str, int]:
         """Return the slots of each host. Empty if all tasks run in the driver's JVM."""
@@ -155,6 +159,11 @@ class SparkBackend:
         master = self.context.master or ""
         if has_executors(master):
             wait_for_slots(self.count_slots, master)
+
+    @functools.cached_property
+    def _spare_slots(self) -> int:
+        """The slots of penstock's own context that are left to other jobs."""
+        return int(self.context.getConf().get(SPARE_SLOTS, "0") or 0)
 
     @functools.cached_property
     def _dynamic_slots(self) -> int | None:

@@ -59,6 +59,9 @@ _EXECUTOR_TIMEOUTS = {
     "spark.network.timeoutInterval": "4s",
     "spark.executor.heartbeatInterval": "2s",
 }
+_LOCAL_WITHOUT_RETRIES = re.compile(r"local(?:\[\s*(\d+|\*)\s*\])?")
+#: The setting of a context for its slots that are left to other jobs, see `own_master`.
+SPARE_SLOTS = "spark.penstock.spare.slots"
 _LOOPBACK_SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1",
 }
@@ -87,17 +90,27 @@ def is_loopback_master(master: str) -> bool:
 
 def default_master(config: StreamsConfig) -> str:
     """Return a master on this host, with `num_stream_threads` cores if set, else with all."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     threads = config.num_stream_threads
-    return f"local[{threads if threads > 1 else cores or 1}]"
+    return f"local[{threads if threads > 1 else _cores()}]"
 
 
-def with_retries(master: str) -> str:
-    """Let Spark retry the tasks of `local[n]`, which would fail the job at once."""
-    found = re.fullmatch(r"local(?:\[\s*(\d+|\*)\s*\])?", master)
+def _cores() -> int:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return cores or 1
+
+
+def own_master(master: str) -> str:
+    """Return the master of penstock's own context.
+
+    `local[n]` gets a slot more, for other jobs than those of the application: the lanes of
+    continuous mode never free theirs, and `Streams.table` would wait forever. Its tasks are
+    retried, which Spark does not do by default.
+    """
+    found = _LOCAL_WITHOUT_RETRIES.fullmatch(master)
     if found is None:
         return master
-    return f"local[{found[1] or 1},{_SETTINGS['spark.task.maxFailures']}]"
+    slots = (_cores() if found[1] == "*" else int(found[1] or 1)) + 1
+    return f"local[{slots},{_SETTINGS['spark.task.maxFailures']}]"
 
 
 def build_conf(config: StreamsConfig, master: str | None) -> SparkConf:
@@ -112,7 +125,9 @@ def build_conf(config: StreamsConfig, master: str | None) -> SparkConf:
         if not any(name in config.extra or conf.contains(name) for name in _EXECUTOR_TIMEOUTS):
             settings |= _EXECUTOR_TIMEOUTS
     if master is not None:
-        conf.setMaster(with_retries(master))
+        conf.setMaster(own_master(master))
+        if _LOCAL_WITHOUT_RETRIES.fullmatch(master):
+            conf.set(SPARE_SLOTS, "1")
         if is_loopback_master(master):
             settings |= _LOOPBACK_SETTINGS
         if is_local_master(master):

@@ -34,7 +34,7 @@ from penstock.engine.spark.settings import (
     has_executors,
     is_local_master,
     launch_environment,
-    with_retries,
+    own_master,
 )
 from penstock.errors import ConfigException
 from penstock.java import find_java
@@ -51,6 +51,8 @@ class SharedContext:
         self.lock = threading.RLock()
         self.context: SparkContext | None = None
         self._references = 0
+        #: The master that was asked for.
+        self._master = ""
         #: The gateway of `context`.
         self._gateway: Any = None
         #: Outlives the context: a process has one JVM, and a second context runs in it, too.
@@ -62,9 +64,9 @@ class SharedContext:
             self._drop()
         if self.context is None:
             self.context = self._start(config, master)
-        elif master is not None and with_retries(master) != self.context.master:
+        elif master is not None and own_master(master) != self.context.master:
             raise ConfigException(
-                f"Another application of this process runs Spark on '{self.context.master}', so "
+                f"Another application of this process runs Spark on '{self._master}', so "
                 f"'{config.application_id}' cannot run on '{master}'. Use one master for both, or "
                 "two processes."
             )
@@ -120,6 +122,7 @@ class SharedContext:
                 launch = functools.partial(start_jvm, java, archive_options(), conf, environment)
             gateway, self._output = start_gateway(launch)
         context = _create_context(conf, gateway)
+        self._master = master or context.master or ""
         self._gateway = current_gateway()
         # penstock reports failures itself, once. A cluster knows more about its hosts.
         level = "OFF" if is_local_master(context.master or "") else "WARN"
