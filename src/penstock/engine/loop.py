@@ -163,7 +163,7 @@ class Engine:
             self._check_cancelled(plan)
             outcomes = decode_outcomes(self._compute.compute(plan))
             replay_log_lines(outcomes)
-            _log_notices(outcomes)
+            log_notices(outcomes)
             failure = find_failure(outcomes)
             try:
                 if failure is not None:
@@ -325,7 +325,7 @@ class Engine:
         self._open()
 
 
-def _log_notices(outcomes: list[TaskOutcome]) -> None:
+def log_notices(outcomes: list[TaskOutcome]) -> None:
     """Log the notices of workers, each once in the life of this process."""
     for notice in sorted({notice for outcome in outcomes for notice in outcome.notices}):
         if notice not in _logged_notices:

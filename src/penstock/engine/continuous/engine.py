@@ -52,7 +52,7 @@ from penstock.engine.housekeeping import Housekeeping
 from penstock.engine.layout.execution_graph import build_graph_for_log
 from penstock.engine.layout.internal_topics import ensure_internal_topics
 from penstock.engine.layout.upgrade_check import migrate_task_records
-from penstock.engine.loop import replay_log_lines
+from penstock.engine.loop import log_notices, replay_log_lines
 from penstock.engine.plan.planner import TopicMonitor
 from penstock.engine.worker.outcome import RestoredStore, RestoringStore, decode_outcome
 from penstock.errors import StreamsException
@@ -402,6 +402,7 @@ class ContinuousEngine:
     def _add_commit(self, message: Committed) -> None:
         outcomes = [decode_outcome(data) for data in message.outcomes]
         replay_log_lines(outcomes)
+        log_notices(outcomes)
         for outcome in outcomes:
             self._drop_log.add(outcome.task_id, outcome.drops)
             self.planner.commit(outcome.task_id, outcome.record, outcome.offsets)

@@ -311,6 +311,7 @@ class LaneTask:
             counters=self._count(result.counters), drops=result.drops, sensors=result.sensors,
             readings=result.readings,
             global_dropped=global_tables.take_dropped(), commit_requested=result.commit_requested,
+            notices=self._worker.notices,
             published=sum(len(each.records) for each in commit.outputs),
             logged_changes=sum(
                 len(each.records) for each in commit.changes.values()
