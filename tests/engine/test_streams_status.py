@@ -10,7 +10,15 @@ from typing import Any
 
 import pytest
 
-from engine.instances import PATIENCE_S, TEXT, CreateStreams, received, send, word_count
+from engine.instances import (
+    PATIENCE_S,
+    TEXT,
+    CreateStreams,
+    received,
+    send,
+    until,
+    word_count,
+)
 from penstock import Printed, StateRestoreListener, StreamsBuilder, Topology, TopologyException
 from penstock.engine.lifecycle import IllegalTransition
 from penstock.engine.observe.printer import Printer, write_to_stdout
@@ -113,6 +121,25 @@ def test_function_that_cannot_be_pickled_is_reported_without_spark(
     assert str(caught.value).startswith("The step 'locked' cannot be sent to Spark's workers.")
     assert "guarded (test_streams_status.py:" in str(caught.value)
     assert received(log) == []
+
+
+def test_lanes_report_how_they_spend_their_time(create_streams: CreateStreams, log: Log) -> None:
+    send(log, "a b", "c")
+    with create_streams(word_count(), execution="continuous") as streams:
+        streams.run_until_caught_up(PATIENCE_S)
+
+        def of_thread() -> dict[str, Any]:
+            return {
+                name.name: value for name, value in streams.metrics().items()
+                if name.group == "stream-thread-metrics"
+            }
+
+        until(lambda: of_thread()["poll-total"] > 0)
+        found = of_thread()
+    shares = [found[f"{step}-ratio"] for step in ("poll", "process", "commit")]
+    assert all(share >= 0 for share in shares)
+    assert sum(shares) <= 1
+    assert found["poll-latency-max"] >= found["poll-latency-avg"] > 0
 
 
 def test_metrics_have_the_names_of_kafka(create_streams: CreateStreams, log: Log) -> None:

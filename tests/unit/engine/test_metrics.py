@@ -10,6 +10,7 @@ import pytest
 
 from penstock import JoinWindows, MetricName, Serdes, StreamsBuilder, StreamsConfig
 from penstock.engine.batch_report import BatchReport
+from penstock.engine.continuous.messages import Durations, TimeSpent
 from penstock.engine.observe.metrics import Metrics
 from penstock.metric_catalogue import (
     JOIN,
@@ -259,6 +260,30 @@ def test_task_of_a_lane_has_metrics_before_its_first_record(clock: Clock) -> Non
     metrics = Metrics(StreamsConfig(application_id="app"), "thread", clock=clock)
     metrics.task_started("0_0")
     assert named(metrics, TASK)["process-total"] == 0
+
+
+def test_times_of_lanes_are_averaged(clock: Clock) -> None:
+    metrics = Metrics(StreamsConfig(application_id="app"), "thread", clock=clock)
+    assert math.isnan(named(metrics, THREAD)["poll-ratio"])
+    clock.now += 2
+    commit = Durations(1, 0.1, 0.1)
+    for poll, process in (
+        (Durations(10, 1.5, 0.5), Durations(10, 0.4, 0.1)),
+        (Durations(30, 0.5, 0.2), Durations(10, 0.8, 0.3)),
+    ):
+        metrics.lane_spent(TimeSpent(2.0, poll, process, commit, records=400, most_records=90))
+    found = named(metrics, THREAD)
+    assert (found["poll-total"], found["poll-rate"]) == (40, pytest.approx(20))
+    assert (found["poll-records-avg"], found["poll-records-max"]) == (20, 90)
+    assert found["poll-latency-avg"] == pytest.approx(50)
+    assert found["process-latency-max"] == pytest.approx(300)
+    assert [found[f"{step}-ratio"] for step in ("poll", "process", "commit")] == [
+        pytest.approx(0.5), pytest.approx(0.3), pytest.approx(0.05)
+    ]
+    clock.now += 60
+    found = named(metrics, THREAD)
+    assert (found["poll-total"], found["poll-rate"]) == (40, 0)
+    assert math.isnan(found["process-latency-avg"])
 
 
 def test_readings_of_a_finer_level_are_not_shown(metrics: Metrics) -> None:

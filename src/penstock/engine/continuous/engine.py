@@ -43,6 +43,7 @@ from penstock.engine.continuous.messages import (
     SetCommitPace,
     Start,
     Stop,
+    TimeSpent,
     Token,
     TokenRequest,
 )
@@ -82,8 +83,8 @@ StartLanes = Callable[
 ]
 
 
-class RestoreObserver(Protocol):
-    """Receives the progress of restores."""
+class LaneObserver(Protocol):
+    """Receives the progress of restores, and the times of lanes."""
 
     def task_restoring(self, task_id: TaskId, stores: Sequence[RestoringStore]) -> None:
         """A lane restores the stores of a task."""
@@ -99,21 +100,25 @@ class RestoreObserver(Protocol):
         """No lane runs or restores a task."""
         ...
 
+    def time_spent(self, spent: TimeSpent) -> None:
+        """A lane has reported how it spends its time."""
+        ...
+
 
 class ContinuousEngine:
     """An application in continuous mode, while this instance holds its lease."""
 
     def __init__(
         self, topology: Topology, config: StreamsConfig, target: Log, lease: Lease,
-        start_lanes: StartLanes, restores: RestoreObserver | None = None,
+        start_lanes: StartLanes, observer: LaneObserver | None = None,
     ) -> None:
-        """`restores` receives the progress of restores."""
+        """`observer` receives the reports of lanes that are not commits."""
         self._topology = topology
         self._config = config
         self._log = target
         self._lease = lease
         self._start_lanes = start_lanes
-        self._restores = restores
+        self._observer = observer
         self._cancelled = threading.Event()
         self._is_paused = self._is_awaited = False
         self._drop_log = DropLog()
@@ -375,8 +380,11 @@ class ContinuousEngine:
         elif isinstance(message, Running):
             self._start_task(lane, message)
         elif isinstance(message, Restoring):
-            if self._restores is not None:
-                self._restores.task_restoring(message.task_id, message.stores)
+            if self._observer is not None:
+                self._observer.task_restoring(message.task_id, message.stores)
+        elif isinstance(message, TimeSpent):
+            if self._observer is not None:
+                self._observer.time_spent(message)
         elif isinstance(message, Released):
             self._task_stopped(message.task_id)
             if lane.tasks.pop(message.task_id, None) is not None:
@@ -390,14 +398,14 @@ class ContinuousEngine:
         """A lane runs a task, whose stores are restored."""
         if lane.tasks.get(message.task_id) is TaskStage.GRANTED:
             lane.tasks[message.task_id] = TaskStage.RUNNING
-        if self._restores is not None:
-            self._restores.task_restored(
+        if self._observer is not None:
+            self._observer.task_restored(
                 message.task_id, message.restored, message.seconds, is_last=self.is_ready
             )
 
     def _task_stopped(self, task_id: TaskId) -> None:
-        if self._restores is not None:
-            self._restores.task_stopped(task_id)
+        if self._observer is not None:
+            self._observer.task_stopped(task_id)
 
     def _add_commit(self, message: Committed) -> None:
         outcomes = [decode_outcome(data) for data in message.outcomes]

@@ -27,6 +27,7 @@ from penstock.engine.continuous.channel import Channel
 from penstock.engine.continuous.commit_pacer import CommitPacer
 from penstock.engine.continuous.lane_commit import commit_tasks
 from penstock.engine.continuous.lane_task import LaneTask
+from penstock.engine.continuous.loop_times import LoopTimes
 from penstock.engine.continuous.messages import (
     Alive,
     Committed,
@@ -108,6 +109,7 @@ class Lane:
         self._restoring: set[TaskId] = set()
         self._cache = thread_cache(self._config)
         self._pacer = CommitPacer(self._config.commit_interval_ms)
+        self._times = LoopTimes()
         self._restorer = Restorer(
             worker, self._restored,
             lambda task_id, stores: self._channel.send(Restoring(task_id, stores)),
@@ -259,11 +261,7 @@ class Lane:
             self._step(longest_wait_s)
 
     def _step(self, longest_wait_s: float) -> None:
-        polled = self._tail.poll(min(self._poll_seconds(), longest_wait_s), POLL_RECORDS)
-        for records in polled:
-            at = TopicPartition(records.topic or "", records.partition)
-            self._owners[at].add(records)
-        self._pacer.is_behind = sum(map(len, polled)) >= POLL_RECORDS // 2
+        self._poll(min(self._poll_seconds(), longest_wait_s))
         self._limit_queues()
         if self._is_lost:
             raise DriverLost("The driver has closed the connection, or is silent.")
@@ -271,18 +269,33 @@ class Lane:
         if self._writer is None:
             return
         if not self._is_paused:
-            self._process()
+            with self._times.process:
+                self._process()
         is_requested = any(task.requests_commit for task in self._tasks.values())
         if is_requested or self._pacer.is_due(self._has_more(), self._needs_commit()):
             self._commit()
         elif not self._has_queued():
             self._report_positions()
+        spent = self._times.take()
+        if spent is not None:
+            self._channel.send(spent)
 
     @property
     def is_waiting(self) -> bool:
         """Whether the lane has nothing to do until records, messages or the clock arrive."""
         at_end = all(map(self._tail.is_at_end, self._owners))
         return at_end and not (self._inbox or self._has_progressed or self._needs_commit())
+
+    def _poll(self, wait_s: float) -> None:
+        """Read records, and pass them to the queues of their tasks."""
+        with self._times.poll:
+            polled = self._tail.poll(wait_s, POLL_RECORDS)
+        for records in polled:
+            at = TopicPartition(records.topic or "", records.partition)
+            self._owners[at].add(records)
+        number = sum(map(len, polled))
+        self._times.add_records(number)
+        self._pacer.is_behind = number >= POLL_RECORDS // 2
 
     def _limit_queues(self) -> None:
         """Stop reading partitions whose records wait for those of another partition."""
@@ -368,9 +381,10 @@ class Lane:
             return
         attempt = (self._context.epoch << ATTEMPT_BITS) + self._serial
         try:
-            commits = commit_tasks(
-                tasks, self._writer, self._tail, attempt=attempt, now=wall_clock_ms()
-            )
+            with self._times.commit:
+                commits = commit_tasks(
+                    tasks, self._writer, self._tail, attempt=attempt, now=wall_clock_ms()
+                )
         except (Fenced, OutcomeUnknown):
             raise
         except StreamsException as error:

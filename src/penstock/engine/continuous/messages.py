@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import msgspec
 
@@ -58,6 +59,26 @@ class Committed(Message, frozen=True):
     seconds: tuple[float, float]
     #: The end of the commit, in nanoseconds since the epoch.
     ended_ns: int = 0
+
+
+class Durations(NamedTuple):
+    """The durations of a step of a lane's loop, summarized."""
+
+    number: int = 0
+    total_s: float = 0.0
+    longest_s: float = 0.0
+
+
+class TimeSpent(Message, frozen=True):
+    """How the lane has spent its time since the last such message. Sent about once a second."""
+
+    elapsed_s: float
+    poll: Durations
+    process: Durations
+    commit: Durations
+    #: The records of all polls, and those of the largest one.
+    records: int
+    most_records: int
 
 
 class Released(Message, frozen=True):
@@ -138,7 +159,8 @@ class Stop(Message, frozen=True):
 
 
 LaneMessage = (
-    Hello | Ready | Restoring | Running | Committed | Released | TokenRequest | Alive | Ended
+    Hello | Ready | Restoring | Running | Committed | TimeSpent | Released | TokenRequest | Alive
+    | Ended
 )
 DriverMessage = Start | Grant | Release | Token | Pause | Resume | SetCommitPace | Stop | Alive
 

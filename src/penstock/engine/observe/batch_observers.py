@@ -21,6 +21,7 @@ from penstock.topology.topology import Topology
 
 if TYPE_CHECKING:
     from penstock.engine.batch_report import BatchReport
+    from penstock.engine.continuous.messages import TimeSpent
     from penstock.engine.worker.outcome import RestoredStore, RestoringStore
 
 log = logging.getLogger(__name__)
@@ -92,6 +93,10 @@ class BatchObservers:
         """No lane runs or restores a task."""
         self.metrics.task_stopped(str(task_id))
         self._restores.stopped(str(task_id))
+
+    def time_spent(self, spent: TimeSpent) -> None:
+        """A lane has reported how it spends its time."""
+        self.metrics.lane_spent(spent)
 
     def close(self) -> None:
         """Close the files."""

@@ -18,6 +18,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias
 
 from penstock.config import StreamsConfig
+from penstock.engine.observe.lane_metrics import LaneMetrics
 from penstock.engine.observe.restore_metrics import RestoreMetrics
 from penstock.metric_catalogue import (
     CLIENT,
@@ -34,6 +35,7 @@ from penstock.metrics import MetricName, SensorHistory, sample_window_seconds
 
 if TYPE_CHECKING:
     from penstock.engine.batch_report import BatchReport
+    from penstock.engine.continuous.messages import TimeSpent
 
 #: The counters of a join -> what they count.
 JOIN_COUNTERS = {
@@ -152,6 +154,7 @@ class Metrics:
         #: The tasks that lanes have started, and those that they have ended.
         self._created, self._closed = (CountWindow(self._seconds, now) for _ in range(2))
         self._running_tasks: set[str] = set()
+        self._lanes = LaneMetrics(self._seconds, now)
         #: The progress of restores.
         self.restores = RestoreMetrics()
 
@@ -191,6 +194,11 @@ class Metrics:
             if task in self._running_tasks:
                 self._running_tasks.remove(task)
                 self._closed.add(1, self._clock())
+
+    def lane_spent(self, spent: TimeSpent) -> None:
+        """Add the report of a lane about its time."""
+        with self._lock:
+            self._lanes.add(spent, self._clock())
 
     def add_restore(self, task: str, records: int) -> None:
         """Add the complete restore of a store."""
@@ -246,24 +254,31 @@ class Metrics:
         yield "process-rate", self._records.rate(now)
         yield "process-records-avg", self._records.average(now)
         yield "process-records-max", self._records.maximum(now)
-        yield "poll-records-avg", self._inputs.average(now)
-        yield "poll-records-max", self._inputs.maximum(now)
-        for step, window in (
-            ("poll", self._planning), ("process", self._computing), ("commit", self._committing)
-        ):
-            if step != "process":
-                yield f"{step}-total", self._batches
-                yield f"{step}-rate", window.samples_per_second(now)
-            yield f"{step}-latency-avg", window.average(now)
-            yield f"{step}-latency-max", window.maximum(now)
-            # In continuous mode several lanes work at the same time.
-            if not self._config.is_continuous:
-                yield f"{step}-ratio", window.rate(now) / 1000
-
+        yield "commit-total", self._batches
+        yield "commit-rate", self._committing.samples_per_second(now)
+        yield "commit-latency-avg", self._committing.average(now)
+        yield "commit-latency-max", self._committing.maximum(now)
         if self._config.is_continuous:
+            yield from self._lanes.values(now)
             for name, tasks in (("created", self._created), ("closed", self._closed)):
                 yield f"task-{name}-total", int(tasks.total)
                 yield f"task-{name}-rate", tasks.rate(now)
+        else:
+            yield from self._batch_metrics(now)
+
+    def _batch_metrics(self, now: float) -> Iterator[tuple[str, Value]]:
+        """Yield the metrics that only batches have. A batch is planned instead of polled."""
+        yield "poll-total", self._batches
+        yield "poll-rate", self._planning.samples_per_second(now)
+        yield "poll-records-avg", self._inputs.average(now)
+        yield "poll-records-max", self._inputs.maximum(now)
+        for step, window in (("poll", self._planning), ("process", self._computing)):
+            yield f"{step}-latency-avg", window.average(now)
+            yield f"{step}-latency-max", window.maximum(now)
+        for step, window in (
+            ("poll", self._planning), ("process", self._computing), ("commit", self._committing)
+        ):
+            yield f"{step}-ratio", window.rate(now) / 1000
 
     def _task_metrics(self, now: float) -> Iterator[tuple[MetricName, Value]]:
         for task, window in self._task_records.items():
