@@ -62,14 +62,23 @@ _SPECIAL: dict[str, dict[str, str]] = {
 
 def _missing(owner: type[Any], name: str, obj: object) -> AttributeError:
     """The error for an attribute that does not exist."""
-    java_name = name.rstrip("_")
+    text = f"'{owner.__name__}' has no attribute '{name}'"
+    hint = _hint(owner, name)
+    if hint is None:
+        # Python adds the most similar name.
+        return AttributeError(text, name=name, obj=obj)
+    return AttributeError(f"{text}. In Python, use {hint}.")
+
+
+def _hint(owner: type[Any], name: str) -> str | None:
+    """Return what to use instead of a name of Java, also if it is written in snake case."""
+    java_name = re.sub(r"_([a-z])", lambda found: found[1].upper(), name.rstrip("_"))
     hint = _SPECIAL.get(owner.__name__, {}).get(java_name)
     if hint is None and not name.startswith("_"):
         snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", java_name).lower()
         known = dir(owner)
         hint = next((each for each in (snake, java_name.lower()) if each in known), None)
-    text = f"'{owner.__name__}' has no attribute '{name}'."
-    return AttributeError(f"{text} In Python, use {hint}." if hint else text, name=name, obj=obj)
+    return hint
 
 
 class _JavaNameHints(ABCMeta):
