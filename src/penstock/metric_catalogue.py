@@ -128,6 +128,7 @@ SENSORS: dict[str, SensorType] = {
         TASK, TASK_TAGS, "INFO", (("active-process-ratio", Statistic.SHARE),)
     ),
     "punctuate": SensorType(TASK, TASK_TAGS, "DEBUG", _PUNCTUATE),
+    "enforced": SensorType(TASK, TASK_TAGS, "DEBUG", _rate_total("enforced-processing")),
     "lateness": SensorType(TASK, TASK_TAGS, "DEBUG", _avg_max("record-lateness")),
     "buffered": SensorType(TASK, TASK_TAGS, "DEBUG", (("active-buffer-count", Statistic.LAST),)),
     "cache-size": SensorType(

@@ -37,14 +37,14 @@ class Driver:
         """Run the lane until it sends a message of one of these kinds."""
         while True:
             self.lane.step(0.001)
-            while self._connection.poll():
-                message = decode_from_lane(self._connection.recv_bytes())
+            for message in self.messages():
                 if isinstance(message, kinds):
                     return message
 
-    @property
-    def has_messages(self) -> bool:
-        return self._connection.poll()
+    def messages(self) -> Iterator[Any]:
+        """Yield the messages that the lane has sent."""
+        while self._connection.poll():
+            yield decode_from_lane(self._connection.recv_bytes())
 
     def run_until(self, condition: Callable[[], object]) -> None:
         while not condition():

@@ -44,9 +44,14 @@ def joined() -> Topology:
 def test_catching_up_includes_delayed_input(create_streams: CreateStreams, log: Log) -> None:
     log.create_topic("table", 2)
     log.append("in", 0, RecordColumns([b"k"], [b"a"]))
-    streams = create_streams(joined(), max_task_idle_ms=300)
+    streams = create_streams(joined(), max_task_idle_ms=300, metrics_recording_level="DEBUG")
     streams.run_until_caught_up(PATIENCE_S)
     assert received(log) == [b"a+None"]
+    enforced = [
+        value for name, value in streams.metrics().items()
+        if name.name == "enforced-processing-total"
+    ]
+    assert enforced == [1]
 
 
 def test_catching_up_does_not_include_later_input(create_streams: CreateStreams, log: Log) -> None:

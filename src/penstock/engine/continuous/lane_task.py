@@ -173,7 +173,13 @@ class LaneTask:
         task = self.task
         task.runtime.system_time = max(task.runtime.system_time, now)
         cut = [at for at in self.offsets if self._is_cut(tail, at, now)]
-        return task.process_available(cut, lambda: enough() or task.is_full())
+        is_enforced = self._idle_ms >= 0 and any(
+            at not in cut and not task.queued(at) for at in self.offsets
+        )
+        has_progressed = task.process_available(cut, lambda: enough() or task.is_full())
+        if is_enforced and has_progressed and task.runtime.meters.records("enforced"):
+            task.runtime.meters.meter("enforced").record(1)
+        return has_progressed
 
     def _is_cut(self, tail: TailReader, at: TopicPartition, now: int) -> bool:
         """Whether the task must wait where this partition runs empty."""
