@@ -10,6 +10,7 @@ record passes through the driver.
     lane           `Lane`: the loop of a lane, in any process
     lane_task      one task in a lane: its queues, its stores, its results
     lane_commit    the commit of a lane
+    driver_link    the connection of a lane to its driver
     messages       what driver and lanes send each other
     channel        an authenticated connection that carries the messages
 """

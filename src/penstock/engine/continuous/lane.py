@@ -15,23 +15,18 @@ from __future__ import annotations
 import logging
 import os
 import socket
-import threading
 import time
-from collections import deque
-from collections.abc import Callable
 from dataclasses import replace
 from multiprocessing.connection import Connection
 
 from penstock.clock import wall_clock_ms
-from penstock.engine.continuous.channel import Channel
 from penstock.engine.continuous.commit_pacer import CommitPacer
+from penstock.engine.continuous.driver_link import DriverLink, DriverLost
 from penstock.engine.continuous.lane_commit import commit_tasks
 from penstock.engine.continuous.lane_task import LaneTask
 from penstock.engine.continuous.loop_times import LoopTimes
 from penstock.engine.continuous.messages import (
-    Alive,
     Committed,
-    DriverMessage,
     Ended,
     Grant,
     Hello,
@@ -45,9 +40,6 @@ from penstock.engine.continuous.messages import (
     SetCommitPace,
     Start,
     Stop,
-    Token,
-    TokenRequest,
-    decode_from_driver,
 )
 from penstock.engine.continuous.restorer import RestoreDone, Restorer
 from penstock.engine.failpoints import failpoint
@@ -72,16 +64,10 @@ log = logging.getLogger(__name__)
 LONGEST_POLL_S = 0.5
 #: About how many records one poll returns. A lane is behind if polls return half of that.
 POLL_RECORDS = 10_000
-#: How often a lane sends a sign of life, and how long it waits for one of the driver.
-HEARTBEAT_S, SILENCE_S = 1.0, 15.0
 #: How often the stores of global tables are brought to the ends of their topics.
 GLOBAL_INTERVAL_S = 0.1
 #: How often the topics of sinks are looked up.
 TOPICS_INTERVAL_MS = 1_000
-
-
-class DriverLost(StreamsException):
-    """The driver has closed the connection, or is silent."""
 
 
 class _TaskFailed(Exception):
@@ -110,10 +96,6 @@ class Lane:
         self._cache = thread_cache(self._config)
         self._pacer = CommitPacer(self._config.commit_interval_ms)
         self._times = LoopTimes()
-        self._restorer = Restorer(
-            worker, self._restored,
-            lambda task_id, stores: self._channel.send(Restoring(task_id, stores)),
-        )
         self._is_paused = self._is_stopping = False
         #: Whether the last round has processed records.
         self._has_progressed = False
@@ -126,65 +108,17 @@ class Lane:
         self._reported: dict[tuple[str, int], int] = {}
         self._writer: Writer | None = None
         self._tail: TailReader = worker.log.tail()
-        self._inbox: deque[DriverMessage | RestoreDone] = deque()
-        self._heard_at = time.monotonic()
-        self._is_lost = False
-        self._received = threading.Condition()
-        self._tokens: deque[bytes] = deque()
-        self._channel: Channel[DriverMessage] = Channel(
-            connection, decode_from_driver, self._receive, self._lose_driver
+        self._driver = DriverLink(connection, self._tail.wake)
+        self._restorer = Restorer(
+            worker, self._driver.add,
+            lambda task_id, stores: self._driver.send(Restoring(task_id, stores)),
         )
-
-    # ---- the connection ----------------------------------------------------------------------
-
-    def _receive(self, message: DriverMessage) -> None:
-        """Called in the thread of the channel."""
-        self._heard_at = time.monotonic()
-        if isinstance(message, Alive):
-            return
-        with self._received:
-            if isinstance(message, Token):
-                self._tokens.append(message.token)
-            else:
-                self._inbox.append(message)
-            self._received.notify_all()
-        self._tail.wake()
-
-    def _lose_driver(self) -> None:
-        self._is_lost = True
-        with self._received:
-            self._received.notify_all()
-        self._tail.wake()
-
-    def _wait_for(self, condition: Callable[[], object]) -> None:
-        with self._received:
-            if not self._received.wait_for(lambda: self._is_lost or condition(), SILENCE_S):
-                raise DriverLost("The driver does not respond.")
-        if self._is_lost:
-            raise DriverLost("The driver has closed the connection.")
-
-    def _token(self) -> bytes:
-        """Return the token of the lease. The first one came with `Start`."""
-        if not self._tokens:
-            self._channel.send(TokenRequest())
-            self._wait_for(lambda: self._tokens)
-        return self._tokens.popleft()
-
-    def _send_heartbeats(self, ended: threading.Event) -> None:
-        while not ended.wait(HEARTBEAT_S):
-            self._channel.send(Alive())
-            if time.monotonic() - self._heard_at > SILENCE_S:
-                self._lose_driver()
 
     # ---- life cycle --------------------------------------------------------------------------
 
     def run(self) -> None:
         """Run until the lane ends."""
-        ended = threading.Event()
-        heartbeats = threading.Thread(
-            target=self._send_heartbeats, args=(ended,), name="penstock-heartbeat", daemon=True
-        )
-        heartbeats.start()
+        self._driver.start_heartbeats()
         last = Ended()
         with self._capture:
             try:
@@ -199,12 +133,11 @@ class Lane:
                 last = Ended(outcome=self._encode_failure(error), reason=str(error))
             finally:
                 self.close(last)
-                ended.set()
 
     def say_hello(self) -> None:
         """Introduce the lane. The driver responds with `Start`."""
         failpoint("lane-started")
-        self._channel.send(Hello(self._serial, socket.gethostname(), os.getpid()))
+        self._driver.send(Hello(self._serial, socket.gethostname(), os.getpid()))
 
     def describe_end(self, error: Exception) -> Ended:
         """Return the last message of a lane that an error has ended."""
@@ -217,16 +150,15 @@ class Lane:
         return Ended(outcome=self._encode_failure(error), reason=str(error))
 
     def _open_writer(self, start: Start) -> None:
-        with self._received:
-            self._tokens.append(start.token)
-        self._writer = self._worker.log.open_writer(start.grant, self._token)
+        self._driver.add_token(start.token)
+        self._writer = self._worker.log.open_writer(start.grant, self._driver.token)
         self._pacer.settle_s = self._writer.settle_s
         self._context = BatchPlan(
             0, start.grant.epoch, wall_clock_ms(), {}, incarnation=start.incarnation
         )
         self._refresh_topics(self._context.now)
         self._update_globals()
-        self._channel.send(Ready())
+        self._driver.send(Ready())
 
     def close(self, last: Ended) -> None:
         """Give up all tasks, and send the last message."""
@@ -241,8 +173,8 @@ class Lane:
         self._worker.global_tables.release()
         if self._writer is not None:
             self._writer.close()
-        self._channel.send(last)
-        self._channel.close()
+        self._driver.send(last)
+        self._driver.close()
 
     def _encode_failure(self, error: BaseException) -> bytes:
         """Encode the failure of the lane itself."""
@@ -263,8 +195,7 @@ class Lane:
     def _step(self, longest_wait_s: float) -> None:
         self._poll(min(self._poll_seconds(), longest_wait_s))
         self._limit_queues()
-        if self._is_lost:
-            raise DriverLost("The driver has closed the connection, or is silent.")
+        self._driver.check()
         self._handle_messages()
         if self._writer is None:
             return
@@ -278,13 +209,15 @@ class Lane:
             self._report_positions()
         spent = self._times.take()
         if spent is not None:
-            self._channel.send(spent)
+            self._driver.send(spent)
 
     @property
     def is_waiting(self) -> bool:
         """Whether the lane has nothing to do until records, messages or the clock arrive."""
         at_end = all(map(self._tail.is_at_end, self._owners))
-        return at_end and not (self._inbox or self._has_progressed or self._needs_commit())
+        return at_end and not (
+            self._driver.has_messages or self._has_progressed or self._needs_commit()
+        )
 
     def _poll(self, wait_s: float) -> None:
         """Read records, and pass them to the queues of their tasks."""
@@ -311,7 +244,7 @@ class Lane:
 
     def _poll_seconds(self) -> float:
         """How long the next poll may wait."""
-        if self._inbox or (self._has_progressed and self._has_queued()):
+        if self._driver.has_messages or (self._has_progressed and self._has_queued()):
             return 0.0
         waits = [LONGEST_POLL_S]
         if self._needs_commit():
@@ -414,13 +347,12 @@ class Lane:
         moved = {at: offset for at, offset in offsets.items() if self._reported.get(at) != offset}
         if moved or outcomes:
             self._reported.update(moved)
-            self._channel.send(Committed(outcomes, moved, seconds, time.time_ns()))
+            self._driver.send(Committed(outcomes, moved, seconds, time.time_ns()))
 
     # ---- messages ----------------------------------------------------------------------------
 
     def _handle_messages(self) -> None:
-        while self._inbox:
-            message = self._inbox.popleft()
+        while (message := self._driver.take()) is not None:
             if isinstance(message, Start):
                 self._open_writer(message)
             elif isinstance(message, Grant):
@@ -441,11 +373,6 @@ class Lane:
                 self._pacer.set_early(message.is_early)
             elif isinstance(message, Stop):
                 self._is_stopping = True
-
-    def _restored(self, done: RestoreDone) -> None:
-        """Called in the thread of the restorer: the other tasks continue."""
-        self._inbox.append(done)
-        self._tail.wake()
 
     def _release(self, task_id: TaskId) -> None:
         if task_id in self._restoring:
@@ -475,7 +402,7 @@ class Lane:
             self._tail.pause(task.offsets)
         failpoint("granted")
         restored = (*self._worker.global_tables.take_restored(), *done.restored.stores)
-        self._channel.send(Running(task.task_id, restored, done.restored.seconds))
+        self._driver.send(Running(task.task_id, restored, done.restored.seconds))
 
     def _remove(self, task_id: TaskId) -> None:
         """Give up a task that is committed."""
@@ -487,7 +414,7 @@ class Lane:
                 self._reported.pop((at.topic, at.partition), None)
             task.close()
             failpoint("released")
-        self._channel.send(Released(task_id))
+        self._driver.send(Released(task_id))
 
 
 def run_lane(
