@@ -163,7 +163,7 @@ def test_batch_of_mixed_attempts_is_run_again(tmp_path: Path) -> None:
     after the first lane of the last stage has read them, and before the second one has. Spark
     computes them again for the second lane; the outcome of the first lane is from the old files."""
     settings = [f"penstock.parallelism={LANES}"]
-    with Trial(tmp_path, seed=6, master="local[1]", settings=settings) as trial:
+    with Trial(tmp_path, seed=6, master="local[1,4]", settings=settings) as trial:
         # Afterwards the replicas of the last stage lag behind.
         next(trial.every_key())()
         for _ in range(4):

@@ -77,7 +77,7 @@ def test_lost_shuffle_files_are_computed_again_for_all_readers(tmp_path: Path) -
     lane has read them and before the next one has: Spark computes them again in another attempt.
     The committed outcomes must be of one attempt."""
     settings = [f"penstock.parallelism={LANES}", "spark.log.level=WARN"]
-    with Trial(tmp_path, seed=6, master="local[1]", settings=settings) as trial:
+    with Trial(tmp_path, seed=6, master="local[1,4]", settings=settings) as trial:
         for _ in range(8):
             lost = _delete_shuffle_files(trial, trial.new_wave(), tmp_path / "spark")
             assert lost

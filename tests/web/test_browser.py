@@ -225,13 +225,18 @@ def test_pause_and_resume(page: Any, log: Log) -> None:
 
 def test_killed_worker_is_replaced_and_shown(page: Any, application: tuple[str, int]) -> None:
     """The overview lists the last warnings of the application."""
-    lanes = lanes_of(application[1])
-    os.kill(lanes[0], signal.SIGKILL)
-    text_of(page, str(lanes[0]))
+    workers = workers_of(application[1])
+    # A worker of the spare slot runs no lane.
+    for pid in workers:
+        os.kill(pid, signal.SIGKILL)
+    page.wait_for_function(
+        "pids => pids.some(pid => document.body.innerText.includes(pid))",
+        arg=[str(pid) for pid in workers],
+    )
 
 
-def lanes_of(root: int) -> list[int]:
-    """The Python workers of Spark that run lanes."""
+def workers_of(root: int) -> list[int]:
+    """The Python workers of Spark."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").glob("[0-9]*"):
         try:

@@ -117,7 +117,8 @@ def test_context_and_gateway_of_this_process_are_found(backend: SparkBackend) ->
 
 @pytest.mark.spark
 def test_task_slots_are_those_of_the_executors(backend: SparkBackend) -> None:
-    assert internals.task_slots(backend.context) == 2
+    # Those of `local[2]`, and one for jobs of the user.
+    assert internals.task_slots(backend.context) == 3
 
 
 @pytest.mark.spark
