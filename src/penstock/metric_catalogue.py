@@ -142,6 +142,10 @@ SENSORS: dict[str, SensorType] = {
         ))
         for operation in STORE_OPERATIONS
     },
+    # A value is the age of the record that causes a write.
+    "store-e2e-latency": SensorType(
+        STATE, STATE_TAGS, "TRACE", _avg_min_max("record-e2e-latency")
+    ),
     # Values are the number of open iterators, the time of the oldest one, and nanoseconds.
     "open-iterators": SensorType(
         STATE, STATE_TAGS, "DEBUG", (("num-open-iterators", Statistic.LAST),)

@@ -136,6 +136,10 @@ class Runtime:
         clock = self.environment.clock
         return self.system_time if clock is None else clock()
 
+    def age(self) -> int:
+        """The time since the timestamp of the current record, in milliseconds."""
+        return self.now() - self.current.timestamp
+
     def clock(self, name: str) -> Clock:
         """A clock that is kept between batches."""
         return self._clocks.setdefault(name, Clock())

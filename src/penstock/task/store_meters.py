@@ -16,7 +16,7 @@ from penstock.stores.buffers.suppress import SuppressBuffer
 from penstock.stores.typed.session import SessionStore
 from penstock.stores.typed.store import LayeredStore, TypedStore
 from penstock.stores.typed.window import WindowStore
-from penstock.task.meters import Meters
+from penstock.task.meters import Meter, Meters
 
 #: Method -> the operation that it counts as in Kafka Streams. `load` and `save` are those of
 #: operators.
@@ -34,8 +34,15 @@ _WINDOW_OPERATIONS = {
 }
 
 
-def measure_store(store: Any, meters: Meters) -> None:
-    """Replace the methods of an open store. Stores of users and of joins are not measured."""
+#: The operations that write the result of a single record.
+_WRITES = ("put", "put-if-absent")
+
+
+def measure_store(store: Any, meters: Meters, age: Callable[[], int]) -> None:
+    """Replace the methods of an open store. Stores of users and of joins are not measured.
+
+    `age`: returns the time since the timestamp of the current record, in milliseconds.
+    """
     if not meters.records("store-put"):
         return
     if isinstance(store, SuppressBuffer):
@@ -45,7 +52,7 @@ def measure_store(store: Any, meters: Meters) -> None:
     operations = (
         _WINDOW_OPERATIONS if isinstance(store, WindowStore | SessionStore) else _OPERATIONS
     )
-    timer = _Timer(meters, (f"{store.metrics_scope}-state-id", store.name))
+    timer = _Timer(meters, (f"{store.metrics_scope}-state-id", store.name), age)
     views = (store,) if store.plain is store else (store, store.plain)
     if isinstance(store, LayeredStore) and store.is_caching:
         count_reads = _cache_counter(store, meters)
@@ -63,15 +70,19 @@ def measure_store(store: Any, meters: Meters) -> None:
 class _Timer:
     """Measures the calls of one store in nanoseconds."""
 
-    def __init__(self, meters: Meters, tags: tuple[str, str]) -> None:
+    def __init__(self, meters: Meters, tags: tuple[str, str], age: Callable[[], int]) -> None:
         self._meters = meters
         self._tags = tags
+        self._age = age
         self._is_running = False
         self._iterators = _OpenIterators(meters, tags)
 
     def timed(self, operation: str, method: Callable[..., Any]) -> Callable[..., Any]:
         """A method that measures its calls."""
         meter = self._meters.meter(f"store-{operation}", *self._tags)
+        ages: Meter | None = None
+        if operation in _WRITES and self._meters.records("store-e2e-latency"):
+            ages = self._meters.meter("store-e2e-latency", *self._tags)
 
         def measured(*arguments: Any, **options: Any) -> Any:
             if self._is_running:
@@ -83,6 +94,8 @@ class _Timer:
             finally:
                 meter.record(perf_counter_ns() - started)
                 self._is_running = False
+            if ages is not None:
+                ages.record(self._age())
             return self._iterators.track(result) if type(result) is StoreIterator else result
 
         return measured

@@ -93,7 +93,7 @@ class Task:
             )
             runtime.stores[plan.name] = store
             store.init(runtime)
-            measure_store(store, runtime.meters)
+            measure_store(store, runtime.meters, runtime.age)
             # Empty clocks of a replica say nothing: it does not know the order of an LRU map.
             if restored := runtime.environment.restored_clocks.get(plan.name):
                 store.set_clocks(restored)

@@ -280,6 +280,12 @@ def test_times_of_lanes_are_averaged(clock: Clock) -> None:
     assert [found[f"{step}-ratio"] for step in ("poll", "process", "commit")] == [
         pytest.approx(0.5), pytest.approx(0.3), pytest.approx(0.05)
     ]
+    metrics.record(report(readings=(
+        (TaskId(0, 0), measured("thread-punctuate", values=(100.0, 300.0))),
+        (TaskId(0, 1), measured("thread-punctuate", values=(400.0,))),
+    )))
+    # 0.8 seconds of two lanes, which have reported 2 seconds each.
+    assert named(metrics, THREAD)["punctuate-ratio"] == pytest.approx(0.2)
     clock.now += 60
     found = named(metrics, THREAD)
     assert (found["poll-total"], found["poll-rate"]) == (40, 0)

@@ -237,14 +237,29 @@ def test_operators_read_and_write_their_stores_at_debug() -> None:
         assert found(driver, "cache-size-bytes-total")["0_0"] > 0
 
 
+@pytest.mark.parametrize(("level", "expected"), [("DEBUG", None), ("TRACE", 3_000)])
+def test_age_of_stored_records_is_measured_at_trace(
+    level: str, expected: float | None
+) -> None:
+    builder = StreamsBuilder()
+    builder.stream("in").group_by_key().count(store="counts")
+    with TopologyTestDriver(builder.build(), config(level), initial_wall_clock=10_000) as driver:
+        topic = driver.create_input_topic("in", TEXT, TEXT)
+        topic.pipe_input("k", "v", timestamp=9_000)
+        topic.pipe_input("k", "v", timestamp=7_000)
+        assert found(driver, "record-e2e-latency-max").get("counts") == expected
+
+
 def test_info_measures_nothing_of_finer_levels() -> None:
     builder = StreamsBuilder()
     builder.stream("in").group_by_key().count(store="counts").to_stream().to("out", value=LONG)
     with TopologyTestDriver(builder.build(), config()) as driver:
         driver.create_input_topic("in", TEXT, TEXT).pipe_input("k", "v")
-        names = {name.partition("{")[0].partition(":")[2] for name in driver.metrics()}
-    finer = {name for kind in SENSORS.values() if kind.level != "INFO" for name, _ in kind.metrics}
-    # The thread has metrics of punctuators at INFO.
+        names = {name.partition("{")[0] for name in driver.metrics()}
+    finer = {
+        f"{kind.group}:{name}"
+        for kind in SENSORS.values() if kind.level != "INFO" for name, _ in kind.metrics
+    }
     assert names & finer == set()
 
 

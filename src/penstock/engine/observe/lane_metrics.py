@@ -25,14 +25,18 @@ class LaneMetrics:
         self._reports.append((now, spent))
         self._expire(now)
 
-    def values(self, now: float) -> Iterator[tuple[str, float]]:
-        """Yield the metrics of polls and of processing, and the shares of the steps of the loop."""
+    def values(self, now: float, punctuating: float) -> Iterator[tuple[str, float]]:
+        """Yield the metrics of polls and of processing, and the shares of the steps of the loop.
+
+        `punctuating`: the seconds that all lanes spend on punctuators in a second.
+        """
         self._expire(now)
         reports = [spent for _, spent in self._reports]
         polls = [spent.poll for spent in reports]
         number = sum(poll.number for poll in polls)
         yield "poll-total", self._polls
-        yield "poll-rate", number / max(min(self._seconds, now - self._started), 1e-3)
+        seconds = max(min(self._seconds, now - self._started), 1e-3)
+        yield "poll-rate", number / seconds
         yield "poll-records-avg", _divide(sum(spent.records for spent in reports), number)
         yield "poll-records-max", max((each.most_records for each in reports), default=float("nan"))
         yield from _latencies("poll", polls)
@@ -41,6 +45,7 @@ class LaneMetrics:
         for step in ("poll", "process", "commit"):
             spent_s = sum(getattr(spent, step).total_s for spent in reports)
             yield f"{step}-ratio", _divide(spent_s, elapsed_s)
+        yield "punctuate-ratio", _divide(punctuating * seconds, elapsed_s)
 
     def _expire(self, now: float) -> None:
         while self._reports and self._reports[0][0] <= now - self._seconds:

@@ -141,8 +141,8 @@ class Metrics:
         self._records, self._inputs, self._outputs = (
             SampleWindow(self._seconds, now) for _ in range(3)
         )
-        self._computing, self._committing, self._planning = (
-            SampleWindow(self._seconds, now) for _ in range(3)
+        self._computing, self._committing, self._planning, self._punctuating = (
+            SampleWindow(self._seconds, now) for _ in range(4)
         )
         self._batches = 0
         #: (task, counter) -> its amounts. The counters of a node are named `node/name`.
@@ -180,6 +180,8 @@ class Metrics:
                 self._sensors.add(reading, now)
             for task, measured in report.readings:
                 self._readings.add(str(task), measured, now)
+                if measured.sensor == "thread-punctuate":
+                    self._punctuating.add(measured.sum, now)
 
     def task_started(self, task: str) -> None:
         """A lane has started a task. Its metrics exist from now on."""
@@ -259,7 +261,7 @@ class Metrics:
         yield "commit-latency-avg", self._committing.average(now)
         yield "commit-latency-max", self._committing.maximum(now)
         if self._config.is_continuous:
-            yield from self._lanes.values(now)
+            yield from self._lanes.values(now, self._punctuating.rate(now) / 1000)
             for name, tasks in (("created", self._created), ("closed", self._closed)):
                 yield f"task-{name}-total", int(tasks.total)
                 yield f"task-{name}-rate", tasks.rate(now)
@@ -276,7 +278,8 @@ class Metrics:
             yield f"{step}-latency-avg", window.average(now)
             yield f"{step}-latency-max", window.maximum(now)
         for step, window in (
-            ("poll", self._planning), ("process", self._computing), ("commit", self._committing)
+            ("poll", self._planning), ("process", self._computing), ("commit", self._committing),
+            ("punctuate", self._punctuating),
         ):
             yield f"{step}-ratio", window.rate(now) / 1000
 
