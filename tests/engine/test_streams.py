@@ -197,7 +197,9 @@ def test_application_paused_before_the_start_runs_after_resume(
 
 def test_commit_interval_makes_batches_larger(create_streams: CreateStreams, log: Log) -> None:
     reports: list[Any] = []
-    streams = create_streams(on_batch=reports.append, commit_interval_ms=60_000)
+    streams = create_streams(
+        on_batch=reports.append, commit_interval_ms=60_000, execution="batch"
+    )
     streams.start()
     until(lambda: reports)
     for value in "abc":
