@@ -67,6 +67,7 @@ class KafkaTopics:
             [new], request_timeout=self._connection.timeout
         )
         self._connection.result(futures[name], f"Creating topic '{name}' failed", name)
+        self._clients.topics.expect(name)
         created = self._wait_until(
             name, lambda found: found is not None and found.partitions == partitions
         )
@@ -158,6 +159,7 @@ class KafkaTopics:
             [name], request_timeout=self._connection.timeout
         )
         self._connection.result(futures[name], f"Deleting topic '{name}' failed", name)
+        self._clients.topics.expect_none(name)
         self._wait_until(name, lambda found: found is None)
         self._clients.topics.invalidate(name)
         # A new topic of the same name is another topic. Keep no client that knows this one.

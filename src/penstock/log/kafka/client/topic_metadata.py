@@ -3,6 +3,9 @@
 Every append and every transaction needs the metadata of its topics. An entry is valid for
 `_VALID_S`. Changes by this handle are visible at once. Callers that must not wait for the brokers
 accept older entries, which a thread then refreshes.
+
+Brokers learn of a new topic one after the other. So a topic that one broker does not know is asked
+for again while another broker lists it, and for some time after this handle has created it.
 """
 
 from __future__ import annotations
@@ -29,6 +32,8 @@ _VALID_S = 5.0
 #: The largest age of an entry beyond `_VALID_S`, for callers that accept old ones.
 _STALE_S = 60.0
 _PAUSE_S = 0.02
+#: How long brokers may not know a topic that was created.
+_SPREAD_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +53,8 @@ class TopicMetadataCache:
         self._connection = connection
         self._lock = threading.Lock()
         self._cached: dict[str, TopicInfo] = {}
+        #: The topics that this handle has created -> until when brokers may not know them.
+        self._created: dict[str, float] = {}
         self._is_refreshing = False
 
     def find(self, name: str, *, may_be_stale: bool = False) -> TopicInfo:
@@ -61,11 +68,29 @@ class TopicMetadataCache:
             if may_be_stale and age_s < _STALE_S:
                 self._refresh_later()
                 return cached
-        found = self.fetch([name])
-        if name not in found:
-            self.invalidate(name)
-            raise UnknownTopic(name, self.names())
-        return found[name]
+        return self.fetch([name]).get(name) or self._fetch_again(name)
+
+    def _fetch_again(self, name: str) -> TopicInfo:
+        """Fetch a topic that one broker does not know."""
+        self.invalidate(name)
+        retry = Retry(self._connection.timeout, _PAUSE_S)
+        while True:
+            known = self.names()
+            is_expected = name in known or time.monotonic() < self._created.get(name, 0.0)
+            if not is_expected or retry.is_over:
+                raise UnknownTopic(name, known)
+            retry.wait()
+            found = self.fetch([name]).get(name)
+            if found is not None:
+                return found
+
+    def expect(self, name: str) -> None:
+        """Expect a topic that this handle has created."""
+        self._created[name] = time.monotonic() + _SPREAD_S
+
+    def expect_none(self, name: str) -> None:
+        """Expect a topic no longer: this handle has deleted it."""
+        self._created.pop(name, None)
 
     def _refresh_later(self) -> None:
         """Refresh the entries that are no longer valid, in a thread."""
