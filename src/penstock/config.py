@@ -71,60 +71,83 @@ class StreamsConfig:
         1000
     """
 
+    #: Prefix of internal topics, and consumer group id. It must not change between runs.
     application_id: str
+    #: Path of an embedded log, or `kafka://host:port,...`. `bootstrap.servers=host:port` is the
+    #: same as `kafka://host:port`. On the command line: `--log` or `PENSTOCK_LOG`.
     log: str | None = None
-    #: Identifies the instance in metrics and to its standbys.
+    #: Name of the instance in metrics and in the messages of standbys.
     client_id: str = ""
-    #: "exactly_once" or "at_least_once".
+    #: `at_least_once` lets workers write outputs before the commit. `exactly_once_v2` is accepted,
+    #: too.
     processing_guarantee: str = "exactly_once"
+    #: The time between two commits of a lane, or the minimum time between two batches.
     commit_interval_ms: int | None = None
-    #: "continuous": long-lived Spark tasks; "batch": a Spark job for each batch. None, the default,
-    #: is continuous, except for `penstock run --once`.
+    #: `continuous`: long-lived Spark tasks; `batch`: a Spark job for each batch. Not set:
+    #: `continuous`, except for `penstock run --once`.
     execution: str | None = None
+    #: Number of Spark cores on this machine; 1 means all. It also divides the record cache.
     num_stream_threads: int = 1
-    #: How long a task waits for records of an empty source partition; -1: it does not wait.
+    #: How long a task waits for records of an empty source partition, so that it processes several
+    #: topics in the order of time. -1: it does not wait.
     max_task_idle_ms: int = 0
-    #: How long the application retries if the log is unavailable.
+    #: How long the application retries if the log is unavailable, and how long RETRY of a
+    #: production handler may take.
     task_timeout_ms: int = 300_000
     poll_ms: int = 100
     buffered_records_per_partition: int = 1000
-    #: "all", "none", or a selection of `ALL_OPTIMIZATIONS`; stored as a set.
+    #: Kafka's optimizations: `reuse.ktable.source.topics`, `merge.repartition.topics`,
+    #: `single.store.self.join`.
     topology_optimization: frozenset[str] = frozenset()
-    #: A `ProcessorWrapper`, its class, or the dotted name of the class.
+    #: Wraps every processor.
     processor_wrapper: Any = None
     #: Reject topologies with generated names of stores and internal topics.
     ensure_explicit_internal_resource_naming: bool = False
     upgrade_from: str | None = None
 
-    #: The directory of local state.
+    #: Directory of the local state. On a cluster a relative path is in the temporary directory of
+    #: each host.
     state_dir: str = "penstock-state"
-    #: The record cache, divided by `num_stream_threads`.
+    #: The record cache. Each running task has this number divided by `num.stream.threads`. 0: no
+    #: cache.
     statestore_cache_max_bytes: int = 10 * 1024 * 1024
-    #: 0: a standby instance has no state; 1 or more: it keeps its state up to date.
+    #: 0: a standby instance has no state, unless it serves queries. 1 or more: it keeps its state
+    #: up to date.
     num_standby_replicas: int = 0
     acceptable_recovery_lag: int = 10_000
     state_cleanup_delay_ms: int = 600_000
-    #: "rocksdb" (stores on disk), "in_memory", or an object with the methods of a supplier.
+    #: The stores of DSL operators that name no supplier. `rocksdb` means on disk, with RocksDB's
+    #: rules; the rows are in LMDB files.
     dsl_store_suppliers: Any = "rocksdb"
-    #: "DEFAULT" or "HEADERS".
+    #: Whether the stores of the DSL keep the headers of records.
     dsl_store_format: str = "DEFAULT"
+    #: Time that the changelogs of window stores keep rows beyond the retention of the store.
     windowstore_changelog_additional_retention_ms: int = 86_400_000
+    #: Time between two deletions of consumed records in repartition topics.
     repartition_purge_interval_ms: int = 30_000
+    #: Replicas of internal topics; -1: the default of the broker.
     replication_factor: int = -1
 
+    #: Used where no serde is given.
     default_key_serde: Serde[Any] | None = None
+    #: Used where no serde is given.
     default_value_serde: Serde[Any] | None = None
+    #: Timestamps of source records without `timestamp=`. Not set: the timestamp of the record.
     default_timestamp_extractor: TimestampExtractor | type | str | None = None
+    #: Decides about input that cannot be deserialized.
     deserialization_exception_handler: Any = "fail"
+    #: Decides about exceptions in a step.
     processing_exception_handler: Any = "fail"
-    #: Whether the processing handler also decides about the processors of global stores.
+    #: The processing handler also decides about the processors of global stores.
     processing_exception_handler_global_enabled: bool = False
+    #: Decides about output that cannot be serialized or that its topic rejects.
     production_exception_handler: Any = "fail"
-    #: The dead letter queue of the built-in handlers.
+    #: The built-in handlers also write the record to this topic.
     errors_dead_letter_queue_topic_name: str | None = None
 
-    #: The "host:port" at which other instances reach this one.
+    #: `host:port` at which other instances reach this one.
     application_server: str = ""
+    #: The metrics and sensors that are recorded.
     metrics_recording_level: str = "INFO"
     extra: Mapping[str, Any] = field(default_factory=dict, repr=False)
 

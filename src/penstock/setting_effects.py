@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 OTHER_SETTINGS = frozenset((
     "auto.offset.reset", "bootstrap.servers", "metadata.max.age.ms", "metrics.num.samples",
     "metrics.sample.window.ms", "penstock.batch.max.bytes", "penstock.batch.max.records",
-    "penstock.batch.target.ms", "penstock.otlp.endpoint", "penstock.otlp.interval.ms",
-    "penstock.parallelism", "security.protocol", "session.timeout.ms",
+    "penstock.batch.target.ms", "penstock.driver.port", "penstock.otlp.endpoint",
+    "penstock.otlp.interval.ms", "penstock.parallelism", "security.protocol", "session.timeout.ms",
 ))
 #: The settings of a `ListSerde` as the default serde. The type of a list is always `list`.
 LIST_SERDE_SETTINGS = frozenset((

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import queue
+import socket
+import time
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Connection
 
 import pytest
 
-from penstock.engine.continuous.channel import Channel, ControlServer, Endpoint
+from penstock.engine.continuous import control_server
+from penstock.engine.continuous.channel import Channel, Endpoint
+from penstock.engine.continuous.control_server import ControlServer
 from penstock.engine.continuous.messages import (
     Alive,
     Grant,
@@ -20,6 +24,7 @@ from penstock.engine.continuous.messages import (
     encode,
 )
 from penstock.engine.plan.batch_plan import TaskPlan
+from penstock.errors import ConfigException
 from penstock.record import TaskId
 from penstock.task.result import TaskState
 
@@ -63,9 +68,62 @@ def test_connection_with_a_wrong_key_is_refused(caplog: pytest.LogCaptureFixture
         server.endpoint.connect().close()
         accepted.get(timeout=30).close()
         assert accepted.empty()
+        # A thread of the server logs it after the client has the response.
+        deadline = time.monotonic() + 30
+        while "wrong key" not in caplog.text:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
     finally:
         server.close()
-    assert "wrong key" in caplog.text
+
+
+def test_silent_connection_holds_up_no_lane() -> None:
+    accepted: queue.Queue[Connection] = queue.Queue()
+    server = ControlServer(("127.0.0.1", "127.0.0.1"), accepted.put)
+    try:
+        with socket.create_connection(server.endpoint.address):
+            server.endpoint.connect().close()
+            accepted.get(timeout=30).close()
+    finally:
+        server.close()
+
+
+def test_silent_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control_server, "HANDSHAKE_S", 1)
+    server = ControlServer(("127.0.0.1", "127.0.0.1"), lambda connection: None)
+    try:
+        with socket.create_connection(server.endpoint.address, timeout=30) as silent:
+            while silent.recv(1_000):
+                pass
+    finally:
+        server.close()
+
+
+def test_lane_may_be_silent_after_the_handshake(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control_server, "HANDSHAKE_S", 1)
+    accepted: queue.Queue[Connection] = queue.Queue()
+    server = ControlServer(("127.0.0.1", "127.0.0.1"), accepted.put)
+    try:
+        lane, driver = server.endpoint.connect(), accepted.get(timeout=30)
+        limit = socket.socket(fileno=os.dup(driver.fileno()))
+        with limit, lane, driver:
+            assert not any(limit.getsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, 16))
+    finally:
+        server.close()
+
+
+def test_port_can_be_chosen_and_used_again() -> None:
+    hosts = ("127.0.0.1", "127.0.0.1")
+    first = ControlServer(hosts, lambda connection: None)
+    port = first.endpoint.address[1]
+    try:
+        with pytest.raises(ConfigException, match=f"port {port}: .*penstock.driver.port"):
+            ControlServer(hosts, lambda connection: None, port)
+    finally:
+        first.close()
+    second = ControlServer(hosts, lambda connection: None, port)
+    second.close()
+    assert second.endpoint.address == ("127.0.0.1", port)
 
 
 def test_key_is_not_shown() -> None:

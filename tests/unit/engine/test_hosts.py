@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import stat
 import tempfile
+import zipfile
 from collections.abc import Callable
 from dataclasses import replace
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import SimpleNamespace
+from zipimport import zipimporter
 
 import pytest
 
@@ -108,8 +111,13 @@ def test_archive_is_named_as_the_reason_even_if_the_driver_uses_it_too(
     create: CreateBundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bundle = replace(create("state"), is_native=False)
-    (tmp_path / "deps.zip").touch()
+    with zipfile.ZipFile(tmp_path / "deps.zip", "w") as archive:
+        archive.writestr("penstock/__init__.py", "")
+    # Spark adds the path of the archive as a relative one.
+    monkeypatch.chdir(tmp_path)
+    loader = zipimporter("./deps.zip")
+    monkeypatch.chdir("/")
+    monkeypatch.setattr(penstock, "__spec__", ModuleSpec("penstock", loader))
     monkeypatch.setattr(native, "core", None)
-    monkeypatch.setattr(penstock, "__file__", str(tmp_path / "deps.zip/penstock/__init__.py"))
     [notice] = native_notices(bundle)
     assert "imported from the archive deps.zip (--py-files)" in notice

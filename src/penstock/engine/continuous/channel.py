@@ -13,9 +13,7 @@ import os
 import socket
 import threading
 from collections.abc import Callable
-from multiprocessing import AuthenticationError
-from multiprocessing.connection import Client, Connection, Listener
-from secrets import token_bytes
+from multiprocessing.connection import Client, Connection
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from penstock.engine.continuous.messages import encode
@@ -89,47 +87,3 @@ class Channel(Generic[M]):
                 duplicate.shutdown(socket.SHUT_RDWR)
             finally:
                 duplicate.close()
-
-
-class ControlServer:
-    """Accepts the connections of lanes."""
-
-    def __init__(
-        self, hosts: tuple[str, str] | None, on_connection: Callable[[Connection], object]
-    ) -> None:
-        """`hosts`: the address to listen on, and the one that lanes connect to. None listens on a
-        Unix socket of this host."""
-        key = token_bytes(32)
-        if hosts is None:
-            self._listener = Listener(family="AF_UNIX", authkey=key)
-            address: Any = self._listener.address
-        else:
-            self._listener = Listener((hosts[0], 0), family="AF_INET", authkey=key)
-            bound: Any = self._listener.address
-            address = (hosts[1], bound[1])
-        self.endpoint = Endpoint(address, key)
-        self._on_connection = on_connection
-        self._closed = False
-        self._thread = threading.Thread(target=self._accept, name="penstock-control", daemon=True)
-        self._thread.start()
-
-    def _accept(self) -> None:
-        while not self._closed:
-            try:
-                connection = self._listener.accept()
-            except AuthenticationError:
-                log.warning("A connection with a wrong key was refused.")
-            except (EOFError, OSError) as error:
-                if self._closed:
-                    return
-                log.debug("A connection could not be accepted: %s", error)
-            else:
-                self._on_connection(connection)
-
-    def close(self) -> None:
-        """Accept no more connections."""
-        self._closed = True
-        # A thread that waits in accept() notices a closed listener only at the next connection.
-        with contextlib.suppress(OSError, EOFError, AuthenticationError):
-            self.endpoint.connect().close()
-        self._listener.close()

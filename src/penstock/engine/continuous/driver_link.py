@@ -33,9 +33,13 @@ class DriverLink:
     Each message that arrives ends the wait of the lane for records.
     """
 
-    def __init__(self, connection: Connection, wake: Callable[[], object]) -> None:
-        """`wake` is called in other threads than that of the lane."""
+    def __init__(
+        self, connection: Connection, wake: Callable[[], object],
+        on_heartbeat: Callable[[], object],
+    ) -> None:
+        """`wake` and `on_heartbeat` are called in other threads than that of the lane."""
         self._wake = wake
+        self._on_heartbeat = on_heartbeat
         self._inbox: deque[DriverMessage | RestoreDone] = deque()
         self._tokens: deque[bytes] = deque()
         self._received = threading.Condition()
@@ -55,6 +59,7 @@ class DriverLink:
     def _send_heartbeats(self) -> None:
         while not self._closed.wait(HEARTBEAT_S):
             self._channel.send(Alive())
+            self._on_heartbeat()
             if time.monotonic() - self._heard_at > SILENCE_S:
                 self._lose()
 

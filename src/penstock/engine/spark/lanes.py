@@ -20,9 +20,11 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import TaskContext
 
 from penstock.engine.compute_provider import PARALLELISM
-from penstock.engine.continuous.channel import ControlServer, Endpoint
+from penstock.engine.continuous.channel import Endpoint
+from penstock.engine.continuous.control_server import DRIVER_PORT, ControlServer
 from penstock.engine.continuous.lane_starter import OnConnection, OnEnded
 from penstock.engine.packaging.bundle import Bundle
+from penstock.engine.plan.batch_size import integer_setting
 from penstock.engine.spark.backend import SparkBackend
 from penstock.engine.spark.cluster import MONITOR_S
 from penstock.engine.spark.errors import reason_of, text_of, translate_error
@@ -88,7 +90,9 @@ class SparkLanes:
         self._leaving: frozenset[int] = frozenset()
         self._on_ended = on_ended
         self._packed = self._context.broadcast(packed)
-        self._server = ControlServer(backend.control_hosts, on_connection)
+        self._server = ControlServer(
+            backend.control_hosts, on_connection, integer_setting(self._config, DRIVER_PORT, 0, 0)
+        )
         self._rdds = JvmRdds(self._context)
         self._id = uuid.uuid4().hex
         self._threads: dict[int, threading.Thread] = {}
