@@ -184,6 +184,59 @@ def test_address_and_port_of_the_settings() -> None:
     assert HttpSettings(host="::1").host == "::1"
 
 
+@pytest.mark.parametrize("host", ["0.0.0.0", "::"])
+def test_server_on_all_addresses_is_announced_with_one_that_others_reach(host: str) -> None:
+    from penstock.cli.serve_options import Address, announced_address
+
+    found = announced_address(Address(host, 8080))
+    assert found.host not in {"0.0.0.0", "::", ""}
+    assert found.port == 8080
+
+
+def test_machine_without_a_route_is_announced_with_its_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import socket
+
+    from penstock.cli.serve_options import Address, announced_address
+
+    def unreachable(*arguments: object) -> None:
+        raise OSError("Network is unreachable")
+
+    monkeypatch.setattr(socket.socket, "connect", unreachable)
+    monkeypatch.setattr(socket, "getfqdn", lambda: "one.example")
+    assert announced_address(Address("0.0.0.0", 80)) == Address("one.example", 80)
+    assert announced_address(Address("10.0.0.7", 80)) == Address("10.0.0.7", 80)
+
+
+@pytest.mark.usefixtures("log")
+def test_run_announces_the_address_for_others(
+    penstock: Penstock, app: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from penstock.cli.commands import run
+
+    announced = []
+
+    def stop(topology: object, config: Any, *rest: object) -> None:
+        announced.append(config.application_server)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(run, "_create_application", stop)
+    monkeypatch.setenv("PENSTOCK_TOKEN", "secret")
+    options = ("--master", "inline", "--state-dir", tmp_path, "--serve", "0.0.0.0:8080")
+    penstock("run", app, *options)
+    penstock("run", app, *options, "--set", "application.server=one.example:80")
+    assert announced[0].endswith(":8080")
+    assert not announced[0].startswith("0.0.0.0")
+    assert announced[1] == "one.example:80"
+
+
+def test_id_instead_of_a_file_gets_a_hint(penstock: Penstock) -> None:
+    ran = penstock("serve", "shop-words")
+    assert ran.code == 1
+    assert "such as app.py, not the id of the application." in ran.err
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("log")
 def test_metrics_of_a_running_instance_are_served(

@@ -24,8 +24,10 @@ from penstock import (
     Topology,
 )
 from penstock.log import Log, RecordColumns
+from penstock.partitioning import partition_of
 from penstock.queries.http import HttpSettings, Server, create_app
 from penstock.queries.node import QueryNode
+from unit.queries.kinds_of_stores import TOPICS, all_kinds
 
 SETTINGS = HttpSettings(port=0, requests_per_second=None)
 
@@ -83,6 +85,10 @@ def test_running_instance_is_served(
     assert [(entry["key"], entry["value"]) for entry in entries] == [("a", 3), ("b", 1), ("c", 1)]
     (store,) = get(f"{url}/stores")["stores"]
     assert (store["kind"], store["approximate_entries"]) == ("key-value", 3)
+    location = get(f"{url}/stores/counts/location?key=a")
+    assert (location["partition"], location["active"]) == (
+        partition_of(b"a", len(store["partitions"])), None
+    )
     streams.close()
     assert status(f"{url}/health") == 503
     assert status(f"{url}/stores/counts/keys/a") == 503
@@ -119,6 +125,22 @@ def test_query_node_follows_a_running_application(
     until(lambda: count_of(url, "a") == 3 and count_of(url, "d") == 1)
     lags = get(f"{url}/positions")["stores"]
     assert [store["store"] for store in lags] == ["counts"]
+
+
+def test_positions_of_a_global_store_are_those_of_its_topic(
+    stack: ExitStack, create_streams: CreateStreams, log: Log
+) -> None:
+    for topic in TOPICS:
+        log.create_topic(topic, 2)
+    log.append("names", 1, RecordColumns([b"1", b"2"], [b"one", b"two"]))
+    streams = create_streams(all_kinds())
+    streams.run_until_caught_up(PATIENCE_S)
+    url = serve(stack, streams)
+    assert get(f"{url}/stores/names/keys/1")["value"] == "one"
+    assert get(f"{url}/stores/names/positions")["partitions"] == [
+        {"partition": 0, "position": 0, "end": 0, "lag": 0},
+        {"partition": 1, "position": 2, "end": 2, "lag": 0},
+    ]
 
 
 def test_query_node_serves_a_stopped_application_and_writes_nothing(
@@ -179,6 +201,29 @@ def test_standby_serves_every_key(
     url = serve(stack, second)
     until(lambda: status(f"{url}/ready") == 200)
     until(lambda: count_of(url, "a") == 2)
+
+
+@pytest.mark.parametrize("is_mounted", [True, False])
+def test_standby_that_serves_queries_becomes_ready_without_standby_replicas(
+    stack: ExitStack, create_streams: CreateStreams, log: Log, tmp_path: Path, is_mounted: bool
+) -> None:
+    first = create_streams(word_count())
+    send(log, " ".join(f"word-{number}" for number in range(10_010)))
+    first.run_until_caught_up(PATIENCE_S)
+    second = create_streams(
+        word_count(), state_dir=tmp_path / "other",
+        application_server="" if is_mounted else "127.0.0.1:1",
+    )
+    second.start()
+    until(lambda: second.waits_for)
+    if is_mounted:
+        url = serve(stack, second)
+        until(lambda: status(f"{url}/ready") == 200)
+        assert count_of(url, "word-7") == 1
+    until(lambda: {
+        lag.offset_lag for partitions in second.all_local_store_partition_lags().values()
+        for lag in partitions.values()
+    } == {0})
 
 
 def test_changes_of_a_running_application(

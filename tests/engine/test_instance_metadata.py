@@ -45,6 +45,7 @@ def test_instances_see_each_other_and_their_roles(
     until(lambda: "counts" in two.metadata_for_all_instances()[0].state_store_names)
     active, standby = two.metadata_for_all_instances()
     assert (active.host, active.port) == ("one.example", 8001)
+    assert (active.is_active, standby.is_active) == (True, False)
     assert active.state_store_names == STORES | {"names"}
     assert TopicPartition("words", 2) in active.topic_partitions
     assert active.standby_state_store_names == frozenset()

@@ -4,10 +4,11 @@
         [--execution continuous] [--report FILE]
 
 Every instance serves its state over HTTP. A writer appends records to a counted topic at a steady
-rate, and a reader asks all instances for the counts of all keys. Checked:
+rate. Callers ask for the counts of all keys. Each request goes to an instance that is chosen at
+random, and carries the position of the caller's last response. Checked:
 
 - At the end, each count is the number of records of its key: nothing is lost or doubled.
-- No instance ever returns a count that is lower than one that it returned before.
+- No caller ever gets a count that is lower than one that it got before, from whatever instance.
 
 Measured: the time without progress after each kill (until an instance returns a record that was
 written after the kill), and the longest time in which no instance responded.
@@ -18,6 +19,7 @@ from __future__ import annotations
 import argparse
 import http.client
 import json
+import random
 import signal
 import socket
 import statistics
@@ -30,7 +32,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from penstock.broker.cluster import LocalCluster
 from penstock.broker.properties import BrokerOptions
@@ -40,6 +42,8 @@ from penstock.partitioning import partition_of
 KEYS = tuple(f"key-{number}" for number in range(8))
 PARTITIONS = 2
 INSTANCES = 3
+CALLERS = 3
+HEADER = "Penstock-Position"
 RATE = 200
 #: How long anything may take before the run fails.
 LIMIT_S = 120.0
@@ -66,6 +70,10 @@ class Findings:
     kills: int = 0
     records: int = 0
     responses: int = 0
+    #: Responses of another instance than the caller's response before.
+    moves: int = 0
+    #: Requests that an instance refused, because it had not reached their position.
+    refused: int = 0
     #: Seconds without progress, for each kill.
     pauses: list[float] = field(default_factory=list)
     #: The longest time without any response, in seconds.
@@ -74,8 +82,12 @@ class Findings:
     def lines(self) -> list[str]:
         """The results as text."""
         return [
-            f"{self.kills} kills of the active instance, {self.records:,} records, "
-            f"{self.responses:,} responses: all counts exact, no count went back.",
+            f"{self.kills} kills of the active instance, {self.records:,} records: all counts are "
+            "exact.",
+            f"{CALLERS} callers got {self.responses:,} responses, {self.moves:,} of them from "
+            "another instance than the response before: no count of a caller went back. "
+            f"{self.refused:,} requests were refused, because the instance had not reached their "
+            "position.",
             f"Time without progress: p50 {statistics.median(self.pauses):.1f} s, "
             f"maximum {max(self.pauses):.1f} s.",
             f"Longest time without a response of any instance: {self.longest_silence:.2f} s.",
@@ -108,11 +120,23 @@ class Instances:
                         "--state-dir", str(self._folder / f"state-{self._started}"),
                         "--requests-per-second", "100000",
                         "--set", f"application.server=127.0.0.1:{port}",
-                        "--set", "num.standby.replicas=1", "--set", "session.timeout.ms=2000",
-                        "--set", "auto.offset.reset=earliest",
+                        "--set", "session.timeout.ms=2000", "--set", "auto.offset.reset=earliest",
                     ],
                     stdout=output, stderr=subprocess.STDOUT,
                 )
+
+    def wait_until_ready(self) -> None:
+        """Wait until all instances serve queries."""
+        deadline = time.monotonic() + LIMIT_S
+        waiting = set(self.processes)
+        while waiting:
+            for port in list(waiting):
+                with suppress(OSError, ValueError, http.client.HTTPException):
+                    if send(port, "/ready").status == 200:
+                        waiting.remove(port)
+            if time.monotonic() > deadline:
+                raise Failed(f"Not ready: {waiting}.")
+            time.sleep(0.05)
 
     def active(self) -> int:
         """Wait for an active instance that is alive. Returns its port."""
@@ -120,8 +144,8 @@ class Instances:
         while time.monotonic() < deadline:
             for port in list(self.processes):
                 with suppress(OSError, ValueError, http.client.HTTPException):
-                    found = get(port, "/stores/counts/location?key=key-0")
-                    active = (found or {}).get("active")
+                    found = send(port, "/stores/counts/location?key=key-0")
+                    active = found.document.get("active")
                     if active and active["port"] in self.processes:
                         return int(active["port"])
             time.sleep(0.05)
@@ -174,64 +198,104 @@ class EventWriter(threading.Thread):
         self.join()
 
 
-class CountReader(threading.Thread):
-    """Asks all instances for all counts, and compares them with earlier responses."""
+class Results:
+    """The responses to all callers. Any thread may use it."""
 
-    def __init__(self, instances: Instances) -> None:
-        super().__init__(daemon=True)
-        self._instances = instances
-        self._stopped = threading.Event()
-        self._seen: dict[tuple[int, str], int] = {}
+    def __init__(self) -> None:
+        self._adding = threading.Lock()
         self._responded_at = time.monotonic()
         #: Key -> the largest count that any instance has returned.
         self.largest = dict.fromkeys(KEYS, 0)
         self.responses = 0
+        #: How many responses came from another instance than the caller's response before.
+        self.moves = 0
+        #: How many requests were refused because of their position.
+        self.refused = 0
         self.longest_silence = 0.0
         self.failure: Exception | None = None
+
+    def add(self, key: str, count: int, *, has_moved: bool) -> None:
+        """Add a response."""
+        with self._adding:
+            now = time.monotonic()
+            if self.responses:
+                self.longest_silence = max(self.longest_silence, now - self._responded_at)
+            self._responded_at = now
+            self.responses += 1
+            self.moves += has_moved
+            self.largest[key] = max(self.largest[key], count)
+
+    def add_refused(self) -> None:
+        """Add a request that an instance refused because of its position."""
+        with self._adding:
+            self.refused += 1
+
+
+class Caller(threading.Thread):
+    """Asks for all counts, each time another instance, with the position of its last response."""
+
+    def __init__(self, number: int, instances: Instances, results: Results) -> None:
+        super().__init__(daemon=True)
+        self._random = random.Random(number)
+        self._instances = instances
+        self._results = results
+        self._stopped = threading.Event()
+        self._position: str | None = None
+        self._port = 0
+        #: Key -> the last count.
+        self._seen = dict.fromkeys(KEYS, 0)
 
     def run(self) -> None:
         try:
             while not self._stopped.is_set():
-                for port in list(self._instances.processes):
-                    for key in KEYS:
-                        self._ask(port, key)
+                for key in KEYS:
+                    ports = list(self._instances.processes)
+                    if ports:
+                        self._ask(self._random.choice(ports), key)
         except Exception as error:
-            self.failure = error
+            self._results.failure = error
 
     def _ask(self, port: int, key: str) -> None:
         try:
-            found = get(port, f"/stores/counts/keys/{key}")
+            found = send(port, f"/stores/counts/keys/{key}", self._position)
         except (OSError, ValueError, http.client.HTTPException):
             return
-        if found is None:
+        if found.status == 503 and found.document.get("reason") == "NOT_UP_TO_BOUND":
+            self._results.add_refused()
+        if found.status == 404 and self._seen[key]:
+            raise Failed(f"{key} does not exist on port {port}, after {self._seen[key]}.")
+        if found.status != 200:
             return
-        now = time.monotonic()
-        if self.responses:
-            self.longest_silence = max(self.longest_silence, now - self._responded_at)
-        self._responded_at = now
-        self.responses += 1
-        count = found["value"]
-        if count < self._seen.get((port, key), 0):
-            raise Failed(f"The count of {key} went back to {count} on port {port}.")
-        self._seen[port, key] = count
-        self.largest[key] = max(self.largest[key], count)
+        count = found.document["value"]
+        if count < self._seen[key]:
+            raise Failed(
+                f"The count of {key} went back from {self._seen[key]} on port {self._port} or "
+                f"before to {count} on port {port}."
+            )
+        self._results.add(key, count, has_moved=port != self._port)
+        self._seen[key], self._position, self._port = count, found.position, port
 
     def stop(self) -> None:
-        """Stop, and raise what has failed."""
+        """Stop after the current request."""
         self._stopped.set()
         self.join()
-        if self.failure is not None:
-            raise self.failure
 
 
-def get(port: int, path: str) -> Any:
-    """Send a request. Returns None unless the status is 200."""
+class Response(NamedTuple):
+    """A response to a caller."""
+
+    status: int
+    document: Any
+    position: str | None
+
+
+def send(port: int, path: str, position: str | None = None) -> Response:
+    """Send a request, with a position if there is one."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
     try:
-        connection.request("GET", path)
+        connection.request("GET", path, headers={HEADER: position} if position else {})
         response = connection.getresponse()
-        body = response.read()
-        return json.loads(body) if response.status == 200 else None
+        return Response(response.status, json.loads(response.read()), response.getheader(HEADER))
     finally:
         connection.close()
 
@@ -242,22 +306,22 @@ def _free_port() -> int:
         return int(found.getsockname()[1])
 
 
-def wait_for(counts: dict[str, int], reader: CountReader) -> None:
-    """Wait until the reader has seen these counts."""
+def wait_for(counts: dict[str, int], results: Results) -> None:
+    """Wait until callers have got these counts."""
     deadline = time.monotonic() + LIMIT_S
-    while any(reader.largest[key] < count for key, count in counts.items()):
-        if reader.failure is not None:
-            raise reader.failure
+    while any(results.largest[key] < count for key, count in counts.items()):
+        if results.failure is not None:
+            raise results.failure
         if time.monotonic() > deadline:
-            raise Failed(f"Expected {counts}, seen {reader.largest}.")
+            raise Failed(f"Expected {counts}, seen {results.largest}.")
         time.sleep(0.01)
 
 
 @contextmanager
 def running(
     folder: Path, execution: str, address: str
-) -> Iterator[tuple[Instances, EventWriter, CountReader]]:
-    """Three instances, a writer and a reader."""
+) -> Iterator[tuple[Instances, EventWriter, Results]]:
+    """Three instances, a writer and callers."""
     with open_log(address) as log:
         log.create_topic("events", PARTITIONS)
     with ExitStack() as stack:
@@ -267,31 +331,39 @@ def running(
         writer = EventWriter(address)
         writer.start()
         stack.callback(writer.stop)
-        reader = CountReader(instances)
-        reader.start()
-        yield instances, writer, reader
+        results = Results()
+        callers = [Caller(number, instances, results) for number in range(CALLERS)]
+        for caller in callers:
+            caller.start()
+            stack.callback(caller.stop)
+        yield instances, writer, results
         writer.stop()
-        wait_for(writer.counts, reader)
-        reader.stop()
-        if reader.largest != writer.counts:
-            raise Failed(f"Written {writer.counts}, counted {reader.largest}.")
+        wait_for(writer.counts, results)
+        for caller in callers:
+            caller.stop()
+        if results.failure is not None:
+            raise results.failure
+        if results.largest != writer.counts:
+            raise Failed(f"Written {writer.counts}, counted {results.largest}.")
 
 
 def run(folder: Path, kills: int, execution: str, address: str | None = None) -> Findings:
     """Kill the active instance so many times. `address`: of the log, else one in the folder."""
     findings = Findings()
     address = address or str(folder / "events.db")
-    with running(folder, execution, address) as (instances, writer, reader):
-        wait_for(dict.fromkeys(KEYS, 1), reader)
+    with running(folder, execution, address) as (instances, writer, results):
+        wait_for(dict.fromkeys(KEYS, 1), results)
         for _ in range(kills):
+            instances.wait_until_ready()
             instances.kill(instances.active())
             killed_at = time.monotonic()
-            wait_for({key: count + 1 for key, count in writer.counts.items()}, reader)
+            wait_for({key: count + 1 for key, count in writer.counts.items()}, results)
             findings.pauses.append(time.monotonic() - killed_at)
             findings.kills += 1
             instances.start()
     findings.records = sum(writer.counts.values())
-    findings.responses, findings.longest_silence = reader.responses, reader.longest_silence
+    findings.responses, findings.longest_silence = results.responses, results.longest_silence
+    findings.moves, findings.refused = results.moves, results.refused
     return findings
 
 

@@ -18,7 +18,7 @@ from penstock import Streams, StreamsConfig
 from penstock.broker.cluster import ClusterStatus
 from penstock.errors import StateStoreMigratedException
 from penstock.log import Log, open_log
-from penstock.queries import FailureReason, KeyQuery, StateQueryRequest
+from penstock.queries import FailureReason, KeyQuery, PositionBound, StateQueryRequest
 from penstock.queries.http import HttpSettings, Server, create_app
 from penstock.queries.node import QueryNode
 
@@ -84,6 +84,12 @@ def test_every_process_serves_committed_state(log: Log, tmp_path: Path, executio
         for url in urls:
             until(lambda url=url: value(url, "tea") == 3)
             assert value(url, "milk") == 1
+        # The position of a standby contains the end of a transaction, which a task does not know.
+        for reader, other in ((active, standby), (standby, active)):
+            bound = PositionBound.at(reader.query(KEY).position)
+            found = other.query(KEY.with_position_bound(bound)).only_partition_result
+            assert found is not None
+            assert found.result == 3
         assert active.query(KEY.require_active()).only_partition_result is not None
         refused = standby.query(KEY.require_active()).partition_results.values()
         assert {each.failure_reason for each in refused} == {FailureReason.NOT_ACTIVE}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from penstock.queries.http_settings import HttpSettings
 
 TOKEN_VARIABLE = "PENSTOCK_TOKEN"
+#: Addresses for documentation, which belong to no machine.
+_ROUTED_IPV4 = "192.0.2.1"
+_ROUTED_IPV6 = "2001:db8::1"
 _ADDRESS = re.compile(r"(?:(\[[^\]]+\]|[^:\[\]]+):)?(\d{1,5})")
 
 
@@ -70,6 +74,27 @@ def http_settings(args: argparse.Namespace, address: Address) -> HttpSettings:
         cors_origins=tuple(args.cors_origin),
         **({} if given is None else {"requests_per_second": given}),
     )
+
+
+def announced_address(address: Address) -> Address:
+    """Return the address at which other machines reach a server.
+
+    A server on all addresses (`0.0.0.0`, `::`) is announced with the address from which this
+    machine reaches other networks, or with its host name if it has no such address.
+    """
+    unspecified = {"0.0.0.0": _ROUTED_IPV4, "::": _ROUTED_IPV6}
+    if address.host not in unspecified:
+        return address
+    target = unspecified[address.host]
+    try:
+        with socket.socket(
+            socket.AF_INET6 if ":" in target else socket.AF_INET, socket.SOCK_DGRAM
+        ) as probe:
+            # No packet is sent: the system only chooses the interface.
+            probe.connect((target, 9))
+            return Address(probe.getsockname()[0], address.port)
+    except OSError:
+        return Address(socket.getfqdn(), address.port)
 
 
 def _token(args: argparse.Namespace) -> str | None:

@@ -28,9 +28,14 @@ class HttpSettings:
         requests_per_second: How many requests a client address may send, on average over a second;
             more are refused with 429. None: no limit.
         max_connections: More connections at the same time are refused with 503. None: no limit.
-        max_event_streams: More streams of changes at the same time are refused with 503.
+        max_event_streams: More streams of changes at the same time are refused with 503, and as
+            well more browsers with the dashboard.
+        receive_timeout_s: The time in which a client must send the headers of a request, and then
+            its body. A connection without complete headers is closed, a late body refused with 408.
         send_timeout_s: A client of a stream of changes that takes no data for so long is
             disconnected.
+        bound_timeout_s: How long a request waits until the store has reached the position that the
+            request asks for. Then it is refused with 503.
         allowed_hosts: The host names under which clients may address a server without a token.
             Other names are refused with 403: a web site could let its own name refer to this
             machine, and read the responses in the browser of a visitor (DNS rebinding).
@@ -51,7 +56,9 @@ class HttpSettings:
     requests_per_second: float | None = 1_000
     max_connections: int | None = 1_000
     max_event_streams: int = 200
+    receive_timeout_s: float = 10.0
     send_timeout_s: float = 30.0
+    bound_timeout_s: float = 1.0
     allowed_hosts: tuple[str, ...] = ("localhost", "127.0.0.1", "::1")
     cors_origins: tuple[str, ...] = ()
 
@@ -68,7 +75,8 @@ class HttpSettings:
             raise ConfigException(f"The port must be between 0 and 65535, not {self.port}.")
         for name in (
             "page_size", "max_page_size", "max_body_bytes", "max_url_bytes", "max_header_bytes",
-            "requests_per_second", "max_connections", "max_event_streams", "send_timeout_s",
+            "requests_per_second", "max_connections", "max_event_streams",
+            "receive_timeout_s", "send_timeout_s", "bound_timeout_s",
         ):
             value = getattr(self, name)
             if value is not None and value <= 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -11,6 +12,9 @@ from penstock.queries.replicas import ReplicaSource
 from penstock.queries.served_state import ServedState
 from penstock.queries.state_reader import Instance
 
+#: How long a standby that is ready does not compare its replicas with the log.
+READY_S = 0.25
+
 
 class InstanceState(ServedState):
     """Implements `StateReader`. The running instance and standbys serve every key."""
@@ -18,6 +22,8 @@ class InstanceState(ServedState):
     def __init__(self, instance: Instance) -> None:
         super().__init__(instance.topology, instance.config)
         self._instance = instance
+        self._ready_until = 0.0
+        instance._serve_queries()
 
     @property
     def state(self) -> State:
@@ -31,9 +37,12 @@ class InstanceState(ServedState):
             return None
         if state is not State.REBALANCING or self._instance.waits_for is None:
             return f"The instance is {state.value}."
+        if time.monotonic() < self._ready_until:
+            return None
         missing = self.missing_changes()
         if missing > self.config.acceptable_recovery_lag:
             return f"This standby does not have the last {missing:,} changes yet."
+        self._ready_until = time.monotonic() + READY_S
         return None
 
     def metrics(self) -> Mapping[MetricName, float | int | str]:

@@ -65,6 +65,8 @@ class StreamsMetadata:
     standby_topic_partitions: frozenset[TopicPartition] = frozenset()
     #: The process of the instance, for messages.
     name: str = field(default="", compare=False)
+    #: Whether the instance runs the tasks. The others are standbys.
+    is_active: bool = field(default=False, compare=False)
 
     @property
     def host(self) -> str:

@@ -112,7 +112,7 @@ def _describe(
 ) -> StreamsMetadata:
     host = HostInfo(record.host, record.port)
     if record.is_active:
-        return StreamsMetadata(host, stores, partitions, name=record.name)
+        return StreamsMetadata(host, stores, partitions, name=record.name, is_active=True)
     return StreamsMetadata(
         host, shared, frozenset(), stores - shared, partitions, name=record.name
     )

@@ -2,7 +2,8 @@
 
 The log describes the stores of an application, and a replica describes its rows. So the files on
 this host can be read by any process. Commits that a replica does not contain yet are read from the
-changelog and applied in memory. Keys and values are bytes.
+changelog and applied in memory. The store of a global table is read from its topic. Keys and values
+are bytes.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from penstock.errors import InvalidStateStoreException, UnknownStateStoreExcepti
 from penstock.log.base import Log
 from penstock.log.types import TopicPartition
 from penstock.queries.position import Position
-from penstock.queries.source import StoreInfo, look_up
+from penstock.queries.source import StoreInfo, UnfollowedReader, look_up
 from penstock.record import NO_HEADERS, TaskId
 from penstock.stores.api.builder import StoreBuilder
 from penstock.stores.bytes.store import OpenBytesStore, open_in_memory
@@ -29,6 +30,7 @@ from penstock.stores.replica.layouts import StoreLayout, raw_builder
 from penstock.stores.replica.protocol import ReplicaStore
 from penstock.stores.replica.store_reader import StoreReader, StoreSession, read_replica_state
 from penstock.suggestions import did_you_mean, listed
+from penstock.task.global_state import GLOBAL_TASK
 from penstock.task.result import TaskState
 from penstock.task.runtime import Environment, Runtime
 from penstock.topology.application_info import ApplicationInfo, decode_application
@@ -52,9 +54,12 @@ class OfflineSource:
         self.application = _describe(source, application_id)
         self._incarnation = source.topic(tasks_topic(application_id)).id
         self._open: list[OfflineReader] = []
+        shared = self.application.global_stores
         self.stores = {
-            name: StoreInfo(name, info.kind, info.partitions)
-            for name, info in self.application.stores.items()
+            name: StoreInfo(
+                name, info.kind, 1 if name in shared else info.partitions, is_global=name in shared
+            )
+            for name, info in self.application.all_stores.items()
         }
 
     def check_running(self, *, stopped: bool) -> None:
@@ -73,6 +78,8 @@ class OfflineSource:
 
     def open(self, store: str, partition: int) -> tuple[Any, StoreReader | None, Any]:
         """Open a store at the last commit, its files, and the session that reads them."""
+        if store in self.application.global_stores:
+            return self._open_global(store), None, None
         info = self.application.stores[store]
         group = self.application.group_of(store)
         assert group is not None
@@ -90,6 +97,23 @@ class OfflineSource:
         session: StoreSession = files.acquire()
         self._apply(session.store, info, partition, session.changelog_offset or 0)
         return session.store, files, session
+
+    def _open_global(self, name: str) -> Any:
+        """Read a global store from its topic."""
+        info = self.application.global_stores[name]
+        topic = info.restored_from
+        assert topic is not None
+        if info.role == "processor":
+            raise InvalidStateStoreException(
+                f"Store {name} is global, and a processor fills it from topic '{topic}', so its "
+                "rows are not in the log. Read the topic, or query the running application."
+            )
+        builder = raw_builder(name, _default_layout(name, info))
+        store = _build(builder, GLOBAL_TASK, self._application_id, open_in_memory)
+        partitions = [TopicPartition(topic, n) for n in range(self._log.topic(topic).partitions)]
+        for at, bounds in self._log.offsets(partitions).items():
+            self._restore(store, at, bounds.start, bounds.end)
+        return store
 
     def _replica(
         self, store: str, task_id: TaskId
@@ -124,7 +148,10 @@ class OfflineSource:
             committed = self._log.committed(self._application_id, [at]).get(at)
             end = 0 if committed is None else committed.offset
         start = bounds.start if position is None else max(position, bounds.start)
-        for batch in self._log.read(topic, partition, start, end) if start < end else ():
+        self._restore(store, at, start, end)
+
+    def _restore(self, store: Any, at: TopicPartition, start: int, end: int) -> None:
+        for batch in self._log.read(*at, start, end) if start < end else ():
             rows = batch.columns()
             headers = rows.headers or [NO_HEADERS] * len(rows)
             for key, value, timestamp, pairs in zip(
@@ -134,7 +161,7 @@ class OfflineSource:
                     store.restore(key, value, timestamp, pairs)
 
 
-class OfflineReader:
+class OfflineReader(UnfollowedReader):
     """One partition of a store. It is opened once, at the first query."""
 
     def __init__(self, source: OfflineSource, store: str, partition: int) -> None:
@@ -142,7 +169,6 @@ class OfflineReader:
         self._source = source
         self._name = store
         self._opened: tuple[Any, StoreReader | None, Any] | None = None
-        self.shuffled_topics: frozenset[str] = frozenset()
         self.changelog_offset: int | None = None
 
     is_current = True

@@ -10,6 +10,7 @@ class Position:
     """The last processed record of each input partition: topic -> partition -> offset.
 
     A position is a lower bound: the store contains the effect of all records up to these offsets.
+    The offset in the changelog of the store is exact: it identifies the rows.
 
     Example:
         >>> position = Position.empty_position().with_component("orders", 0, 41)
@@ -110,7 +111,8 @@ class Position:
         return {topic: dict(partitions) for topic, partitions in self._offsets.items()}
 
     def reaches(
-        self, bound: Position, partition: int, shuffled: Collection[str] = frozenset()
+        self, bound: Position, partition: int, shuffled: Collection[str] = frozenset(),
+        ignored: Collection[str] = frozenset(),
     ) -> bool:
         """Return whether this position is at or after the offsets of a bound.
 
@@ -118,8 +120,11 @@ class Position:
             bound: The position to reach.
             partition: Only its offsets are compared: a store partition reads no others.
             shuffled: The topics of which a store partition reads records of all partitions.
+            ignored: The topics that do not matter to the store: changelogs of other stores.
         """
         for topic, partitions in bound._offsets.items():
+            if topic in ignored:
+                continue
             reached = self._offsets.get(topic, {})
             for number in partitions if topic in shuffled else partitions.keys() & {partition}:
                 if reached.get(number, -1) < partitions[number]:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from penstock.errors import SchemaRegistryException, SerializationException
 from penstock.queries.position import PositionBound
 from penstock.queries.query_types import (
     KeyQuery,
@@ -63,21 +64,23 @@ def _run(
     if refused is not None:
         return refused
     handler = _HANDLERS.get((type(query), _family(info.kind)))
+    if not bound.is_unbounded:
+        reader.reach(bound.position)
     session = reader.acquire()
     is_released = False
     try:
         position = reader.position(session)
         is_known = _is_known(query, info.kind)
-        if is_known and not position.reaches(
-            bound.position, reader.partition, reader.shuffled_topics
-        ):
+        if is_known and not reader.reaches(session, bound.position):
             result = QueryResult.not_up_to_bound(position, bound, reader.partition)
         elif handler is None or not is_known:
             result = QueryResult.for_unknown_query_type(query, f"{info.kind} '{info.name}'")
         else:
-            found = handler(session.store, query)
+            found = _handle(handler, session.store, query)
             convert = _conversion(query, info.kind)
-            if isinstance(found, StoreIterator | Iterator):
+            if isinstance(found, QueryResult):
+                result = found
+            elif isinstance(found, StoreIterator | Iterator):
                 rows = _rows(found, convert, reader, session)
                 next(rows)
                 is_released = True
@@ -93,6 +96,20 @@ def _run(
     finally:
         if not is_released:
             reader.release(session)
+
+
+def _handle(handler: Handler, store: Any, query: Query[Any]) -> Any:
+    """Run a handler. An exception of the store is a failure; wrong arguments and serdes raise."""
+    try:
+        return handler(store, query)
+    except (SerializationException, SchemaRegistryException, TypeError, ValueError):
+        raise
+    except Exception as error:
+        return QueryResult.for_failure(
+            FailureReason.STORE_EXCEPTION,
+            f"Store {store.name} failed to handle the query {query}: "
+            f"{type(error).__name__}: {error}",
+        )
 
 
 def _rows(

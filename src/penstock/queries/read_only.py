@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, Generic, NoReturn, TypeVar, overload
 
 from penstock.partitioning import partition_of
+from penstock.queries.position import Position
 from penstock.queries.source import PartitionReader, StoreInfo
 from penstock.serdes.builtin import Serde
 from penstock.stores.api.results import StoreIterator, VersionedRecord
@@ -52,6 +53,56 @@ class ReadOnlyStore(Generic[K, V]):
     def is_current(self) -> bool:
         """Whether a lookup needs no access to the log, because the rows are at the last commit."""
         return all(reader.is_current for reader in self._readers)
+
+    def position(self, key: K | None = None) -> Position:
+        """Return the offsets in the changelogs that the data read so far belong to.
+
+        As the bound of a later query on any instance (`reach`, or `PositionBound.at`), it ensures
+        that the query returns no older data.
+
+        Args:
+            key: Only the partitions that a lookup of this key reads; None for all.
+        """
+        found = Position()
+        for reader in self._readers if key is None else self._readers_of(key):
+            for (topic, partition), offset in reader.read_offsets().items():
+                if offset > 0:
+                    found.with_component(topic, partition, offset - 1)
+        return found
+
+    def reach(self, bound: Position, key: K | None = None) -> bool:
+        """Bring the store to the last commit. Returns whether that is at or after a bound.
+
+        Args:
+            bound: A position of this store, of any instance. Offsets of other stores are ignored.
+            key: Only the partitions that a lookup of this key reads; None for all.
+
+        Example:
+            >>> from penstock import Position, StreamsBuilder
+            >>> from penstock.testing import TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> _ = builder.table("items", key=str, value=str, store="items")
+            >>> with TopologyTestDriver(builder.build()) as driver:
+            ...     driver.store("items").reach(Position.from_map({"items": {0: 1_000}}))
+            False
+        """
+        readers = self._readers if key is None else self._readers_of(key)
+        return all(reader.reach(bound) for reader in readers)
+
+    def has_reached(self, bound: Position, key: K | None = None) -> bool:
+        """Return whether `reach` is known to return True, without access to the log.
+
+        Args:
+            bound: A position.
+            key: As in `reach`.
+        """
+        readers = self._readers if key is None else self._readers_of(key)
+        return all(reader.has_reached(bound) for reader in readers)
+
+    @property
+    def changelog_topics(self) -> frozenset[str]:
+        """The topics of positions: the changelogs of all stores of the application."""
+        return self._readers[0].changelog_topics
 
     def _readers_of(self, key: Any) -> Sequence[PartitionReader]:
         """The readers that may have a key, the most likely one first."""
@@ -200,6 +251,20 @@ class ReadOnlyKeyValueStore(ReadOnlyStore[K, V]):
         """
         return self._scan(lambda store: store.prefix_scan(prefix, serializer))
 
+    def serialized_range(
+        self, start: bytes | None, end: bytes | None, *, reverse: bool = False
+    ) -> StoreIterator[K, V]:
+        """Return the entries between two serialized keys, which need not be complete keys.
+
+        Args:
+            start: The first serialized key, included; None for no bound.
+            end: The last serialized key, not included; None for no bound.
+            reverse: Whether the entries are in descending order.
+        """
+        return self._scan(
+            lambda store: store.serialized_range(start, end, reverse=reverse), reverse=reverse
+        )
+
     @property
     def approximate_num_entries(self) -> int:
         """The number of entries in all partitions.
@@ -334,6 +399,10 @@ class ReadOnlyWindowStore(ReadOnlyStore[K, V]):
         """
         return self._scan(lambda store: store.backward_all(), reverse=True)
 
+    def __contains__(self, key: Windowed[K]) -> bool:
+        _check_windowed(self, key, "fetch(key, time_from, time_to)")
+        return self.fetch(key.key, key.window.start) is not None
+
     def __iter__(self) -> Iterator[Windowed[K]]:
         return (key for key, _ in self.all())
 
@@ -427,6 +496,10 @@ class ReadOnlySessionStore(ReadOnlyStore[K, V]):
         """Return all sessions."""
         return self._scan(lambda store: store.fetch(None, None))
 
+    def __contains__(self, key: Windowed[K]) -> bool:
+        _check_windowed(self, key, "fetch(key)")
+        return self.fetch_session(key.key, *key.window) is not None
+
     def __iter__(self) -> Iterator[Windowed[K]]:
         return (key for key, _ in self.all())
 
@@ -476,3 +549,18 @@ class ReadOnlyVersionedStore(ReadOnlyStore[K, V]):
 
     def __contains__(self, key: K) -> bool:
         return self.get(key) is not None
+
+    def __iter__(self) -> NoReturn:
+        # Without this method, Python would call `store[0]`.
+        raise TypeError(
+            f"The versioned store '{self.name}' cannot be iterated: it is read by key. Use "
+            "get(key), get(key, as_of=time) or versions(key)."
+        )
+
+
+def _check_windowed(store: ReadOnlyStore[Any, Any], key: object, method: str) -> None:
+    if not isinstance(key, Windowed):
+        raise TypeError(
+            f"Store '{store.name}' has windowed keys, and {key!r} is not one. Use {method} for a "
+            "key without its window."
+        )

@@ -18,6 +18,8 @@ from penstock.stores.replica.store_reader import StoreReader, StoreSession
 if TYPE_CHECKING:
     from penstock.queries.replicas import ReplicaSource
 
+#: The shortest time between two reads of the log for a bound.
+REACH_INTERVAL_S = 0.01
 _NEVER: Any = object()
 
 
@@ -28,6 +30,15 @@ class Inputs(NamedTuple):
     offsets: Mapping[TopicPartition, int] = {}
     #: Topics behind a repartition that the shuffle carries: their records reach all partitions.
     shuffled_topics: frozenset[str] = frozenset()
+
+
+class StoreChangelogs(NamedTuple):
+    """The changelogs that a partition of a store is restored from."""
+
+    #: Name in the state of the replica -> the partition. A global store has several.
+    partitions: Mapping[str, TopicPartition] = {}
+    #: The changelogs of all stores of the application.
+    topics: frozenset[str] = frozenset()
 
 
 class ReplicaReader:
@@ -46,6 +57,10 @@ class ReplicaReader:
         #: The state of the last call. The same object needs no second look.
         self._state: RunState | None = None
         self._inputs = Inputs()
+        self._changelogs = StoreChangelogs()
+        #: Changelog partition -> the first and the last of its offsets that have no records.
+        self._vacant: dict[TopicPartition, tuple[int, int]] = {}
+        self._caught_up_at = 0.0
         self._catching_up = threading.Lock()
         self._files: StoreReader | None = None
         self._identity = ""
@@ -104,12 +119,75 @@ class ReplicaReader:
             for partition, offset in partitions.items():
                 if offset > 0:
                     position.with_component(topic, partition, offset - 1)
+        for (topic, partition), offset in self._offsets(session.state.positions).items():
+            if offset > 0:
+                position.with_component(topic, partition, offset - 1)
         return position
 
+    # ---- bounds ------------------------------------------------------------------------------
+
     @property
-    def shuffled_topics(self) -> frozenset[str]:
-        """The topics of a position whose records reach all partitions of the store."""
-        return self._inputs.shuffled_topics
+    def changelog_topics(self) -> frozenset[str]:
+        """The topics that the stores of the application are restored from."""
+        return self._changelogs.topics
+
+    def read_offsets(self) -> Mapping[TopicPartition, int]:
+        """Return changelog partition -> the next offset after all rows that were read so far."""
+        files = self._files
+        return {} if files is None else self._offsets(files.reached)
+
+    def _offsets(self, positions: Mapping[str, int]) -> dict[TopicPartition, int]:
+        """The next offset of each changelog. Offsets without records are skipped."""
+        found = {}
+        for name, at in self._changelogs.partitions.items():
+            offset = max(0, positions.get(name, 0))
+            start, end = self._vacant.get(at, (0, 0))
+            found[at] = end if start <= offset < end else offset
+        return found
+
+    def reaches(self, session: StoreSession, bound: Position) -> bool:
+        """Return whether the rows of a session contain the offsets of a bound."""
+        own = {at.topic for at in self._changelogs.partitions.values()}
+        inputs = {at.topic for at in self._inputs.offsets} | session.state.inputs.keys()
+        return self.position(session).reaches(
+            bound, self.partition,
+            self._inputs.shuffled_topics | (own if self.partition < 0 else frozenset()),
+            self._changelogs.topics - own - inputs,
+        )
+
+    def has_reached(self, bound: Position) -> bool:
+        """Return whether the rows that were read so far contain the offsets of a bound."""
+        read = self.read_offsets()
+        return bool(read) and bound.topics <= self._changelogs.topics and all(
+            bound.partition_positions(topic).get(partition, -1) < offset
+            for (topic, partition), offset in read.items()
+        )
+
+    def reach(self, bound: Position) -> bool:
+        """Bring the rows to the last commit in the log. Return whether they reach a bound."""
+        if self.has_reached(bound) or self._is_at(bound):
+            return True
+        if self._source.current_state().is_active:
+            self._find_vacant(bound)
+        elif time.monotonic() >= self._caught_up_at + REACH_INTERVAL_S:
+            with self._catching_up:
+                self._version, self._state = _NEVER, None
+        return self._is_at(bound)
+
+    def _is_at(self, bound: Position) -> bool:
+        session = self.acquire()
+        try:
+            return self.reaches(session, bound)
+        finally:
+            self.release(session)
+
+    def _find_vacant(self, bound: Position) -> None:
+        """Skip offsets without records. The tasks of this instance do not know them, standbys do.
+        The replica must not be moved beyond them here: only its task writes it."""
+        for at, offset in self.read_offsets().items():
+            end = bound.partition_positions(at.topic).get(at.partition, -1) + 1
+            if end > offset and self._source.is_vacant(at, offset, end):
+                self._vacant[at] = offset, end
 
     def close(self) -> None:
         """Close the files."""
@@ -145,16 +223,20 @@ class ReplicaReader:
             self._state = state
 
     def _catch_up(self) -> None:
-        self._inputs, identity, clocks = self._source.catch_up(self._store, self.partition)
+        found = self._source.catch_up(self._store, self.partition)
+        self._caught_up_at = time.monotonic()
+        identity, self._inputs, self._changelogs = found.identity, found.inputs, found.changelogs
         if self._files is None or identity != self._identity:
             # At the first query, and after the application was reset.
             self.close()
-            self._files = self._source.store_reader(self._store, self.partition, identity)
-            self._identity = identity
+            self._files = self._source.store_reader(
+                self._store, self.partition, identity, self._changelogs
+            )
+            self._identity, self._vacant = identity, {}
             if core is not None:
                 self.lookup = core.pooled_lookup(
                     self._files.gate, self._files.free, time.monotonic, self._source.commits,
                     self._look_up,
                 )
-        self._files.set_clocks(clocks)
+        self._files.set_clocks(found.clocks)
         self._files.check_generation()

@@ -21,10 +21,10 @@ from penstock.engine.worker.replica_pool import replica_identity
 from penstock.errors import StreamsRebalancingException
 from penstock.log import open_log
 from penstock.log.base import Log
-from penstock.log.errors import UnknownTopic
+from penstock.log.errors import OffsetOutOfRange, UnknownTopic
 from penstock.log.types import TopicPartition
 from penstock.queries.catalog import describe_stores, store_groups
-from penstock.queries.replica_reader import Inputs, ReplicaReader
+from penstock.queries.replica_reader import Inputs, ReplicaReader, StoreChangelogs
 from penstock.queries.run_view import RunState, RunView
 from penstock.queries.source import StoreInfo
 from penstock.record import TaskId
@@ -37,7 +37,7 @@ from penstock.stores.replica.global_replica import (
     position_name,
 )
 from penstock.stores.replica.protocol import ReplicaAhead, ReplicaStore
-from penstock.stores.replica.store_reader import StoreReader
+from penstock.stores.replica.store_reader import StoreReader, read_replica_state
 from penstock.task.global_state import GLOBAL_TASK, GlobalState
 from penstock.task.query_stores import open_query_store
 from penstock.topology.topology import Topology
@@ -56,6 +56,7 @@ class CommittedReplica(NamedTuple):
     inputs: Inputs
     #: The log, the incarnation of the application and the layout that the rows belong to.
     identity: str
+    changelogs: StoreChangelogs
     #: The clocks of the store at the last commit, if this instance has made it.
     clocks: Mapping[str, int] = {}
 
@@ -164,7 +165,10 @@ class ReplicaSource:
             assert replicas.graph is not None
             if partition < 0:
                 self._catch_up_global(source, replicas)
-                return CommittedReplica(Inputs(), self._global_identity(source, replicas.graph))
+                return CommittedReplica(
+                    Inputs(), self._global_identity(source, replicas.graph),
+                    self._changelogs(replicas.graph, store, None),
+                )
             task_id = self.task_of(store, partition)
             inputs = self._inputs(source, replicas, task_id)
             # A task may have no store that a changelog can restore.
@@ -173,7 +177,44 @@ class ReplicaSource:
                 if targets is not None:
                     replicas.catch_up(task_id, targets)
             identity = replica_identity(source, replicas.graph, task_id, replicas.incarnation)
-            return CommittedReplica(inputs, identity, self._clocks(store, task_id))
+            return CommittedReplica(
+                inputs, identity, self._changelogs(replicas.graph, store, task_id),
+                self._clocks(store, task_id),
+            )
+
+    def _changelogs(
+        self, graph: ExecutionGraph, store: str, task_id: TaskId | None
+    ) -> StoreChangelogs:
+        """The changelogs of a partition of a store; `task_id` is None for a global store."""
+        topics = graph.global_topics | {
+            topic for each in graph.subtopologies.values() for topic in each.restore_topics.values()
+        }
+        if task_id is None:
+            topic = self._topology.global_stores[store].topic
+            partitions = {
+                position_name(*at): TopicPartition(*at)
+                for at in graph.global_partitions if at[0] == topic
+            }
+        else:
+            restored = graph.restore_partitions(task_id)
+            partitions = {store: restored[store]} if store in restored else {}
+        return StoreChangelogs(partitions, frozenset(topics))
+
+    def is_vacant(self, at: TopicPartition, start: int, end: int) -> bool:
+        """Return whether the log has these offsets, and no records at them: on Kafka, the end of a
+        transaction takes an offset, too."""
+        def read(source: Log, graph: ExecutionGraph) -> bool:
+            if not source.capabilities.is_remote or end > source.offsets([at])[at].end:
+                return False
+            try:
+                return not any(
+                    batch.columns().keys
+                    for batch in source.read(*at, start, end, max_records=1)
+                )
+            except OffsetOutOfRange:
+                return False
+
+        return self.with_log(read)
 
     def _clocks(self, store: str, task_id: TaskId) -> Mapping[str, int]:
         """The clocks of a store at the last commit. A changelog does not contain all of them: a
@@ -252,7 +293,9 @@ class ReplicaSource:
         finally:
             self._global.release()
 
-    def store_reader(self, store: str, partition: int, identity: str) -> StoreReader:
+    def store_reader(
+        self, store: str, partition: int, identity: str, changelogs: StoreChangelogs
+    ) -> StoreReader:
         """Open the files of a partition for reading."""
         topic: str | None
         if partition < 0:
@@ -273,6 +316,7 @@ class ReplicaSource:
         return StoreReader(
             directory, store, names, build, keeps_rows=keeps_rows,
             is_expected=lambda state: state.log_id == identity,
+            position_names=changelogs.partitions,
         )
 
     # ---- for metadata ------------------------------------------------------------------------
@@ -307,6 +351,24 @@ class ReplicaSource:
                 for task_id, ends in replicas.committed_positions().items()
                 for positions in (replicas.tasks[task_id].replica.positions(),)
                 for store, end in ends.items()
+            ]
+
+    def global_progress(self) -> list[tuple[str, int, int, int]]:
+        """Return (global store, partition of its topic, position of the replica, end)."""
+        with self._updating:
+            source, replicas = self._open_log()
+            replicas.refresh()
+            assert replicas.graph is not None
+            state = read_replica_state(self._directory / GLOBAL_DIRECTORY)
+            is_current = state is not None and state.log_id == self._global_identity(
+                source, replicas.graph
+            )
+            positions = state.positions if state is not None and is_current else {}
+            ends = source.offsets(replicas.graph.global_partitions)
+            return [
+                (name, at.partition, positions.get(position_name(*at), 0), bounds.end)
+                for name, store in self._topology.global_stores.items()
+                for at, bounds in ends.items() if at.topic == store.topic
             ]
 
     # ---- internals ---------------------------------------------------------------------------

@@ -32,6 +32,10 @@ class InStore:
 
         Kafka: StateQueryRequest.InStore#withQuery
         """
+        if not isinstance(query, Query):
+            raise TypeError(
+                f"with_query() takes a query such as KeyQuery.with_key(key), not {query!r}."
+            )
         return StateQueryRequest(self.store_name, query)
 
 
@@ -67,6 +71,8 @@ class StateQueryRequest(Generic[R]):
 
         Kafka: StateQueryRequest#inStore
         """
+        if not isinstance(name, str):
+            raise TypeError(f"in_store() takes the name of a store, not {name!r}.")
         return InStore(name)
 
     def with_partitions(self, partitions: Iterable[int]) -> StateQueryRequest[R]:

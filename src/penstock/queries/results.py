@@ -25,9 +25,10 @@ class FailureReason(Enum):
     NOT_UP_TO_BOUND = "NOT_UP_TO_BOUND"
     #: The partition is not on this instance.
     NOT_PRESENT = "NOT_PRESENT"
-    #: The store has no such partition.
+    #: The store has no such partition. As Kafka Streams, `Streams.query` returns `NOT_PRESENT` for
+    #: it; this reason is for stores and services of users.
     DOES_NOT_EXIST = "DOES_NOT_EXIST"
-    #: The store raised an exception.
+    #: The store raised an exception, or was closed during the query.
     STORE_EXCEPTION = "STORE_EXCEPTION"
 
 

@@ -78,14 +78,20 @@ class ServedState(ABC):
         return view
 
     def lags(self) -> Mapping[str, Mapping[int, PartitionLag]]:
-        """Return store -> partition -> the position of its replica and the committed end."""
-        return {
+        """Return store -> partition -> the position of its replica and the committed end.
+
+        A global store has the partitions of its topic.
+        """
+        found = {
             store: {
                 number: PartitionLag(lag.current_offset_position, lag.end_offset_position)
                 for number, lag in partitions.items()
             }
             for store, partitions in self._metadata.lags().items()
         }
+        for store, number, position, end in self._source.global_progress():
+            found.setdefault(store, {})[number] = PartitionLag(position, end)
+        return found
 
     def missing_changes(self) -> int:
         """Return the number of changes that the replicas of this host do not have."""
@@ -98,12 +104,10 @@ class ServedState(ABC):
         """Return the instances that are alive, the active one first."""
         return [_instance_info(each) for each in self._metadata.instances()]
 
-    def locate(self, store: str, key: Any) -> KeyLocation | None:
-        """Return the instances that serve a key; None if none is known."""
+    def locate(self, store: str, key: Any) -> KeyLocation:
+        """Return the partition of a key, and the instances with an address that serve it."""
         found = self._metadata.of_key(store, key, None, None)
         unavailable = HostInfo.unavailable()
-        if found.active_host == unavailable and not found.standby_hosts:
-            return None
         return KeyLocation(
             found.partition,
             None if found.active_host == unavailable else _host(found.active_host),
@@ -149,5 +153,5 @@ def _instance_info(found: StreamsMetadata) -> InstanceInfo:
     return InstanceInfo(
         _host(found.host_info), tuple(sorted(found.state_store_names)),
         names(found.topic_partitions), tuple(sorted(found.standby_state_store_names)),
-        names(found.standby_topic_partitions), found.name,
+        names(found.standby_topic_partitions), found.name, found.is_active,
     )

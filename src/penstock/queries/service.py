@@ -7,6 +7,8 @@ from typing import Any, TypeVar
 from penstock.errors import (
     InvalidStateStoreException,
     InvalidStateStorePartitionException,
+    StateStoreMigratedException,
+    StateStoreNotAvailableException,
     StreamsRebalancingException,
     UnknownStateStoreException,
 )
@@ -19,6 +21,14 @@ from penstock.queries.store_types import resolve_type
 from penstock.suggestions import did_you_mean
 
 R = TypeVar("R")
+
+#: Why a partition cannot be read -> the failure of its result. A lease may be lost at any time, and
+#: a store closed.
+_FAILURES: dict[type[InvalidStateStoreException], FailureReason] = {
+    StreamsRebalancingException: FailureReason.NOT_PRESENT,
+    StateStoreMigratedException: FailureReason.NOT_ACTIVE,
+    StateStoreNotAvailableException: FailureReason.STORE_EXCEPTION,
+}
 
 
 class StoreQueries:
@@ -41,6 +51,10 @@ class StoreQueries:
             parameters = name
             name, type = parameters.store_name, parameters.queryable_store_type
             partition, stale = parameters.partition, parameters.stale_stores_enabled
+        if not isinstance(name, str):
+            raise TypeError(
+                f"store() takes the name of a store or StoreQueryParameters, not {name!r}."
+            )
         self._source.check_running(stopped=False)
         info = self._info(name)
         resolved = resolve_type(type, info.kind)
@@ -63,6 +77,11 @@ class StoreQueries:
 
     def query(self, request: StateQueryRequest[R]) -> StateQueryResult[R]:
         """Run a request on the partitions of this instance; see `Streams.query`."""
+        if not isinstance(request, StateQueryRequest):
+            raise TypeError(
+                f"query() takes a StateQueryRequest, not {request!r}. Create it with "
+                "StateQueryRequest.in_store(name).with_query(query)."
+            )
         source = self._source
         self._info(request.store_name)
         source.check_running(stopped=True)
@@ -100,8 +119,11 @@ class StoreQueries:
             return run_query(
                 info, reader, request.query, bound, collect_info=request.execution_info_enabled
             )
-        except StreamsRebalancingException as error:
-            return QueryResult.for_failure(FailureReason.NOT_PRESENT, str(error))
+        except InvalidStateStoreException as error:
+            reason = _FAILURES.get(type(error))
+            if reason is None:
+                raise
+            return QueryResult.for_failure(reason, str(error))
 
     def _info(self, name: str) -> StoreInfo:
         info = self._source.stores.get(name)

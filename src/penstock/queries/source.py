@@ -6,10 +6,12 @@ session is one consistent snapshot of the committed rows, with a typed store ove
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from penstock.log.types import TopicPartition
 from penstock.queries.position import Position
 
 
@@ -34,8 +36,8 @@ class PartitionReader(Protocol):
         ...
 
     @property
-    def shuffled_topics(self) -> frozenset[str]:
-        """The topics of a position whose records reach all partitions of the store."""
+    def changelog_topics(self) -> frozenset[str]:
+        """The topics that the stores of the application are restored from."""
         ...
 
     @property
@@ -56,6 +58,25 @@ class PartitionReader(Protocol):
         """Return the input that the rows of a session contain."""
         ...
 
+    def read_offsets(self) -> Mapping[TopicPartition, int]:
+        """Return changelog partition -> the next offset after all rows that were read so far."""
+        ...
+
+    def reaches(self, session: Any, bound: Position) -> bool:
+        """Return whether the rows of a session contain the offsets of a bound."""
+        ...
+
+    def has_reached(self, bound: Position) -> bool:
+        """Return whether the rows that were read so far contain the offsets of a bound.
+
+        It does not access the log. False may mean that nothing was read yet.
+        """
+        ...
+
+    def reach(self, bound: Position) -> bool:
+        """Bring the rows to the last commit in the log. Return whether they reach a bound."""
+        ...
+
     def acquire(self) -> Any:
         """Return a `Session` of the last commit.
 
@@ -66,6 +87,35 @@ class PartitionReader(Protocol):
     def release(self, session: Any) -> None:
         """End a session. Its store and iterators must not be used any more."""
         ...
+
+
+class UnfollowedReader(ABC):
+    """The methods of a `PartitionReader` that does not follow a changelog."""
+
+    partition: int
+    changelog_topics: frozenset[str] = frozenset()
+
+    @abstractmethod
+    def acquire(self) -> Any:
+        """See `PartitionReader`."""
+
+    @abstractmethod
+    def position(self, session: Any) -> Position:
+        """See `PartitionReader`."""
+
+    def read_offsets(self) -> Mapping[TopicPartition, int]:
+        """Return an empty mapping."""
+        return {}
+
+    def reaches(self, session: Any, bound: Position) -> bool:
+        """Return whether the rows of a session contain the offsets of a bound."""
+        return self.position(session).reaches(bound, self.partition)
+
+    def has_reached(self, bound: Position) -> bool:
+        """Return whether the rows contain the offsets of a bound."""
+        return self.reaches(self.acquire(), bound)
+
+    reach = has_reached
 
 
 def look_up(reader: PartitionReader, key: Any) -> Any:

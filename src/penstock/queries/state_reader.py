@@ -61,10 +61,12 @@ class InstanceInfo(NamedTuple):
     standby_topic_partitions: tuple[str, ...]
     #: Its host and process, as other instances see it.
     name: str = ""
+    #: Whether it runs the tasks. The others are standbys.
+    is_active: bool = False
 
 
 class KeyLocation(NamedTuple):
-    """The task of a key, and the instances that have it."""
+    """The task of a key, and the instances with an address that have it."""
 
     partition: int
     active: Host | None
@@ -114,8 +116,8 @@ class StateReader(Protocol):
         """Return the known instances."""
         ...
 
-    def locate(self, store: str, key: Any) -> KeyLocation | None:
-        """Return where the task of a key runs; None if that is not known yet."""
+    def locate(self, store: str, key: Any) -> KeyLocation:
+        """Return where the task of a key runs."""
         ...
 
     def changes(self, store: str) -> StoreChanges:
@@ -145,6 +147,8 @@ class Instance(Protocol):
 
     @property
     def _store_queries(self) -> StoreQueries: ...
+
+    def _serve_queries(self) -> None: ...
 
     def metrics(self) -> Mapping[MetricName, float | int | str]:
         """Return all metrics."""

@@ -24,8 +24,8 @@ def store_serde(serde: Serde[Any], store: str, part: str) -> Serde[Any]:
         cause = "." if isinstance(error, TypeError) else f": {_sentence(error)}"
         raise StoreSerdeException(
             f"Store '{store}': a {part} of type {type(value).__name__} cannot be serialized with "
-            f"{serde!r}{cause} Pass a {part} serde for this type to the step with this store or "
-            "to its Materialized."
+            f"{serde!r}{cause} Use a {part} of the serde's type. If the store should hold this "
+            f"type, give its step or its Materialized another {part} serde."
         ) from error
 
     def not_deserialized(data: Any, error: Exception) -> NoReturn:

@@ -10,7 +10,7 @@ from typing import Any
 from penstock.config import StreamsConfig
 from penstock.queries.catalog import describe_stores
 from penstock.queries.position import Position
-from penstock.queries.source import StoreInfo, look_up
+from penstock.queries.source import StoreInfo, UnfollowedReader, look_up
 from penstock.record import TaskId
 from penstock.task.query_stores import open_query_store
 from penstock.testing.task_runner import TaskRunner
@@ -26,20 +26,14 @@ class _CommittedStore:
         self.changelog_offset: int | None = None
 
 
-class _DriverReader:
+class _DriverReader(UnfollowedReader):
     """One partition of a store of the driver."""
-
-    shuffled_topics: frozenset[str] = frozenset()
 
     def __init__(self, source: DriverSource, store: str, task_id: TaskId | None) -> None:
         self._source = source
         self._store = store
         self._task_id = task_id
-
-    @property
-    def partition(self) -> int:
-        """The number of the partition; -1 for a global store."""
-        return -1 if self._task_id is None else self._task_id.partition
+        self.partition = -1 if task_id is None else task_id.partition
 
     is_current = True
     lookup = look_up

@@ -7,8 +7,22 @@ from typing import Any
 
 import pytest
 
-from penstock import ValueAndTimestamp, VersionedRecord, Windowed
-from penstock.errors import UnknownStateStoreException
+from penstock import (
+    Processor,
+    Record,
+    Stores,
+    StreamsBuilder,
+    ValueAndTimestamp,
+    VersionedRecord,
+    Windowed,
+)
+from penstock.errors import (
+    SerializationException,
+    StateStoreMigratedException,
+    StateStoreNotAvailableException,
+    StreamsRebalancingException,
+    UnknownStateStoreException,
+)
 from penstock.queries import (
     FailureReason,
     KeyQuery,
@@ -25,6 +39,7 @@ from penstock.queries import (
     WindowKeyQuery,
     WindowRangeQuery,
 )
+from penstock.stores.bytes.store import InMemoryBytesStore
 from penstock.testing import TopologyTestDriver
 from penstock.windows import Window
 from unit.queries.kinds_of_stores import EVENTS, TOPICS, all_kinds
@@ -166,6 +181,56 @@ def test_missing_partition_is_not_present(driver: TopologyTestDriver) -> None:
     assert results[0].result == 3
     assert results[5].failure_reason is FailureReason.NOT_PRESENT
     assert set(driver.query(request.with_all_partitions()).partition_results) == {0}
+
+
+class BrokenRows(InMemoryBytesStore):
+    """Rows that cannot be read."""
+
+    def get(self, key: bytes) -> bytes | None:
+        raise OSError("the disk is gone")
+
+
+def test_exception_of_a_store_is_the_result_of_its_partition() -> None:
+    builder = StreamsBuilder()
+    broken = Stores.in_memory_key_value_store("broken").with_rows(lambda name: BrokenRows())
+    builder.add_state_store(Stores.key_value_store_builder(broken, str, str))
+    builder.stream("words", key=str, value=str).process(Ignore, "broken")
+    with TopologyTestDriver(builder.build()) as driver:
+        result = run(driver, "broken", KEY)
+        assert result.failure_reason is FailureReason.STORE_EXCEPTION
+        assert "broken" in result.failure_message
+        assert "OSError: the disk is gone" in result.failure_message
+        assert result.position is not None
+        with pytest.raises(SerializationException):
+            run(driver, "broken", KeyQuery.with_key(1))
+
+
+class Ignore(Processor[str, str, None, None]):
+    """Does nothing."""
+
+    def process(self, record: Record[str, str]) -> None:
+        pass
+
+
+@pytest.mark.parametrize(("error", "reason"), [
+    (StateStoreMigratedException("moved"), FailureReason.NOT_ACTIVE),
+    (StateStoreNotAvailableException("closed"), FailureReason.STORE_EXCEPTION),
+    (StreamsRebalancingException("restoring"), FailureReason.NOT_PRESENT),
+])
+@pytest.mark.parametrize("at", ["reader", "acquire"])
+def test_partition_that_is_lost_during_a_query_is_a_failure(
+    driver: TopologyTestDriver, error: Exception, reason: FailureReason, at: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    request = StateQueryRequest.in_store("counts").with_query(KEY).require_active()
+    source = driver._store_queries.source
+    broken = source if at == "reader" else type(source.reader("counts", 0, stale=False))
+    monkeypatch.setattr(broken, at, fail)
+    result = driver.query(request).partition_results[0]
+    assert (result.failure_reason, result.failure_message) == (reason, str(error))
 
 
 def test_unknown_store_raises(driver: TopologyTestDriver) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -15,11 +16,12 @@ from penstock import (
     VersionedRecord,
     Windowed,
 )
-from penstock.errors import UnknownStateStoreException
+from penstock.errors import StoreSerdeException, UnknownStateStoreException
 from penstock.queries import (
     QueryableStoreTypes,
     ReadOnlyKeyValueStore,
     ReadOnlyWindowStore,
+    StateQueryRequest,
     StoreQueryParameters,
 )
 from penstock.testing import TopologyTestDriver
@@ -167,3 +169,47 @@ def test_key_in_the_partition_of_another_partitioner_is_found() -> None:
         table = driver.store("table")
         assert all(table[f"{name}{number}"] == "v" for name in "kj" for number in range(3))
         assert table.get("none") is None
+
+
+def test_times_of_sessions_may_be_datetimes(driver: TopologyTestDriver) -> None:
+    sessions = driver.store("sessions")
+    ann = Windowed("ann", Window(1_000, 2_000))
+    start, end = (datetime.fromtimestamp(seconds, UTC) for seconds in (1, 2))
+    later = datetime.fromtimestamp(3, UTC)
+    assert sessions.fetch_session("ann", start, end) == 2
+    assert list(sessions.find_sessions("ann", end, start)) == [(ann, 2)]
+    assert list(sessions.find_sessions("ann", later, later)) == []
+    assert list(sessions.backward_find_sessions("a", "b", end, start)) == [(ann, 2)]
+
+
+def test_windowed_stores_contain_windowed_keys_only(driver: TopologyTestDriver) -> None:
+    windows, sessions = driver.store("windows"), driver.store("sessions")
+    assert Windowed("ann", Window(0, 10_000)) in windows
+    assert Windowed("ann", Window(10_000, 20_000)) not in windows
+    assert Windowed("ann", Window(1_000, 2_000)) in sessions
+    assert Windowed("ann", Window(1_000, 1_500)) not in sessions
+    with pytest.raises(TypeError, match=r"'ann' is not one. Use fetch\(key, time_from, time_to\)"):
+        assert "ann" in windows
+    with pytest.raises(TypeError, match=r"Use fetch\(key\) for a key without its window"):
+        assert "ann" in sessions
+
+
+def test_versioned_store_is_not_iterable(driver: TopologyTestDriver) -> None:
+    with pytest.raises(TypeError, match=r"'prices' cannot be iterated.*Use get\(key\)"):
+        list(driver.store("prices"))
+
+
+def test_wrong_arguments_say_what_to_pass(driver: TopologyTestDriver) -> None:
+    given: Any = None
+    with pytest.raises(TypeError, match="name of a store or StoreQueryParameters, not None"):
+        driver.store(given)
+    given = "counts"
+    with pytest.raises(TypeError, match="takes a StateQueryRequest, not 'counts'"):
+        driver.query(given)
+    with pytest.raises(TypeError, match=r"such as KeyQuery.with_key\(key\), not 'counts'"):
+        StateQueryRequest.in_store("counts").with_query(given)
+    given = 1
+    with pytest.raises(TypeError, match="takes the name of a store, not 1"):
+        StateQueryRequest.in_store(given)
+    with pytest.raises(StoreSerdeException, match=r"a key of type int .* Use a key of the serde's"):
+        driver.store("counts").get(given)

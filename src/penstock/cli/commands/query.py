@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+import heapq
+from collections.abc import Iterable, Iterator
+from operator import attrgetter, methodcaller
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from penstock.cli.codecs import CODECS, Codec, put_json
+from penstock.cli.codecs import CODECS, Codec, encode_text, put_json
 from penstock.cli.errors import CommandError, UsageError
 from penstock.cli.log_option import open_log_option
 from penstock.cli.parsing import (
@@ -23,6 +25,8 @@ from penstock.cli.terminal import Terminal, escape_control_characters
 
 #: The names of serdes whose bytes a codec of another name reads.
 _CODEC_OF_SERDE = {"byte_array": "bytes", "byte_buffer": "bytes", "int": "integer"}
+#: The codecs whose bytes are the text of a key, so that a part of the text is a part of the bytes.
+_TEXT_CODECS = ("string", "json", "uuid")
 _DEFAULT_STATE_DIR = "penstock-state"
 _END_OF_TIME = 2**63 - 1
 
@@ -38,6 +42,10 @@ class _Row(NamedTuple):
     valid_to: int | None = None
 
 
+_key_of = attrgetter("key")
+_key_and_start = attrgetter("key", "start")
+
+
 def add(subparsers: Subparsers) -> None:
     """Add the command."""
     parser = add_command(
@@ -47,9 +55,10 @@ The command reads the committed state of an application, whether it runs or not.
 replica in --state-dir, and the changes that the replica lacks from the log. Without a replica, for
 example on another machine, it reads the whole changelog.
 
-Without KEY, it prints all rows. Windows and sessions are printed as KEY@START/END; --from and --to
-limit the starts of windows and the times of versions. The types of keys and values follow from the
-serdes of the application, as far as the log has recorded them.""",
+Without KEY, it prints all rows, in the order of the serialized keys. Windows and sessions are
+printed as KEY@START/END; --from and --to select windows by their starts, sessions that overlap
+this time, and versions that are valid in it. The types of keys and values follow from the serdes of
+the application, as far as the log has recorded them.""",
         examples="""
   penstock query orders counts
   penstock query orders counts tea
@@ -66,14 +75,21 @@ serdes of the application, as far as the log has recorded them.""",
     parser.add_argument(
         "--range", nargs=2, metavar=("FROM", "TO"), help="keys from FROM to TO, both included"
     )
-    parser.add_argument("--prefix", metavar="TEXT", help="keys that start with this text")
     parser.add_argument(
-        "--from", dest="time_from", type=timestamp_ms, metavar="TIME",
-        help="windows that start, or versions that are valid, at this time or later: ISO 8601, "
-        "epoch milliseconds, or 15m (ago)",
+        "--prefix", metavar="TEXT", help="keys that start with this text; base64 for bytes"
     )
     parser.add_argument(
-        "--to", dest="time_to", type=timestamp_ms, metavar="TIME", help="at this time or earlier"
+        "--from", dest="time_from", type=timestamp_ms, metavar="TIME",
+        help="windows that start, sessions that end, or versions that are valid at this time or "
+        "later: ISO 8601, epoch milliseconds, or 15m (ago)",
+    )
+    parser.add_argument(
+        "--to", dest="time_to", type=timestamp_ms, metavar="TIME",
+        help="windows and sessions that start, or versions that are valid, at this time or earlier",
+    )
+    parser.add_argument(
+        "--window", nargs=2, type=timestamp_ms, metavar=("FROM", "TO"),
+        help="the same as --from FROM --to TO",
     )
     parser.add_argument(
         "--as-of", type=timestamp_ms, metavar="TIME", help="the version of KEY at this time"
@@ -104,6 +120,10 @@ def query(args: argparse.Namespace, terminal: Terminal) -> None:
     reject_combination(
         key=args.key is not None, range=args.range is not None, prefix=args.prefix is not None
     )
+    reject_combination(**{"from": args.time_from is not None}, window=args.window is not None)
+    reject_combination(to=args.time_to is not None, window=args.window is not None)
+    if args.window is not None:
+        args.time_from, args.time_to = args.window
     with open_log_option(args) as log:
         source = OfflineSource(log, args.application, Path(args.state_dir))
         try:
@@ -111,26 +131,37 @@ def query(args: argparse.Namespace, terminal: Terminal) -> None:
                 _print_stores(source, args, terminal)
                 return
             kind = _full_type(source, args.store)
-            store = StoreQueries(source).store(args.store, kind, args.partition)
-            key, value = _codecs(args, source.application.stores[args.store].serdes)
-            rows = _rows(store, source.stores[args.store].kind, key, args)
-            _print_rows(rows, key, value, args, terminal)
+            if args.partition is not None and args.store in source.application.global_stores:
+                raise UsageError(
+                    f"Store '{args.store}' is global: it has all partitions of its topic. Remove "
+                    "--partition."
+                )
+            queries = StoreQueries(source)
+            store = queries.store(args.store, kind, args.partition)
+            info = source.stores[args.store]
+            partitions = range(info.partitions) if args.partition is None else [args.partition]
+            parts = (queries.store(args.store, kind, each) for each in partitions)
+            key, value = _codecs(args, source.application.all_stores[args.store].serdes)
+            _check_options(info.kind, key, args)
+            _print_rows(_rows(store, parts, info.kind, key, args), key, value, args, terminal)
         finally:
             source.close()
 
 
 def _print_stores(source: Any, args: argparse.Namespace, terminal: Terminal) -> None:
-    rows = sorted(source.application.stores.items())
+    rows = sorted(source.application.all_stores.items())
+    shared = source.application.global_stores
     if args.json:
         for name, info in rows:
             terminal.write_json({
                 "name": name, "kind": info.kind, "partitions": info.partitions,
-                "serdes": list(info.serdes),
+                "serdes": list(info.serdes), "is_global": name in shared,
             })
         return
     terminal.write_table(
         ("STORE", "KIND", "PARTITIONS", "KEY", "VALUE"),
-        [(name, info.kind.replace("_", " "), info.partitions, *(*info.serdes, "", "")[:2])
+        [(name, f"{'global ' if name in shared else ''}{info.kind.replace('_', ' ')}",
+          info.partitions, *(*info.serdes, "", "")[:2])
          for name, info in rows],
     )
 
@@ -158,32 +189,89 @@ def _codecs(args: argparse.Namespace, serdes: tuple[str, ...]) -> tuple[Codec, C
     return found[0], found[1]
 
 
-def _rows(store: Any, kind: str, codec: Codec, args: argparse.Namespace) -> Iterator[_Row]:
+def _check_options(kind: str, codec: Codec, args: argparse.Namespace) -> None:
+    """Refuse the options that a kind of store does not support."""
+    store = f"Store '{args.store}'"
+    has_times = args.time_from is not None or args.time_to is not None
+    if "versioned" in kind:
+        if args.key is None:
+            raise UsageError(
+                f"{store} is versioned: give a KEY. --as-of selects one version of it, --from and "
+                "--to select several."
+            )
+        if args.as_of is not None and has_times:
+            raise UsageError(
+                f"--as-of cannot be combined with --from and --to. {store} has one version at a "
+                "time and several from one time to another."
+            )
+    elif args.as_of is not None:
+        others = "--from and --to" if _has_windows(kind) else "KEY, --range and --prefix"
+        raise UsageError(
+            f"--as-of is for versioned stores. {store} is not: it supports {others}."
+        )
+    elif has_times and not _has_windows(kind):
+        raise UsageError(
+            f"{store} has no windows. Remove --from and --to. It supports KEY, --range and "
+            "--prefix."
+        )
+    if args.prefix is not None and codec.name not in (*_TEXT_CODECS, "bytes"):
+        raise UsageError(
+            f"--prefix compares the text of keys. {store} has keys of type {codec.name}: use KEY "
+            "or --range."
+        )
+
+
+def _has_windows(kind: str) -> bool:
+    return "window" in kind or "session" in kind
+
+
+def _rows(
+    store: Any, parts: Iterable[Any], kind: str, codec: Codec, args: argparse.Namespace
+) -> Iterator[_Row]:
+    """The rows that the options select, by key. `parts`: the partitions of the store."""
     key = None if args.key is None else codec.from_text(args.key)
-    bounds: tuple[bytes | None, bytes | None] = (None, None)
-    if args.range is not None:
-        bounds = codec.from_text(args.range[0]), codec.from_text(args.range[1])
-    times = args.time_from or 0, _END_OF_TIME if args.time_to is None else args.time_to
     if "versioned" in kind:
         return _versions(store, key, args)
-    if args.as_of is not None:
-        raise UsageError(f"--as-of is for versioned stores. Store '{args.store}' is not.")
-    if "window" in kind:
-        if key is not None:
-            bounds = key, key
-        return _windows(store.fetch(*bounds, *times))
-    if "session" in kind:
-        if key is not None:
-            bounds = key, key
-        return _windows(store.fetch(*bounds))
-    if args.time_from is not None or args.time_to is not None:
-        raise UsageError(f"Store '{args.store}' has no windows. Remove --from and --to.")
+    if _has_windows(kind):
+        found = (row for part in parts for row in _windows(part, kind, key, codec, args))
+        # A partition returns them by time first.
+        if args.max is not None:
+            return iter(heapq.nsmallest(args.max, found, _key_and_start))
+        return iter(sorted(found, key=_key_and_start))
     if key is not None:
-        found = store.get(key)
-        return iter(() if found is None else [_row(key, found)])
+        value = store.get(key)
+        return iter(() if value is None else [_row(key, value)])
     if args.prefix is not None:
-        return (_row(*each) for each in store.prefix_scan(args.prefix.encode(), bytes))
-    return (_row(*each) for each in store.range(*bounds))
+        scan = methodcaller("prefix_scan", _prefix(codec, args), bytes)
+    else:
+        scan = methodcaller("range", *_bounds(codec, args))
+    return heapq.merge(*((_row(*each) for each in scan(part)) for part in parts), key=_key_of)
+
+
+def _bounds(codec: Codec, args: argparse.Namespace) -> tuple[bytes | None, bytes | None]:
+    if args.range is None:
+        return None, None
+    return codec.from_text(args.range[0]), codec.from_text(args.range[1])
+
+
+def _prefix(codec: Codec, args: argparse.Namespace) -> bytes:
+    if codec.name in _TEXT_CODECS:
+        return encode_text(args.prefix)
+    return codec.from_text(args.prefix)
+
+
+def _windows(
+    store: Any, kind: str, key: bytes | None, codec: Codec, args: argparse.Namespace
+) -> Iterator[_Row]:
+    """The windows or sessions of a partition."""
+    bounds = _bounds(codec, args) if key is None else (key, key)
+    times = args.time_from or 0, _END_OF_TIME if args.time_to is None else args.time_to
+    prefix = b"" if args.prefix is None else _prefix(codec, args)
+    fetch = store.find_sessions if "session" in kind else store.fetch
+    for windowed, value in fetch(*bounds, *times):
+        if windowed.key.startswith(prefix):
+            start, end = windowed.window
+            yield _row(windowed.key, value)._replace(start=start, end=end)
 
 
 def _row(key: bytes, value: Any) -> _Row:
@@ -191,15 +279,7 @@ def _row(key: bytes, value: Any) -> _Row:
     return _Row(key, value if timestamp is None else value.value, timestamp)
 
 
-def _windows(found: Any) -> Iterator[_Row]:
-    for windowed, value in found:
-        row = _row(windowed.key, value)
-        yield row._replace(start=windowed.window.start, end=windowed.window.end)
-
-
-def _versions(store: Any, key: bytes | None, args: argparse.Namespace) -> Iterator[_Row]:
-    if key is None:
-        raise UsageError(f"Store '{args.store}' is versioned: give a KEY.")
+def _versions(store: Any, key: Any, args: argparse.Namespace) -> Iterator[_Row]:
     if args.time_from is not None or args.time_to is not None:
         found = store.versions(key, args.time_from, args.time_to)
     else:
@@ -225,7 +305,9 @@ def _print_rows(
         if count == args.max:
             break
     if not count and args.key is not None:
-        raise CommandError(f"Store '{args.store}' has no key '{args.key}'.")
+        times = (args.time_from, args.time_to, args.as_of)
+        limited = " at this time" if any(each is not None for each in times) else ""
+        raise CommandError(f"Store '{args.store}' has no key '{args.key}'{limited}.")
 
 
 def _as_text(row: _Row, key: Codec, value: Codec, *, only_value: bool) -> str:

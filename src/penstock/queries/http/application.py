@@ -2,34 +2,27 @@
 
 from __future__ import annotations
 
-import logging
 from importlib import metadata
-from typing import Any
 
-from penstock.errors import InvalidStateStoreException, StreamsException
 from penstock.extras import explain_missing_extra
 from penstock.queries.http_settings import HttpSettings
 
 with explain_missing_extra("web"):
-    from fastapi import APIRouter, FastAPI, Request
-    from fastapi.exceptions import RequestValidationError
-    from starlette.exceptions import HTTPException
+    from fastapi import APIRouter, FastAPI
     from starlette.middleware.cors import CORSMiddleware
-    from starlette.responses import Response
 
-from penstock.log.errors import LogError
 from penstock.queries.http.authentication import BearerToken
 from penstock.queries.http.change_routes import add_change_routes
 from penstock.queries.http.context import Context
 from penstock.queries.http.docs_page import docs_page
+from penstock.queries.http.error_handling import ProblemRoute, handle_errors
 from penstock.queries.http.limits import RateLimit, SizeLimits
 from penstock.queries.http.models import ProblemDocument
-from penstock.queries.http.problems import MEDIA_TYPE, Problem
+from penstock.queries.http.positions import HEADER
+from penstock.queries.http.problems import MEDIA_TYPE
 from penstock.queries.http.status_routes import add_status_routes
 from penstock.queries.http.store_routes import add_store_routes
 from penstock.queries.state_reader import Instance, StateReader
-
-log = logging.getLogger(__name__)
 
 _ABOUT = (
     "The committed state of a running application. Every instance serves every key. Errors "
@@ -42,18 +35,21 @@ def create_router(
 ) -> APIRouter:
     """Return the routes alone, for `include_router` of an application with its own security.
 
-    Token, limits of sizes and rates, and problem documents belong to `create_app`.
+    Errors of these routes are problem documents. Token and limits of sizes and rates belong to
+    `create_app`.
     """
     context = Context(reader_of(application), settings or HttpSettings())
     document = {MEDIA_TYPE: {"schema": ProblemDocument.model_json_schema()}}
-    router = APIRouter(responses={
+    router = APIRouter(route_class=ProblemRoute, responses={
         code: {"content": document, "description": text}
         for code, text in (
             (400, "A parameter is not valid."), (401, "The token is missing or wrong."),
             (404, "The store or the key does not exist."), (422, "A parameter is not valid."),
+            (408, "The body is late."),
             (409, "The store has no changelog."), (413, "The body is too large."),
             (414, "The URL is too long."), (429, "Too many requests."),
-            (431, "The headers are too large."), (503, "The stores are being restored."),
+            (431, "The headers are too large."),
+            (503, "The stores are being restored, or are before the position of the request."),
         )
     })
     add_store_routes(router, context)
@@ -79,7 +75,7 @@ def create_app(
     )
     app.include_router(create_router(reader, settings))
     app.add_api_route("/docs", docs_page, include_in_schema=False)
-    _handle_errors(app)
+    handle_errors(app)
     # The last one that is added sees a request first.
     app.add_middleware(SizeLimits, settings=settings)
     if settings.token is not None:
@@ -89,7 +85,8 @@ def create_app(
     if settings.cors_origins:
         app.add_middleware(
             CORSMiddleware, allow_origins=settings.cors_origins, allow_methods=["GET", "POST"],
-            allow_headers=["Authorization", "Content-Type", "Last-Event-ID"],
+            allow_headers=["Authorization", "Content-Type", "Last-Event-ID", HEADER],
+            expose_headers=[HEADER],
         )
     return app
 
@@ -102,43 +99,3 @@ def reader_of(application: StateReader | Instance) -> StateReader:
     from penstock.queries.instance_state import InstanceState  # noqa: PLC0415
 
     return InstanceState(application)
-
-
-def _handle_errors(app: FastAPI) -> None:
-    @app.exception_handler(Problem)
-    async def problem(request: Request, error: Any) -> Response:
-        response: Response = error.response()
-        return response
-
-    @app.exception_handler(RequestValidationError)
-    async def invalid(request: Request, error: Any) -> Response:
-        details = "; ".join(
-            f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()[:5]
-        )
-        return Problem(422, f"The request is not valid. {details}.").response()
-
-    @app.exception_handler(HTTPException)
-    async def unknown(request: Request, error: Any) -> Response:
-        detail = str(error.detail)
-        if error.status_code == 404:
-            detail = "This path does not exist. See /docs for those that do."
-        return Problem(error.status_code, detail, error.headers).response()
-
-    @app.exception_handler(InvalidStateStoreException)
-    async def not_available(request: Request, error: Any) -> Response:
-        return Problem(503, str(error), {"Retry-After": "1"}).response()
-
-    @app.exception_handler(LogError)
-    async def log_unavailable(request: Request, error: Any) -> Response:
-        return Problem(503, str(error), {"Retry-After": "5"}).response()
-
-    @app.exception_handler(StreamsException)
-    async def failed(request: Request, error: Any) -> Response:
-        log.error("A query failed.", exc_info=error)
-        return Problem(500, str(error)).response()
-
-    @app.exception_handler(Exception)
-    async def bug(request: Request, error: Any) -> Response:
-        return Problem(
-            500, "The query failed with an unexpected error. See the log of the server."
-        ).response()

@@ -11,8 +11,9 @@ from penstock.queries.http_settings import HttpSettings
 DASHBOARD_FILES = {
     "/dashboard": "index.html",
     **{f"/dashboard/{name}": name for name in (
-        "dashboard.css", "dashboard.js", "api.js", "charts.js", "elements.js", "views.js",
-        "topology.js", "topics.js", "stores.js", "letters.js", "instances.js", "icon.svg",
+        "dashboard.css", "dashboard.js", "api.js", "charts.js", "elements.js", "patch.js",
+        "views.js", "topology.js", "topics.js", "stores.js", "windows.js", "letters.js",
+        "instances.js", "icon.svg",
     )},
 }
 #: Paths that hold no state of the application: probes, the description of the interface, and the

@@ -132,6 +132,14 @@ def parse_key(text: str, encoding: str, serde: Serde[Any] | None) -> Any:
         raise _unreadable(serde, error) from error
 
 
+def decoded_base64(text: str, name: str) -> bytes:
+    """Return the bytes of a parameter in base64."""
+    try:
+        return _decode_base64(text)
+    except ValueError as error:
+        raise Problem(400, f"{name} is {error}.") from error
+
+
 def key_from_json(value: Any, serde: Serde[Any] | None) -> Any:
     """Return the key that a JSON value in a body stands for: the reverse of `render`."""
     kind = None if serde is None else serde.python_type

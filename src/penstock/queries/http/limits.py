@@ -1,7 +1,8 @@
-"""Limits of sizes and of the request rate, as ASGI middleware."""
+"""Limits of sizes, of the time for a body, and of the request rate, as ASGI middleware."""
 
 from __future__ import annotations
 
+import asyncio
 import math
 import time
 from collections import OrderedDict
@@ -18,7 +19,7 @@ MAX_CLIENTS = 10_000
 
 
 class SizeLimits:
-    """Refuses long URLs (414), large headers (431) and large bodies (413)."""
+    """Refuses long URLs (414), large headers (431), large bodies (413) and late ones (408)."""
 
     def __init__(self, app: ASGIApp, settings: HttpSettings) -> None:
         self._app = app
@@ -36,8 +37,7 @@ class SizeLimits:
         if scope["method"] in ("GET", "HEAD"):
             await self._app(scope, receive, send)
             return
-        body = _LimitedBody(receive, self._settings.max_body_bytes, self._too_large)
-        await self._app(scope, body, send)
+        await self._app(scope, _LimitedBody(receive, self._settings), send)
 
     def _check(self, scope: Scope) -> Problem | None:
         settings = self._settings
@@ -53,7 +53,7 @@ class SizeLimits:
             if name == b"content-length" and (
                 not value.isdigit() or int(value) > settings.max_body_bytes
             ):
-                return self._too_large()
+                return _too_large(settings)
         if header_bytes > settings.max_header_bytes:
             return Problem(
                 431, f"The headers have {header_bytes:,} bytes; the limit is "
@@ -61,31 +61,45 @@ class SizeLimits:
             )
         return None
 
-    def _too_large(self) -> Problem:
-        return Problem(
-            413, f"The body is larger than the limit of {self._settings.max_body_bytes:,} bytes.",
-            {"Connection": "close"},
-        )
+
+def _too_large(settings: HttpSettings) -> Problem:
+    return Problem(
+        413, f"The body is larger than the limit of {settings.max_body_bytes:,} bytes.",
+        {"Connection": "close"},
+    )
 
 
 class _LimitedBody:
-    """Counts the bytes of a body while the application reads it."""
+    """Counts the bytes of a body while the application reads it, and ends a read that is late."""
 
-    def __init__(
-        self, receive: Receive, max_bytes: int, too_large: Callable[[], Problem]
-    ) -> None:
+    def __init__(self, receive: Receive, settings: HttpSettings) -> None:
         self._receive = receive
-        self._left = max_bytes
-        self._too_large = too_large
+        self._settings = settings
+        self._left = settings.max_body_bytes
+        self._deadline = asyncio.get_running_loop().time() + settings.receive_timeout_s
+        self._is_complete = False
 
     async def __call__(self) -> Message:
-        message = await self._receive()
+        if self._is_complete:
+            return await self._receive()
+        try:
+            async with asyncio.timeout_at(self._deadline):
+                message = await self._receive()
+        except TimeoutError:
+            raise _refusal(Problem(
+                408, f"The body did not arrive within {self._settings.receive_timeout_s:g} s.",
+                {"Connection": "close"},
+            )) from None
+        self._is_complete = not message.get("more_body", False)
         self._left -= len(message.get("body", b""))
         if self._left < 0:
-            problem = self._too_large()
-            # FastAPI passes on no other exception of a read.
-            raise HTTPException(problem.status, problem.detail, problem.headers)
+            raise _refusal(_too_large(self._settings))
         return message
+
+
+def _refusal(problem: Problem) -> HTTPException:
+    """Return the only exception of a read that FastAPI passes on."""
+    return HTTPException(problem.status, problem.detail, problem.headers)
 
 
 class RateLimit:

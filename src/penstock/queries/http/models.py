@@ -164,8 +164,10 @@ class PositionList(BaseModel):
 
 
 class InstanceDocument(BaseModel):
-    """An instance of the application."""
+    """An instance of the application. The active one runs the tasks."""
 
+    name: str
+    role: Literal["active", "standby"]
     host: str
     port: int
     stores: list[str]
@@ -188,9 +190,13 @@ class HostDocument(BaseModel):
 
 
 class LocationDocument(BaseModel):
-    """The instance that runs the task of a key. Every instance serves every key."""
+    """The instance that runs the task of a key. Every instance serves every key.
+
+    `active` is null if no address of it is known, and `detail` says why.
+    """
 
     key: Json
     partition: int
     active: HostDocument | None
     standbys: list[HostDocument]
+    detail: str | None = None

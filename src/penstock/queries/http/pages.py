@@ -1,19 +1,22 @@
 """Pages of entries, windows, sessions and versions over all partitions of a store.
 
 Every page is in a total order, so that the next page starts after the last item of this one,
-whatever was written in the meantime: entries by serialized key, windows and sessions by start, end
-and serialized key, versions by time. A page holds `limit` items in memory, not the whole range.
+whatever was written in the meantime: entries by the place of their keys, windows and sessions by
+start, end and place of the key, versions by time. The place of a key is the serialized key, or the
+start of a long key and its hash. A page holds `limit` items in memory, not the whole range.
 """
 
 from __future__ import annotations
 
+import hashlib
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
-from itertools import islice
-from operator import methodcaller
+from itertools import groupby, islice
+from operator import itemgetter, methodcaller
 from typing import Any, NamedTuple
 
+from penstock.stores.bytes.store import successor
 from penstock.windows import Window, Windowed
 
 MAX_TIME_MS = 2**63 - 1
@@ -21,6 +24,10 @@ MAX_TIME_MS = 2**63 - 1
 _FIRST_SLICE_MS = 60_000
 #: How many windows are read to find a later one.
 _LOOK_AHEAD = 1_000
+#: How many bytes of a key a place has at most. A cursor holds a place, and is part of a URL.
+_MAX_PLACE_BYTES = 1_024
+#: How many bytes of the hash of a longer key follow.
+_HASH_BYTES = 16
 
 Serialize = Callable[[Any], bytes]
 #: Partition -> its store.
@@ -28,10 +35,10 @@ Partitions = Mapping[int, Any]
 
 
 class KeyBounds(NamedTuple):
-    """Inclusive bounds of keys; None is unbounded. `prefix` is serialized."""
+    """Inclusive bounds of serialized keys, and their first bytes; None is unbounded."""
 
-    key_from: Any = None
-    key_to: Any = None
+    key_from: bytes | None = None
+    key_to: bytes | None = None
     prefix: bytes = b""
     reverse: bool = False
 
@@ -45,7 +52,7 @@ class TimeBounds(NamedTuple):
 
 
 class WindowPlace(NamedTuple):
-    """The place of a window in the order of pages."""
+    """The place of a window in the order of pages. `key` is that of `place_of`."""
 
     start: int
     end: int
@@ -59,51 +66,63 @@ class Page(NamedTuple):
     next: Any
 
 
+def place_of(key: bytes) -> bytes:
+    """Return the place of a serialized key in the order of pages, which is short for any key.
+
+    Long keys that start alike are in the order of their hashes.
+    """
+    if len(key) <= _MAX_PLACE_BYTES:
+        return key
+    return key[:_MAX_PLACE_BYTES] + hashlib.sha256(key).digest()[:_HASH_BYTES]
+
+
 def entry_page(
-    stores: Partitions, serialize: Serialize, deserialize: Callable[[bytes], Any],
-    bounds: KeyBounds, limit: int, after: bytes | None,
+    stores: Partitions, serialize: Serialize, bounds: KeyBounds, limit: int, after: bytes | None
 ) -> Page:
-    """Return the entries of a key-value store after a serialized key."""
-    start, end = bounds.key_from, bounds.key_to
-    if bounds.prefix and not bounds.reverse:
-        start = _later(start, bounds.prefix, serialize, deserialize)
-    if after is not None:
-        if bounds.reverse:
-            end = deserialize(after)
-        else:
-            start = deserialize(after)
+    """Return the entries of a key-value store after a place."""
+    start, end = _scanned_range(bounds, after)
+    if end is not None and start >= end:
+        return Page([], None)
+    reverse = bounds.reverse
     with ExitStack() as stack:
         scans = []
         for store in stores.values():
-            scan = store.reverse_range(start, end) if bounds.reverse else store.range(start, end)
-            stack.enter_context(scan)
-            scans.append((serialize(key), key, value) for key, value in scan)
-        # Serialized keys are unique: no comparison reaches the values.
-        merged = heapq.merge(*scans, key=lambda row: row[0], reverse=bounds.reverse)
-        rows = list(islice(_wanted(merged, bounds, after), limit + 1))
-    items = [(key, value) for _, key, value in rows[:limit]]
-    return Page(items, rows[limit - 1][0] if len(rows) > limit else None)
+            scan = stack.enter_context(store.serialized_range(start, end, reverse=reverse))
+            rows = ((serialize(key), key, value) for key, value in scan)
+            scans.append(_in_order_of_places(rows, after, limit + 1, reverse))
+        # Places are unique: no comparison reaches the values.
+        merged = heapq.merge(*scans, key=itemgetter(0), reverse=reverse)
+        found = list(islice(merged, limit + 1))
+    items = [(key, value) for _, key, value in found[:limit]]
+    return Page(items, found[limit - 1][0] if len(found) > limit else None)
 
 
-def _later(
-    key: Any, prefix: bytes, serialize: Serialize, deserialize: Callable[[bytes], Any]
-) -> Any:
-    return deserialize(prefix) if key is None or serialize(key) < prefix else key
+def _scanned_range(bounds: KeyBounds, after: bytes | None) -> tuple[bytes, bytes | None]:
+    """Return the serialized keys between which a page is: from the first to before the last."""
+    starts = [bounds.key_from or b"", bounds.prefix]
+    ends = [successor(bounds.prefix)]
+    if bounds.key_to is not None:
+        ends.append(bounds.key_to + b"\x00")
+    if after is not None:
+        is_key = len(after) <= _MAX_PLACE_BYTES
+        if not bounds.reverse:
+            starts.append(after[:_MAX_PLACE_BYTES])
+        else:
+            ends.append(after if is_key else successor(after[:_MAX_PLACE_BYTES]))
+    return max(starts), min((end for end in ends if end is not None), default=None)
 
 
-def _wanted(
-    rows: Iterable[tuple[bytes, Any, Any]], bounds: KeyBounds, after: bytes | None
+def _in_order_of_places(
+    rows: Iterable[tuple[bytes, Any, Any]], after: bytes | None, limit: int, reverse: bool
 ) -> Iterator[tuple[bytes, Any, Any]]:
-    prefix = bounds.prefix
-    for row in rows:
-        if row[0] == after:
-            continue
-        if not row[0].startswith(prefix):
-            # Keys with the prefix are adjacent.
-            if (row[0] < prefix) == bounds.reverse:
-                return
-            continue
-        yield row
+    """Return (place, key, value) after a place, from rows in the order of serialized keys."""
+    choose = heapq.nlargest if reverse else heapq.nsmallest
+    for _, group in groupby(rows, key=lambda row: row[0][:_MAX_PLACE_BYTES]):
+        places = ((place_of(raw), key, value) for raw, key, value in group)
+        yield from choose(limit, (
+            row for row in places
+            if after is None or (row[0] < after if reverse else row[0] > after)
+        ), key=itemgetter(0))
 
 
 def key_window_page(
@@ -198,8 +217,8 @@ def _sorted_windows(
         for store in stores.values():
             with scan(store) as windows:
                 for windowed, value in windows:
-                    (start, end), key = windowed.window, serialize(windowed.key)
-                    place = WindowPlace(start, end, key)
+                    start, end = windowed.window
+                    place = WindowPlace(start, end, place_of(serialize(windowed.key)))
                     if after is None or (place < after if reverse else place > after):
                         yield place, windowed, value
 

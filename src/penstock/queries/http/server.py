@@ -16,6 +16,7 @@ with explain_missing_extra("web"):
     import uvicorn
     from starlette.types import ASGIApp, Receive, Scope, Send
 
+from penstock.queries.http.connection_watch import ConnectionWatch, WatchedServer
 from penstock.queries.http.events import CLOSING
 from penstock.queries.http.host_check import check_host
 from penstock.queries.http.problems import Problem
@@ -66,8 +67,10 @@ class Server:
         """
         settings = self.settings
         self._socket = _bind(settings)
-        self._server = uvicorn.Server(uvicorn.Config(
+        config = uvicorn.Config(
             self._serve, interface="asgi3", lifespan="auto", log_config=None, access_log=False,
+            # The parser that limits the size of incomplete headers.
+            http="h11",
             # A client must not choose the address under which its requests are counted.
             server_header=False, proxy_headers=False,
             limit_concurrency=settings.max_connections,
@@ -76,7 +79,8 @@ class Server:
             h11_max_incomplete_event_size=2 * (
                 settings.max_url_bytes + settings.max_header_bytes
             ),
-        ))
+        )
+        self._server = WatchedServer(config, ConnectionWatch(settings.receive_timeout_s))
         self._thread = threading.Thread(target=self._run, name="penstock-http", daemon=True)
         self._thread.start()
         while not self._server.started and self._thread.is_alive():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request
@@ -16,9 +17,11 @@ from penstock.queries.state_reader import Host, InstanceInfo, PartitionLag
 from penstock.topology.describe import description_as_json
 
 
-def json_response(document: Any, status: int = 200) -> Response:
+def json_response(
+    document: Any, status: int = 200, headers: Mapping[str, str] | None = None
+) -> Response:
     """Return a document as a line of JSON."""
-    return Response(encode(document) + b"\n", status, media_type="application/json")
+    return Response(encode(document) + b"\n", status, headers, media_type="application/json")
 
 
 def add_status_routes(router: APIRouter, context: Context) -> None:
@@ -113,6 +116,7 @@ def host_document(host: Host) -> dict[str, Any]:
 
 def _instance_document(instance: InstanceInfo) -> dict[str, Any]:
     return {
+        "name": instance.name, "role": "active" if instance.is_active else "standby",
         **host_document(instance.address), "stores": list(instance.stores),
         "topic_partitions": list(instance.topic_partitions),
         "standby_stores": list(instance.standby_stores),

@@ -17,6 +17,7 @@ from starlette.responses import Response
 from penstock.queries.http import models
 from penstock.queries.http.context import Context, parse_time, time_bounds
 from penstock.queries.http.json_values import (
+    decoded_base64,
     key_from_json,
     render,
     time_fields,
@@ -32,6 +33,13 @@ from penstock.queries.http.pages import (
     session_page,
     version_page,
     window_page,
+)
+from penstock.queries.http.positions import (
+    BOUND_PARAMETER,
+    HEADER,
+    WITH_POSITION,
+    Bound,
+    PositionedRead,
 )
 from penstock.queries.http.problems import Problem
 from penstock.queries.http.status_routes import host_document, json_response, positions_document
@@ -54,6 +62,14 @@ TimeTo = Annotated[
     str | None, Query(alias="to", description="the latest time: ISO 8601 or milliseconds")
 ]
 _ENCODINGS = ("text", "json", "base64")
+_NO_ADDRESS = (
+    "No instance has announced an address. Instances with the setting application.server announce "
+    "theirs; 'penstock run --serve' sets it."
+)
+_NO_ACTIVE = (
+    "The known instances are standbys. The application is starting, or the instance that runs it "
+    "has no application.server."
+)
 
 
 def add_store_routes(router: APIRouter, context: Context) -> None:
@@ -105,14 +121,13 @@ def _add_descriptions(router: APIRouter, context: Context) -> None:
         found = context.store(store)
         typed = context.key(found, key, encoding)
         place = await run_in_threadpool(reader.locate, store, typed)
-        if place is None:
-            raise Problem(
-                503, "The instance of this key is not known yet. Try again.", {"Retry-After": "1"}
-            )
         return json_response({
             "key": render(typed), "partition": place.partition,
             "active": None if place.active is None else host_document(place.active),
             "standbys": [host_document(each) for each in place.standbys],
+            **({} if place.active is not None else {
+                "detail": _NO_ACTIVE if place.standbys else _NO_ADDRESS
+            }),
         })
 
 
@@ -135,30 +150,30 @@ def _add_lookups(router: APIRouter, context: Context) -> None:
     async def by_path(request: Request) -> Response:
         path = request.path_params
         parameters = request.query_params if request.scope["query_string"] else {}
-        return await _lookup(context, path["store"], path["key"], parameters)
+        return await _lookup(context, request, path["key"], parameters)
 
     async def by_query(request: Request) -> Response:
         parameters = request.query_params
         if "key" not in parameters:
             raise Problem(400, "The parameter 'key' is missing.")
-        return await _lookup(
-            context, request.path_params["store"], parameters["key"], parameters
-        )
+        return await _lookup(context, request, parameters["key"], parameters)
 
     for path, place, endpoint in (
         ("keys/{key:path}", "path", by_path), ("key", "query", by_query)
     ):
         router.add_api_route(
             f"/stores/{{store}}/{path}", endpoint, methods=["GET"], tags=["keys"],
-            summary="The value of a key", response_model=models.Entry,
+            summary="The value of a key", response_model=models.Entry, responses=WITH_POSITION,
             openapi_extra={"parameters": _lookup_parameters(place)},
         )
 
     @router.post(
         "/stores/{store}/lookup", tags=["keys"], summary="The values of several, or of long keys",
-        response_model=models.LookupResult,
+        response_model=models.LookupResult, responses=WITH_POSITION,
     )
-    async def lookup(store: Store, body: models.LookupRequest) -> Response:
+    async def lookup(
+        store: Store, body: models.LookupRequest, bound: Bound = None
+    ) -> Response:
         found = context.store(store, "key-value", "versioned")
         if len(body.keys) > context.settings.max_page_size:
             raise Problem(
@@ -169,11 +184,15 @@ def _add_lookups(router: APIRouter, context: Context) -> None:
             context.checked_key(found, key_from_json(key, found.key_serde)) for key in body.keys
         ]
 
-        def read() -> list[dict[str, Any]]:
-            view = context.reader.store(store)
-            return [_found(key, view.get(key)) for key in keys]
+        positioned = PositionedRead(context, store, bound)
+        await positioned.wait()
 
-        return json_response({"entries": await run_in_threadpool(read)})
+        def read() -> Response:
+            view = context.reader.store(store)
+            entries = [_found(key, view.get(key)) for key in keys]
+            return json_response({"entries": entries}, headers=positioned.headers())
+
+        return await run_in_threadpool(read)
 
 
 def _lookup_parameters(place_of_key: str) -> list[dict[str, Any]]:
@@ -186,12 +205,14 @@ def _lookup_parameters(place_of_key: str) -> list[dict[str, Any]]:
          "description": "how the key is written: as text, as JSON, or its bytes in base64"},
         {"name": "as_of", "in": "query", "schema": text,
          "description": "the time of the version, in a versioned store"},
+        BOUND_PARAMETER,
     ]
 
 
 async def _lookup(
-    context: Context, store: str, key: str, parameters: Mapping[str, str]
+    context: Context, request: Request, key: str, parameters: Mapping[str, str]
 ) -> Response:
+    store = request.path_params["store"]
     found = context.store(store, "key-value", "versioned")
     encoding, as_of = parameters.get("encoding", "text"), parameters.get("as_of")
     if encoding not in _ENCODINGS:
@@ -202,6 +223,8 @@ async def _lookup(
         if found.kind != "versioned":
             raise Problem(400, f"Store '{store}' has no versions: leave out as_of.")
         arguments.append(parse_time(as_of, "as_of"))
+    positioned = PositionedRead(context, store, request.headers.get(HEADER), typed)
+    await positioned.wait()
     view = context.reader.store(store)
     if view.is_current:
         value = view.get(*arguments)
@@ -209,8 +232,10 @@ async def _lookup(
         value = await run_in_threadpool(view.get, *arguments)
     if value is None:
         shown = key if len(key) <= 100 else f"{key[:100]}..."
-        raise Problem(404, f"Store '{store}' has no key '{shown}'.")
-    return json_response({"key": render(typed), **value_fields(value)})
+        raise Problem(404, f"Store '{store}' has no key '{shown}'.", positioned.headers())
+    return json_response(
+        {"key": render(typed), **value_fields(value)}, headers=positioned.headers()
+    )
 
 
 def _found(key: Any, value: Any) -> dict[str, Any]:
@@ -226,6 +251,7 @@ def _add_entries(router: APIRouter, context: Context) -> None:
     @router.get(
         "/stores/{store}/entries", tags=["ranges"],
         summary="Entries in the order of their serialized keys", response_model=models.EntryPage,
+        responses=WITH_POSITION,
     )
     async def entries(
         *, store: Store,
@@ -237,20 +263,20 @@ def _add_entries(router: APIRouter, context: Context) -> None:
             str | None, Query(description="only keys that start with it: text or base64")
         ] = None,
         encoding: Encoding = "text", order: Order = "asc", limit: Limit = None,
-        cursor: Cursor = None,
+        cursor: Cursor = None, bound: Bound = None,
     ) -> Response:
         found = context.store(store, "key-value")
         bounds = KeyBounds(
-            None if key_from is None else context.key(found, key_from, encoding),
-            None if key_to is None else context.key(found, key_to, encoding),
+            None if key_from is None else _serialized(context, found, key_from, encoding),
+            None if key_to is None else _serialized(context, found, key_to, encoding),
             b"" if prefix is None else _prefix(context, found, prefix, encoding),
             order == "desc",
         )
         query = ("entries", store, key_from, key_to, prefix, encoding, order)
         return await _send_page(
-            context, query, cursor, bytes, lambda after: entry_page(
-                _partitions(context, found), found.key_serde.serialize,
-                found.key_serde.deserialize, bounds, context.page_size(limit), after,
+            PositionedRead(context, store, bound), query, cursor, bytes, lambda after: entry_page(
+                _partitions(context, found), found.key_serde.serialize, bounds,
+                context.page_size(limit), after,
             ),
             lambda key, value: {"key": render(key), **value_fields(value)},
         )
@@ -262,6 +288,13 @@ def _prefix(context: Context, store: ServedStore, text: str, encoding: str) -> b
             400, f"Keys of type {store.key_serde.name} have no text prefix. Give the first bytes "
             "of the key with encoding=base64."
         )
+    # The first bytes of a key need not be a key.
+    return decoded_base64(text, "prefix") if encoding == "base64" else _serialized(
+        context, store, text, encoding
+    )
+
+
+def _serialized(context: Context, store: ServedStore, text: str, encoding: str) -> bytes:
     key: bytes = store.key_serde.serialize(context.key(store, text, encoding))
     return key
 
@@ -273,19 +306,21 @@ def _partitions(context: Context, store: ServedStore) -> dict[int, Any]:
 
 
 async def _send_page(
-    context: Context, query: tuple[Any, ...], cursor: str | None, place: type,
+    positioned: PositionedRead, query: tuple[Any, ...], cursor: str | None, place: type,
     read: Callable[[Any], Page], document: Callable[[Any, Any], dict[str, Any]],
 ) -> Response:
-    after = None if cursor is None else context.cursors.read(cursor, query, place)
+    cursors = positioned.context.cursors
+    after = None if cursor is None else cursors.read(cursor, query, place)
+    await positioned.wait()
 
-    def page() -> dict[str, Any]:
+    def page() -> Response:
         items, following = read(after)
-        return {
+        return json_response({
             "entries": [document(key, value) for key, value in items],
-            "next": None if following is None else context.cursors.create(query, following),
-        }
+            "next": None if following is None else cursors.create(query, following),
+        }, headers=positioned.headers())
 
-    return json_response(await run_in_threadpool(page))
+    return await run_in_threadpool(page)
 
 
 def _window_entry(windowed: Any, value: Any) -> dict[str, Any]:
@@ -299,11 +334,12 @@ def _add_windows(router: APIRouter, context: Context) -> None:
     @router.get(
         "/stores/{store}/windows", tags=["ranges"],
         summary="The windows of a key, or of all keys, by start", response_model=models.WindowPage,
+        responses=WITH_POSITION,
     )
     async def windows(
         *, store: Store, key: OptionalKey = None, encoding: Encoding = "text",
         time_from: TimeFrom = None, time_to: TimeTo = None, order: Order = "asc",
-        limit: Limit = None, cursor: Cursor = None,
+        limit: Limit = None, cursor: Cursor = None, bound: Bound = None,
     ) -> Response:
         found = context.store(store, "window")
         bounds = time_bounds(time_from, time_to, order)
@@ -312,13 +348,15 @@ def _add_windows(router: APIRouter, context: Context) -> None:
         if key is not None:
             typed = context.key(found, key, encoding)
             return await _send_page(
-                context, query, cursor, int, lambda after: key_window_page(
+                PositionedRead(context, store, bound, typed), query, cursor, int,
+                lambda after: key_window_page(
                     context.reader.store(store), typed, found.window_size_ms, bounds, size, after
                 ),
                 _window_entry,
             )
         return await _send_page(
-            context, query, cursor, WindowPlace, lambda after: window_page(
+            PositionedRead(context, store, bound), query, cursor, WindowPlace,
+            lambda after: window_page(
                 _partitions(context, found), found.key_serde.serialize, found.window_size_ms,
                 bounds, size, after,
             ),
@@ -330,18 +368,19 @@ def _add_sessions(router: APIRouter, context: Context) -> None:
     @router.get(
         "/stores/{store}/sessions", tags=["ranges"],
         summary="The sessions of a key, or of all keys, that overlap a range of time",
-        response_model=models.WindowPage,
+        response_model=models.WindowPage, responses=WITH_POSITION,
     )
     async def sessions(
         *, store: Store, key: OptionalKey = None, encoding: Encoding = "text",
         time_from: TimeFrom = None, time_to: TimeTo = None, order: Order = "asc",
-        limit: Limit = None, cursor: Cursor = None,
+        limit: Limit = None, cursor: Cursor = None, bound: Bound = None,
     ) -> Response:
         found = context.store(store, "session")
         bounds = time_bounds(time_from, time_to, order)
         typed = None if key is None else context.key(found, key, encoding)
         return await _send_page(
-            context, ("sessions", store, key, encoding, time_from, time_to, order), cursor,
+            PositionedRead(context, store, bound),
+            ("sessions", store, key, encoding, time_from, time_to, order), cursor,
             WindowPlace, lambda after: session_page(
                 _partitions(context, found), found.key_serde.serialize, typed, bounds,
                 context.page_size(limit), after,
@@ -354,11 +393,12 @@ def _add_versions(router: APIRouter, context: Context) -> None:
     @router.get(
         "/stores/{store}/versions", tags=["ranges"],
         summary="The versions of a key that are valid in a range of time",
-        response_model=models.VersionPage,
+        response_model=models.VersionPage, responses=WITH_POSITION,
     )
     async def versions(
         *, store: Store, key: Key, encoding: Encoding = "text", time_from: TimeFrom = None,
         time_to: TimeTo = None, order: Order = "asc", limit: Limit = None, cursor: Cursor = None,
+        bound: Bound = None,
     ) -> Response:
         found = context.store(store, "versioned")
         bounds = time_bounds(time_from, time_to, order)
@@ -366,13 +406,15 @@ def _add_versions(router: APIRouter, context: Context) -> None:
         size = context.page_size(limit)
         query = ("versions", store, key, encoding, time_from, time_to, order)
         after = None if cursor is None else context.cursors.read(cursor, query, int)
+        positioned = PositionedRead(context, store, bound, typed)
+        await positioned.wait()
         rows, following = await run_in_threadpool(
             version_page, context.reader.store(store), typed, bounds, size, after
         )
         return json_response({
             "key": render(typed), "versions": [_version_document(row) for row in rows],
             "next": None if following is None else context.cursors.create(query, following),
-        })
+        }, headers=positioned.headers())
 
 
 def _version_document(version: Any) -> dict[str, Any]:

@@ -6,8 +6,9 @@ its typed store, but no transaction.
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -102,18 +103,20 @@ class LookupGate:
 class StoreReader:
     """One store of the replica in a directory. Any thread may use it.
 
-    Invariant: the changelog offset of a session is never smaller than that of an earlier one, also
-    if the files were replaced and are restored again.
+    Invariant: the changelog offsets of a session are never smaller than those of an earlier one,
+    also if the files were replaced and are restored again.
     """
 
     def __init__(
         self, directory: Path, store: str, bytes_stores: list[str],
         build: Callable[[OpenBytesStore], Any], *, keeps_rows: bool = True,
         is_expected: Callable[[ReplicaState], bool] = lambda state: True,
+        position_names: Collection[str] = (),
     ) -> None:
         """`build` opens the typed store over given rows. `keeps_rows`: False if the replica holds
         its changelog records instead of rows. `is_expected`: whether the replica belongs to this
-        application and its current incarnation."""
+        application and its current incarnation. `position_names`: of the changelogs in the state of
+        the replica; by default the name of the store."""
         self._generations = Generations(directory)
         self._directory = directory
         self._store = store
@@ -128,9 +131,10 @@ class StoreReader:
         self._check_at = 0.0
         self._closed = False
         self._clocks: Mapping[str, int] = {}
-        #: The largest changelog offset of a session, the log that it belongs to, and the last
-        #: generation whose rows have reached it.
-        self._floor = -1
+        #: Name of a changelog -> the largest offset of a session. Replaced, never changed.
+        self.reached: Mapping[str, int] = dict.fromkeys(position_names or (store,), -1)
+        self._checking = threading.Lock()
+        #: The log that the offsets belong to, and the last generation whose rows have reached them.
         self._log_id = ""
         self._checked_generation = ""
 
@@ -233,8 +237,7 @@ class StoreReader:
         state = require_state(session.reader.databases(META))
         if state.format != FORMAT or not self._is_expected(state):
             raise self._missing("belongs to another log or an earlier version")
-        offset = state.positions.get(self._store, -1)
-        self._check_floor(session, state, offset)
+        self._check_offsets(session, state)
         session.state = state
         if not session.is_ready or not self._keeps_rows:
             self._build_store(session)
@@ -244,18 +247,23 @@ class StoreReader:
                 session.store.set_clocks(clocks)
         session.clocks, session.number = known, number
 
-    def _check_floor(self, session: StoreSession, state: ReplicaState, offset: int) -> None:
+    def _check_offsets(self, session: StoreSession, state: ReplicaState) -> None:
         """Refuse rows that are older than those of an earlier session.
 
         The offsets of one generation only grow. A new generation starts with an empty store.
         """
-        if state.log_id != self._log_id:
-            self._log_id, self._floor = state.log_id, -1
-        if session.generation != self._checked_generation:
-            if offset < self._floor:
-                raise self._missing(f"is being restored: at {offset}, before {self._floor}")
-            self._checked_generation = session.generation
-        self._floor = max(self._floor, offset)
+        with self._checking:
+            if state.log_id != self._log_id:
+                self._log_id, self.reached = state.log_id, dict.fromkeys(self.reached, -1)
+            offsets = {name: state.positions.get(name, -1) for name in self.reached}
+            if session.generation != self._checked_generation:
+                for name, before in self.reached.items():
+                    if offsets[name] < before:
+                        raise self._missing(f"is being restored: at {offsets[name]}, not {before}")
+                self._checked_generation = session.generation
+            self.reached = {
+                name: max(before, offsets[name]) for name, before in self.reached.items()
+            }
 
     def _build_store(self, session: StoreSession) -> None:
         reader = session.reader

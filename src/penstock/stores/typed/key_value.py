@@ -206,6 +206,18 @@ class KeyValueStore(LayeredStore, Generic[K, V]):
         start = serialize(prefix)
         return self._scan(KeyRange(start, successor(start)), False)
 
+    def serialized_range(
+        self, start: bytes | None, end: bytes | None, *, reverse: bool = False
+    ) -> StoreIterator[K, V]:
+        """Return the entries between two serialized keys, which need not be complete keys.
+
+        Args:
+            start: The first serialized key, included; None for no bound.
+            end: The last serialized key, not included; None for no bound.
+            reverse: Whether the entries are in descending order.
+        """
+        return self._scan(KeyRange(start, end), reverse)
+
     @property
     def approximate_num_entries(self) -> int:
         """The approximate number of entries, without unflushed entries of the cache."""

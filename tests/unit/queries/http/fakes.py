@@ -13,6 +13,7 @@ from penstock.log.types import TopicPartition
 from penstock.metrics import MetricName
 from penstock.partitioning import partition_of
 from penstock.queries.changes import ChangelogSource, NoChangelog, StoreChanges
+from penstock.queries.position import Position
 from penstock.queries.state_reader import (
     Host,
     InstanceInfo,
@@ -36,11 +37,28 @@ class Order:
 class Partitioned:
     """A read-only view of all partitions, as `Streams.store` returns it."""
 
-    def __init__(self, stores: list[Any], serialize: Callable[[Any], bytes]) -> None:
+    def __init__(
+        self, stores: list[Any], serialize: Callable[[Any], bytes], offsets: dict[int, int]
+    ) -> None:
+        self.offsets = offsets
         self._stores = stores
         self._serialize = serialize
 
     is_current = True
+
+    changelog_topics = frozenset({"shop-changelog", "other-changelog"})
+
+    def position(self, key: Any = None) -> Position:
+        return Position({"shop-changelog": self.offsets} if self.offsets else {})
+
+    def has_reached(self, bound: Position, key: Any = None) -> bool:
+        wanted = bound.partition_positions("shop-changelog")
+        return all(self.offsets.get(number, -1) >= wanted[number] for number in wanted)
+
+    def reach(self, bound: Position, key: Any = None) -> bool:
+        """Every call reads one more change of each partition."""
+        self.offsets.update({number: offset + 1 for number, offset in self.offsets.items()})
+        return self.has_reached(bound, key)
 
     def get(self, key: Any, *rest: Any) -> Any:
         return self._of(key).get(key, *rest)
@@ -67,6 +85,8 @@ class FakeReader:
         self.state = State.RUNNING
         self.restoring: str | None = None
         self.log: Log | None = None
+        #: Partition -> the last offset of the changelog, of all stores.
+        self.offsets: dict[int, int] = {}
         self._served: dict[str, ServedStore] = {}
         self._stores: dict[str, list[Any]] = {}
 
@@ -108,7 +128,8 @@ class FakeReader:
     def store(self, name: str, partition: int | None = None) -> Any:
         if partition is not None:
             return self._stores[name][partition]
-        return Partitioned(self._stores[name], self._served[name].key_serde.serialize)
+        serialize = self._served[name].key_serde.serialize
+        return Partitioned(self._stores[name], serialize, self.offsets)
 
     def lags(self) -> Mapping[str, Mapping[int, PartitionLag]]:
         return {"counts": {0: PartitionLag(5, 7), 1: PartitionLag(3, 3)}}
@@ -120,9 +141,14 @@ class FakeReader:
         }
 
     def instances(self) -> list[InstanceInfo]:
-        return [InstanceInfo(Host("one", 8080), ("counts",), ("orders-0",), (), ())]
+        return [
+            InstanceInfo(
+                Host("one", 8080), ("counts",), ("orders-0",), (), (), "one, process 1", True
+            ),
+            InstanceInfo(Host("two", 8080), (), (), ("counts",), ("orders-0",), "two, process 2"),
+        ]
 
-    def locate(self, store: str, key: Any) -> KeyLocation | None:
+    def locate(self, store: str, key: Any) -> KeyLocation:
         return KeyLocation(0, Host("one", 8080), ())
 
     def changes(self, store: str) -> StoreChanges:

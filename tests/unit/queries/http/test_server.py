@@ -8,7 +8,7 @@ import json
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -133,6 +133,83 @@ def test_connections_beyond_the_limit_are_refused(reader: FakeReader) -> None:
         connection.connect()
         until(lambda: get_status(server) == 503)
         connection.close()
+
+
+@pytest.mark.parametrize("sent", [
+    b"", b"GET /stores HTTP/1.1\r\nHost: local",
+    b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\nGET",
+])
+def test_connections_without_complete_headers_are_closed(reader: FakeReader, sent: bytes) -> None:
+    settings = HttpSettings(port=0, token="secret", max_connections=3, receive_timeout_s=0.3)
+    with Server(create_app(reader, settings), settings) as server, ExitStack() as stack:
+        address = urlsplit(server.url)
+        slow = [
+            stack.enter_context(socket.create_connection((address.hostname, address.port), 60))
+            for _ in range(3)
+        ]
+        for connection in slow:
+            connection.sendall(sent)
+        for connection in slow:
+            read_to_end(connection)
+        assert get_status(server) == 200
+
+
+def test_bytes_of_headers_do_not_extend_their_time(reader: FakeReader) -> None:
+    settings = HttpSettings(port=0, receive_timeout_s=0.3)
+    with Server(create_app(reader, settings), settings) as server:
+        address = urlsplit(server.url)
+        with socket.create_connection((address.hostname, address.port), 60) as slow:
+            slow.sendall(b"GET /stores HTTP/1.1\r\nX-Slow: ")
+            slow.settimeout(0.02)
+
+            def is_closed() -> bool:
+                try:
+                    slow.sendall(b"x")
+                    return slow.recv(1) == b""
+                except TimeoutError:
+                    return False
+                except ConnectionError:
+                    return True
+
+            until(is_closed)
+
+
+def test_late_body_is_refused(reader: FakeReader) -> None:
+    settings = HttpSettings(port=0, receive_timeout_s=0.3)
+    with Server(create_app(reader, settings), settings) as server:
+        address = urlsplit(server.url)
+        with socket.create_connection((address.hostname, address.port), 60) as slow:
+            slow.sendall(
+                b"POST /stores/counts/lookup HTTP/1.1\r\nHost: localhost\r\n"
+                b"Content-Type: application/json\r\nContent-Length: 20\r\n\r\n{"
+            )
+            answer = read_to_end(slow)
+    assert answer.startswith(b"HTTP/1.1 408 ")
+    assert b"The body did not arrive within 0.3 s." in answer
+
+
+@pytest.mark.usefixtures("server")
+def test_stream_of_changes_outlives_the_time_for_headers(reader: FakeReader) -> None:
+    """The watch sees other connections that wait as long as this one, and closes only them."""
+    settings = HttpSettings(port=0, receive_timeout_s=0.3)
+    with Server(create_app(reader, settings), settings) as server:
+        client = EventClient(server, "/stores/counts/changes")
+        until(lambda: client.lines)
+        address = urlsplit(server.url)
+        with socket.create_connection((address.hostname, address.port), 60) as idle:
+            read_to_end(idle)
+        reader.append("counts", 0, ("a", 1, 10))
+        until(lambda: client.values == [1])
+        client.close()
+
+
+def read_to_end(connection: socket.socket) -> bytes:
+    """Return what the server sends until it closes the connection."""
+    found = b""
+    with suppress(ConnectionError):
+        while chunk := connection.recv(65_536):
+            found += chunk
+    return found
 
 
 def get_status(server: Server, path: str = "/health") -> int:

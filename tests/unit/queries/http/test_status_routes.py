@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 
 import pytest
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI, HTTPException
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
 from penstock.engine.lifecycle import State
 from penstock.engine.observe.prometheus import exposition
+from penstock.errors import InvalidStateStoreException
 from penstock.metrics import MetricName
 from penstock.queries.http import HttpSettings, create_app, create_router
 from unit.queries.http.fakes import FakeReader
@@ -43,7 +44,9 @@ def test_topology_as_text_and_as_json(client: TestClient) -> None:
 
 
 def test_instances_and_positions(client: TestClient) -> None:
-    assert client.get("/instances").json()["instances"][0]["stores"] == ["counts"]
+    one, two = client.get("/instances").json()["instances"]
+    assert (one["name"], one["role"], one["stores"]) == ("one, process 1", "active", ["counts"])
+    assert (two["name"], two["role"], two["stores"]) == ("two, process 2", "standby", [])
     (store,) = client.get("/positions").json()["stores"]
     assert store["partitions"][0]["lag"] == 2
 
@@ -121,3 +124,39 @@ def test_router_can_be_included(reader: FakeReader) -> None:
     app = FastAPI()
     app.include_router(create_router(reader, HttpSettings()), prefix="/v1")
     assert TestClient(app).get("/v1/stores/counts").json()["name"] == "counts"
+
+
+@pytest.mark.parametrize(("path", "status"), [
+    ("/v1/stores/counts/keys/nobody", 404), ("/v1/stores/count", 404),
+    ("/v1/stores/counts/entries?order=up", 422), ("/v1/stores/counts/keys/a?encoding=x", 400),
+])
+def test_errors_of_an_included_router_are_the_same_documents(
+    client: TestClient, reader: FakeReader, path: str, status: int
+) -> None:
+    app = FastAPI()
+    app.include_router(create_router(reader), prefix="/v1")
+    answer, expected = TestClient(app).get(path), client.get(path.removeprefix("/v1"))
+    assert answer.status_code == expected.status_code == status
+    assert answer.headers == expected.headers
+    assert answer.content == expected.content
+
+
+def test_included_router_reports_stores_that_are_not_available(reader: FakeReader) -> None:
+    def restoring(name: str, partition: int | None = None) -> object:
+        raise InvalidStateStoreException(f"Store '{name}' is being restored.")
+
+    reader.store = restoring  # type: ignore[method-assign]
+    app = FastAPI()
+    app.include_router(create_router(reader))
+    answer = TestClient(app).get("/stores/counts/keys/a")
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+
+
+def test_own_dependency_of_an_included_router_keeps_its_errors(reader: FakeReader) -> None:
+    def refuse() -> None:
+        raise HTTPException(401, "Log in first.")
+
+    app = FastAPI()
+    app.include_router(create_router(reader), dependencies=[Depends(refuse)])
+    answer = TestClient(app).get("/stores/counts")
+    assert (answer.status_code, answer.json()) == (401, {"detail": "Log in first."})

@@ -8,13 +8,15 @@ from urllib.parse import quote
 import pytest
 from starlette.testclient import TestClient
 
+from penstock import Stores
 from penstock.queries.http import HttpSettings, create_app
+from penstock.queries.state_reader import Host, KeyLocation
 from unit.queries.http.fakes import FakeReader
 
 
 def all_pages(client: TestClient, path: str, **parameters: object) -> list[dict[str, object]]:
     """Return the entries of all pages."""
-    entries, cursor = [], None
+    entries, cursor = [], parameters.pop("cursor", None)
     while True:
         page = client.get(path, params={**parameters, **({"cursor": cursor} if cursor else {})})
         assert page.status_code == 200, page.text
@@ -120,6 +122,78 @@ def test_page_continues_after_the_last_key_despite_writes(
     assert [entry["key"] for entry in second["entries"]] == [3, 7]
 
 
+#: Keys around the length up to which a cursor holds a whole key, in order.
+SHARED = ["k" * 1_024, *(f"{'k' * 1_024}{number}" for number in range(20))]
+LONG = ["a" * 20_000, "b", f"b{'é' * 20_000}", *SHARED, "k" * 1_023 + "l", "m" * 100_000, "z"]
+
+
+@pytest.mark.parametrize("order", ["asc", "desc"])
+@pytest.mark.parametrize("limit", [1, 3])
+def test_pages_continue_after_long_keys(
+    client: TestClient, reader: FakeReader, limit: int, order: str
+) -> None:
+    reader.add("long", "key-value", Stores.key_value_store_builder(
+        Stores.in_memory_key_value_store("long"), str, int
+    ), str, int, partitions=3)
+    for number, key in enumerate(LONG):
+        reader.put("long", key, number)
+    entries = all_pages(client, "/stores/long/entries", limit=limit, order=order)
+    found = [entry["value"] for entry in entries]
+    ordered = found if order == "asc" else found[::-1]
+    assert sorted(found) == list(range(len(LONG)))
+    assert ordered[:4] == [0, 1, 2, 3]
+    assert ordered[-3:] == [24, 25, 26]
+
+
+def test_page_continues_after_a_long_key_that_was_deleted(
+    client: TestClient, reader: FakeReader
+) -> None:
+    keys = [f"{'k' * 20_000}{number}" for number in range(9)]
+    (store,) = reader.add("long", "key-value", Stores.key_value_store_builder(
+        Stores.in_memory_key_value_store("long"), str, int
+    ), str, int)
+    for number, key in enumerate(keys):
+        store.put(key, number)
+    first = client.get("/stores/long/entries", params={"limit": 4}).json()
+    for entry in first["entries"][1:]:
+        store.delete(entry["key"])
+    rest = all_pages(client, "/stores/long/entries", limit=4, cursor=first["next"])
+    assert {entry["value"] for entry in first["entries"] + rest} == set(range(9))
+    assert len(first["entries"] + rest) == 9
+
+
+def test_pages_of_windows_continue_after_long_keys(
+    client: TestClient, reader: FakeReader
+) -> None:
+    store = reader.store("per_minute", 0)
+    for number in range(5):
+        store.put(f"{'k' * 20_000}{number}", 100 + number, 30 * 60_000)
+    for order in ("asc", "desc"):
+        entries = all_pages(client, "/stores/per_minute/windows", limit=2, order=order)
+        assert len(entries) == 67
+        assert {entry["value"] for entry in entries} >= set(range(100, 105))
+
+
+def test_prefix_of_number_keys_is_the_first_bytes(client: TestClient, reader: FakeReader) -> None:
+    for key in (1, 255, 256, 511, 2**40):
+        reader.put("orders", key, reader.store("orders").get(7))
+    answer = client.get("/stores/orders/entries", params={"prefix": "1"})
+    assert "encoding=base64" in answer.json()["detail"]
+
+    def keys(prefix: bytes, **more: object) -> list[object]:
+        text = base64.b64encode(prefix).decode()
+        entries = all_pages(
+            client, "/stores/orders/entries", prefix=text, encoding="base64", limit=2, **more
+        )
+        return [entry["key"] for entry in entries]
+
+    assert keys(bytes(3)) == [1, 7, 255, 256, 511]
+    assert keys(bytes(7), order="desc") == [255, 7, 1]
+    assert keys(bytes(6) + b"\x01") == [256, 511]
+    answer = client.get("/stores/orders/entries", params={"prefix": "?", "encoding": "base64"})
+    assert answer.json()["detail"].startswith("prefix is not base64")
+
+
 def test_forged_and_foreign_cursors_are_refused(client: TestClient) -> None:
     cursor = client.get("/stores/counts/entries", params={"limit": 1}).json()["next"]
     for forged in (("A" if cursor[0] != "A" else "B") + cursor[1:], "AAAA", "", "é", "%00"):
@@ -207,6 +281,21 @@ def test_stores_positions_and_locations(client: TestClient) -> None:
     assert client.get("/stores/counts/location", params={"key": "a"}).json() == {
         "key": "a", "partition": 0, "active": {"host": "one", "port": 8080}, "standbys": [],
     }
+
+
+def test_location_without_an_address_has_the_partition(
+    client: TestClient, reader: FakeReader
+) -> None:
+    reader.locate = lambda store, key: KeyLocation(2, None, ())  # type: ignore[method-assign]
+    answer = client.get("/stores/counts/location", params={"key": "a"})
+    assert answer.status_code == 200
+    document = answer.json()
+    assert "application.server" in document.pop("detail")
+    assert document == {"key": "a", "partition": 2, "active": None, "standbys": []}
+    standby = KeyLocation(2, None, (Host("two", 80),))
+    reader.locate = lambda store, key: standby  # type: ignore[method-assign]
+    document = client.get("/stores/counts/location", params={"key": "a"}).json()
+    assert document["detail"].startswith("The known instances are standbys.")
 
 
 def test_store_that_is_being_restored_is_unavailable(reader: FakeReader) -> None:
