@@ -64,15 +64,18 @@ def topology() -> Topology:
     builder.table("rates", key=str, value=float, store=Materialized(
         supplier=Stores.persistent_versioned_key_value_store("rates", timedelta(hours=1))
     ))
+    builder.global_table("names", key=str, value=str, store="names")
     return builder.build()
 
 
 @pytest.fixture
 def streams(source_log: Log, tmp_path: Path) -> Iterator[Streams]:
-    for name in ("words", "prices", "rates"):
+    for name in ("words", "prices", "rates", "names"):
         source_log.create_topic(name, 2, KEEP)
     append(source_log, "words", 0, ("a", "x", 1), ("b", "y", 4), ("a", "z", 12))
     append(source_log, "words", 1, ("c", "x", 40))
+    append(source_log, "names", 0, ("1", "one", 1), ("2", "two", 2), ("2", None, 3))
+    append(source_log, "names", 1, ("3", "three", 3))
     append(source_log, "prices", 0, ("p", Serdes.long().serialize(5), 1))
     append(source_log, "rates", 0, *[
         ("r", None if rate is None else Serdes.double().serialize(rate), time)
@@ -110,6 +113,7 @@ def test_stores_are_read_from_the_log_alone(
         ("c", (at(40), at(40)), 1),
     ]
     assert store("rates") == [("r", 4.0, at(40))]
+    assert store("names") == [("1", "one", at(1)), ("3", "three", at(3))]
     assert store("rates", versions="all") == [
         ("r", 1.0, at(10), at(20)), ("r", 2.0, at(20), at(30)), ("r", 4.0, at(40), None),
     ]
@@ -128,6 +132,28 @@ def test_changelog_has_every_change(
     )
     assert rows(frame, "key", "value")[-1] == ("c", 1)
     assert "offset" in frame.columns
+
+
+def test_changelog_has_the_serdes_and_windows_of_its_store(
+    spark: SparkSession, source_log: Log, streams: Streams
+) -> None:
+    def changes(name: str, *columns: str) -> list[tuple[Any, ...]]:
+        frame = read(spark, source_log, application="shop", changelog=name)
+        return rows(frame.filter("value is not null"), "key", *columns, "value")
+
+    assert changes("counts")[-1] == ("c", 1)
+    assert changes("windows", "window") == [
+        ("a", (at(0), at(10)), 1), ("a", (at(10), at(20)), 1), ("b", (at(0), at(10)), 1),
+        ("c", (at(40), at(50)), 1),
+    ]
+    assert ("a", (at(12), at(12)), 1) in changes("sessions", "window")
+    assert changes("rates") == [("r", 1.0), ("r", 2.0), ("r", 4.0)]
+    schema = "key binary, value binary"
+    raw = read(
+        spark, source_log, schema, application="shop", changelog="windows", key_format="bytes",
+        value_format="bytes",
+    )
+    assert rows(raw)[-1] == (b"c", Serdes.long().serialize(1))
 
 
 def test_store_as_of_an_offset(spark: SparkSession, source_log: Log, streams: Streams) -> None:
@@ -184,6 +210,11 @@ def test_table_has_the_types_of_the_topology(spark: SparkSession, streams: Strea
     ]
 
 
+def test_table_of_a_global_store(spark: SparkSession, streams: Streams) -> None:
+    table = streams.table("names", spark=spark)
+    assert rows(table, "key", "value") == [("1", "one"), ("3", "three")]
+
+
 def test_table_uses_the_active_session(spark: SparkSession, streams: Streams) -> None:
     assert streams.table("counts").count() == 3
 
@@ -201,7 +232,7 @@ def test_table_does_not_change_while_the_application_continues(
 
 def test_views_join_in_sql(spark: SparkSession, streams: Streams) -> None:
     assert streams.create_views(spark) == [
-        "baskets", "counts", "prices", "rates", "sessions", "windows",
+        "baskets", "counts", "names", "prices", "rates", "sessions", "windows",
     ]
     found = spark.sql(
         "select counts.key, counts.value, baskets.value.total from counts "

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from pyspark.sql.types import DataType, StringType, StructType
 
-from penstock.engine.layout.internal_topics import changelog_topic
 from penstock.engine.spark.sources.formats import JSON, Column, column_of, format_name
 from penstock.engine.spark.sources.json_values import infer_type
 from penstock.engine.spark.sources.options import Options
@@ -30,28 +29,30 @@ _SAMPLING_ROWS = 1_000
 
 
 class TopicRelation:
-    """The records of a topic."""
+    """The records of a topic. `layout`: the store whose changelog it is."""
 
-    def __init__(self, options: Options, topic: str) -> None:
+    def __init__(self, options: Options, topic: str, layout: StoreLayout | None = None) -> None:
         self.options = options
         self.topic = topic
         self.log = options.log()
+        self._layout = layout
 
     def schema(self) -> StructType:
         """Return all columns. The types of JSON are inferred from samples."""
         key, value = self._columns(None)
         with self.log.open(read_only=True) as log:
             key, value = (self._inferred(log, each) for each in (key, value))
-        return topic_schema(key, value)
+        return topic_schema(key, value, self._layout)
 
     def rows(self, schema: StructType) -> TopicRows:
         """Return what reads rows of this schema, which may have some of the columns."""
         key, value = self._columns(schema)
-        check_schema(schema, topic_schema(key, value))
+        check_schema(schema, topic_schema(key, value, self._layout))
         return TopicRows(
             self.log, schema, key, value,
             permissive=is_permissive(self.options),
             fail_on_data_loss=self.options.choice("failOnDataLoss", "true", "false") == "true",
+            layout=self._layout,
         )
 
     def reader(self, schema: StructType) -> RangeReader:
@@ -65,17 +66,25 @@ class TopicRelation:
         return TopicStreamReader(self.options, self.topic, self.rows(schema))
 
     def _columns(self, schema: StructType | None) -> tuple[Column, Column]:
-        return format_columns(self.options, schema, ("bytes", "bytes"))
+        layout = self._layout
+        defaults = ("bytes", "bytes") if layout is None else (
+            layout.key_format, layout.value_format
+        )
+        return format_columns(self.options, schema, defaults)
 
     def _inferred(self, log: Log, column: Column) -> Column:
         if column.format != JSON:
             return column
         ranges = offset_ranges(log, self.topic, self.options)
-        return infer_column(column, log, ranges, self.options, lambda key: key)
+        layout = self._layout
+        return infer_column(
+            column, log, ranges, self.options,
+            lambda key: key if layout is None else layout.split_key(key).key,
+        )
 
 
-def find_topic(options: Options) -> str | None:
-    """Return the topic or changelog that the options name; None if they name a store."""
+def find_relation(options: Options) -> TopicRelation | StoreRelation:
+    """Return the relation that the options name."""
     given = [name for name in ("topic", "store", "changelog") if options.get(name)]
     if len(given) != 1:
         raise ConfigException(
@@ -83,11 +92,12 @@ def find_topic(options: Options) -> str | None:
             f"{', '.join(given) or 'none'}."
         )
     if given == ["store"]:
-        return None
+        return StoreRelation(options)
     if given == ["topic"]:
-        return options.get("topic")
-    application = options.require("application", "orders")
-    return changelog_topic(application, options.require("changelog", "counts"))
+        return TopicRelation(options, options.require("topic", "orders"))
+    with options.log().open(read_only=True) as log:
+        layout = find_layout(log, options)
+    return TopicRelation(options, layout.topic, layout)
 
 
 def is_permissive(options: Options) -> bool:
@@ -155,11 +165,9 @@ class StoreRelation:
             key, value = self._columns(layout, None)
             if JSON in {key.format, value.format}:
                 ranges = store_ranges(log, layout, self.options)
-                cut = layout.key_suffix
                 key, value = (
                     infer_column(
-                        each, log, ranges, self.options,
-                        lambda data: data[:-cut] if cut else data,
+                        each, log, ranges, self.options, lambda data: layout.split_key(data).key
                     ) if each.format == JSON else each
                     for each in (key, value)
                 )

@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 
 from penstock.engine.spark.sources.options import Options
 from penstock.engine.spark.sources.record_writer import RecordWriter
-from penstock.engine.spark.sources.relation import StoreRelation, TopicRelation, find_topic
+from penstock.engine.spark.sources.relation import StoreRelation, find_relation
 from penstock.engine.spark.sources.writers import TopicStreamWriter, TopicWriter
 from penstock.errors import ConfigException
 
@@ -28,15 +28,15 @@ class PenstockDataSource(DataSource):
 
     def schema(self) -> StructType:
         """Return the columns, if the user gives no schema."""
-        return self._relation().schema()
+        return find_relation(Options(self.options)).schema()
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of `spark.read`."""
-        return self._relation().reader(schema)
+        return find_relation(Options(self.options)).reader(schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """Return the reader of `spark.readStream`."""
-        relation = self._relation()
+        relation = find_relation(Options(self.options))
         if isinstance(relation, StoreRelation):
             raise ConfigException(
                 "A store cannot be read as a stream. Read its changes: set the option 'changelog' "
@@ -53,11 +53,6 @@ class PenstockDataSource(DataSource):
     ) -> DataSourceStreamWriter:
         """Return the writer of `df.writeStream`."""
         return TopicStreamWriter(self._record_writer(schema, overwrite))
-
-    def _relation(self) -> TopicRelation | StoreRelation:
-        options = Options(self.options)
-        topic = find_topic(options)
-        return StoreRelation(options) if topic is None else TopicRelation(options, topic)
 
     def _record_writer(self, schema: StructType, overwrite: bool) -> RecordWriter:
         if overwrite:

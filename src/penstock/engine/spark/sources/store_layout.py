@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from struct import Struct
+from typing import NamedTuple
 
 from pyspark.sql.types import (
     DataType,
@@ -24,7 +26,8 @@ from penstock.engine.spark.sources.options import Options
 from penstock.errors import ConfigException
 from penstock.log.base import Log
 from penstock.suggestions import did_you_mean, listed
-from penstock.topology.application_info import StoreInfo, decode_application
+from penstock.topology.application_info import ApplicationInfo, decode_application
+from penstock.windows import MAX_TIME_MS
 
 KEY_VALUE, WINDOW, SESSION, VERSIONED = "key_value", "window", "session", "versioned_key_value"
 _WINDOW_TYPE = StructType([
@@ -34,7 +37,19 @@ _WINDOW_TYPE = StructType([
 _BUFFERS = ("suppress_buffer", "join_buffer", "custom")
 #: The kind of a step of the Processor API.
 _PROCESSOR = "processor"
+_WINDOW_TAIL = Struct(">qI")
+_SESSION_TAIL = Struct(">qq")
 _OPTION_KINDS = ("key_value", "window", "session", "versioned")
+
+
+class ChangelogKey(NamedTuple):
+    """The key of a changelog record."""
+
+    key: bytes
+    start: int = -1
+    #: None if the size of the window is unknown.
+    end: int | None = None
+    sequence: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +65,7 @@ class StoreLayout:
     #: Whether several rows have the same key and window.
     duplicates: bool = False
     #: The group whose offsets say how far the store has processed its topic; None if the topic is
-    #: a changelog.
+    #: a changelog, or the store is global.
     group: str | None = None
     key_format: str = "bytes"
     value_format: str = "bytes"
@@ -61,12 +76,7 @@ class StoreLayout:
 
     def schema(self, key: DataType, value: DataType) -> StructType:
         """Return the columns of the store."""
-        columns: dict[str, DataType] = {"key": key}
-        if self.family in {WINDOW, SESSION}:
-            columns["window"] = _WINDOW_TYPE
-        if self.duplicates:
-            columns["sequence"] = IntegerType()
-        columns["value"] = value
+        columns: dict[str, DataType] = {"key": key, **self.window_columns, "value": value}
         if self.family == VERSIONED:
             columns["valid_from"] = TimestampType()
             if self.all_versions:
@@ -76,24 +86,51 @@ class StoreLayout:
         return StructType([StructField(name, kind) for name, kind in columns.items()])
 
     @property
+    def window_columns(self) -> dict[str, DataType]:
+        """The columns of a changelog key, besides the key itself."""
+        columns: dict[str, DataType] = {}
+        if self.key_suffix:
+            columns["window"] = _WINDOW_TYPE
+        if self.duplicates:
+            columns["sequence"] = IntegerType()
+        return columns
+
+    def split_key(self, data: bytes) -> ChangelogKey:
+        """Split the key of a changelog record into the key and its window."""
+        at = len(data) - self.key_suffix
+        if self.family == WINDOW:
+            start, sequence = _WINDOW_TAIL.unpack_from(data, at)
+            size_ms = self.window_size_ms
+            end = None if size_ms is None else min(start + size_ms, MAX_TIME_MS)
+            return ChangelogKey(data[:at], start, end, sequence)
+        if self.family == SESSION:
+            end, start = _SESSION_TAIL.unpack_from(data, at)
+            return ChangelogKey(data[:at], start, end)
+        return ChangelogKey(data)
+
+    @property
     def key_suffix(self) -> int:
         """The number of bytes of the window at the end of a changelog key."""
         return {WINDOW: 12, SESSION: 16}.get(self.family, 0)
 
 
 def find_layout(log: Log, options: Options) -> StoreLayout:
-    """Return the store that the options name."""
+    """Return the store that the options name, for its rows or for its changelog."""
     application = options.require("application", "orders")
-    name = options.require("store", "counts")
+    is_changelog = options.get("changelog") is not None
+    name = options.require("changelog" if is_changelog else "store", "counts")
     described = read_task_records(log, application).application
     if described is not None:
-        stores = decode_application(described).stores
+        info = decode_application(described)
+        stores = info.all_stores
         if name not in stores:
             raise ConfigException(
                 f"Application '{application}' has no store '{name}'."
                 f"{did_you_mean(name, stores)} Stores: {listed(sorted(stores))}."
             )
-        layout = layout_of(application, name, stores[name])
+        if is_changelog and stores[name].kind in _BUFFERS:
+            return StoreLayout(name, changelog_topic(application, name), KEY_VALUE)
+        layout = layout_of(application, name, info)
     else:
         layout = _java_layout(log, application, name, options)
     versions = options.choice("versions", "latest", "all")
@@ -113,7 +150,8 @@ def application_layouts(
             f"Application '{application}' has not run on this log yet, so its stores have no "
             "rows. Start it first."
         )
-    known = decode_application(described).stores
+    info = decode_application(described)
+    known = info.all_stores
     layouts = {}
     for name in stores:
         if name not in known:
@@ -122,15 +160,16 @@ def application_layouts(
                 f"Start it with the present topology. Stores: {listed(sorted(known))}."
             )
         try:
-            layouts[name] = layout_of(application, name, known[name])
+            layouts[name] = layout_of(application, name, info)
         except ConfigException:
             if not skip_unreadable:
                 raise
     return layouts
 
 
-def layout_of(application: str, name: str, info: StoreInfo) -> StoreLayout:
-    """Return the layout of a store from its description."""
+def layout_of(application: str, name: str, described: ApplicationInfo) -> StoreLayout:
+    """Return the layout of a store from the description of its application."""
+    info = described.all_stores[name]
     if info.kind in _BUFFERS:
         raise ConfigException(
             f"Store '{name}' is a {info.kind.replace('_', ' ')}, which has no rows of keys and "
@@ -142,7 +181,8 @@ def layout_of(application: str, name: str, info: StoreInfo) -> StoreLayout:
             "logging can be read as data."
         )
     is_changelog = info.restored_from == changelog_topic(application, name)
-    if not is_changelog and info.step_kind == _PROCESSOR:
+    group = None if is_changelog or name in described.global_stores else application
+    if not is_changelog and _PROCESSOR in {info.step_kind, info.role}:
         raise ConfigException(
             f"Store '{name}' is filled by a processor from topic '{info.restored_from}' and has no "
             "changelog. Read that topic."
@@ -150,7 +190,7 @@ def layout_of(application: str, name: str, info: StoreInfo) -> StoreLayout:
     key, value = (_default_format(each) for each in (*info.serdes, "", "")[:2])
     return StoreLayout(
         name, info.restored_from, info.family, "timestamped" in info.kind, info.window_size_ms,
-        info.retain_duplicates, None if is_changelog else application, key, value,
+        info.retain_duplicates, group, key, value,
     )
 
 

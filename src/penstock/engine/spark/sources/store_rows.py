@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
-from struct import Struct
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -16,14 +15,11 @@ from penstock.engine.spark.sources.decoding import ColumnDecoder
 from penstock.engine.spark.sources.formats import Column
 from penstock.engine.spark.sources.options import LogAddress
 from penstock.engine.spark.sources.ranges import OffsetRange
-from penstock.engine.spark.sources.store_layout import SESSION, VERSIONED, WINDOW, StoreLayout
-from penstock.engine.spark.sources.topic_rows import to_timestamps
+from penstock.engine.spark.sources.store_layout import SESSION, VERSIONED, StoreLayout
+from penstock.engine.spark.sources.topic_rows import to_timestamps, window_column
 from penstock.log.base import Log
-from penstock.windows import MAX_TIME_MS
 
 _BATCH_ROWS = 10_000
-_WINDOW_TAIL = Struct(">qI")
-_SESSION_TAIL = Struct(">qq")
 
 
 class _Row(NamedTuple):
@@ -81,14 +77,7 @@ class StoreRows:
             )
             return decoders[name].decode(data, lambda _: f"a row of store '{self.layout.name}'")
         if name == "window":
-            bounds = [
-                to_timestamps(pa.array(times, pa.int64()), part.type)
-                for times, part in (
-                    ([row.start for row in rows], kind.field("start")),
-                    ([row.end for row in rows], kind.field("end")),
-                )
-            ]
-            return pa.StructArray.from_arrays(bounds, fields=list(kind))
+            return window_column([row.start for row in rows], [row.end for row in rows], kind)
         if name == "sequence":
             return pa.array([row.sequence for row in rows], kind)
         times = [row.valid_to if name == "valid_to" else row.time for row in rows]
@@ -105,12 +94,12 @@ def read_rows(log: Log, layout: StoreLayout, offsets: OffsetRange) -> list[_Row]
         newest.pop(key, None)
         if value is not None:
             newest[key] = (value, time)
-    if layout.family == WINDOW:
-        rows = [_window_row(layout, key, *each) for key, each in newest.items()]
-    elif layout.family == SESSION:
-        rows = [_session_row(key, *each) for key, each in newest.items()]
-    else:
+    if not layout.key_suffix:
         return [_Row(key, *each) for key, each in newest.items()]
+    rows = []
+    for data, each in newest.items():
+        key, start, end, sequence = layout.split_key(data)
+        rows.append(_Row(key, *each, start, end, sequence))
     return _without_expired(layout, rows)
 
 
@@ -124,18 +113,6 @@ def _changes(log: Log, offsets: OffsetRange) -> Iterator[tuple[bytes, bytes | No
         ):
             if key is not None:
                 yield key, value, time
-
-
-def _window_row(layout: StoreLayout, key: bytes, value: bytes, time: int) -> _Row:
-    start, sequence = _WINDOW_TAIL.unpack_from(key, len(key) - _WINDOW_TAIL.size)
-    size_ms = layout.window_size_ms
-    end = None if size_ms is None else min(start + size_ms, MAX_TIME_MS)
-    return _Row(key[: -_WINDOW_TAIL.size], value, time, start, end, sequence)
-
-
-def _session_row(key: bytes, value: bytes, time: int) -> _Row:
-    end, start = _SESSION_TAIL.unpack_from(key, len(key) - _SESSION_TAIL.size)
-    return _Row(key[: -_SESSION_TAIL.size], value, time, start, end)
 
 
 def _without_expired(layout: StoreLayout, rows: list[_Row]) -> list[_Row]:

@@ -37,22 +37,19 @@ _registered: WeakKeyDictionary[SparkSession, set[str]] = WeakKeyDictionary()
 
 def table(topology: Topology, config: StreamsConfig, store: str, spark: Any) -> DataFrame:
     """Return a store at one commit as a DataFrame."""
-    if store in topology.global_stores:
+    known = topology.stores.keys() | topology.global_stores.keys()
+    if store not in known:
         raise InvalidStateStoreException(
-            f"'{store}' is the store of a global table. Read its topic "
-            f"'{topology.global_stores[store].topic}' with spark.read.format('penstock')."
-        )
-    if store not in topology.stores:
-        raise InvalidStateStoreException(
-            f"The topology has no store '{store}'.{did_you_mean(store, topology.stores)} "
-            f"Stores: {listed(sorted(topology.stores))}."
+            f"The topology has no store '{store}'.{did_you_mean(store, known)} "
+            f"Stores: {listed(sorted(known))}."
         )
     return tables(topology, config, [store], spark)[store]
 
 
 def create_views(topology: Topology, config: StreamsConfig, spark: Any) -> list[str]:
     """Create a temporary view for each store that the user has named; return their names."""
-    named = sorted(topology.stores.keys() - topology.generated_stores)
+    known = topology.stores.keys() | topology.global_stores.keys()
+    named = sorted(known - topology.generated_stores)
     found = tables(topology, config, named, spark, skip_unreadable=True)
     for name, frame in found.items():
         frame.createOrReplaceTempView(f"`{name}`")
@@ -107,7 +104,8 @@ def _table(
     session: SparkSession, topology: Topology, config: StreamsConfig, layout: StoreLayout,
     ends: Mapping[int, int],
 ) -> DataFrame:
-    builder = topology.stores[layout.name].resolve(config)
+    spec = topology.stores.get(layout.name) or topology.global_stores[layout.name].store
+    builder = spec.resolve(config)
     columns = (
         _column("key", builder.key_serde or config.default_key_serde, layout),
         _column("value", builder.value_serde or config.default_value_serde, layout),

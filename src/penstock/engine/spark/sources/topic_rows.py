@@ -24,6 +24,7 @@ from penstock.engine.spark.sources.decoding import ColumnDecoder
 from penstock.engine.spark.sources.formats import Column
 from penstock.engine.spark.sources.options import LogAddress
 from penstock.engine.spark.sources.ranges import OffsetRange
+from penstock.engine.spark.sources.store_layout import ChangelogKey, StoreLayout
 from penstock.errors import ConfigException
 from penstock.log.types import LogBatch, TopicPartition
 
@@ -37,12 +38,11 @@ _METADATA: dict[str, DataType] = {
 }
 
 
-def topic_schema(key: Column, value: Column) -> StructType:
-    """Return all columns of a topic."""
-    return StructType([
-        StructField(name, kind)
-        for name, kind in {"key": key.type, "value": value.type, **_METADATA}.items()
-    ])
+def topic_schema(key: Column, value: Column, layout: StoreLayout | None = None) -> StructType:
+    """Return all columns of a topic, or of the changelog of a store."""
+    window = {} if layout is None else layout.window_columns
+    columns = {"key": key.type, **window, "value": value.type, **_METADATA}
+    return StructType([StructField(name, kind) for name, kind in columns.items()])
 
 
 def check_schema(schema: StructType, available: StructType) -> None:
@@ -72,6 +72,8 @@ class TopicRows:
     permissive: bool = False
     #: False: continue at the start of the partition if retention has removed records of a range.
     fail_on_data_loss: bool = True
+    #: The store whose changelog the topic is.
+    layout: StoreLayout | None = None
 
     def read(self, offsets: OffsetRange) -> Iterator[pa.RecordBatch]:
         """Read a range."""
@@ -93,20 +95,38 @@ class TopicRows:
                 return
             for batch in log.read(topic, partition, start, end):
                 if len(batch):
+                    split = self._split_keys(batch)
                     yield pa.RecordBatch.from_arrays(
-                        [_column(batch, name, types.field(name).type, decoders) for name in names],
+                        [
+                            _column(batch, name, types.field(name).type, decoders, split)
+                            for name in names
+                        ],
                         schema=types,
                     )
 
+    def _split_keys(self, batch: LogBatch) -> list[ChangelogKey] | None:
+        """The keys and windows of a batch; None if the keys have no windows."""
+        if self.layout is None or not self.layout.key_suffix:
+            return None
+        return [self.layout.split_key(key) for key in batch.records.column("key").to_pylist()]
+
 
 def _column(
-    batch: LogBatch, name: str, kind: pa.DataType, decoders: dict[str, ColumnDecoder]
+    batch: LogBatch, name: str, kind: pa.DataType, decoders: dict[str, ColumnDecoder],
+    split: list[ChangelogKey] | None,
 ) -> pa.Array:
     records = batch.records
+    if split is not None and name == "window":
+        return window_column([each.start for each in split], [each.end for each in split], kind)
+    if split is not None and name == "sequence":
+        return pa.array([each.sequence for each in split], kind)
     if name in decoders:
         offsets = records.column("offset")
+        data = records.column(name)
+        if split is not None and name == "key":
+            data = pa.array([each.key for each in split], pa.binary())
         return decoders[name].decode(
-            records.column(name),
+            data,
             lambda index: (
                 f"the record at offset {offsets[index]} of topic '{batch.topic}', partition "
                 f"{batch.partition},"
@@ -127,6 +147,15 @@ def _column(
 def to_timestamps(epoch_ms: pa.Array, kind: pa.DataType) -> pa.Array:
     """Convert epoch milliseconds to a column of Spark's timestamps, in microseconds."""
     return pc.multiply_checked(epoch_ms, pa.scalar(1000, pa.int64())).cast(kind)
+
+
+def window_column(starts: list[int], ends: list[int | None], kind: pa.DataType) -> pa.Array:
+    """Return the column `window` of times in epoch milliseconds."""
+    bounds = [
+        to_timestamps(pa.array(times, pa.int64()), kind.field(name).type)
+        for name, times in (("start", starts), ("end", ends))
+    ]
+    return pa.StructArray.from_arrays(bounds, fields=list(kind))
 
 
 def _headers(column: pa.Array, kind: pa.DataType) -> pa.Array:
