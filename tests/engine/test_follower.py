@@ -16,6 +16,7 @@ from penstock import (
     Serdes,
     StandbyUpdateListener,
     Stores,
+    Streams,
     StreamsBuilder,
     StreamsConfig,
     SuspendReason,
@@ -68,6 +69,10 @@ def create_streams(create_streams: CreateStreams) -> CreateStreams:
     return functools.partial(create_streams, statestore_cache_max_bytes=0)
 
 
+def of_standby(streams: Streams, name: str) -> list[Any]:
+    return [value for metric, value in streams.metrics().items() if metric.name == name]
+
+
 def test_promoted_standby_has_the_rows(
     create_streams: CreateStreams, log: Log, tmp_path: Path
 ) -> None:
@@ -83,12 +88,18 @@ def test_promoted_standby_has_the_rows(
     until(lambda: counted(tmp_path / "other") == 5)
     send(log, "c")
     until(lambda: counted(tmp_path / "other") == 6)
+    # The follower measures after it has written.
+    until(lambda: sum(of_standby(second, "update-total")) == 6)
+    followed = of_standby(second, "standby-lag")
+    assert of_standby(second, "standby-updating-tasks") == [len(followed)]
+    until(lambda: sum(of_standby(second, "standby-lag")) == 0)
     first.close()
     send(log, "a")
     second.run_until_caught_up(PATIENCE_S)
     assert [restored for report in reports for restored in report.restored] == []
     counts = [int.from_bytes(value, "big") for value in received(log)]
     assert sorted(counts) == [1, 1, 1, 2, 2, 3, 4]
+    assert of_standby(second, "standby-lag") == [], "it is no standby any more"
 
 
 def test_standby_without_replicas_keeps_nothing(

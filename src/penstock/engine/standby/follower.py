@@ -109,10 +109,14 @@ class Follower:
         for task_id, targets in replicas.committed_positions().items():
             task = replicas.tasks[task_id]
             before = task.replica.positions()
+            self._notifier.measured(task_id, sum(
+                max(0, target - before.get(store, 0)) for store, target in targets.items()
+            ))
             if any(before.get(store, -1) < target for store, target in targets.items()):
                 for store, at in task.partitions.items():
                     self._notifier.started(at, store, before.get(store, 0))
             caught_up = replicas.catch_up(task_id, targets, self._check_stopped)
+            self._notifier.measured(task_id, 0)
             if caught_up is None:
                 continue
             for store, target in targets.items():

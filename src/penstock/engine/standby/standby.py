@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from penstock.config import StreamsConfig
 from penstock.engine.standby.update_listener import (
+    StandbyMeter,
     StandbyUpdateListener,
     StandbyUpdateNotifier,
     SuspendReason,
@@ -25,14 +27,16 @@ if TYPE_CHECKING:
 class Standby:
     """A warm-up and a follower, each started at most once. Both only make failover quicker."""
 
-    def __init__(self) -> None:
-        self._notifier = StandbyUpdateNotifier(StandbyUpdateListener())
+    def __init__(self, metrics: StandbyMeter | None = None) -> None:
+        self._metrics = metrics
+        self._notifier = StandbyUpdateNotifier(StandbyUpdateListener(), metrics)
         self._warm_up: WarmUp | None = None
         self._follower: Follower | None = None
+        self._starting = threading.Lock()
 
     def set_listener(self, listener: StandbyUpdateListener) -> None:
         """Replace the listener. Called before the instance starts."""
-        self._notifier = StandbyUpdateNotifier(listener)
+        self._notifier = StandbyUpdateNotifier(listener, self._metrics)
 
     def start_warm_up(self, warm_up: Callable[[], WarmCompute | None]) -> None:
         """Call `warm_up` in a separate thread, unless that has been done."""
@@ -42,11 +46,12 @@ class Standby:
     def start_follower(
         self, topology: Topology, config: StreamsConfig, is_paused: Callable[[], bool]
     ) -> None:
-        """Keep replicas up to date on this host, if `num_standby_replicas` asks for it."""
+        """Keep replicas up to date on this host, unless that is done. Any thread may call it."""
         from penstock.engine.standby.follower import Follower  # noqa: PLC0415  (brings pyarrow)
 
-        if config.num_standby_replicas and self._follower is None:
-            self._follower = Follower(topology, config, self._notifier, is_paused)
+        with self._starting:
+            if self._follower is None:
+                self._follower = Follower(topology, config, self._notifier, is_paused)
 
     @property
     def tasks(self) -> Mapping[TaskId, frozenset[TopicPartition]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import logging
 from dataclasses import dataclass
+from typing import Protocol
 
 from penstock.log.types import TopicPartition
 from penstock.record import TaskId
@@ -75,6 +76,22 @@ class StandbyUpdateListener:
         """
 
 
+class StandbyMeter(Protocol):
+    """Measures the updates of a standby's stores."""
+
+    def set_lag(self, task_id: TaskId, offsets: int) -> None:
+        """The changelogs of a task have so many offsets that are not applied yet."""
+        ...
+
+    def add(self, task_id: TaskId, records: int) -> None:
+        """Records were applied to the stores of a task."""
+        ...
+
+    def stop(self) -> None:
+        """No task is followed any more."""
+        ...
+
+
 @dataclass
 class _StandbyProgress:
     position: int
@@ -84,8 +101,11 @@ class _StandbyProgress:
 class StandbyUpdateNotifier:
     """Calls a listener for every updated store: once at the start, and once at the end."""
 
-    def __init__(self, listener: StandbyUpdateListener) -> None:
+    def __init__(
+        self, listener: StandbyUpdateListener, metrics: StandbyMeter | None = None
+    ) -> None:
         self._listener = listener
+        self._metrics = metrics
         self._running: dict[tuple[TopicPartition, str], _StandbyProgress] = {}
 
     def started(self, partition: TopicPartition, store: str, position: int) -> None:
@@ -94,16 +114,25 @@ class StandbyUpdateNotifier:
             self._running[partition, store] = _StandbyProgress(position, position)
             self._notify("on_update_start", partition, store, position)
 
+    def measured(self, task_id: TaskId, lag: int) -> None:
+        """The changelogs of a task have `lag` offsets that are not applied yet."""
+        if self._metrics is not None:
+            self._metrics.set_lag(task_id, lag)
+
     def loaded(
         self, partition: TopicPartition, store: str, task_id: TaskId, position: int, records: int,
         end: int,
     ) -> None:
         """A number of records was applied, up to a position."""
         self._running[partition, store] = _StandbyProgress(position, end)
+        if self._metrics is not None:
+            self._metrics.add(task_id, records)
         self._notify("on_batch_loaded", partition, store, task_id, position, records, end)
 
     def suspended(self, reason: SuspendReason) -> None:
         """All updates have ended."""
+        if self._metrics is not None:
+            self._metrics.stop()
         for (partition, store), progress in self._running.items():
             self._notify(
                 "on_update_suspended", partition, store, progress.position, progress.end, reason
