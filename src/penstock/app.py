@@ -182,7 +182,7 @@ class Streams(MetadataMethods):
     def set_standby_update_listener(self, listener: StandbyUpdateListener) -> None:
         """Set the listener for stores that this instance updates while it is a standby.
 
-        A standby updates stores if `num_standby_replicas` is at least 1.
+        A standby updates stores if `num_standby_replicas` is at least 1, or if it serves queries.
 
         Args:
             listener: Its methods are called at the start, for the progress and at the end.
@@ -258,6 +258,7 @@ class Streams(MetadataMethods):
         exporter = OtlpExporter(self.config, self.metrics)
         self._instance.observers.trace_batch = exporter.add_batch
         self._instance.observers.trace_restore = exporter.add_restore
+        self._instance.observers.trace_failure = exporter.add_failure
         self._instance.on_close.append(exporter.close)
         exporter.start()
 
@@ -521,6 +522,9 @@ class Streams(MetadataMethods):
     @property
     def _store_queries(self) -> StoreQueries:
         return self._open_queries().stores
+
+    def _serve_queries(self) -> None:
+        self._instance.serves_queries = True
 
     @property
     def _instance_metadata(self) -> InstanceMetadata:

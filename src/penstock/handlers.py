@@ -82,6 +82,8 @@ class Response:
 
     result: Result
     dead_letter_queue_records: tuple[ProducedRecord, ...] = ()
+    #: Set by built-in handlers: what the task logs about the skipped record, at a limited rate.
+    notice: str = field(default="", compare=False, repr=False)
 
     @staticmethod
     def resume(dead_letter_queue_records: Iterable[ProducedRecord] = ()) -> Response:
@@ -279,6 +281,11 @@ class BuiltInHandler:
         key, value = context.source_raw_key, context.source_raw_value
         return (dead_letter_queue_record(topic, key, value, context, exception),)
 
+    def _skip(
+        self, notice: str, context: ErrorHandlerContext, exception: BaseException
+    ) -> Response:
+        return Response(Result.RESUME, self._dead_letters(context, exception), notice)
+
 
 def one_line(error: BaseException) -> str:
     """Return the class and the message of an exception as one line of limited length."""
@@ -287,14 +294,14 @@ def one_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {shortened}" if shortened else type(error).__name__
 
 
-def log_bad_record(level: int, what: str, context: ErrorHandlerContext, error: Exception) -> None:
+def log_failed_record(what: str, context: ErrorHandlerContext, error: Exception) -> None:
     """Log a bad record as one line with its position and the cause; the traceback at DEBUG."""
     position = "no source record" if context.topic is None else (
         f"topic '{context.topic}', partition {context.partition}, offset {context.offset}"
     )
-    log.log(
-        level, "%s: %s (%s; processor '%s', task %s).", what, one_line(error).rstrip("."),
-        position, context.processor_node_id, context.task_id,
+    log.error(
+        "%s: %s (%s; processor '%s', task %s).", what, one_line(error).rstrip("."), position,
+        context.processor_node_id, context.task_id,
     )
     log.debug("The traceback of this error:", exc_info=error)
 
@@ -324,7 +331,7 @@ class LogAndFailExceptionHandler(BuiltInHandler):
 
         Kafka: LogAndFailExceptionHandler#configure, LogAndFailExceptionHandler#handleError
         """
-        log_bad_record(logging.ERROR, "Failed to deserialize a record", context, exception)
+        log_failed_record("Failed to deserialize a record", context, exception)
         return Response.fail(self._dead_letters(context, exception))
 
 
@@ -353,10 +360,7 @@ class LogAndContinueExceptionHandler(BuiltInHandler):
 
         Kafka: LogAndContinueExceptionHandler#configure, LogAndContinueExceptionHandler#handleError
         """
-        log_bad_record(
-            logging.WARNING, "Skipping a record that cannot be deserialized", context, exception
-        )
-        return Response.resume(self._dead_letters(context, exception))
+        return self._skip("Skipping a record that cannot be deserialized", context, exception)
 
 
 class LogAndFailProcessingExceptionHandler(BuiltInHandler):
@@ -385,7 +389,7 @@ class LogAndFailProcessingExceptionHandler(BuiltInHandler):
         Kafka: LogAndFailProcessingExceptionHandler#configure,
             LogAndFailProcessingExceptionHandler#handleError
         """
-        log_bad_record(logging.ERROR, "Failed to process a record", context, exception)
+        log_failed_record("Failed to process a record", context, exception)
         return Response.fail(self._dead_letters(context, exception))
 
 
@@ -415,10 +419,7 @@ class LogAndContinueProcessingExceptionHandler(BuiltInHandler):
         Kafka: LogAndContinueProcessingExceptionHandler#configure,
             LogAndContinueProcessingExceptionHandler#handleError
         """
-        log_bad_record(
-            logging.WARNING, "Skipping a record that cannot be processed", context, exception
-        )
-        return Response.resume(self._dead_letters(context, exception))
+        return self._skip("Skipping a record that cannot be processed", context, exception)
 
 
 class DefaultProductionExceptionHandler(BuiltInHandler):
@@ -498,10 +499,7 @@ class LogAndContinueProductionExceptionHandler(BuiltInHandler):
         Returns:
             The response: resume.
         """
-        log_bad_record(
-            logging.WARNING, f"Skipping a record for topic '{record.topic}'", context, exception
-        )
-        return Response.resume(self._dead_letters(context, exception))
+        return self._skip(f"Skipping a record for topic '{record.topic}'", context, exception)
 
     def handle_serialization_error(
         self,

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
+from penstock.cli.run_logging import JsonFormatter
 from penstock.engine.worker import log_capture
 from penstock.engine.worker.log_capture import LogCapture
-from penstock.engine.worker.outcome import STDOUT
+from penstock.engine.worker.log_lines import STDOUT, LogLine, replay_log_lines
 from penstock.log import Log, RecordColumns
 
 APP = '''
@@ -178,3 +179,24 @@ def test_worker_limits_printed_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     *lines, last = capture.lines()
     assert [line.text for line in lines] == ["0", "1"]
     assert last.text == "3 more printed lines of this task are omitted."
+
+
+def test_driver_logs_a_captured_line_with_its_time_and_traceback(
+    caplog: pytest.LogCaptureFixture
+) -> None:
+    replay_log_lines([LogLine(30, "shop", "bad", 1000.5, "Traceback", "worker1", 7, "0_1")], 3)
+    (record,) = caplog.records
+    assert json.loads(JsonFormatter().format(record)) == {
+        "time": "1970-01-01T00:16:40.500Z", "level": "WARNING", "logger": "shop",
+        "message": "bad", "exception": "Traceback", "host": "worker1", "process": 7, "lane": 3,
+        "task": "0_1",
+    }
+    assert logging.Formatter("%(msecs)03d %(message)s").format(record) == "500 bad\nTraceback"
+
+
+def test_line_that_has_not_ended_is_kept() -> None:
+    with LogCapture(logging.INFO) as capture:
+        print("one\ntwo", end="")
+        assert [line.text for line in capture.take_lines(end_line=False)] == ["one"]
+        print(" three")
+        assert [line.text for line in capture.take_lines(end_line=False)] == ["two three"]

@@ -51,11 +51,13 @@ def test_commands_print_the_documented_output(tmp_path: Path) -> None:
 
 
 def test_page_names_every_command() -> None:
-    text = PAGE.replace("`", "")
+    table = PAGE.partition("\n## ")[0].replace("`", "")
     for module in entry.COMMANDS:
-        assert f"penstock {module.__name__.rpartition('.')[2]} " in text
-    for name in ("list", "create", "describe", "alter", "delete", "clean", "reset-offsets"):
-        assert name in text
+        name = module.__name__.rpartition(".")[2]
+        assert re.search(rf"^\| penstock {name}\b", table, re.MULTILINE), name
+    for name in ("list", "create", "describe", "alter", "delete", "clean", "verify",
+                 "reset-offsets"):
+        assert name in table
 
 
 def test_documented_exit_codes_are_those_of_the_program() -> None:

@@ -164,6 +164,17 @@ def test_end_of_a_partition_is_reported(log: Log, tail: TailReader) -> None:
     seen.poll_until(lambda: tail.is_at_end(P1))
 
 
+def test_end_is_known_without_a_request(log: Log, tail: TailReader) -> None:
+    log.append("orders", 0, numbered(range(100)))
+    tail.add({P0: 10})
+    assert tail.end(P0) == tail.position(P0) == 10, "nothing is fetched yet"
+    seen = Collected(tail)
+    seen.poll_until(lambda: tail.position(P0) > 10, max_records=5)
+    assert tail.end(P0) == 100
+    seen.poll_until(lambda: tail.is_at_end(P0))
+    assert tail.end(P0) == tail.position(P0) == 100
+
+
 def test_poll_returns_when_records_arrive(logs: LogUnderTest) -> None:
     log, other = logs.open(), logs.open()
     log.create_topic("orders", 2)

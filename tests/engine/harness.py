@@ -17,6 +17,7 @@ from penstock.engine.plan.planner import Planner
 from penstock.engine.worker.outcome import TaskOutcome, decode_outcomes
 from penstock.log import RecordColumns, open_log
 from penstock.partitioning import partition_of
+from penstock.task.drops import DropLog
 
 #: The topics of tests hold records of the year 1970.
 OLD_TIMES = {"retention.ms": "-1"}
@@ -64,6 +65,7 @@ class Application:
         self.lease = self.log.take_lease(self.config.application_id)
         self._options = {"parallelism": parallelism, **bundle}
         self._new_workers = new_workers
+        self._drop_log = DropLog()
         self.outcomes: list[TaskOutcome] = []
         self.start()
 
@@ -114,6 +116,8 @@ class Application:
             records=self.planner.records,
         )
         self.planner.advance(plan, result.offsets, result.records)
+        for outcome in outcomes:
+            self._drop_log.add(outcome.task_id, outcome.drops)
         return result
 
     def run(self) -> int:

@@ -13,7 +13,7 @@ from engine.instances import CreateStreams
 from penstock import Serdes, StreamsBuilder, TimeWindows
 from penstock.log import Log, RecordColumns
 from penstock.record import RecordMetadata, TaskId
-from penstock.task.drops import DropLog, DropNote
+from penstock.task.drops import DropLog, DropNote, DropNotes
 from penstock.testing import TopologyTestDriver
 
 TEXT = Serdes.string()
@@ -127,3 +127,28 @@ def test_interval_limits_the_lines() -> None:
         assert len(caught) == 3
     finally:
         logger.removeHandler(handler)
+
+
+def test_skipped_records_are_counted_by_topic_and_class_of_error(
+    caplog: pytest.LogCaptureFixture
+) -> None:
+    notes, drop_log = DropNotes(), DropLog()
+    for topic, error in (
+        ("a", ValueError("bad 1")), ("a", ValueError("bad 2")), ("a", KeyError("k")),
+        ("b", ValueError("bad \udcff.")), ("a", ValueError("bad 3")),
+    ):
+        notes.add_error("node", "Skipping a record", error, RecordMetadata(topic, 0, 7))
+    drop_log.add(TaskId(0, 0), notes.take())
+    drop_log.log_counts(all_now=True)
+
+    def place(topic: str) -> str:
+        return f"topic '{topic}', partition 0, offset 7; processor 'node', task 0_0"
+
+    assert caplog.messages == [
+        f"Skipping a record: ValueError: bad 1 ({place('a')}).",
+        f"Skipping a record: KeyError: 'k' ({place('a')}).",
+        f"Skipping a record: ValueError: bad \\udcff ({place('b')}).",
+        f"Skipping a record: 2 more of topic 'a' with ValueError (the last batch from: "
+        f"{place('a')}).",
+    ]
+    assert {record.name for record in caplog.records} == {"penstock.handlers"}

@@ -92,8 +92,9 @@ def test_continue_skips_logs_and_counts_the_record(
             app.run()
         assert results(app) == ["r00=None", "r01=1"]
         assert sum(outcome.global_dropped for outcome in app.outcomes) == 2
-        for partition in (0, 1):
-            assert f"topic 'rates', partition {partition}, offset 0" in caplog.text
+        # The first one. The number of the others is logged later.
+        assert caplog.text.count("topic 'rates', partition ") == 1
+        assert "Skipping a record that cannot be deserialized: " in caplog.text
         app.send("in", ("k", "r00", 20))
         app.run()
         assert sum(outcome.global_dropped for outcome in app.outcomes) == 0

@@ -14,12 +14,16 @@ import pytest
 from penstock import Serdes, StreamsBuilder, StreamsConfig
 from penstock.engine.continuous import lane_pool
 from penstock.engine.continuous.engine import ContinuousEngine
+from penstock.engine.continuous.lane_handle import LaneStatus
+from penstock.engine.continuous.lane_observer import LaneObserver
 from penstock.engine.continuous.lane_starter import OnConnection, OnEnded
 from penstock.engine.continuous.messages import (
     Alive,
     Ended,
     Grant,
     Hello,
+    Lag,
+    PartitionLag,
     Ready,
     Release,
     Released,
@@ -67,24 +71,33 @@ class PlayedLanes:
             connection.close()
 
 
-class RestoreCalls:
-    """Records what the engine reports about restores."""
+class ObserverCalls(LaneObserver):
+    """Records what the engine reports about lanes."""
 
     def __init__(self) -> None:
         self.restoring: list[tuple[TaskId, Sequence[RestoringStore]]] = []
         self.restored: list[tuple[TaskId, Sequence[RestoredStore], float, bool]] = []
         self.stopped: set[TaskId] = set()
+        self.lost = 0
+        self.lag: tuple[PartitionLag, ...] = ()
 
     def task_restoring(self, task_id: TaskId, stores: Sequence[RestoringStore]) -> None:
         self.restoring.append((task_id, stores))
 
     def task_restored(
-        self, task_id: TaskId, restored: Sequence[RestoredStore], seconds: float, *, is_last: bool
+        self, task_id: TaskId, restored: Sequence[RestoredStore], seconds: float, *,
+        lane: LaneStatus, is_last: bool,
     ) -> None:
         self.restored.append((task_id, restored, seconds, is_last))
 
     def task_stopped(self, task_id: TaskId) -> None:
         self.stopped.add(task_id)
+
+    def lane_lost(self) -> None:
+        self.lost += 1
+
+    def lag_measured(self, lag: Sequence[PartitionLag]) -> None:
+        self.lag = tuple(lag)
 
 
 class Stage:
@@ -100,9 +113,9 @@ class Stage:
         )
         self.lanes = PlayedLanes(2)
         self.lease = log.take_lease("app")
-        self.restores = RestoreCalls()
+        self.observed = ObserverCalls()
         self.engine = ContinuousEngine(
-            builder.build(), self.config, log, self.lease, self.lanes.open, self.restores
+            builder.build(), self.config, log, self.lease, self.lanes.open, self.observed
         )
         self.received: dict[int, list[Any]] = {}
 
@@ -174,16 +187,16 @@ def test_restores_of_lanes_are_passed_on(stage: Stage) -> None:
     stage.send(serial, Restoring(task_id, running))
     done = (RestoredStore("rows", "changes", 0, 0, 10, 9, task_id),)
     stage.send(serial, Running(task_id, done, 2.5))
-    stage.run_until(lambda: stage.restores.restored)
-    assert stage.restores.restoring == [(task_id, running)]
-    assert stage.restores.restored == [(task_id, done, 2.5, False)]
+    stage.run_until(lambda: stage.observed.restored)
+    assert stage.observed.restoring == [(task_id, running)]
+    assert stage.observed.restored == [(task_id, done, 2.5, False)]
     for other in others:
         stage.send(1 if other in stage.granted(1) else 2, Running(other))
     stage.run_until(lambda: stage.engine.is_ready)
-    assert [is_last for *_, is_last in stage.restores.restored] == [False, False, False, True]
-    assert stage.restores.stopped == set()
+    assert [is_last for *_, is_last in stage.observed.restored] == [False, False, False, True]
+    assert stage.observed.stopped == set()
     stage.lanes.connections[serial].close()
-    stage.run_until(lambda: stage.restores.stopped == stage.granted(serial))
+    stage.run_until(lambda: stage.observed.stopped == stage.granted(serial))
 
 
 def test_tasks_of_a_lost_lane_are_granted_after_it_is_fenced(stage: Stage) -> None:
@@ -283,7 +296,7 @@ def test_lane_ends_when_there_are_fewer_slots(
     stage.send(2, Ended())
     stage.run_until(lambda: len(stage.granted(1)) == PARTITIONS)
     assert not stage.of(Release, 2)
-    assert list(stage.engine.tasks_by_lane()) == ["lane 1 on host1 (process 1)"]
+    assert [lane.name for lane in stage.engine.lanes()] == ["lane 1 on host1 (process 1)"]
 
 
 def test_lane_of_a_decommissioned_executor_ends_at_once(stage: Stage) -> None:
@@ -308,3 +321,41 @@ def test_lane_that_waits_for_a_slot_is_cancelled_when_there_are_fewer(
     stage.run_until(lambda: stage.lanes.cancelled == [2])
     stage.run_until(lambda: len(stage.granted(1)) == PARTITIONS)
     assert not stage.of(Stop, 1)
+
+
+def states(stage: Stage) -> dict[str, str]:
+    return {lane.host or "?": lane.state for lane in stage.engine.lanes()}
+
+
+def test_state_of_a_lane_is_that_of_a_thread_of_kafka_streams(stage: Stage) -> None:
+    stage.run_until(lambda: len(stage.lanes.connections) == 2)
+    assert [lane.state for lane in stage.engine.lanes()] == ["STARTING"] * 2
+    stage.make_ready(1, 2)
+    stage.run_until(lambda: len(stage.granted(1)) == len(stage.granted(2)) == 2)
+    assert states(stage) == {"host1": "PARTITIONS_ASSIGNED", "host2": "PARTITIONS_ASSIGNED"}
+    for task_id in stage.granted(1):
+        stage.send(1, Running(task_id))
+    stage.run_until(lambda: states(stage)["host1"] == "RUNNING")
+    assert states(stage)["host2"] == "PARTITIONS_ASSIGNED"
+
+
+def test_killed_lane_is_gone_and_counted_and_a_stopped_one_is_not_counted(stage: Stage) -> None:
+    stage.make_ready(1, 2)
+    stage.run_until(lambda: stage.granted(1) and stage.granted(2))
+    stage.lanes.connections[1].close()
+    stage.run_until(lambda: 3 in stage.lanes.connections)
+    assert states(stage) == {"host2": "PARTITIONS_ASSIGNED", "?": "STARTING"}
+    assert stage.observed.lost == 1
+    stage.lanes.leaving = frozenset((2,))
+    stage.run_until(lambda: stage.of(Stop, 2))
+    assert states(stage)["host2"] == "PENDING_SHUTDOWN"
+    stage.lanes.connections[2].close()
+    stage.run_until(lambda: "host2" not in states(stage))
+    assert stage.observed.lost == 1
+
+
+def test_lag_of_a_lane_is_reported(stage: Stage) -> None:
+    stage.make_ready(1)
+    lag = PartitionLag(TaskId(0, 1), "in", 1, 7)
+    stage.send(1, Lag((lag,)))
+    stage.run_until(lambda: stage.observed.lag == (lag,))

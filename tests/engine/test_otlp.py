@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import http.server
+import os
+import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +16,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 )
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from engine.instances import until
 from penstock import Serdes, Streams, StreamsBuilder, StreamsConfig, Topology
 from penstock.engine.observe.otlp import endpoint_of, interval_s
 from penstock.errors import ConfigException
@@ -115,7 +118,9 @@ def attributes(pairs: Any) -> dict[str, Any]:
 def points(request: ExportMetricsServiceRequest) -> dict[str, Any]:
     """Return the metrics of a request by name."""
     (resource,) = request.resource_metrics
-    assert attributes(resource.resource.attributes)["service.name"] == "shop"
+    found = attributes(resource.resource.attributes)
+    assert found["service.name"] == "shop"
+    assert found["service.instance.id"] == f"shop-{socket.gethostname()}-{os.getpid()}"
     return {metric.name: metric for scope in resource.scope_metrics for metric in scope.metrics}
 
 
@@ -183,6 +188,37 @@ def test_commit_of_a_lane_is_a_trace(collector: Collector, tmp_path: Path) -> No
     for trace in traces:
         assert {"compute", "commit"} <= set(trace)
         assert "plan" not in trace
+        found = attributes(trace["lane commit"].attributes)
+        assert (found["penstock.lane"], found["host.name"]) == (1, socket.gethostname())
+        assert [each.string_value for each in found["penstock.tasks"].values] == ["0_0"]
+        assert [each.int_value for each in found["penstock.subtopologies"].values] == [0]
+
+
+@pytest.mark.parametrize(("execution", "name"), [("batch", "batch"), ("continuous", "lane commit")])
+def test_failure_is_a_span_with_an_error(
+    collector: Collector, tmp_path: Path, execution: str, name: str
+) -> None:
+    def fail(value: str) -> str:
+        raise ValueError("too bad")
+
+    builder = StreamsBuilder()
+    builder.stream("in", key=TEXT, value=TEXT).map_values(fail, name="failing")
+    config = configuration(tmp_path, collector.url, execution)
+    with open_log(str(config.log)) as log:
+        log.create_topic("in", 1)
+        log.append("in", 0, RecordColumns([b"k"], [b"v"], [1]))
+    streams = Streams(builder.build(), config, master="inline")
+    streams.start()
+    until(lambda: streams.state.has_ended)
+    streams.close()
+    (span,) = (span for span in collector.spans if span.status.code == 2)
+    assert span.name == name
+    assert span.status.message == "ProcessingFailedException"
+    found = attributes(span.attributes)
+    assert (found["penstock.task_id"], found["penstock.processor"]) == ("0_0", "failing")
+    assert (found["penstock.topic"], found["penstock.offset"]) == ("in", 0)
+    assert attributes(span.events[0].attributes) == {"exception.type": "ValueError"}
+    assert "too bad" not in str(span)
 
 
 def test_application_runs_if_the_collector_refuses_everything(

@@ -118,13 +118,22 @@ class JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return the object as text."""
         moment = datetime.fromtimestamp(record.created, UTC)
-        row = {
+        row: dict[str, object] = {
             "time": moment.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             "level": record.levelname, "logger": record.name,
             "message": _encodable(record.getMessage()),
         }
+        # Lines of workers, see `replay_log_lines`, have the text of their exceptions.
+        exception = record.exc_text
         if record.exc_info:
-            row["exception"] = _encodable(self.formatException(record.exc_info))
+            exception = self.formatException(record.exc_info)
+        if exception:
+            row["exception"] = _encodable(exception)
+        if hasattr(record, "host"):
+            row |= {
+                name: getattr(record, name) for name in ("host", "process", "lane", "task")
+                if hasattr(record, name)
+            }
         return msgspec.json.encode(row).decode()
 
 

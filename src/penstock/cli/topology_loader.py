@@ -158,7 +158,8 @@ def _import_module(name: str) -> ModuleType:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
             raise CommandError(
                 f"The module '{name}' does not exist in this directory or among the installed "
-                "packages."
+                "packages. The target is the file or the module with the topology, such as "
+                "app.py, not the id of the application."
             ) from error
         raise _user_error(f"'{name}'", error) from error
     except (Exception, SystemExit) as error:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from penstock.engine.worker.outcome import RestoredStore, TaskOutcome
+from penstock.log.types import TopicPartition
 from penstock.metric_catalogue import Reading
 from penstock.metrics import SensorReading
 from penstock.record import TaskId
@@ -30,6 +31,8 @@ class BatchReport:
     commit_seconds: float
     #: Unread records when the batch was planned, less those that it consumed.
     lag: int = 0
+    #: The same of each source partition. None in continuous mode, where lanes report it.
+    lags: Mapping[TopicPartition, int] | None = field(default=None, kw_only=True)
     #: Task -> its counters. `process-total` is the number of records it consumed. `GLOBAL_TASK`
     #: has the counters of global stores.
     counters: Mapping[TaskId, Mapping[str, int]] = field(default_factory=dict)
@@ -46,6 +49,10 @@ class BatchReport:
     #: The end of the commit, in nanoseconds since the epoch.
     ended_ns: int = 0
 
+    #: Where it was computed, in continuous mode: the number of the lane, and its host.
+    lane: int | None = field(default=None, kw_only=True)
+    host: str = field(default="", kw_only=True)
+
     @property
     def seconds(self) -> float:
         """The duration of the whole batch."""
@@ -54,7 +61,8 @@ class BatchReport:
     @classmethod
     def of(
         cls, number: int, outcomes: Sequence[TaskOutcome], *,
-        seconds: tuple[float, float, float], lag: int, ended_ns: int,
+        seconds: tuple[float, float, float], lags: Mapping[TopicPartition, int] | None,
+        ended_ns: int,
     ) -> BatchReport:
         """Summarize the outcomes. `seconds`: the durations of plan, compute and commit."""
         return cls(
@@ -64,7 +72,7 @@ class BatchReport:
             sum(outcome.written[0] for outcome in outcomes),
             sum(outcome.written[1] for outcome in outcomes),
             *seconds,
-            lag,
+            sum((lags or {}).values()),
             _counters(outcomes),
             tuple(line for outcome in outcomes for line in outcome.printed),
             tuple(each for outcome in outcomes for each in outcome.restored),
@@ -74,6 +82,7 @@ class BatchReport:
             ),
             max((outcome.preparation.seconds for outcome in outcomes), default=0.0),
             ended_ns,
+            lags=lags,
         )
 
 

@@ -32,6 +32,11 @@ class CommitLog:
         if self._slow and self._clock() >= self._silent_until:
             self._log_slow_commits()
 
+    def close(self) -> None:
+        """Log the slow commits that no line has reported, because the instance ends."""
+        if self._slow:
+            self._log_slow_commits()
+
     def _log_slow_commits(self) -> None:
         slow, self._slow = self._slow, []
         self._silent_until = self._clock() + INTERVAL_S

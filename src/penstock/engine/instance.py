@@ -54,7 +54,7 @@ class Instance:
         self.lifecycle = lifecycle
         self.compute = compute
         self.observers = observers
-        self.standby = Standby()
+        self.standby = Standby(self.observers.metrics.standby)
         #: Written by `Streams`, read by the follower.
         self.is_paused = False
         #: The stream thread and its log. Set when the instance starts.
@@ -65,9 +65,12 @@ class Instance:
         self.on_close: list[Callable[[], object]] = []
         #: How many batches were committed. Written by the stream thread.
         self.commits = 0
+        #: Whether a standby serves queries, so that it follows the changelogs. Only set to True.
+        self.serves_queries = bool(config.application_server)
         self.callbacks = ThreadCallbacks(
-            on_batch=self._batch_committed, on_standby=self._become_standby,
-            before_attempt=self.standby.check, on_end=self._close,
+            on_batch=self._batch_committed, on_failure=observers.batch_failed,
+            on_standby=self._become_standby, before_attempt=self._before_attempt,
+            on_end=self._close,
         )
         self._on_standby = on_standby
         compute.on_change = self._reopen_engine
@@ -162,8 +165,16 @@ class Instance:
         else:
             self._start_follower()
 
+    def _before_attempt(self) -> None:
+        """Check the standby before each attempt to acquire the lease."""
+        self.standby.check()
+        if self.serves_queries and self.thread is not None and self.thread.waits_for is not None:
+            # The server may have started after this instance became a standby.
+            self._start_follower()
+
     def _start_follower(self) -> None:
-        self.standby.start_follower(self.topology, self.config, lambda: self.is_paused)
+        if self.config.num_standby_replicas or self.serves_queries:
+            self.standby.start_follower(self.topology, self.config, lambda: self.is_paused)
 
     def _warm_up(self) -> WarmCompute | None:
         """Start Spark and its workers. Runs in the warm-up thread."""

@@ -35,8 +35,8 @@ from penstock.engine.layout.upgrade_check import migrate_task_records
 from penstock.engine.plan.batch_plan import BatchPlan
 from penstock.engine.plan.batch_size import BatchDuration
 from penstock.engine.plan.planner import Planner
-from penstock.engine.stdout import write_to_stdout
-from penstock.engine.worker.outcome import STDOUT, TaskOutcome, decode_outcomes
+from penstock.engine.worker.log_lines import replay_log_lines
+from penstock.engine.worker.outcome import TaskOutcome, decode_outcomes
 from penstock.errors import StreamsException, TaskMigratedException
 from penstock.log.base import Lease, Log
 from penstock.log.errors import (
@@ -154,7 +154,7 @@ class Engine:
         return BatchReport.of(
             plan.number, outcomes,
             seconds=(planned - start, computed - planned, committed - computed),
-            lag=sum(self.planner.lag().values()), ended_ns=ended_ns,
+            lags=self.planner.lag(), ended_ns=ended_ns,
         )
 
     def _compute_outcomes(self, plan: BatchPlan) -> list[TaskOutcome]:
@@ -162,7 +162,7 @@ class Engine:
         for _ in range(MAX_ATTEMPTS):
             self._check_cancelled(plan)
             outcomes = decode_outcomes(self._compute.compute(plan))
-            replay_log_lines(outcomes)
+            replay_log_lines(line for outcome in outcomes for line in outcome.logged)
             log_notices(outcomes)
             failure = find_failure(outcomes)
             try:
@@ -331,16 +331,6 @@ def log_notices(outcomes: list[TaskOutcome]) -> None:
         if notice not in _logged_notices:
             _logged_notices.add(notice)
             log.warning("%s", notice)
-
-
-def replay_log_lines(outcomes: list[TaskOutcome]) -> None:
-    """Log and print the lines of the workers, with the loggers of the same names."""
-    for outcome in outcomes:
-        for level, name, text in outcome.logged:
-            if name == STDOUT:
-                write_to_stdout([text])
-            else:
-                logging.getLogger(name).log(level, "%s", text)
 
 
 def _bytes_read(outcomes: list[TaskOutcome]) -> dict[str, tuple[int, int]]:

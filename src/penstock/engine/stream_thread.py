@@ -109,6 +109,8 @@ class ThreadCallbacks:
 
     exception_handler: UncaughtExceptionHandler = shut_down_client
     on_batch: Callable[[BatchReport], object] = lambda report: None
+    #: A batch has failed: its error, and when it began, in nanoseconds since the epoch.
+    on_failure: Callable[[Exception, int], object] = lambda error, began_ns: None
     #: Another instance runs the application: called with its name.
     on_standby: Callable[[str], object] = lambda holder: None
     #: Called before each attempt to acquire the lease. An exception ends the instance.
@@ -145,6 +147,8 @@ class StreamThread:
         #: The progress of callers that wait for the input to be processed.
         self.catch_up = CatchUpTracker()
         self._commit_log = CommitLog()
+        #: When the last batch or round began, in nanoseconds since the epoch.
+        self._began_ns = time.time_ns()
         self._config = config
         self._log = source
         self._lifecycle = lifecycle
@@ -253,7 +257,7 @@ class StreamThread:
         except BaseException as error:
             self._fail(error)
         finally:
-            for release in (self._callbacks.on_end, self._log.close):
+            for release in (self._commit_log.close, self._callbacks.on_end, self._log.close):
                 try:
                     release()
                 except Exception:
@@ -428,6 +432,7 @@ class StreamThread:
         """Run a batch. Retry for `task.timeout.ms` while other processes keep the log busy, or
         while the production exception handler requests it."""
         self.catch_up.start_round()
+        self._began_ns = time.time_ns()
         deadline: float | None = None
         pause = FIRST_PAUSE_S
         while True:
@@ -445,6 +450,7 @@ class StreamThread:
 
     def _handle_failure(self, error: Exception) -> StreamThreadExceptionResponse:
         """Call the exception handler, and pass a shutdown on to the other instances."""
+        self._callbacks.on_failure(error, self._began_ns)
         response = call_handler(self._callbacks.exception_handler, error)
         log.error(
             "Application '%s' failed (%s): %s: %s", self._config.application_id, response.value,

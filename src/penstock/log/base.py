@@ -254,6 +254,13 @@ class TailReader(ABC):
         """Return whether there was no further record when the partition was last fetched."""
 
     @abstractmethod
+    def end(self, partition: TopicPartition) -> int:
+        """Return the end of the partition when it was last fetched, without a request.
+
+        The position if that is not known yet.
+        """
+
+    @abstractmethod
     def wake(self) -> None:
         """Make the current or the next `poll` return at once."""
 

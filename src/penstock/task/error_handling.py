@@ -24,7 +24,6 @@ from penstock.handlers import (
     Response,
     Result,
     SerializationExceptionOrigin,
-    log_bad_record,
 )
 from penstock.processors.base import OnError
 from penstock.record import Headers, Record, RecordMetadata
@@ -129,12 +128,10 @@ class ExceptionHandlers:
                 f"{DESERIALIZATION_HANDLER}=continue.",
                 handler_setting=DESERIALIZATION_HANDLER,
             ) from error
-        if not isinstance(self._deserialization, BuiltInHandler):
-            # The built-in handlers have logged it.
-            log_bad_record(
-                logging.WARNING, f"Skipping a record whose {part} cannot be deserialized",
-                context, error,
-            )
+        self._note_skipped(
+            response.notice or f"Skipping a record whose {part} cannot be deserialized",
+            context, error,
+        )
         self._drop("deserialization error")
 
     def _not_readable(self, what: str, part: str) -> TopicSerdeException:
@@ -150,12 +147,13 @@ class ExceptionHandlers:
         self, node: str, error: Exception, record: Record[Any, Any] | None
     ) -> None:
         """Handle the error of a processor: raise `NodeFailed`, or skip the record."""
+        context = self._context(node)
         response = self._call_handler(
-            node, error,
-            lambda: self._processing.handle_error(self._context(node), record, error),
+            node, error, lambda: self._processing.handle_error(context, record, error)
         )
         if response.result is Result.FAIL:
             raise NodeFailed(node, error, None if record is None else record.key) from error
+        self._note_skipped(response.notice, context, error)
         # The error of a sink may have failed before, and its parent continues.
         self.final_letters.clear()
         self._drop("processing error")
@@ -175,11 +173,10 @@ class ExceptionHandlers:
         origin: SerializationExceptionOrigin,
     ) -> None:
         """Handle a serialization error: raise, or skip the output record."""
+        context = self._context(node)
         response = self._call_handler(
             node, error,
-            lambda: self._production.handle_serialization_error(
-                self._context(node), record, error, origin
-            ),
+            lambda: self._production.handle_serialization_error(context, record, error, origin),
         )
         if response.result is not Result.RESUME:
             self._explain_retry(response)
@@ -190,11 +187,9 @@ class ExceptionHandlers:
                     "needs this topic."
                 ) from error
             raise self._not_produced(node, f"{what}{error}") from error
-        if not isinstance(self._production, BuiltInHandler):
-            log_bad_record(
-                logging.WARNING, f"Skipping a record for topic '{record.topic}'",
-                self._context(node), error,
-            )
+        self._note_skipped(
+            response.notice or f"Skipping a record for topic '{record.topic}'", context, error
+        )
         self._drop("serialization error")
 
     def not_sent(self, node: str, record: ProducedRecord, error: NotSentException) -> None:
@@ -202,11 +197,12 @@ class ExceptionHandlers:
 
         The parents of the sink are not asked: the record is the fault of none of them.
         """
+        context = self._context(node)
         response = self._call_handler(
-            node, error,
-            lambda: self._production.handle_error(self._context(node), record, error),
+            node, error, lambda: self._production.handle_error(context, record, error)
         )
         if response.result is Result.RESUME:
+            self._note_skipped(response.notice, context, error)
             self._drop("production error")
             return
         retries = response.result is Result.RETRY and error.retriable
@@ -215,6 +211,13 @@ class ExceptionHandlers:
         failure = self._not_produced(node, str(error), RetryRequestedException if retries else None)
         failure.__cause__ = error
         raise NodeFailed(node, failure) from error
+
+    def _note_skipped(self, what: str, context: ErrorHandlerContext, error: Exception) -> None:
+        """Log a skipped record after the commit, at a limited rate. Nothing if `what` is empty."""
+        if what:
+            position = RecordMetadata(context.topic, context.partition, context.offset)
+            self._runtime.drop_notes.add_error(context.processor_node_id, what, error, position)
+            log.debug("The traceback of a skipped record:", exc_info=error)
 
     def _explain_retry(self, response: Response) -> None:
         if response.result is Result.RETRY:

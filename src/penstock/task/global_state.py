@@ -59,8 +59,9 @@ class GlobalState:
 
     def __init__(
         self, topology: Topology, config: StreamsConfig, cache: RecordCache | None = None,
-        open_bytes: OpenBytesStore = open_in_memory,
+        open_bytes: OpenBytesStore = open_in_memory, drop_log: DropLog | None = None,
     ) -> None:
+        """`drop_log` logs dropped records, also after these stores are closed."""
         groups = [group.id for group in topology.groups() if group.is_global]
         blueprint = Blueprint.of(topology, config, groups)
         self.runtime = Runtime(
@@ -76,7 +77,7 @@ class GlobalState:
             runtime.stores[name] = builder.build(open_bytes) if keeps_rows else builder.build()
             runtime.stores[name].init(runtime)
         self.stores = runtime.stores
-        self._drop_log = DropLog()
+        self._drop_log = drop_log or DropLog()
         collector = Collector(runtime.current, runtime.environment.partitions_of)
         self._handler_decides = config.processing_exception_handler_global_enabled
         self._handlers = ExceptionHandlers(

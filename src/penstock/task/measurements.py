@@ -39,6 +39,7 @@ class Measurements:
             ]
             for read, each in consumed:
                 meters.consumed(queue.name, read, each, has_ages=queue.keeps_timestamps)
+            meters.extracted(queue.name, queue.take_extracted(), now)
             processed = sum(each.records for _, each in consumed) - queue.take_rejected()
             meters.processed({queue.name: processed})
         outputs = self._collector.outputs

@@ -88,6 +88,14 @@ class Meters:
         if has_ages:
             latency.add(count, *ages)
 
+    def extracted(self, node: str, timestamps: list[int], now: int) -> None:
+        """Add the timestamps that an extractor has returned for records of a source."""
+        if timestamps:
+            count = len(timestamps)
+            self.meter("e2e-latency", node).add(
+                count, now * count - sum(timestamps), now - max(timestamps), now - min(timestamps)
+            )
+
     def produced(self, node: str, topic: str, measured: Measured) -> None:
         """Add records that a sink has written."""
         count, size, *ages = measured

@@ -10,21 +10,18 @@ from penstock.record import Headers
 from penstock.task.runtime import Runtime
 
 
-def measured_source(name: str, forward: Forward, runtime: Runtime, *, keeps_time: bool) -> Forward:
+def measured_source(forward: Forward, runtime: Runtime) -> Forward:
     """The function of a source, with the latency and the lateness of each record.
 
-    `keeps_time`: the ages of its records are measured in another place, see `Meters.consumed`.
+    The ages of its records are measured at all levels, see `Meters.consumed`.
     """
     meters = runtime.meters
     if not meters.records("process-latency"):
         return forward
     latency, lateness = meters.meter("process-latency"), meters.meter("lateness")
-    age = None if keeps_time else meters.meter("e2e-latency", name)
 
     def measured(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
         lateness.record(runtime.stream_time - timestamp)
-        if age is not None:
-            age.record(runtime.now() - timestamp)
         started = perf_counter()
         forward(key, value, timestamp, headers)
         latency.record((perf_counter() - started) * 1000)

@@ -83,10 +83,11 @@ class RecordQueue:
     """
 
     __slots__ = (
-        "_extract", "_feeds", "_finished", "_handlers", "_head_headers", "_measured", "_next",
-        "_plain_time", "_rejected", "_runtime", "_sees_headers", "_serdes", "_source", "_sums",
-        "at", "corrupted", "cut", "forward", "has_head", "key", "name", "next_offset", "partition",
-        "partition_time", "rows", "skipped", "taken", "time", "topic", "value", "whole",
+        "_extract", "_extracted", "_feeds", "_finished", "_handlers", "_head_headers", "_measured",
+        "_next", "_plain_time", "_rejected", "_runtime", "_sees_headers", "_serdes", "_source",
+        "_sums", "at", "corrupted", "cut", "forward", "has_head", "key", "name", "next_offset",
+        "partition", "partition_time", "rows", "skipped", "taken", "time", "topic", "value",
+        "whole",
     )
 
     def __init__(
@@ -128,6 +129,8 @@ class RecordQueue:
         self._finished: list[tuple[PartitionColumns, int, int]] = []
         #: The measurements of records that native code has measured.
         self._sums: list[Measured] = []
+        #: The timestamps of an extractor since `take_extracted`.
+        self._extracted: list[int] = []
         #: Consumed records since `take_rejected` that never become the head.
         self._rejected = 0
 
@@ -154,6 +157,11 @@ class RecordQueue:
         """Return the measurements since the last call of records that `take_consumed` omits."""
         measured, self._sums = self._sums, []
         return measured
+
+    def take_extracted(self) -> list[int]:
+        """Return the timestamps that an extractor of the user has returned since the last call."""
+        extracted, self._extracted = self._extracted, []
+        return extracted
 
     def take_rejected(self) -> int:
         """Return how many records since the last call were consumed but not processed.
@@ -250,6 +258,7 @@ class RecordQueue:
                 self._drop_invalid_time()
                 self._rejected += 1
                 return False
+            self._extracted.append(timestamp)
         self.has_head = True
         self.key = key
         self.value = value

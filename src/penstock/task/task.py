@@ -32,7 +32,6 @@ from penstock.task.queue import CHUNK, QueueSource, RawRecord, RecordQueue, Reco
 from penstock.task.result import TaskResult, TaskState
 from penstock.task.runtime import Environment, Runtime
 from penstock.task.store_meters import measure_store
-from penstock.timestamps import FailOnInvalidTimestamp
 from penstock.topology.java_order import hash_order
 
 Partition = tuple[str, int]
@@ -137,11 +136,7 @@ class Task:
             topic, partition,
             QueueSource(
                 source, (key.for_topic(topic, True), value.for_topic(topic, False)), extract,
-                measured_source(
-                    source, self._sources[source], self.runtime,
-                    keeps_time=type(extract) is FailOnInvalidTimestamp,
-                ),
-                self._handlers,
+                measured_source(self._sources[source], self.runtime), self._handlers,
             ),
             self.runtime,
         )

@@ -104,12 +104,19 @@ class ApplicationInfo:
     through_log: tuple[str, ...] = ()
     #: Such a topic -> the fingerprint of the steps that write it. Older descriptions lack this.
     topic_lineages: Mapping[str, str] = field(default_factory=dict)
+    #: The global stores; their state is not compared. Older descriptions lack this.
+    global_stores: Mapping[str, StoreInfo] = field(default_factory=dict)
     format_version: int = FORMAT_VERSION
 
     def completed(self) -> ApplicationInfo:
         """Return the description with all fields, also if an older version has written it."""
         stores = {name: info.completed(name) for name, info in self.stores.items()}
         return replace(self, stores=stores)
+
+    @property
+    def all_stores(self) -> dict[str, StoreInfo]:
+        """The stores of tasks and the global stores."""
+        return {**self.stores, **self.global_stores}
 
     def group_of(self, store: str) -> int | None:
         """Return the number of the sub-topology that uses a store."""

@@ -12,6 +12,19 @@ def report(commit_seconds: float) -> BatchReport:
     return BatchReport(1, 10, 10, 1_200, 34, 0.0, 0.1, commit_seconds)
 
 
+def test_last_slow_commits_are_logged_when_the_instance_ends(
+    caplog: pytest.LogCaptureFixture
+) -> None:
+    commits = CommitLog(lambda: 100.0)
+    for seconds in (3.0, 1.5, 4.25):
+        commits.add(report(seconds))
+    commits.close()
+    commits.close()
+    assert [message.partition(",")[0] for message in caplog.messages] == [
+        "A commit took more than 1 s", "2 commits took more than 1 s",
+    ]
+
+
 def test_slow_commits_are_summarized(caplog: pytest.LogCaptureFixture) -> None:
     now = 100.0
     commits = CommitLog(lambda: now)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.engine.observe.metrics import CountWindow
+from penstock.engine.observe.sample_windows import CountWindow
 from penstock.metric_catalogue import Reading, ReadingHistory
 from penstock.metrics import SensorHistory, SensorReading
 

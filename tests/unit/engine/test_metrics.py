@@ -10,8 +10,9 @@ import pytest
 
 from penstock import JoinWindows, MetricName, Serdes, StreamsBuilder, StreamsConfig
 from penstock.engine.batch_report import BatchReport
-from penstock.engine.continuous.messages import Durations, TimeSpent
+from penstock.engine.continuous.messages import Durations, PartitionLag, TimeSpent
 from penstock.engine.observe.metrics import Metrics
+from penstock.log.types import TopicPartition
 from penstock.metric_catalogue import (
     JOIN,
     NODE,
@@ -304,3 +305,53 @@ def test_ratios_are_shares_of_the_time(metrics: Metrics, clock: Clock) -> None:
     found = named(metrics, THREAD)
     assert found["process-ratio"] == pytest.approx(0.05)
     assert found["commit-ratio"] == pytest.approx(0.01)
+
+
+def lag_of(metrics: Metrics) -> dict[tuple[str, ...], Any]:
+    """Return the values of the tags, without the client, and the lag."""
+    return {
+        tuple(value for _, value in name.tags[1:]): value
+        for name, value in metrics.snapshot({}).items()
+        if name.group == "consumer-fetch-manager-metrics"
+    }
+
+
+def test_lag_of_lanes_has_the_names_of_kafkas_consumer(clock: Clock) -> None:
+    metrics = Metrics(StreamsConfig(application_id="app"), "thread", clock=clock)
+    assert math.isnan(lag_of(metrics)[()])
+    metrics.lag_measured([
+        PartitionLag(TaskId(0, 0), "in", 0, 7), PartitionLag(TaskId(0, 1), "in", 1, 9),
+    ])
+    metrics.lag_measured([PartitionLag(TaskId(0, 1), "in", 1, 2)])
+    assert lag_of(metrics) == {("in", "0"): 7, ("in", "1"): 2, (): 9}
+    metrics.task_stopped("0_0")
+    assert lag_of(metrics) == {("in", "1"): 2, (): 9}
+    clock.now += 60
+    metrics.lag_measured([PartitionLag(TaskId(0, 1), "in", 1, 3)])
+    assert lag_of(metrics) == {("in", "1"): 3, (): 3}
+    tags = dict(next(
+        name.tags for name in metrics.snapshot({}) if name.name == "records-lag"
+    ))
+    assert tags == {"client-id": "thread-consumer", "topic": "in", "partition": "1"}
+
+
+def test_lag_of_batches_is_that_of_the_last_plan(metrics: Metrics) -> None:
+    metrics.record(report(lags={TopicPartition("in", 0): 4, TopicPartition("in", 1): 0}))
+    assert lag_of(metrics) == {("in", "0"): 4, ("in", "1"): 0, (): 4}
+    metrics.stop_reading()
+    assert lag_of(metrics) == {(): 4}
+
+
+def test_times_of_grants_and_releases(clock: Clock) -> None:
+    metrics = Metrics(StreamsConfig(application_id="app"), "thread", clock=clock)
+    metrics.task_granted("0_0")
+    clock.now += 2
+    metrics.task_started("0_0")
+    metrics.task_released("0_0")
+    clock.now += 3
+    metrics.task_stopped("0_0")
+    metrics.task_stopped("0_0")
+    found = named(metrics, THREAD)
+    assert (found["tasks-assigned-latency-avg"], found["tasks-revoked-latency-max"]) == (
+        2000.0, 3000.0,
+    )

@@ -88,7 +88,10 @@ def test_unmonitored_restore_is_shown_after_the_batch(
 
 def test_global_stores_have_no_task(metrics: Metrics, notifier: RestoreNotifier) -> None:
     notifier.completed([restored("a", 90)._replace(task_id=None)])
-    assert not [name for name in metrics.snapshot({}) if name.name.startswith("restore-")]
+    assert not [
+        name for name in metrics.snapshot({})
+        if name.name.startswith("restore-") and name.group == "stream-task-metrics"
+    ]
 
 
 def test_remaining_records_are_a_gauge_for_prometheus(
@@ -97,6 +100,6 @@ def test_remaining_records_are_a_gauge_for_prometheus(
     notifier.restoring(str(TASK), [restoring("a", 50)])
     assert not is_counter("restore-remaining-records-total")
     assert (
-        "# TYPE penstock_stream_task_restore_remaining_records_total gauge"
+        "# TYPE penstock_stream_task_restore_remaining_records gauge"
         in exposition(metrics.snapshot({}))
     )

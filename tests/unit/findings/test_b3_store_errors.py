@@ -27,8 +27,9 @@ CONFIG = StreamsConfig(
     statestore_cache_max_bytes=0,
 )
 WRONG_TYPE = (
-    "Store 'kept': a value of type int cannot be serialized with <Serde string>. Pass a value "
-    "serde for this type to the step with this store or to its Materialized."
+    "Store 'kept': a value of type int cannot be serialized with <Serde string>. Use a value of "
+    "the serde's type. If the store should hold this type, give its step or its Materialized "
+    "another value serde."
 )
 
 

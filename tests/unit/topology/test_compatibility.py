@@ -51,7 +51,8 @@ def only_error(old: ApplicationInfo, new: ApplicationInfo) -> str:
 
 
 def test_decoding_returns_the_encoded_application() -> None:
-    original = application(through_log=("app-x-repartition",))
+    names = StoreInfo("timestamped_key_value", 2, "names", role="rows", serdes=("string", "long"))
+    original = application(through_log=("app-x-repartition",), global_stores={"names": names})
     assert decode_application(encode_application(original)) == original
 
 
@@ -400,6 +401,7 @@ def test_description_without_identities_can_be_decoded() -> None:
         b'"retain_duplicates":false,"step":"count"}},"through_log":[]}'
     )
     assert decode_application(data).stores == {"counts": dataclasses.replace(COUNTS, step="count")}
+    assert decode_application(data).global_stores == {}
 
 
 def test_predecessors_are_all_subtopologies_that_had_the_stores() -> None:

@@ -27,6 +27,7 @@ from penstock.cli.run_logging import (
 from penstock.cli.serve_options import (
     add_dashboard_options,
     add_http_options,
+    announced_address,
     http_address,
     http_settings,
 )
@@ -149,7 +150,8 @@ def run(args: argparse.Namespace, terminal: Terminal) -> None:
     settings = None if address is None else http_settings(args, address)
     metrics = None if args.metrics is None else http_settings(args, args.metrics)
     if settings is not None and settings.port and not config.application_server:
-        config = config.with_(application_server=f"{settings.host}:{settings.port}")
+        announced = announced_address(address)
+        config = config.with_(application_server=f"{announced.host}:{announced.port}")
     topology = target.build(config)
     check_topics(topology, config, terminal, partitions=args.create_topics, quiet=quiet)
     _send_to_workers(target, in_this_process=args.master == "inline")

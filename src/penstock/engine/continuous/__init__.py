@@ -5,6 +5,7 @@ record passes through the driver.
 
     engine         `ContinuousEngine`: the driver's side, one round at a time
     lane_pool      starts, supervises and fences lanes; `lane_handle` is one of them
+    lane_observer  receives the reports of lanes that are not commits
     assignment     which lane gets which task
     lane_starter   starts lanes in this process; `engine.spark.lanes` starts them in Spark
     lane           `Lane`: the loop of a lane, in any process
@@ -12,5 +13,6 @@ record passes through the driver.
     lane_commit    the commit of a lane
     driver_link    the connection of a lane to its driver
     messages       what driver and lanes send each other
+    control_server where the driver accepts lanes
     channel        an authenticated connection that carries the messages
 """

@@ -18,21 +18,30 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from penstock.clock import wall_clock_ms
 from penstock.config import StreamsConfig
 from penstock.engine.batch_report import BatchReport
 from penstock.engine.commit import find_failure
 from penstock.engine.continuous.assignment import assign
-from penstock.engine.continuous.lane_handle import LaneHandle, LaneState, TaskStage
+from penstock.engine.continuous.lane_handle import (
+    LaneHandle,
+    LaneState,
+    LaneStatus,
+    TaskStage,
+)
+from penstock.engine.continuous.lane_observer import LaneObserver
 from penstock.engine.continuous.lane_pool import LanePool
 from penstock.engine.continuous.messages import (
     Committed,
     Ended,
     Grant,
+    Lag,
     LaneMessage,
+    Logged,
     Pause,
     Ready,
     Release,
@@ -53,9 +62,10 @@ from penstock.engine.housekeeping import Housekeeping
 from penstock.engine.layout.execution_graph import build_graph_for_log
 from penstock.engine.layout.internal_topics import ensure_internal_topics
 from penstock.engine.layout.upgrade_check import migrate_task_records
-from penstock.engine.loop import log_notices, replay_log_lines
+from penstock.engine.loop import log_notices
 from penstock.engine.plan.planner import TopicMonitor
-from penstock.engine.worker.outcome import RestoredStore, RestoringStore, decode_outcome
+from penstock.engine.worker.log_lines import replay_log_lines
+from penstock.engine.worker.outcome import decode_outcome
 from penstock.errors import StreamsException
 from penstock.log.base import Lease, Log
 from penstock.log.errors import LogBusy, LogError, OffsetOutOfRange
@@ -83,28 +93,6 @@ StartLanes = Callable[
 ]
 
 
-class LaneObserver(Protocol):
-    """Receives the progress of restores, and the times of lanes."""
-
-    def task_restoring(self, task_id: TaskId, stores: Sequence[RestoringStore]) -> None:
-        """A lane restores the stores of a task."""
-        ...
-
-    def task_restored(
-        self, task_id: TaskId, restored: Sequence[RestoredStore], seconds: float, *, is_last: bool
-    ) -> None:
-        """A lane has restored the stores of a task. `is_last`: no other restore runs."""
-        ...
-
-    def task_stopped(self, task_id: TaskId) -> None:
-        """No lane runs or restores a task."""
-        ...
-
-    def time_spent(self, spent: TimeSpent) -> None:
-        """A lane has reported how it spends its time."""
-        ...
-
-
 class ContinuousEngine:
     """An application in continuous mode, while this instance holds its lease."""
 
@@ -118,7 +106,7 @@ class ContinuousEngine:
         self._log = target
         self._lease = lease
         self._start_lanes = start_lanes
-        self._observer = observer
+        self._observer = observer or LaneObserver()
         self._cancelled = threading.Event()
         self._is_paused = self._is_awaited = False
         self._drop_log = DropLog()
@@ -203,13 +191,10 @@ class ContinuousEngine:
         }
         return running.issuperset(self.graph.tasks)
 
-    def tasks_by_lane(self) -> dict[str, list[TaskId]]:
-        """Return the name of each lane and the tasks that run in it."""
-        return {str(lane): sorted(lane.tasks) for lane in list(self._pool.lanes.values())}
-
-    def hosts_by_lane(self) -> dict[str, str]:
-        """Return the name of each lane and its host, which is empty until the lane has started."""
-        return {str(lane): lane.host for lane in list(self._pool.lanes.values())}
+    def lanes(self) -> list[LaneStatus]:
+        """Return the lanes that start or run."""
+        found = [lane.status() for lane in list(self._pool.lanes.values())]
+        return [lane for lane in found if lane.state != "DEAD"]
 
     def set_paused(self, paused: bool) -> None:
         """Pause or resume all lanes."""
@@ -270,17 +255,23 @@ class ContinuousEngine:
                 self._handle(lane, message)
                 continue
             log.warning("%s has closed its connection.", str(lane).capitalize())
-            self._drop(lane)
+            self._lose(lane)
         for lane, error in self._pool.take_failed_starts():
             # A lane that has run before can be replaced. One that cannot start fails again.
             self._failure = self._failure or error
-            self._drop(lane, has_ended=True)
+            self._lose(lane, has_ended=True)
         for lane in self._pool.silent_lanes():
             log.warning(
                 "%s has been silent for %.0f seconds and is replaced. Its tasks: %s.",
                 str(lane).capitalize(), lane.silent_seconds(), _names(lane.tasks),
             )
-            self._drop(lane)
+            self._lose(lane)
+
+    def _lose(self, lane: LaneHandle, *, has_ended: bool = False) -> None:
+        """Fence a lane that may have ended unexpectedly."""
+        if not lane.is_stopping and not self._cancelled.is_set():
+            self._observer.lane_lost()
+        self._drop(lane, has_ended=has_ended)
 
     def _drop(self, lane: LaneHandle, *, has_ended: bool = False) -> None:
         """Fence a lane. `has_ended`: it has stopped by itself.
@@ -289,7 +280,7 @@ class ContinuousEngine:
         """
         for task_id in lane.tasks:
             self._last_hosts[task_id] = lane.host
-            self._task_stopped(task_id)
+            self._observer.task_stopped(task_id)
         self._pool.fence(lane, has_ended=has_ended)
 
     def _stop(self, lane: LaneHandle, reason: str) -> None:
@@ -332,6 +323,7 @@ class ContinuousEngine:
                     "Task %s moves from %s to %s.", task_id, lane, self._pool.lanes[wanted[task_id]]
                 )
                 lane.tasks[task_id] = TaskStage.RELEASING
+                self._observer.task_released(task_id)
                 lane.send(Release(task_id))
 
     def _is_assembled(self, ready: int) -> bool:
@@ -356,6 +348,7 @@ class ContinuousEngine:
         for task_id, (plan, offsets) in grants.items():
             lane = self._pool.lanes[wanted[task_id]]
             lane.tasks[task_id] = TaskStage.GRANTED
+            self._observer.task_granted(task_id)
             lane.send(Grant(plan, offsets))
         for serial in sorted({wanted[task_id] for task_id in grants}):
             granted = [task_id for task_id in grants if wanted[task_id] == serial]
@@ -373,20 +366,22 @@ class ContinuousEngine:
 
     def _handle(self, lane: LaneHandle, message: LaneMessage) -> None:
         if isinstance(message, Committed):
-            self._add_commit(message)
+            self._add_commit(lane, message)
         elif isinstance(message, Ready):
             lane.state = LaneState.READY
             log.info("%s is ready.", str(lane).capitalize())
         elif isinstance(message, Running):
             self._start_task(lane, message)
         elif isinstance(message, Restoring):
-            if self._observer is not None:
-                self._observer.task_restoring(message.task_id, message.stores)
+            self._observer.task_restoring(message.task_id, message.stores)
+        elif isinstance(message, Logged):
+            replay_log_lines(message.lines, lane.serial)
         elif isinstance(message, TimeSpent):
-            if self._observer is not None:
-                self._observer.time_spent(message)
+            self._observer.time_spent(message)
+        elif isinstance(message, Lag):
+            self._observer.lag_measured(message.partitions)
         elif isinstance(message, Released):
-            self._task_stopped(message.task_id)
+            self._observer.task_stopped(message.task_id)
             if lane.tasks.pop(message.task_id, None) is not None:
                 self._last_hosts[message.task_id] = lane.host
         elif isinstance(message, TokenRequest):
@@ -398,18 +393,13 @@ class ContinuousEngine:
         """A lane runs a task, whose stores are restored."""
         if lane.tasks.get(message.task_id) is TaskStage.GRANTED:
             lane.tasks[message.task_id] = TaskStage.RUNNING
-        if self._observer is not None:
-            self._observer.task_restored(
-                message.task_id, message.restored, message.seconds, is_last=self.is_ready
-            )
+        self._observer.task_restored(
+            message.task_id, message.restored, message.seconds, lane=lane.status(),
+            is_last=self.is_ready,
+        )
 
-    def _task_stopped(self, task_id: TaskId) -> None:
-        if self._observer is not None:
-            self._observer.task_stopped(task_id)
-
-    def _add_commit(self, message: Committed) -> None:
+    def _add_commit(self, lane: LaneHandle, message: Committed) -> None:
         outcomes = [decode_outcome(data) for data in message.outcomes]
-        replay_log_lines(outcomes)
         log_notices(outcomes)
         for outcome in outcomes:
             self._drop_log.add(outcome.task_id, outcome.drops)
@@ -418,21 +408,23 @@ class ContinuousEngine:
         if outcomes:
             self._commits += 1
             self._lost_lanes = 0
-            self._reports.append(BatchReport.of(
-                self._commits, outcomes, seconds=(0.0, *message.seconds), lag=0,
+            report = BatchReport.of(
+                self._commits, outcomes, seconds=(0.0, *message.seconds), lags=None,
                 ended_ns=message.ended_ns,
-            ))
+            )
+            self._reports.append(replace(report, lane=lane.serial, host=lane.host))
             self._housekeeping.after_commit(self.planner.committed, self.planner.records)
 
     def _end(self, lane: LaneHandle, ended: Ended) -> None:
         """Handle the last message of a lane."""
         if ended.is_fenced:
             log.warning("%s has ended: %s", str(lane).capitalize(), ended.reason)
-        self._drop(lane, has_ended=True)
+            self._lose(lane, has_ended=True)
+        else:
+            self._drop(lane, has_ended=True)
         if not ended.outcome:
             return
         outcome = decode_outcome(ended.outcome)
-        replay_log_lines([outcome])
         write_dead_letters(self._log, self._lease, self._config.application_id, [outcome])
         failure = find_failure([outcome])
         if isinstance(failure, OffsetOutOfRange) and failure.offset < failure.start:
@@ -451,6 +443,7 @@ class ContinuousEngine:
         """Let all lanes commit and end, and release the resources."""
         lanes = self._pool.lanes
         for lane in lanes.values():
+            lane.is_stopping = True
             lane.send(Stop())
         deadline = time.monotonic() + CLOSE_S
         while time.monotonic() < deadline and not self._cancelled.is_set():

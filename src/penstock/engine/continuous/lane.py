@@ -30,6 +30,8 @@ from penstock.engine.continuous.messages import (
     Ended,
     Grant,
     Hello,
+    Lag,
+    Logged,
     Pause,
     Ready,
     Release,
@@ -108,7 +110,8 @@ class Lane:
         self._reported: dict[tuple[str, int], int] = {}
         self._writer: Writer | None = None
         self._tail: TailReader = worker.log.tail()
-        self._driver = DriverLink(connection, self._tail.wake)
+        # Also lines of user code that runs for long are sent.
+        self._driver = DriverLink(connection, self._tail.wake, self._send_lines)
         self._restorer = Restorer(
             worker, self._driver.add,
             lambda task_id, stores: self._driver.send(Restoring(task_id, stores)),
@@ -145,7 +148,7 @@ class Lane:
             return Ended(reason=str(error), is_fenced=True)
         if isinstance(error, _TaskFailed) and isinstance(error.__cause__, Exception):
             cause = error.__cause__
-            outcome = error.task.failure(cause, self._capture.take_lines())
+            outcome = error.task.failure(cause)
             return Ended(outcome=encode_outcome(outcome), reason=str(cause))
         return Ended(outcome=self._encode_failure(error), reason=str(error))
 
@@ -164,15 +167,19 @@ class Lane:
         """Give up all tasks, and send the last message."""
         self._restorer.close()
         for task in self._tasks.values():
+            self._capture.set_task(task.task_id)
             try:
                 task.close()
             except Exception:
                 log.exception("Task %s could not be closed.", task.task_id)
+        self._capture.set_task(None)
         self._tasks.clear()
         self._tail.close()
+        self._worker.global_tables.log_drops()
         self._worker.global_tables.release()
         if self._writer is not None:
             self._writer.close()
+        self._send_lines(end_line=True)
         self._driver.send(last)
         self._driver.close()
 
@@ -180,9 +187,14 @@ class Lane:
         """Encode the failure of the lane itself."""
         name = f"lane {self._serial}"
         return encode_outcome(TaskOutcome(
-            TaskId(0, 0), TaskRecord(0, 0), logged=self._capture.take_lines(),
-            failure=Failure.of(name, error),
+            TaskId(0, 0), TaskRecord(0, 0), failure=Failure.of(name, error)
         ))
+
+    def _send_lines(self, *, end_line: bool = False) -> None:
+        """Send the captured lines. Any thread may call it."""
+        lines = self._capture.take_lines(end_line=end_line)
+        if lines:
+            self._driver.send(Logged(lines))
 
     # ---- the loop ----------------------------------------------------------------------------
 
@@ -210,6 +222,9 @@ class Lane:
         spent = self._times.take()
         if spent is not None:
             self._driver.send(spent)
+            self._driver.send(Lag(tuple(
+                lag for task in self._tasks.values() for lag in task.lag(self._tail)
+            )))
 
     @property
     def is_waiting(self) -> bool:
@@ -264,6 +279,7 @@ class Lane:
         now = wall_clock_ms()
         self._refresh_topics(now)
         for task in self._tasks.values():
+            self._capture.set_task(task.task_id)
             try:
                 task.refresh_limits(now)
                 task.punctuate(now)
@@ -271,6 +287,7 @@ class Lane:
                     self._has_progressed = True
             except Exception as error:
                 raise _TaskFailed(task) from error
+        self._capture.set_task(None)
         failpoint("processed")
 
     def _refresh_topics(self, now: int) -> None:
@@ -323,12 +340,9 @@ class Lane:
         except StreamsException as error:
             raise _TaskFailed(_failed_task(tasks, error)) from error
         commit_s = self._pacer.end_commit()
-        logged = self._capture.take_lines()
-        outcomes = []
-        for task, commit in commits:
-            outcomes.append(encode_outcome(task.outcome(commit, logged)))
-            logged = ()
-        self._report(tuple(outcomes), (processing_s, commit_s))
+        self._send_lines(end_line=True)
+        outcomes = tuple(encode_outcome(task.outcome(commit)) for task, commit in commits)
+        self._report(outcomes, (processing_s, commit_s))
         for task in tasks:
             if task.is_broken:
                 log.warning("Task %s is opened again: its replica was replaced.", task.task_id)
@@ -394,7 +408,9 @@ class Lane:
             raise done.error
         assert done.restored is not None
         context = replace(self._context, now=wall_clock_ms())
+        self._capture.set_task(task_id)
         task = LaneTask(self._worker, done.grant, done.restored, context, self._cache)
+        self._capture.set_task(None)
         self._tasks[task.task_id] = task
         self._owners.update(dict.fromkeys(task.offsets, task))
         self._tail.add(task.offsets)
@@ -412,7 +428,9 @@ class Lane:
             for at in task.offsets:
                 del self._owners[at]
                 self._reported.pop((at.topic, at.partition), None)
+            self._capture.set_task(task_id)
             task.close()
+            self._capture.set_task(None)
             failpoint("released")
         self._driver.send(Released(task_id))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from enum import Enum
+from typing import NamedTuple
 
 from penstock.engine.continuous.channel import Channel
 from penstock.engine.continuous.messages import LaneMessage
@@ -30,6 +31,18 @@ class TaskStage(Enum):
     RELEASING = "releasing"
 
 
+class LaneStatus(NamedTuple):
+    """A lane as users see it."""
+
+    name: str
+    serial: int
+    #: Empty until the lane has started.
+    host: str
+    #: The state in which Kafka's `StreamThread` would be.
+    state: str
+    tasks: frozenset[TaskId]
+
+
 class LaneHandle:
     """A lane and the tasks that it runs. Only the driver's thread uses it."""
 
@@ -54,6 +67,22 @@ class LaneHandle:
         """Send a message, if the lane is connected."""
         if self.channel is not None:
             self.channel.send(message)
+
+    def status(self) -> LaneStatus:
+        """Return what users see of the lane. Any thread may call it."""
+        stages = dict(self.tasks)
+        if self.state is LaneState.ENDED:
+            state = "DEAD"
+        elif self.is_stopping:
+            state = "PENDING_SHUTDOWN"
+        elif self.state is not LaneState.READY:
+            state = "STARTING"
+        elif TaskStage.RELEASING in stages.values():
+            state = "PARTITIONS_REVOKED"
+        else:
+            is_restoring = TaskStage.GRANTED in stages.values()
+            state = "PARTITIONS_ASSIGNED" if is_restoring else "RUNNING"
+        return LaneStatus(str(self), self.serial, self.host, state, frozenset(stages))
 
     def silent_seconds(self) -> float:
         """How long the lane has sent nothing; 0 while it is starting."""

@@ -7,17 +7,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from penstock.clock import wall_clock_ms
-from penstock.engine.continuous.messages import Grant
+from penstock.engine.continuous.messages import Grant, PartitionLag
 from penstock.engine.packaging.failure import Failure
 from penstock.engine.plan.batch_plan import BatchPlan
 from penstock.engine.plan.offset_metadata import add_metadata
 from penstock.engine.plan.task_records import TaskRecord
-from penstock.engine.worker.outcome import (
-    LogLine,
-    OnRestoring,
-    RestoredStore,
-    TaskOutcome,
-)
+from penstock.engine.worker.outcome import OnRestoring, RestoredStore, TaskOutcome
 from penstock.engine.worker.record_groups import group_columns, group_records
 from penstock.engine.worker.worker import Worker
 from penstock.errors import (
@@ -303,9 +298,17 @@ class LaneTask:
             for at, offset in self.offsets.items()
         }
 
+    def lag(self, tail: TailReader) -> Iterator[PartitionLag]:
+        """Yield how many records of each source partition are not processed, without a request."""
+        for at in self.offsets:
+            unread = tail.end(at) - tail.position(at)
+            yield PartitionLag(
+                self.task_id, at.topic, at.partition, max(0, unread) + self.task.queued(at)
+            )
+
     # ---- reports -----------------------------------------------------------------------------
 
-    def outcome(self, commit: TaskCommit, logged: tuple[LogLine, ...]) -> TaskOutcome:
+    def outcome(self, commit: TaskCommit) -> TaskOutcome:
         """Return the report of the last commit, without its records."""
         result = commit.result
         global_tables = self._worker.global_tables
@@ -313,7 +316,7 @@ class LaneTask:
             self.task_id, self.record,
             offsets={(at[0], at[1]): offset for at, offset in commit.offsets.items()},
             records_consumed=self._consumed,
-            printed=tuple(result.printed), logged=logged, restored=global_tables.take_restored(),
+            printed=tuple(result.printed), restored=global_tables.take_restored(),
             counters=self._count(result.counters), drops=result.drops, sensors=result.sensors,
             readings=result.readings,
             global_dropped=global_tables.take_dropped(), commit_requested=result.commit_requested,
@@ -329,7 +332,7 @@ class LaneTask:
         before, self._counted = self._counted, counters
         return {name: amount - before.get(name, 0) for name, amount in counters.items()}
 
-    def failure(self, error: Exception, logged: tuple[LogLine, ...]) -> TaskOutcome:
+    def failure(self, error: Exception) -> TaskOutcome:
         """Return the report of a failure, with the dead letters of the failed record.
 
         Under at-least-once processing on a broker, the outputs before the failure are included.
@@ -341,7 +344,7 @@ class LaneTask:
         if isinstance(error, RetryRequestedException):
             letters = []
         return TaskOutcome(
-            self.task_id, self.record, logged=logged,
+            self.task_id, self.record,
             failure=Failure.of(str(self.task_id), error),
             outputs=tuple(
                 Append(topic, partition, records)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from penstock.engine.plan.batch_plan import TaskPlan
+from penstock.engine.worker.log_lines import LogLine
 from penstock.engine.worker.outcome import RestoredStore, RestoringStore
 from penstock.log.types import WriterGrant
 from penstock.record import NO_HEADERS, Headers, TaskId
@@ -79,6 +80,27 @@ class TimeSpent(Message, frozen=True):
     #: The records of all polls, and those of the largest one.
     records: int
     most_records: int
+
+
+class PartitionLag(NamedTuple):
+    """The records of a source partition that its task has not processed."""
+
+    task_id: TaskId
+    topic: str
+    partition: int
+    records: int
+
+
+class Lag(Message, frozen=True):
+    """The lag of all source partitions of a lane. Sent about once a second."""
+
+    partitions: tuple[PartitionLag, ...]
+
+
+class Logged(Message, frozen=True):
+    """Lines that user code has logged or printed in the lane. Sent about once a second."""
+
+    lines: tuple[LogLine, ...]
 
 
 class Released(Message, frozen=True):
@@ -159,8 +181,8 @@ class Stop(Message, frozen=True):
 
 
 LaneMessage = (
-    Hello | Ready | Restoring | Running | Committed | TimeSpent | Released | TokenRequest | Alive
-    | Ended
+    Hello | Ready | Restoring | Running | Committed | TimeSpent | Lag | Logged | Released
+    | TokenRequest | Alive | Ended
 )
 DriverMessage = Start | Grant | Release | Token | Pause | Resume | SetCommitPace | Stop | Alive
 

@@ -12,7 +12,7 @@ from penstock.stores.buffers.suppress import SuppressBufferBuilder
 from penstock.task.blueprint import Blueprint, StorePlan
 from penstock.topology.application_info import ApplicationInfo, GroupInfo, StoreInfo
 from penstock.topology.lineage import step_lineages
-from penstock.topology.nodes import ProcessorNode, SinkNode, SourceNode
+from penstock.topology.nodes import GlobalStore, ProcessorNode, SinkNode, SourceNode
 from penstock.topology.topology import Topology
 
 _BUFFER_KINDS = {SuppressBufferBuilder: "suppress_buffer", JoinGraceBufferBuilder: "join_buffer"}
@@ -48,6 +48,22 @@ def describe_application(
             if isinstance(node, SourceNode)
             for topic in node.topics if topics(topic) in graph.repartition_topics
         },
+        {
+            name: _describe_global_store(name, store, config, graph.partitions[store.topic])
+            for name, store in topology.global_stores.items()
+        },
+    )
+
+
+def _describe_global_store(
+    name: str, store: GlobalStore, config: StreamsConfig, partitions: int
+) -> StoreInfo:
+    """`partitions`: those of its topic."""
+    builder = store.store.resolve(config)
+    return StoreInfo(
+        getattr(builder, "kind", "custom"), partitions, store.topic, step=store.processor.name,
+        role=store.store.role, serdes=_serde_names(builder, config),
+        window_size_ms=getattr(getattr(builder, "supplier", None), "window_size_ms", None),
     )
 
 

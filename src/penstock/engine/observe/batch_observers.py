@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from penstock.engine.continuous.lane_observer import LaneObserver
 from penstock.engine.observe.metrics import Metrics
 from penstock.engine.observe.printer import Printer
 from penstock.engine.observe.restore import (
@@ -21,13 +22,14 @@ from penstock.topology.topology import Topology
 
 if TYPE_CHECKING:
     from penstock.engine.batch_report import BatchReport
-    from penstock.engine.continuous.messages import TimeSpent
+    from penstock.engine.continuous.lane_handle import LaneStatus
+    from penstock.engine.continuous.messages import PartitionLag, TimeSpent
     from penstock.engine.worker.outcome import RestoredStore, RestoringStore
 
 log = logging.getLogger(__name__)
 
 
-class BatchObservers:
+class BatchObservers(LaneObserver):
     """The metrics, the restore listener, the printer and `on_batch` of an instance."""
 
     def __init__(
@@ -42,8 +44,12 @@ class BatchObservers:
         self._restore_monitor: RestoreMonitor | None = None
         #: Receives the report of each batch, for its trace. Set before the instance starts.
         self.trace_batch: Callable[[BatchReport], object] | None = None
-        #: Receives the stores that a lane has restored, and the seconds.
-        self.trace_restore: Callable[[Sequence[RestoredStore], float], object] | None = None
+        #: Receives the stores that a lane has restored, the seconds, and the lane.
+        self.trace_restore: (
+            Callable[[Sequence[RestoredStore], float, LaneStatus], object] | None
+        ) = None
+        #: Receives the failure of a batch, and when the batch began, in nanoseconds.
+        self.trace_failure: Callable[[Exception, int], object] | None = None
 
     def set_restore_listener(self, listener: StateRestoreListener) -> None:
         """Replace the restore listener. Called before the instance starts."""
@@ -61,6 +67,7 @@ class BatchObservers:
         """No batch runs. Incomplete restores are reported as suspended."""
         self._stop_monitor()
         self._restores.suspended()
+        self.metrics.stop_reading()
 
     def batch_committed(self, report: BatchReport) -> None:
         """Pass on the report of a committed batch."""
@@ -72,12 +79,25 @@ class BatchObservers:
         self._call("on_batch", self._on_batch, report)
         self._call("The trace", self.trace_batch, report)
 
+    def batch_failed(self, error: Exception, began_ns: int) -> None:
+        """A batch, or a lane, has failed. `began_ns`: in nanoseconds since the epoch."""
+        self._call("The trace", self.trace_failure, error, began_ns)
+
+    def task_granted(self, task_id: TaskId) -> None:
+        """A lane is asked to run a task."""
+        self.metrics.task_granted(str(task_id))
+
+    def task_released(self, task_id: TaskId) -> None:
+        """A lane is asked to give up a task."""
+        self.metrics.task_released(str(task_id))
+
     def task_restoring(self, task_id: TaskId, stores: Sequence[RestoringStore]) -> None:
         """A lane restores the stores of a task."""
         self._restores.restoring(str(task_id), stores)
 
     def task_restored(
-        self, task_id: TaskId, restored: Sequence[RestoredStore], seconds: float, *, is_last: bool
+        self, task_id: TaskId, restored: Sequence[RestoredStore], seconds: float, *,
+        lane: LaneStatus, is_last: bool,
     ) -> None:
         """A lane runs a task, after it has restored these stores.
 
@@ -87,7 +107,7 @@ class BatchObservers:
         self._restores.restored(str(task_id), restored)
         self._restore_log.add(restored, seconds, is_last=is_last)
         if any(each.records for each in restored):
-            self._call("The trace", self.trace_restore, restored, seconds)
+            self._call("The trace", self.trace_restore, restored, seconds, lane)
 
     def task_stopped(self, task_id: TaskId) -> None:
         """No lane runs or restores a task."""
@@ -97,6 +117,14 @@ class BatchObservers:
     def time_spent(self, spent: TimeSpent) -> None:
         """A lane has reported how it spends its time."""
         self.metrics.lane_spent(spent)
+
+    def lag_measured(self, lag: Sequence[PartitionLag]) -> None:
+        """A lane has reported its lag."""
+        self.metrics.lag_measured(lag)
+
+    def lane_lost(self) -> None:
+        """A lane has ended unexpectedly."""
+        self.metrics.lane_lost()
 
     def close(self) -> None:
         """Close the files."""

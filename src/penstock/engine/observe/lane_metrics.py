@@ -1,10 +1,12 @@
-"""`LaneMetrics`: how the lanes of an instance spend their time."""
+"""`LaneMetrics`: how the lanes of an instance spend their time, and how they get their tasks."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
+
+from penstock.engine.observe.sample_windows import SampleWindow
 
 if TYPE_CHECKING:
     from penstock.engine.continuous.messages import Durations, TimeSpent
@@ -18,6 +20,32 @@ class LaneMetrics:
         self._started = now
         self._polls = 0
         self._reports: deque[tuple[float, TimeSpent]] = deque()
+        #: How many lanes have ended unexpectedly.
+        self.lost = 0
+        #: Task -> when a lane was asked to run it, or to give it up.
+        self._granted: dict[str, float] = {}
+        self._released: dict[str, float] = {}
+        #: How long lanes took for that, in milliseconds.
+        self._assigning, self._revoking = (SampleWindow(seconds, now) for _ in range(2))
+
+    def task_granted(self, task: str, now: float) -> None:
+        """A lane is asked to run a task."""
+        self._granted[task] = now
+
+    def task_started(self, task: str, now: float) -> None:
+        """A lane runs a task."""
+        self._assigning.add((now - self._granted.pop(task, now)) * 1000, now)
+
+    def task_released(self, task: str, now: float) -> None:
+        """A lane is asked to give up a task."""
+        self._released[task] = now
+
+    def task_stopped(self, task: str, now: float) -> None:
+        """No lane runs a task."""
+        self._granted.pop(task, None)
+        released = self._released.pop(task, None)
+        if released is not None:
+            self._revoking.add((now - released) * 1000, now)
 
     def add(self, spent: TimeSpent, now: float) -> None:
         """Add the report of a lane."""
@@ -46,6 +74,9 @@ class LaneMetrics:
             spent_s = sum(getattr(spent, step).total_s for spent in reports)
             yield f"{step}-ratio", _divide(spent_s, elapsed_s)
         yield "punctuate-ratio", _divide(punctuating * seconds, elapsed_s)
+        for step, window in (("assigned", self._assigning), ("revoked", self._revoking)):
+            yield f"tasks-{step}-latency-avg", window.average(now)
+            yield f"tasks-{step}-latency-max", window.maximum(now)
 
     def _expire(self, now: float) -> None:
         while self._reports and self._reports[0][0] <= now - self._seconds:

@@ -10,16 +10,17 @@ from __future__ import annotations
 import functools
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import metadata
-from operator import itemgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias
 
 from penstock.config import StreamsConfig
+from penstock.engine.observe.lag_metrics import LagMetrics
 from penstock.engine.observe.lane_metrics import LaneMetrics
 from penstock.engine.observe.restore_metrics import RestoreMetrics
+from penstock.engine.observe.sample_windows import CountWindow, SampleWindow
+from penstock.engine.observe.standby_metrics import StandbyMetrics
 from penstock.metric_catalogue import (
     CLIENT,
     JOIN,
@@ -35,7 +36,7 @@ from penstock.metrics import MetricName, SensorHistory, sample_window_seconds
 
 if TYPE_CHECKING:
     from penstock.engine.batch_report import BatchReport
-    from penstock.engine.continuous.messages import TimeSpent
+    from penstock.engine.continuous.messages import PartitionLag, TimeSpent
 
 #: The counters of a join -> what they count.
 JOIN_COUNTERS = {
@@ -51,77 +52,19 @@ _KAFKA_NAMES = {
     "emitted-records": "window-aggregate-final-emit",
 }
 
+#: The group of the threads that restore and update stores.
+STATE_UPDATER = "stream-state-updater-metrics"
+
 #: The setting with the URL of a collector of OpenTelemetry, see `otlp.py`.
 OTLP_ENDPOINT = "penstock.otlp.endpoint"
 
 Value: TypeAlias = float | int | str
-
-_amount_of = itemgetter(1)
 
 
 @functools.cache
 def _version() -> str:
     """Return the version of penstock. Finding it means reading a file."""
     return metadata.version("penstock")
-
-
-class SampleWindow:
-    """The samples of the last `seconds`, and the total of all."""
-
-    def __init__(self, seconds: float, now: float) -> None:
-        self.total = 0.0
-        self._seconds = seconds
-        self._started = now
-        self._samples: deque[tuple[float, float]] = deque()
-        self._sum = 0.0
-
-    def add(self, amount: float, now: float) -> None:
-        """Add a sample."""
-        self.total += amount
-        self._sum += amount
-        self._samples.append((now, amount))
-        self._expire(now)
-
-    def rate(self, now: float) -> float:
-        """Return the sum of the samples per second."""
-        self._expire(now)
-        return self._sum / max(min(self._seconds, now - self._started), 1e-3)
-
-    def samples_per_second(self, now: float) -> float:
-        """Return the number of samples per second."""
-        self._expire(now)
-        return len(self._samples) / max(min(self._seconds, now - self._started), 1e-3)
-
-    def average(self, now: float) -> float:
-        """Return the average of the samples, NaN if there are none."""
-        self._expire(now)
-        return self._sum / len(self._samples) if self._samples else float("nan")
-
-    def maximum(self, now: float) -> float:
-        """Return the largest sample, NaN if there are none."""
-        self._expire(now)
-        return max(map(_amount_of, self._samples), default=float("nan"))
-
-    def _expire(self, now: float) -> None:
-        samples = self._samples
-        while samples and samples[0][0] <= now - self._seconds:
-            self._sum -= samples.popleft()[1]
-        if not samples:
-            self._sum = 0.0
-
-
-class CountWindow(SampleWindow):
-    """The sum of counts. Those of one second are one sample: lanes commit a hundred times."""
-
-    def add(self, amount: float, now: float) -> None:
-        """Add a count."""
-        if not self._samples or int(self._samples[-1][0]) != int(now):
-            super().add(amount, now)
-            return
-        second, earlier = self._samples[-1]
-        self._samples[-1] = (second, earlier + amount)
-        self.total += amount
-        self._sum += amount
 
 
 class Metrics:
@@ -155,8 +98,13 @@ class Metrics:
         self._created, self._closed = (CountWindow(self._seconds, now) for _ in range(2))
         self._running_tasks: set[str] = set()
         self._lanes = LaneMetrics(self._seconds, now)
+        self._lag = LagMetrics(self._seconds, now)
+        #: The records from which stores were restored.
+        self._restored = CountWindow(self._seconds, now)
         #: The progress of restores.
         self.restores = RestoreMetrics()
+        #: The updates of a standby.
+        self.standby = StandbyMetrics(self._seconds, clock)
 
     def record(self, report: BatchReport) -> None:
         """Add the report of a committed batch."""
@@ -176,6 +124,8 @@ class Metrics:
                     str(task), CountWindow(self._seconds, self._started)
                 )
                 window.add(counters.get("process-total", 0), now)
+            if report.lags is not None:
+                self._lag.replace(report.lags, now)
             for reading in report.sensors:
                 self._sensors.add(reading, now)
             for task, measured in report.readings:
@@ -183,9 +133,20 @@ class Metrics:
                 if measured.sensor == "thread-punctuate":
                     self._punctuating.add(measured.sum, now)
 
+    def task_granted(self, task: str) -> None:
+        """A lane is asked to run a task."""
+        with self._lock:
+            self._lanes.task_granted(task, self._clock())
+
+    def task_released(self, task: str) -> None:
+        """A lane is asked to give up a task."""
+        with self._lock:
+            self._lanes.task_released(task, self._clock())
+
     def task_started(self, task: str) -> None:
         """A lane has started a task. Its metrics exist from now on."""
         with self._lock:
+            self._lanes.task_started(task, self._clock())
             self._task_records.setdefault(task, CountWindow(self._seconds, self._started))
             self._running_tasks.add(task)
             self._created.add(1, self._clock())
@@ -193,6 +154,8 @@ class Metrics:
     def task_stopped(self, task: str) -> None:
         """No lane runs a task. It may have been reported before, or never have run."""
         with self._lock:
+            self._lanes.task_stopped(task, self._clock())
+            self._lag.remove(task)
             if task in self._running_tasks:
                 self._running_tasks.remove(task)
                 self._closed.add(1, self._clock())
@@ -202,10 +165,31 @@ class Metrics:
         with self._lock:
             self._lanes.add(spent, self._clock())
 
+    def lag_measured(self, lag: Sequence[PartitionLag]) -> None:
+        """Add the report of a lane about its lag."""
+        with self._lock:
+            self._lag.update(lag, self._clock())
+
+    def lane_lost(self) -> None:
+        """A lane has ended unexpectedly."""
+        with self._lock:
+            self._lanes.lost += 1
+
+    @property
+    def lost_lanes(self) -> int:
+        """How many lanes have ended unexpectedly."""
+        return self._lanes.lost
+
+    def stop_reading(self) -> None:
+        """This instance does not run the application."""
+        with self._lock:
+            self._lag.clear()
+
     def add_restore(self, task: str, records: int) -> None:
         """Add the complete restore of a store."""
         now = self._clock()
         with self._lock:
+            self._restored.add(records, now)
             self._readings.add(task, Reading("restore", (), 1, records, records, records), now)
 
     def _count(self, task: str, name: str, amount: int, now: float) -> None:
@@ -232,6 +216,8 @@ class Metrics:
             producer = (("client-id", f"{self._thread_tags[0][1]}-producer"),)
             found[MetricName(PRODUCER, "record-send-total", producer)] = int(self._outputs.total)
             found[MetricName(PRODUCER, "record-send-rate", producer)] = self._outputs.rate(now)
+            found |= dict(self._lag.values(f"{self._thread_tags[0][1]}-consumer", now))
+            found |= dict(self._updater_metrics(now))
             found |= dict(self._task_metrics(now))
             found |= dict(self._restore_metrics())
             found |= dict(self._node_metrics(now))
@@ -291,6 +277,17 @@ class Metrics:
             dropped = self._counters.get((task, "dropped-records-total"), self._nothing)
             yield MetricName(TASK, "dropped-records-total", tags), int(dropped.total)
             yield MetricName(TASK, "dropped-records-rate", tags), dropped.rate(now)
+
+    def _updater_metrics(self, now: float) -> Iterator[tuple[MetricName, Value]]:
+        """Yield the metrics of restores and standby updates of all tasks."""
+        restoring = sum(1 for _, remaining, _ in self.restores.values() if remaining)
+        for name, value in (
+            ("active-restoring-tasks", restoring), ("standby-updating-tasks", self.standby.tasks),
+            ("restore-records-rate", self._restored.rate(now)),
+        ):
+            yield MetricName(STATE_UPDATER, name, self._thread_tags), value
+        for task, name, value in self.standby.values():
+            yield MetricName(TASK, name, (*self._thread_tags, ("task-id", task))), value
 
     def _restore_metrics(self) -> Iterator[tuple[MetricName, Value]]:
         for task, remaining, progress in self.restores.values():

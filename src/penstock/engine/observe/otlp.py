@@ -2,7 +2,7 @@
 
 The metrics are those of `Streams.metrics()`, sent at an interval. Every committed batch, or commit
 of a lane, becomes a trace: a span for the whole, with spans for plan, restore, compute and commit.
-The restore of a task by a lane is a trace of its own.
+The restore of a task by a lane is a trace of its own, and so is a failure.
 Threads of the exporters send both; a collector that does not respond delays no batch.
 """
 
@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import logging
 import math
+import os
+import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -22,6 +24,8 @@ from penstock.engine.observe.prometheus import is_counter
 from penstock.errors import ConfigException
 from penstock.extras import explain_missing_extra
 from penstock.metrics import MetricName
+from penstock.record import TaskId
+from penstock.task.global_state import GLOBAL_TASK
 
 with explain_missing_extra("otel"):
     from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
@@ -40,10 +44,11 @@ with explain_missing_extra("otel"):
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
     from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-    from opentelemetry.trace import Span, set_span_in_context
+    from opentelemetry.trace import Span, StatusCode, set_span_in_context
 
 if TYPE_CHECKING:
     from penstock.engine.batch_report import BatchReport
+    from penstock.engine.continuous.lane_handle import LaneStatus
     from penstock.engine.worker.outcome import RestoredStore
 
 log = logging.getLogger(__name__)
@@ -68,9 +73,15 @@ class OtlpExporter:
         endpoint = endpoint_of(config)
         self._read = read
         self._is_continuous = config.is_continuous
+        self._batch_name = "lane commit" if config.is_continuous else "batch"
         self._interval_s = interval_s(config)
         self._started_ns = time.time_ns()
-        self._resource = Resource.create({"service.name": config.application_id})
+        host, process = socket.gethostname(), os.getpid()
+        self._resource = Resource.create({
+            "service.name": config.application_id,
+            "service.instance.id": f"{config.client_id or config.application_id}-{host}-{process}",
+            "host.name": host, "process.pid": process,
+        })
         self._scope = InstrumentationScope("penstock")
         self._metrics = OTLPMetricExporter(f"{endpoint}/v1/metrics", timeout=_TIMEOUT_S)
         self._traces = TracerProvider(resource=self._resource, shutdown_on_exit=False)
@@ -139,11 +150,12 @@ class OtlpExporter:
         """Send the trace of a committed batch."""
         spans = dict(self._spans(report))
         parent = self._tracer.start_span(
-            "lane commit" if self._is_continuous else "batch",
+            self._batch_name,
             start_time=min(start for start, _ in spans.values()),
             attributes={
                 "penstock.batch": report.number, "penstock.records": report.records,
                 "penstock.outputs": report.outputs, "penstock.changes": report.changes,
+                **_place(report.counters, report.lane, report.host),
             },
         )
         for name, (start, end) in spans.items():
@@ -155,12 +167,36 @@ class OtlpExporter:
             span.end(end)
         parent.end(report.ended_ns)
 
-    def add_restore(self, restored: Sequence[RestoredStore], seconds: float) -> None:
+    def add_restore(
+        self, restored: Sequence[RestoredStore], seconds: float, lane: LaneStatus
+    ) -> None:
         """Send the trace of a restore by a lane, which has just ended."""
         ended_ns = time.time_ns()
-        span = self._tracer.start_span("restore", start_time=ended_ns - _ns(seconds))
+        tasks = {each.task_id for each in restored if each.task_id is not None}
+        span = self._tracer.start_span(
+            "restore", start_time=ended_ns - _ns(seconds),
+            attributes=_place(tasks, lane.serial, lane.host),
+        )
         _describe_restore(span, restored)
         span.end(ended_ns)
+
+    def add_failure(self, error: Exception, began_ns: int) -> None:
+        """Send the trace of a batch that failed, or of the failure of a lane.
+
+        It has the classes of the errors and the position of the record, but no message: that may
+        contain record data.
+        """
+        position = {
+            f"penstock.{name}": value
+            for name in ("task_id", "processor", "topic", "partition", "offset", "store")
+            if (value := getattr(error, name, None)) not in (None, -1)
+            and isinstance(value, str | int)
+        }
+        span = self._tracer.start_span(self._batch_name, start_time=began_ns, attributes=position)
+        cause = error.__cause__ or error
+        span.add_event("exception", {"exception.type": type(cause).__qualname__})
+        span.set_status(StatusCode.ERROR, type(error).__qualname__)
+        span.end()
 
     def _spans(self, report: BatchReport) -> Iterator[tuple[str, tuple[int, int]]]:
         """Yield the start and the end of each step, in nanoseconds since the epoch."""
@@ -172,6 +208,20 @@ class OtlpExporter:
             yield "restore", (compute, compute + _ns(report.restore_seconds))
         yield "compute", (compute, commit)
         yield "commit", (commit, report.ended_ns)
+
+
+def _place(
+    tasks: Iterable[TaskId], lane: int | None, host: str
+) -> dict[str, str | int | list[str] | list[int]]:
+    """Return the attributes that say where a span ran."""
+    known = sorted(task_id for task_id in tasks if task_id != GLOBAL_TASK)
+    found: dict[str, str | int | list[str] | list[int]] = {
+        "penstock.tasks": [str(task_id) for task_id in known],
+        "penstock.subtopologies": sorted({task_id.subtopology for task_id in known}),
+    }
+    if lane is not None:
+        found |= {"penstock.lane": lane, "host.name": host}
+    return found
 
 
 def _describe_restore(span: Span, restored: Sequence[RestoredStore]) -> None:

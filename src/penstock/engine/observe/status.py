@@ -17,6 +17,7 @@ from penstock.metrics import MetricName
 
 if TYPE_CHECKING:
     from penstock.engine.continuous.engine import ContinuousEngine
+    from penstock.engine.continuous.lane_handle import LaneStatus
     from penstock.engine.instance import Instance
     from penstock.engine.loop import Engine
 
@@ -55,7 +56,10 @@ class InstanceStatus:
             # The numbers of Kafka's states.
             "client-state": list(type(state)).index(state),
             "alive-stream-threads": self._alive_threads() if is_alive else 0,
-            "failed-stream-threads": 0 if thread is None else thread.replacements,
+            "failed-stream-threads": (
+                self._instance.observers.metrics.lost_lanes
+                + (0 if thread is None else thread.replacements)
+            ),
             "topology-description": self._topology_description,
         }
         of_thread: dict[str, Value] = {}
@@ -66,11 +70,11 @@ class InstanceStatus:
         return self._instance.observers.metrics.snapshot(client, of_thread)
 
     def _alive_threads(self) -> int:
-        """Count the lanes. A batch has as many tasks at the same time as Spark has cores."""
-        engine = self._engine
-        if engine is not None and self._instance.config.is_continuous:
-            return len(cast("ContinuousEngine", engine).tasks_by_lane())
-        return self._instance.parallelism
+        """Count the lanes that have started. A batch has as many tasks as Spark has cores."""
+        lanes = self._lanes
+        if lanes is None:
+            return self._instance.parallelism
+        return sum(bool(lane.host) for lane in lanes)
 
     @cached_property
     def _topology_description(self) -> str:
@@ -82,7 +86,19 @@ class InstanceStatus:
         thread = self._instance.thread
         if thread is None or not thread.is_alive:
             return "DEAD"
-        return "RUNNING" if self._engine is not None else "PARTITIONS_ASSIGNED"
+        lanes = self._lanes
+        if lanes is None:
+            return "RUNNING" if self._engine is not None else "PARTITIONS_ASSIGNED"
+        is_running = any(lane.state == "RUNNING" for lane in lanes)
+        return "RUNNING" if is_running else "PARTITIONS_ASSIGNED"
+
+    @property
+    def _lanes(self) -> list[LaneStatus] | None:
+        """The lanes that start or run; None in batch mode, and for a standby."""
+        engine = self._engine
+        if engine is None or not self._instance.config.is_continuous:
+            return None
+        return cast("ContinuousEngine", engine).lanes()
 
     def lag(self) -> int | None:
         """Return the number of unread records in the source topics; None for a standby."""
@@ -95,19 +111,18 @@ class InstanceStatus:
         if thread is None:
             return frozenset()
         active = () if engine is None else describe_tasks(engine.graph, engine.planner)
-        state = self._thread_state()
-        standby = self._instance.standby.tasks
-        if engine is not None and self._instance.config.is_continuous:
-            continuous = cast("ContinuousEngine", engine)
-            hosts = continuous.hosts_by_lane()
+        lanes = self._lanes
+        if lanes is not None:
             return frozenset(
                 ThreadMetadata(
-                    f"{thread.name}, {lane}", state,
-                    frozenset(task for task in active if task.task_id in tasks),
-                    host=hosts.get(lane, ""),
+                    f"{thread.name}, {lane.name}", lane.state,
+                    frozenset(task for task in active if task.task_id in lane.tasks),
+                    host=lane.host,
                 )
-                for lane, tasks in continuous.tasks_by_lane().items()
+                for lane in lanes
             )
+        state = self._thread_state()
+        standby = self._instance.standby.tasks
         return frozenset((ThreadMetadata(
             thread.name, state, frozenset(active),
             frozenset(TaskMetadata(task_id, reads) for task_id, reads in standby.items()),

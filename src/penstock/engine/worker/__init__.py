@@ -13,5 +13,6 @@ A lane is a slot of a stage, one Spark task.
     global_tables    the stores of global tables, at the offsets of the plan
     sink_topics      partition counts and record limits of output topics
     notices          notices for users about the host of a worker
-    log_capture      forwards log lines of user code to the driver
+    log_capture      captures the log lines of user code
+    log_lines        `LogLine`, and how the driver emits captured lines
 """

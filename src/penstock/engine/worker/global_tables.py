@@ -19,6 +19,7 @@ from penstock.stores.replica.global_replica import (
     GlobalReplica,
     position_name,
 )
+from penstock.task.drops import DropLog
 from penstock.task.global_state import GlobalState
 
 
@@ -41,6 +42,8 @@ class GlobalTables:
         #: Reports of the replica that are not taken yet.
         self._restored: tuple[RestoredStore, ...] = ()
         self._dropped = 0
+        #: Stores are opened for each update.
+        self._drop_log = DropLog()
         #: Topic -> its global store.
         self._store_of = {
             store.topic: name for name, store in bundle.topology.global_stores.items()
@@ -96,10 +99,16 @@ class GlobalTables:
             self._replica = GlobalReplica(
                 self._bundle.directory / GLOBAL_DIRECTORY,
                 "/".join((self._log.id, *topics, graph.global_layout)),
-                partial(_build_state, self._bundle, None),
-                make_readers=partial(_build_state, self._bundle, RecordCache(0)),
+                partial(_build_state, self._bundle, self._drop_log, None),
+                make_readers=partial(
+                    _build_state, self._bundle, self._drop_log, RecordCache(0)
+                ),
             )
         return self._replica
+
+    def log_drops(self) -> None:
+        """Log the number of dropped records that no line has reported yet."""
+        self._drop_log.log_counts(all_now=True)
 
     def release(self) -> None:
         """Release the stores at the end of a batch."""
@@ -123,6 +132,6 @@ class GlobalTables:
 
 
 def _build_state(
-    bundle: Bundle, cache: RecordCache | None, open_bytes: OpenBytesStore
+    bundle: Bundle, drop_log: DropLog, cache: RecordCache | None, open_bytes: OpenBytesStore
 ) -> GlobalState:
-    return GlobalState(bundle.topology, bundle.config, cache, open_bytes=open_bytes)
+    return GlobalState(bundle.topology, bundle.config, cache, open_bytes, drop_log)

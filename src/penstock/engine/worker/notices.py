@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
+from zipimport import zipimporter
 
 import penstock
 from penstock import native
@@ -16,15 +17,14 @@ if TYPE_CHECKING:
 def native_notices(bundle: Bundle) -> tuple[str, ...]:
     """Return a notice if this worker lacks the native core, because it is on another host than the
     driver, or because an archive cannot contain it."""
-    location = penstock.__file__ or ""
-    archive = next((path for path in Path(location).parents if path.is_file()), None)
+    archive = _archive()
     if native.core is not None or not (bundle.is_native or archive):
         return ()
     if archive is None:
         reason = native.in_use()
     else:
         reason = (
-            f"it is imported from the archive {archive.name} (--py-files), and Python cannot load "
+            f"it is imported from the archive {archive} (--py-files), and Python cannot load "
             "compiled modules from an archive"
         )
     return (
@@ -32,3 +32,12 @@ def native_notices(bundle: Bundle) -> tuple[str, ...]:
         f"times slower: {reason}. Install the wheel for the Python of the executors, or ship an "
         "environment with --archives.",
     )
+
+
+def _archive() -> str | None:
+    """The name of the archive that penstock is imported from; None if it is installed.
+
+    The path of the archive may be relative to another directory than the current one.
+    """
+    loader = penstock.__spec__.loader if penstock.__spec__ is not None else None
+    return Path(loader.archive).name if isinstance(loader, zipimporter) else None

@@ -22,24 +22,13 @@ from penstock.engine.worker.blocks import (
     decode_frame,
     encode_frame,
 )
+from penstock.engine.worker.log_lines import LogLine
 from penstock.engine.worker.record_groups import layout_of, schema_of
 from penstock.log.types import Append, StagedRecords
 from penstock.metric_catalogue import Reading
 from penstock.metrics import SensorReading
 from penstock.record import TaskId
 from penstock.task.drops import DropNote
-
-#: Stands for a logger: the line was printed to standard output.
-STDOUT = "<stdout>"
-
-
-class LogLine(NamedTuple):
-    """A line that was logged or printed while a task ran."""
-
-    level: int
-    #: The name of the logger, or `STDOUT`.
-    logger: str
-    text: str
 
 
 class RestoredStore(NamedTuple):
@@ -186,10 +175,6 @@ def encode_outcome(outcome: TaskOutcome) -> bytes:
     fields["printed"] = tuple(
         (file and escape_surrogates(file), escape_surrogates(line))
         for file, line in outcome.printed
-    )
-    fields["logged"] = tuple(
-        LogLine(level, escape_surrogates(logger), escape_surrogates(text))
-        for level, logger, text in outcome.logged
     )
     fields["failure"] = outcome.failure and outcome.failure.escape_surrogates()
     encoded = _EncodedOutcome(

@@ -15,12 +15,9 @@ from penstock.engine.plan.batch_plan import BatchPlan, Range, TaskPlan
 from penstock.engine.plan.task_records import TaskRecord
 from penstock.engine.worker.blocks import Block, SentBlock, encode_block, shuffled_ranges
 from penstock.engine.worker.changelog_cache import ChangelogCache
+from penstock.engine.worker.log_lines import LogLine
 from penstock.engine.worker.origins import origin_columns
-from penstock.engine.worker.outcome import (
-    LogLine,
-    TaskOutcome,
-    count_records,
-)
+from penstock.engine.worker.outcome import TaskOutcome, count_records
 from penstock.engine.worker.record_groups import group_records, without_shuffle_columns
 from penstock.engine.worker.replica_pool import TaskSnapshot
 from penstock.errors import RetryRequestedException

@@ -165,6 +165,7 @@ class Worker:
             LogCapture(self.bundle.log_level, active=self._captures_log) as capture,
             gc_paused(),
         ):
+            capture.set_task(task_id)
             try:
                 try:
                     return run.run(capture.lines)

@@ -38,6 +38,8 @@ class EmbeddedTailReader(TailReader):
         self._paused: set[TopicPartition] = set()
         #: The records that were read and not returned.
         self._held: dict[TopicPartition, LogBatch] = {}
+        #: The ends of the partitions at the last look at them.
+        self._ends: dict[TopicPartition, int] = {}
         #: The partitions whose end was reached by the last look at them.
         self._at_end: set[TopicPartition] = set()
 
@@ -52,6 +54,7 @@ class EmbeddedTailReader(TailReader):
         for where in partitions:
             self._positions.pop(where, None)
             self._held.pop(where, None)
+            self._ends.pop(where, None)
             self._paused.discard(where)
             self._at_end.discard(where)
 
@@ -95,6 +98,7 @@ class EmbeddedTailReader(TailReader):
             return ends
         for where, (start, end, _) in self._ranges.offsets(partitions).items():
             position = self._positions[where]
+            self._ends[where] = end
             if not start <= position <= end:
                 raise OffsetOutOfRange(*where, position, (start, end))
             if position < end:
@@ -131,6 +135,10 @@ class EmbeddedTailReader(TailReader):
         """See `TailReader.is_at_end`."""
         return partition in self._at_end and partition not in self._held
 
+    def end(self, partition: TopicPartition) -> int:
+        """See `TailReader.end`."""
+        return self._ends.get(partition, self._positions[partition])
+
     def wake(self) -> None:
         """See `TailReader.wake`."""
         self._wake()
@@ -140,4 +148,5 @@ class EmbeddedTailReader(TailReader):
         self._positions.clear()
         self._held.clear()
         self._paused.clear()
+        self._ends.clear()
         self._at_end.clear()

@@ -142,6 +142,14 @@ class KafkaTailReader(TailReader):
             0 <= self._consumer.high_watermark(TopicPartition(*partition)) <= followed.fetched_to
         )
 
+    def end(self, partition: TopicPartition) -> int:
+        """See `TailReader.end`."""
+        followed = self._followed[partition]
+        if self.is_at_end(partition):
+            return followed.position
+        known = self._consumer.high_watermark(TopicPartition(*partition))
+        return max(known, followed.fetched_to)
+
     def _check_open(self) -> None:
         if self._closed:
             raise LogUnavailable("The reader is closed. Open another one.")
