@@ -3,61 +3,36 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from orders.generate import STORES as ALL_STORES
 from orders.generate import generated_orders
-from orders.model import Order, Store
-from orders.topology import ORDERS, STORES
 
-from penstock import Serdes
-from penstock.log import Log, RecordColumns, open_log
-from penstock.partitioning import partition_of
+from penstock.log import Log, open_log
 from web.chromium import find
-from web.conftest import EXAMPLES
+from web.orders_run import HOSTILE, ORDERS, append, prepare, run_orders
+from web.orders_run import send_orders as send
 
 pytestmark = [
     pytest.mark.slow, pytest.mark.spark,
     pytest.mark.skipif(find() is None, reason="Chromium is missing; see tests/web/chromium.py"),
 ]
 
-TOPICS = (
-    ORDERS, STORES, "general-orders", "restaurant-orders", "general-orders-revenue",
-    "restaurant-orders-revenue", "dead-letters",
-)
-HOSTILE = "<script>document.title='taken over'</script><img src=x onerror=alert(1)>"
 WAIT_MS = 120_000.0
 
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Log]:
     with open_log(tmp_path_factory.mktemp("orders") / "log.db") as log:
-        for topic in TOPICS:
-            log.create_topic(topic, 2, {"retention.ms": "-1"})
-        append(log, STORES, [(each.location_id, Serdes.json(Store).serialize(each))
-                             for each in ALL_STORES])
+        prepare(log)
         yield log
 
 
-def append(log: Log, topic: str, rows: list[tuple[str, bytes]]) -> None:
-    for key, value in rows:
-        where = partition_of(key.encode(), 2)
-        log.append(topic, where, RecordColumns([key.encode()], [value]))
-
-
 def send_orders(log: Log, count: int, seed: int) -> None:
-    serialize = Serdes.json(Order).serialize
-    append(log, ORDERS, [
-        (order.location_id, serialize(order)) for order in generated_orders(count, seed)
-    ])
+    send(log, generated_orders(count, seed))
 
 
 @pytest.fixture(scope="module")
@@ -65,32 +40,8 @@ def application(log: Log, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     """`penstock run --dashboard`: its address and its process id."""
     send_orders(log, 200, seed=1)
     append(log, ORDERS, [("store_1234", HOSTILE.encode())])
-    folder = tmp_path_factory.mktemp("run")
-    with open(folder / "output", "wb") as output:
-        process = subprocess.Popen(
-            [
-                sys.executable, "-m", "penstock", "run", "orders.topology:build", "--log",
-                log.address, "--application-id", "orders", "--master", "local[2]", "--execution",
-                "continuous", "--dashboard", "127.0.0.1:0", "--allow-actions", "--state-dir",
-                str(folder / "state"), "--set", "errors.dead.letter.queue.topic.name=dead-letters",
-                "--set", "deserialization.exception.handler=continue",
-            ],
-            env={**os.environ, "PYTHONPATH": str(EXAMPLES)}, stdout=output,
-            stderr=subprocess.STDOUT,
-        )
-    try:
-        deadline = time.monotonic() + WAIT_MS / 1000
-        while True:
-            text = (folder / "output").read_text(errors="replace")
-            if found := re.search(r"The dashboard is on (\S+)/dashboard", text):
-                break
-            assert process.poll() is None, text
-            assert time.monotonic() < deadline, text
-            time.sleep(0.05)
-        yield found[1], process.pid
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(120)
+    with run_orders(log, tmp_path_factory.mktemp("run")) as running:
+        yield running
 
 
 @pytest.fixture

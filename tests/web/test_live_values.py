@@ -38,7 +38,7 @@ def metrics_at(second: float) -> Metrics:
         found |= node(SOURCE, "record-e2e-latency-avg", 20.0, name)
         found |= node(SINK, "record-e2e-latency-avg", 4_200.0, name)
         found |= task(name, "process-total", 100 * second)
-    found |= task("0_1", "restore-total", 250)
+    found |= task("0_1", "restore-progress", 0.25)
     found |= task("0_1", "restore-remaining-records-total", 750)
     return found
 
@@ -91,11 +91,13 @@ def test_nodes_and_arrows_have_rates_and_the_slowest_node_is_hot(
     # topic -> source -> long -> upper -> sink -> topic: all of them are known.
     labels = page.locator("text.edge").all_text_contents()
     assert len(labels) == 5
-    assert all(re.match(r"[\d.,]+/s", label) for label in labels), labels
+    assert all(re.match(r"[\d.,]+/s, ", label) for label in labels), labels
+    assert [label.split(", ")[1] for label in labels] == ["20 ms"] * 4 + ["4.2 s"]
+    assert shape(page, "processor upper").locator("text.live").text_content().endswith(", 20 ms")
     assert shape(page, f"sink {SINK}").locator("text.live").text_content().endswith("4.2 s")
     hot = page.locator("svg.topology g.hot title").all_text_contents()
     assert hot == [f"sink {SINK}"]
-    assert "the highest latency, 4.2 s" in page.inner_text("#hot-spots")
+    assert "latency 4.2 s, 4.2 s more than at the input" in page.inner_text("#hot-spots")
     page.locator(".legend summary").press("Enter")
     assert "lag has grown" in page.inner_text(".legend")
     row = page.locator("#node-list tr", has_text="upper")

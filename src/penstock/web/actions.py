@@ -6,7 +6,7 @@ a form or a link of another web site cannot send it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from penstock.log.base import Log
@@ -27,11 +27,23 @@ def check_allowed(headers: Mapping[str, str], *, allowed: bool) -> None:
         raise Problem(403, "The header X-Penstock-Action is missing.")
 
 
-def replay(log: Log, letter: TopicPartition, offset: int) -> dict[str, Any]:
+def replay(
+    log: Log, letter: TopicPartition, offset: int, letter_topics: Sequence[str]
+) -> dict[str, Any]:
     """Append the record of a dead letter to the topic and partition that it came from.
 
     The headers that describe the error are left out.
+
+    Args:
+        log: The log.
+        letter: The topic and partition of the dead letter.
+        offset: Its offset.
+        letter_topics: The dead letter topics of the application. Others are refused.
     """
+    if letter.topic not in letter_topics:
+        raise Problem(
+            403, f"'{letter.topic[:200]}' is not a dead letter topic of the application."
+        )
     bounds = bounds_of(log, letter)
     if not bounds.start <= offset < bounds.end:
         raise Problem(404, f"No record at offset {offset} of {letter.topic}, {letter.partition}.")

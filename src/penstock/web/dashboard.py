@@ -3,6 +3,7 @@
     /dashboard                  the page, and its scripts and styles
     /dashboard/overview         state, rates, topics, stores and instances
     /dashboard/events           the same, pushed every second
+    /dashboard/history          the values of the charts of the last minutes
     /dashboard/metrics          all metrics
     /dashboard/topology.svg     the picture of the topology
     /dashboard/settings         the configuration without secrets
@@ -16,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from importlib import resources
 from typing import Annotated, Any
 
@@ -26,21 +27,24 @@ from penstock.queries.http_settings import HttpSettings
 with explain_missing_extra("web"):
     from fastapi import APIRouter, FastAPI, Query, Request
     from starlette.concurrency import run_in_threadpool
-    from starlette.responses import RedirectResponse, Response, StreamingResponse
+    from starlette.responses import RedirectResponse, Response
 
 from penstock.log.types import TopicPartition
 from penstock.queries.http.application import create_app, reader_of
 from penstock.queries.http.authentication import DASHBOARD_FILES
-from penstock.queries.http.events import CLOSING
+from penstock.queries.http.events import CLOSING, EventStream
 from penstock.queries.http.problems import Problem
 from penstock.queries.http.status_routes import json_response
 from penstock.queries.state_reader import Instance, StateReader
 from penstock.web.actions import check_allowed, replay
 from penstock.web.messages import RecentMessages
-from penstock.web.overview import INTERVAL_S, Overview, metric_rows, settings_of
+from penstock.web.overview import IDLE_INTERVAL_S, INTERVAL_S, Overview, metric_rows
 from penstock.web.records import MAX_RECORDS, Decoding, list_topics, read_records
+from penstock.web.settings import settings_of
 from penstock.web.shared_log import SharedLog
 from penstock.web.topic_serdes import TopicSerdes
+
+log = logging.getLogger(__name__)
 
 #: The page loads its own files and nothing else. Scripts in the page itself do not run.
 _POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; " \
@@ -66,26 +70,55 @@ def create_dashboard(
         allow_actions: Whether the page may pause and resume the application, and replay dead
             letters.
     """
+    settings = settings or HttpSettings()
     app = create_app(application, settings)
     reader = reader_of(application)
-    log = SharedLog(reader.config)
+    shared = SharedLog(reader.config)
     router = APIRouter(prefix="/dashboard", include_in_schema=False)
     messages = RecentMessages()
     overview = Overview(
-        reader, log, messages, application=application, allows_actions=allow_actions,
+        reader, shared, messages, application=application, allows_actions=allow_actions,
     )
     _add_files(router)
     _add_state(router, reader, overview)
-    _add_records(router, log, TopicSerdes(reader.topology, reader.config))
-    _add_actions(router, application, log, allowed=allow_actions)
+    _add_events(router, overview, settings)
+    _add_records(router, shared, TopicSerdes(reader.topology, reader.config))
+    _add_actions(
+        router, application, shared, reader.config.dead_letter_topics(), allowed=allow_actions
+    )
     app.include_router(router)
     app.add_api_route(
         "/", lambda: RedirectResponse("dashboard"), include_in_schema=False
     )
     logger = logging.getLogger("penstock")
     logger.addHandler(messages)
-    app.router.on_shutdown += [log.close, lambda: logger.removeHandler(messages)]
+    start, stop = _collector(overview)
+    app.router.on_startup.append(start)
+    app.router.on_shutdown += [stop, shared.close, lambda: logger.removeHandler(messages)]
     return app
+
+
+def _collector(overview: Overview) -> tuple[Callable[[], Any], Callable[[], Any]]:
+    """The functions that start and stop the collection of the charts without a browser."""
+    running: list[asyncio.Task[None]] = []
+
+    async def collect() -> None:
+        while True:
+            try:
+                await run_in_threadpool(overview.collect)
+            except Exception:
+                log.debug("The values of the charts cannot be collected.", exc_info=True)
+            await asyncio.sleep(IDLE_INTERVAL_S)
+
+    async def start() -> None:
+        running.append(asyncio.create_task(collect()))
+
+    async def stop() -> None:
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+    return start, stop
 
 
 def _add_files(router: APIRouter) -> None:
@@ -119,18 +152,9 @@ def _add_state(router: APIRouter, reader: StateReader, overview: Overview) -> No
             lambda: metric_rows(reader.metrics())
         )})
 
-    @router.get("/events")
-    async def events(request: Request) -> Response:
-        is_closing = request.scope.get(CLOSING, lambda: False)
-
-        async def push() -> AsyncIterator[bytes]:
-            while not is_closing() and not await request.is_disconnected():
-                yield b"data: " + await run_in_threadpool(overview.document) + b"\n\n"
-                await asyncio.sleep(INTERVAL_S)
-
-        return StreamingResponse(
-            push(), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
-        )
+    @router.get("/history")
+    async def history() -> Response:
+        return json_response(await run_in_threadpool(overview.history))
 
     @functools.cache
     def draw() -> str:
@@ -145,6 +169,32 @@ def _add_state(router: APIRouter, reader: StateReader, overview: Overview) -> No
     @router.get("/settings")
     async def settings() -> Response:
         return json_response(settings_of(reader.config))
+
+
+def _add_events(router: APIRouter, overview: Overview, settings: HttpSettings) -> None:
+    open_streams = 0
+
+    @router.get("/events")
+    async def events(request: Request) -> Response:
+        nonlocal open_streams
+        if open_streams >= settings.max_event_streams:
+            raise Problem(
+                503, f"{open_streams} browsers follow the application already. Try again later.",
+                {"Retry-After": "5"},
+            )
+        is_closing = request.scope.get(CLOSING, lambda: False)
+        open_streams += 1
+
+        def on_end() -> None:
+            nonlocal open_streams
+            open_streams -= 1
+
+        async def push() -> AsyncIterator[bytes]:
+            while not is_closing():
+                yield b"data: " + await run_in_threadpool(overview.document) + b"\n\n"
+                await asyncio.sleep(INTERVAL_S)
+
+        return EventStream(push(), send_timeout_s=settings.send_timeout_s, on_end=on_end)
 
 
 def _add_records(router: APIRouter, log: SharedLog, serdes: TopicSerdes) -> None:
@@ -168,7 +218,8 @@ def _add_records(router: APIRouter, log: SharedLog, serdes: TopicSerdes) -> None
 
 
 def _add_actions(
-    router: APIRouter, application: Any, log: SharedLog, *, allowed: bool
+    router: APIRouter, application: Any, log: SharedLog, letter_topics: Sequence[str], *,
+    allowed: bool,
 ) -> None:
     @router.post("/actions/{name}")
     async def act(
@@ -178,7 +229,7 @@ def _add_actions(
         if name == "replay":
             letter = TopicPartition(topic, partition)
             return json_response(await run_in_threadpool(
-                log.call, lambda opened: replay(opened, letter, offset)
+                log.call, lambda opened: replay(opened, letter, offset, letter_topics)
             ))
         if name not in {"pause", "resume"}:
             raise Problem(404, f"No action '{name[:50]}'. Actions: pause, replay, resume.")

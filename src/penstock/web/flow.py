@@ -10,14 +10,21 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from penstock.web.arrow_rates import arrow_rates
+from penstock.web.durations import duration
+from penstock.web.graph import NodeGraph
 from penstock.web.summary import Summary
 
 #: Rates are averages over this time.
 RATE_S = 5.0
 #: The lag of a topic is compared with its lag this long ago.
 GROWTH_S = 10.0
-#: A node with a lower latency is not a hot spot.
-HOT_LATENCY_MS = 1_000.0
+#: A node is a hot spot if its records are so much older than at the inputs of the application,
+#: and by so large a share of their age there. Averages of old records differ by less.
+HOT_GROWTH_MS = 1_000.0
+HOT_GROWTH_SHARE = 0.1
+#: Records that are older when they are read have old event times. Their latency says nothing.
+OLD_MS = 3_600_000.0
 
 
 class _Sample(NamedTuple):
@@ -31,7 +38,8 @@ class _Sample(NamedTuple):
 class Flow:
     """Compares a document with the earlier ones. One thread uses it at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, graph: NodeGraph | None = None) -> None:
+        self._graph = graph or NodeGraph()
         self._samples: deque[_Sample] = deque()
 
     def describe(
@@ -54,28 +62,60 @@ class Flow:
         while self._samples and self._samples[0].time_s < now - GROWTH_S - 1:
             self._samples.popleft()
         rates = self._rates(sample)
-        nodes = {
-            name: {
-                "rate": _rounded(rates.get(("node", name), summary.rates.get(name))),
-                "latency_ms": _rounded(summary.latencies.get(name)),
-            }
-            for name in {**summary.totals, **summary.rates, **summary.latencies}
+        node_rates = {
+            **summary.rates, **{name: rates["node", name] for name in summary.totals
+                                if ("node", name) in rates},
         }
+        latencies = self._graph.latencies(summary.latencies)
+        ages = self._graph.input_ages(latencies)
         rows = [{**row, "rate": _rounded(rates.get(("topic", row["name"])))} for row in topics]
-        hot = [*self._growing(sample, rows), *_slowest(summary.latencies)]
+        hot = [*self._growing(sample, rows), *_slowest(latencies, ages)]
         self._samples.append(sample)
         return {
             "records_per_s": _rounded(rates.get("all", summary.thread.get("records_per_s"))),
-            "nodes": nodes, "topics": rows, "hot": hot,
+            "latency_ms": _rounded(max(
+                (each for name, each in latencies.items() if ages.get(name, 0.0) < OLD_MS),
+                default=None,
+            )),
+            "nodes": {
+                name: {
+                    "rate": _rounded(node_rates.get(name)),
+                    "latency_ms": _rounded(latencies.get(name)),
+                }
+                for name in {**summary.totals, **node_rates, **latencies}
+            },
+            "topics": rows, "hot": hot, "old": [*self._old_inputs(latencies)],
             "edges": [
-                [topic, node, _rounded(rates.get(("edge", topic, node)))]
+                [topic, node, _rounded(rates.get(("edge", topic, node))),
+                 _rounded(latencies.get(node))]
                 for topic, node in summary.edges
             ],
+            "arrows": self._arrows(node_rates, latencies),
         }
 
+    def _arrows(
+        self, node_rates: Mapping[str, float], latencies: Mapping[str, float]
+    ) -> list[list[Any]]:
+        """Between nodes: both ends, records/s, and the latency of the node that it leaves."""
+        rates = arrow_rates(self._graph, node_rates)
+        return [
+            [*ends, _rounded(rates.get(ends)), _rounded(latencies.get(ends[0]))]
+            for ends in self._graph.arrows
+        ]
+
+    def _old_inputs(self, latencies: Mapping[str, float]) -> Iterator[dict[str, str]]:
+        """Inputs whose records were old when they were read."""
+        for name, topics in self._graph.topics_of_inputs().items():
+            if latencies.get(name, 0.0) >= OLD_MS:
+                yield {
+                    "name": ", ".join(topics) or name,
+                    "reason": f"event time is {duration(latencies[name])} old",
+                }
+
     def _rates(self, sample: _Sample) -> dict[Any, float]:
+        last = self._samples[-1] if self._samples else None
         start = next(
-            (each for each in self._samples if each.time_s >= sample.time_s - RATE_S - 0.5), None
+            (each for each in self._samples if each.time_s >= sample.time_s - RATE_S - 0.5), last
         )
         if start is None or start.time_s >= sample.time_s:
             return {}
@@ -104,13 +144,19 @@ class Flow:
                 }
 
 
-def _slowest(latencies: Mapping[str, float]) -> Iterator[dict[str, str]]:
-    """The node with the highest latency, if that is a second or more."""
-    name = max(latencies, key=latencies.__getitem__, default=None)
-    if name is not None and latencies[name] >= HOT_LATENCY_MS:
+def _slowest(
+    latencies: Mapping[str, float], ages: Mapping[str, float]
+) -> Iterator[dict[str, str]]:
+    """The node whose records have become older since they were read than those of other nodes."""
+    growth = {name: latencies[name] - ages[name] for name in latencies if name in ages}
+    name = max(growth, key=growth.__getitem__, default=None)
+    if name is None:
+        return
+    if growth[name] >= max(HOT_GROWTH_MS, HOT_GROWTH_SHARE * ages[name]):
         yield {
             "kind": "node", "name": name,
-            "reason": f"the highest latency, {latencies[name] / 1000:,.1f} s",
+            "reason": f"latency {duration(latencies[name])}, "
+            f"{duration(growth[name])} more than at the input",
         }
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 import math
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from penstock.config import StreamsConfig
 from penstock.engine.lease import instance_name
 from penstock.engine.lifecycle import State
 from penstock.engine.observe.metadata import ThreadMetadata
@@ -20,6 +20,7 @@ from penstock.metrics import MetricName
 from penstock.queries.http.json_values import encode
 from penstock.queries.state_reader import InstanceInfo, StateReader
 from penstock.web.flow import Flow
+from penstock.web.graph import NodeGraph
 from penstock.web.messages import RecentMessages
 from penstock.web.shared_log import SharedLog
 from penstock.web.summary import summarize
@@ -28,8 +29,9 @@ from penstock.web.topic_rows import TopicRows
 INTERVAL_S = 1.0
 SLOW_INTERVAL_S = 5.0
 SHOWN_MESSAGES = 10
-#: Parts of the names of settings whose values are never shown.
-_SECRET = ("password", "secret", "token", "jaas", "ssl.key", "credential", "username", "user.info")
+#: The charts cover this time. Without a browser there is one sample in `IDLE_INTERVAL_S`.
+HISTORY_S = 300
+IDLE_INTERVAL_S = 5.0
 
 
 class Overview:
@@ -52,8 +54,9 @@ class Overview:
         self._made_at = float("-inf")
         self._encoded = b""
         self._topics = TopicRows(reader.topology, reader.config)
-        self._flow = Flow()
-        self._restores = RestoreProgress()
+        self._flow = Flow(NodeGraph(reader.topology.nodes))
+        #: The values of the charts: those of the last `HISTORY_S`.
+        self._samples: deque[dict[str, Any]] = deque(maxlen=HISTORY_S)
         self._fixed = {
             "application": reader.config.application_id, "allows_actions": allows_actions,
             "dead_letter_topics": list(reader.config.dead_letter_topics()),
@@ -65,9 +68,22 @@ class Overview:
         """Return the document as JSON, at most `INTERVAL_S` old."""
         with self._making:
             if time.monotonic() >= self._made_at + INTERVAL_S:
-                self._encoded = encode(self._make())
+                document = self._make()
+                self._samples.append(document["sample"])
+                self._encoded = encode(document)
                 self._made_at = time.monotonic()
             return self._encoded
+
+    def history(self) -> dict[str, Any]:
+        """Return the values of the charts of the last `HISTORY_S`, oldest first."""
+        with self._making:
+            first = now_ms() - HISTORY_S * 1000
+            return {"samples": [each for each in self._samples if each["time"] >= first]}
+
+    def collect(self) -> None:
+        """Make a document for the history alone, if no browser has asked for one lately."""
+        if time.monotonic() >= self._made_at + IDLE_INTERVAL_S - INTERVAL_S:
+            self.document()
 
     def _make(self) -> dict[str, Any]:
         reader, now = self._reader, time.monotonic()
@@ -81,21 +97,24 @@ class Overview:
             self._slow_made_at = now
         summary = summarize(reader.metrics())
         topics = _unless_unavailable(lambda: self._log.call(self._topics.read), [])
+        flow = self._flow.describe(summary, topics, now)
         return {
             **self._fixed,
             "state": reader.state.value,
             "paused": getattr(self._application, "is_paused", False),
-            "time": time.time_ns() // 1_000_000,
+            "sample": {
+                "time": now_ms(),
+                "records_per_s": flow["records_per_s"], "latency_ms": flow["latency_ms"],
+                "commit_ms": summary.thread.get("commit_ms"),
+                "lag": sum(row["lag"] or 0 for row in topics),
+            },
             "not_ready": _unless_unavailable(reader.not_ready_reason, "The log is unavailable."),
             **self._slow,
             "messages": self._messages.newest_first()[:SHOWN_MESSAGES],
-            **self._flow.describe(summary, topics, now),
-            "thread": summary.thread,
+            **flow,
             "joins": summary.joins,
             "tasks": {
-                name: {**row, "restore": self._restores.of(
-                    name, row.get("restored", 0), row.get("remaining", 0)
-                )}
+                name: {**row, "restore": restore_of(row)}
                 for name, row in sorted(summary.tasks.items())
             },
         }
@@ -108,11 +127,11 @@ class Overview:
             holder = instance_name(self._reader.config)
         if holder is None:
             # A query node knows the instances with an address only.
-            holder = next((each.name for each in found if each.topic_partitions), None)
+            holder = next((each.name for each in found if each.is_active), None)
         return {"lease_holder": holder, "instances": [
             {
                 "address": f"{each.address.host}:{each.address.port}", "name": each.name,
-                "is_active": bool(each.topic_partitions),
+                "is_active": each.is_active,
                 "stores": list(each.stores), "standby_stores": list(each.standby_stores),
             }
             for each in found
@@ -149,30 +168,18 @@ class Overview:
         ]
 
 
-class RestoreProgress:
-    """How much of the restore of each task is done. One thread uses it at a time."""
+def restore_of(task: Mapping[str, float]) -> list[int] | None:
+    """Return the restored records and all records of a restore; None if there is none."""
+    remaining, progress = task.get("remaining", 0), task.get("progress", 0.0)
+    if remaining <= 0 or progress >= 1:
+        return None
+    whole = round(remaining / (1 - progress))
+    return [int(whole - remaining), whole]
 
-    def __init__(self) -> None:
-        #: Task -> its restored records when its last restore was complete.
-        self._before: dict[str, float] = {}
-        #: Task -> the records of its current restore.
-        self._whole: dict[str, float] = {}
 
-    def of(self, task: str, restored: float, remaining: float) -> list[int] | None:
-        """Return the restored records and all records of a restore; None if there is none.
-
-        Args:
-            task: The task.
-            restored: The records of all restores of the task so far.
-            remaining: The records that are still to be restored.
-        """
-        if remaining <= 0:
-            self._before[task] = restored
-            self._whole.pop(task, None)
-            return None
-        now = remaining + restored - self._before.get(task, 0)
-        whole = self._whole[task] = max(now, self._whole.get(task, 0))
-        return [int(whole - remaining), int(whole)]
+def now_ms() -> int:
+    """Return the time of the wall clock."""
+    return time.time_ns() // 1_000_000
 
 
 def _unless_unavailable(read: Callable[[], Any], default: Any) -> Any:
@@ -181,15 +188,6 @@ def _unless_unavailable(read: Callable[[], Any], default: Any) -> Any:
         return read()
     except StreamsException:
         return default
-
-
-def settings_of(config: StreamsConfig) -> dict[str, str]:
-    """Return the configuration without secrets."""
-    found = {name: str(value) for name, value in config.app_configs().items()}
-    return {
-        name: "(hidden)" if any(word in name.lower() for word in _SECRET) else value
-        for name, value in sorted(found.items())
-    }
 
 
 def metric_rows(metrics: Mapping[MetricName, float | int | str]) -> list[list[Any]]:

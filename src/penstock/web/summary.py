@@ -22,7 +22,7 @@ _JOINS = {f"{name}-total": name for name in JOIN_COUNTERS}
 #: The metrics of a task, and the members of its row.
 _TASKS = {
     "process-total": "records", "process-rate": "rate", "dropped-records-total": "dropped",
-    "restore-total": "restored", "restore-remaining-records-total": "remaining",
+    "restore-remaining-records-total": "remaining", "restore-progress": "progress",
 }
 _THREAD = {
     "process-total": "records", "process-rate": "records_per_s", "commit-latency-avg": "commit_ms",

@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import re
 import socket
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import msgspec
 import pytest
@@ -17,7 +20,7 @@ from starlette.testclient import TestClient
 
 from penstock import Serdes, Streams, StreamsBuilder, StreamsConfig, Topology
 from penstock.log import Log, RecordColumns, open_log
-from penstock.queries.http import HttpSettings
+from penstock.queries.http import HttpSettings, Server
 from penstock.queries.http.authentication import DASHBOARD_FILES
 from penstock.web.dashboard import create_dashboard
 from penstock.web.records import decode
@@ -193,7 +196,46 @@ def test_actions_need_permission_and_the_header(streams: Streams, log: Log) -> N
         wrong = client.post(
             "/dashboard/actions/replay", params={"topic": "words"}, headers=headers
         )
-        assert wrong.status_code == 409
+        assert wrong.status_code == 403
+        assert "not a dead letter topic" in wrong.json()["detail"]
+        # The replayed record becomes another dead letter at any time.
+        added = log.append("dead", 0, RecordColumns([b"a"], [b"1"])).base_offset
+        unknown = client.post(
+            "/dashboard/actions/replay", params=letter | {"offset": added}, headers=headers
+        )
+        assert unknown.status_code == 409
+
+
+def test_charts_have_values_from_before_the_page_was_opened(client: TestClient) -> None:
+    """The first sample is taken when the server starts."""
+    deadline = time.monotonic() + 60
+    while not (samples := client.get("/dashboard/history").json()["samples"]):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert samples[0].keys() == {"time", "records_per_s", "latency_ms", "commit_ms", "lag"}
+    assert samples[0]["lag"] == 0
+
+
+def test_more_streams_than_allowed_are_refused(streams: Streams) -> None:
+    settings = HttpSettings(port=0, max_event_streams=1)
+    with Server(create_dashboard(streams, settings), settings) as server:
+        with urlopen(f"{server.url}/dashboard/events") as first:
+            assert first.readline().startswith(b"data: ")
+            with pytest.raises(HTTPError) as refused:
+                urlopen(f"{server.url}/dashboard/events")
+            assert refused.value.code == 503
+            refused.value.close()
+        # The first one has ended.
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                with urlopen(f"{server.url}/dashboard/events") as again:
+                    assert again.readline().startswith(b"data: ")
+                break
+            except HTTPError as busy:
+                busy.close()
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
 
 
 def test_token_protects_the_data_but_not_the_page(streams: Streams) -> None:

@@ -1,11 +1,14 @@
-"""Rates of nodes and topics, hot spots, and the progress of restores, from maps of metrics."""
+"""Rates, latencies, hot spots, and the progress of restores, from maps of metrics."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from penstock import StreamsBuilder, Topology
+from penstock.web.durations import duration
 from penstock.web.flow import Flow
-from penstock.web.overview import RestoreProgress
+from penstock.web.graph import NodeGraph
+from penstock.web.overview import restore_of
 from penstock.web.summary import summarize
 from unit.web.metric_maps import Metrics, metric, node, task, topic
 
@@ -61,7 +64,7 @@ def test_rates_are_those_of_the_last_seconds() -> None:
     assert {name: each["rate"] for name, each in found["nodes"].items()} == {
         "source": 50.0, "filter": 50.0, "sink": 12.5,
     }
-    assert found["edges"] == [["in", "source", 50.0], ["out", "sink", 12.5]]
+    assert found["edges"] == [["in", "source", 50.0, None], ["out", "sink", 12.5, None]]
     assert found["topics"] == [{"name": "in", "end": 300, "lag": 0, "rate": 50.0}]
     assert found["records_per_s"] == 50.0
     # Of the last five seconds, not of the whole time.
@@ -97,29 +100,78 @@ def test_lag_of_less_than_a_second_is_no_hot_spot() -> None:
     assert found["hot"] == []
 
 
-def test_node_with_the_highest_latency_is_a_hot_spot() -> None:
-    slow = summarize({
-        **node("source", "record-e2e-latency-avg", 1500.0),
-        **node("sink", "record-e2e-latency-avg", 2500.0),
-    })
-    assert Flow().describe(slow, [], 0.0)["hot"] == [
-        {"kind": "node", "name": "sink", "reason": "the highest latency, 2.5 s"}
-    ]
-    fast = summarize(node("source", "record-e2e-latency-avg", 999.0))
-    assert Flow().describe(fast, [], 0.0)["hot"] == []
+def two_parts() -> Topology:
+    """orders -> filter -> repartition -> count -> totals."""
+    builder = StreamsBuilder()
+    builder.stream("orders", key=str, value=str, name="read") \
+        .filter(lambda key, value: True, name="valid") \
+        .group_by(lambda key, value: value, name="by-value", key=str) \
+        .count(store="counts", name="count").to_stream(name="changes").to("totals", name="write")
+    return builder.build()
 
 
-def test_progress_of_a_restore_counts_from_its_start() -> None:
-    progress = RestoreProgress()
+def latencies(**measured: float) -> Metrics:
+    found: Metrics = {}
+    for name, value in measured.items():
+        found |= node(name.replace("_", "-"), "record-e2e-latency-avg", value)
+    return found
+
+
+def described(metrics: Metrics, topology: Topology | None = None) -> dict[str, Any]:
+    graph = NodeGraph((topology or two_parts()).nodes)
+    return Flow(graph).describe(summarize(metrics), [], 0.0)
+
+
+def test_inner_nodes_and_arrows_have_the_latency_of_their_source() -> None:
+    found = described(latencies(
+        read=10.0, by_value_repartition_sink=12.0, by_value_repartition_source=30.0, write=35.0,
+    ))
+    shown = {name: each["latency_ms"] for name, each in found["nodes"].items()}
+    assert (shown["valid"], shown["by-value-repartition-sink"]) == (10.0, 12.0)
+    assert (shown["count"], shown["changes"], shown["write"]) == (30.0, 30.0, 35.0)
+    arrows = {(start, end): latency for start, end, _, latency in found["arrows"]}
+    assert arrows["read", "valid"] == 10.0
+    assert arrows["changes", "write"] == 30.0
+    assert found["latency_ms"] == 35.0
+
+
+def test_node_whose_records_have_become_old_in_the_application_is_a_hot_spot() -> None:
+    [hot] = described(latencies(
+        read=1_500.0, by_value_repartition_sink=1_600.0, by_value_repartition_source=2_600.0,
+        write=4_000.0,
+    ))["hot"]
+    assert hot == {
+        "kind": "node", "name": "write", "reason": "latency 4 s, 2.5 s more than at the input",
+    }
+    assert described(latencies(read=3_000.0, write=3_999.0))["hot"] == []
+
+
+def test_old_event_times_are_noted_but_are_no_hot_spot() -> None:
+    """The averages of nodes cover other records, so they differ."""
+    days = 86_400_000.0
+    found = described(latencies(
+        read=1_444 * days, by_value_repartition_source=1_445 * days, write=1_446 * days,
+    ))
+    assert found["hot"] == []
+    assert found["old"] == [{"name": "orders", "reason": "event time is 1,444 days old"}]
+    assert found["latency_ms"] is None
+
+
+def test_idle_application_has_no_latency() -> None:
+    assert described({})["latency_ms"] is None
+
+
+def test_durations_are_readable() -> None:
+    assert [duration(each) for each in (0, 12.34, 999, 4_200, 90_000, 3_600_000, 124_780_568_300)] \
+        == ["0 ms", "12 ms", "999 ms", "4.2 s", "1.5 min", "1 h", "1,444 days"]
+
+
+def test_progress_of_a_restore_is_known_without_its_start() -> None:
     found = summarize({
-        **task("0_0", "restore-total", 300),
-        **task("0_0", "restore-remaining-records-total", 700),
+        **task("0_0", "restore-remaining-records-total", 500),
+        **task("0_0", "restore-progress", 0.5),
     }).tasks["0_0"]
-    assert progress.of("0_0", found["restored"], found["remaining"]) == [300, 1000]
-    assert progress.of("0_0", 900, 100) == [900, 1000]
-    assert progress.of("0_0", 1000, 0) is None
-    # The next restore of the task. The total grows when a restore is complete, or before.
-    assert progress.of("0_0", 1000, 500) == [0, 500]
-    assert progress.of("0_0", 1000, 200) == [300, 500]
-    assert progress.of("0_0", 1400, 100) == [400, 500]
-    assert progress.of("0_1", 0, 0) is None
+    assert restore_of(found) == [500, 1000]
+    assert restore_of({"remaining": 700, "progress": 0.0}) == [0, 700]
+    assert restore_of({"remaining": 0, "progress": 1.0}) is None
+    assert restore_of({}) is None

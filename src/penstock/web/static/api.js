@@ -41,10 +41,14 @@ export async function act(name, parameters = {}) {
   return (await check(response)).json();
 }
 
-/** Calls onOverview with every document that the server pushes. Connects again when it is lost. */
-export async function follow(onOverview, onProblem) {
+/**
+ * Calls onConnect before each connection, and onOverview with every document that the server pushes.
+ * Connects again when the connection is lost.
+ */
+export async function follow(onConnect, onOverview, onProblem) {
   for (;;) {
     try {
+      await onConnect();
       const response = await check(await fetch("dashboard/events", {headers: headers()}));
       const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
       let pending = "";

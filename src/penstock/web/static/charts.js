@@ -2,96 +2,81 @@
 
 import {element, svg, time} from "./elements.js";
 
-const WIDTH = 480;
-const HEIGHT = 120;
-const LIMIT = 300;
-// A chart with fewer values does not fill its width.
-const FEWEST = 60;
+const WIDTH = 290;
+const HEIGHT = 80;
+const SPAN_MS = 300_000;
+// Between samples that are farther apart, nothing was collected.
+const GAP_MS = 15_000;
 
-/** Keeps the last values of named series. */
+/** Keeps the samples of the last minutes: {time, records_per_s, latency_ms, commit_ms, lag}. */
 export class History {
   constructor() {
-    this.series = new Map();
+    this.samples = [];
   }
 
-  add(name, value) {
-    if (!this.series.has(name)) this.series.set(name, []);
-    const values = this.series.get(name);
-    values.push(value ?? null);
-    if (values.length > LIMIT) values.shift();
-  }
-
-  get(name) {
-    return this.series.get(name) ?? [];
+  /** Adds samples that are newer than the last one. */
+  add(samples) {
+    const last = this.samples.at(-1)?.time ?? 0;
+    this.samples.push(...samples.filter((sample) => sample.time > last));
+    const first = this.samples.length && this.samples.at(-1).time - SPAN_MS;
+    this.samples = this.samples.filter((sample) => sample.time >= first);
   }
 }
 
-/** A chart of one series, with its last and its largest value as text. */
-export function chart(title, values, show, note = "") {
-  const known = values.filter((value) => value != null);
-  const most = Math.max(...known, 0);
-  const last = known.at(-1);
-  const step = WIDTH / (Math.max(values.length, FEWEST) - 1);
-  const start = WIDTH - (values.length - 1) * step;
-  const points = values
-    .map((value, at) => value == null ? null : [
-      start + at * step, HEIGHT - 4 - (most ? (value / most) * (HEIGHT - 12) : 0),
-    ])
-    .filter(Boolean)
-    .map(([x, y]) => `${x.toFixed(1)},${y.toFixed(1)}`)
-    .join(" ");
-  const caption = `${title}: ${show(last)} now, at most ${show(most)}`;
+/** A chart of one member of the samples, with its last and its largest value as text. */
+export function chart(title, samples, member, show, note = "") {
+  const end = samples.at(-1)?.time ?? 0;
+  const known = samples.filter((sample) => sample[member] != null);
+  const most = Math.max(...known.map((sample) => sample[member]), 0);
+  const last = samples.at(-1)?.[member];
+  const lines = parts(samples, member).map((part) => svg("polyline", {
+    class: "line",
+    points: part.map((sample) => {
+      const x = WIDTH - ((end - sample.time) / SPAN_MS) * WIDTH;
+      const y = HEIGHT - 4 - (most ? (sample[member] / most) * (HEIGHT - 12) : 0);
+      return `${x.toFixed(1)},${y.toFixed(1)}`;
+    }).join(" "),
+  }));
+  const largest = known.length ? `at most ${show(most)}` : "no values yet";
   return element(
     "figure", {},
     element("figcaption", {}, element("b", {}, title), ` ${show(last)}`),
-    svg("svg", {viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": caption},
-      svg("polyline", {points, class: "line"})),
-    element("small", {}, `${note}at most ${show(most)} in the last ${LIMIT} s`),
+    svg("svg", {viewBox: `0 0 ${WIDTH} ${HEIGHT + 18}`, role: "img",
+      "aria-label": `${title}: ${show(last)} now, ${largest}`}, ...minutes(end), ...lines),
+    element("small", {}, `${note}${largest}`),
   );
 }
 
-/** Windows or sessions of keys, drawn on one time axis. */
-export function windowAxis(entries) {
-  if (!entries.length) return null;
-  const starts = entries.map((entry) => entry.window.start_ms);
-  const ends = entries.map((entry) => entry.window.end_ms);
-  const first = Math.min(...starts);
-  const span = Math.max(Math.max(...ends) - first, 1);
-  const keys = [...new Set(entries.map((entry) => JSON.stringify(entry.key)))];
-  const row = 22;
-  const bars = entries.map((entry, at) => {
-    const x = 120 + ((starts[at] - first) / span) * (WIDTH - 130);
-    const width = Math.max(2, ((ends[at] - starts[at]) / span) * (WIDTH - 130));
-    const y = keys.indexOf(JSON.stringify(entry.key)) * row;
-    const bar = svg("rect", {class: "bar", x, y: y + 3, width, height: row - 6, rx: 3});
-    const label = svg("title");
-    label.textContent = `${JSON.stringify(entry.key)} ${entry.window.start} to ` +
-      `${entry.window.end}: ${JSON.stringify(entry.value)}`;
-    bar.append(label);
-    return bar;
-  });
-  const names = keys.map((key, at) => {
-    const name = svg("text", {x: 0, y: at * row + 15, class: "label"});
-    name.textContent = key.length > 16 ? `${key.slice(0, 15)}…` : key;
-    return name;
-  });
-  return svg(
-    "svg", {viewBox: `0 0 ${WIDTH} ${keys.length * row + 22}`, role: "img", class: "axis",
-      "aria-label": `${entries.length} windows on a time axis from ${time(first)} to ` +
-        time(first + span)},
-    ...ticks(first, span, keys.length * row + 4), ...names, ...bars,
-  );
+/** The samples without those that lack the member, as stretches without gaps. */
+function parts(samples, member) {
+  const found = [];
+  let before = null;
+  for (const sample of samples) {
+    if (sample[member] != null) {
+      const follows = before?.[member] != null && sample.time - before.time < GAP_MS;
+      if (follows) found.at(-1).push(sample);
+      else found.push([sample]);
+    }
+    before = sample;
+  }
+  return found;
 }
 
-/** The time below the axis: at its start, in the middle, and at its end. */
-function ticks(first, span, y) {
-  const text = (share) => time(Math.round(first + share * span)).slice(0, 19);
-  const isOneDay = text(0).slice(0, 10) === text(1).slice(0, 10);
-  const places = [[0, "start"], ...(isOneDay ? [[0.5, "middle"]] : []), [1, "end"]];
-  return places.flatMap(([share, anchor]) => {
-    const x = 120 + share * (WIDTH - 130);
-    const words = svg("text", {x, y: y + 13, class: "tick", "text-anchor": anchor});
-    words.textContent = share > 0 && isOneDay ? text(share).slice(11) : text(share);
-    return [svg("line", {x1: x, x2: x, y1: 0, y2: y, class: "grid"}), words];
-  });
+/** A line and the time of day (UTC) at each full minute. */
+function minutes(end) {
+  if (!end) return [];
+  const found = [];
+  for (let at = Math.ceil((end - SPAN_MS) / 60_000) * 60_000; at <= end; at += 60_000) {
+    const x = WIDTH - ((end - at) / SPAN_MS) * WIDTH;
+    found.push(svg("line", {x1: x.toFixed(1), x2: x.toFixed(1), y1: 0, y2: HEIGHT, class: "grid"}));
+    // The text of a minute at an edge would be cut.
+    if (x > 20 && x < WIDTH - 20) {
+      const words = svg("text", {
+        x: x.toFixed(1), y: HEIGHT + 14, class: "tick", "text-anchor": "middle",
+      });
+      words.textContent = time(at).slice(11, 16);
+      found.push(words);
+    }
+  }
+  return found;
 }

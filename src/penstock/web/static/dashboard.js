@@ -1,6 +1,6 @@
 // The page: connects, keeps the history, and shows one view at a time.
 
-import {act, follow, setToken, TokenNeeded} from "./api.js";
+import {act, follow, get, setToken, TokenNeeded} from "./api.js";
 import {element, fill} from "./elements.js";
 import {History} from "./charts.js";
 import {VIEWS} from "./views.js";
@@ -38,22 +38,7 @@ async function show() {
 function update() {
   if (!page.overview || !current?.update) return;
   const [view, place] = [current, target];
-  attempt(() => keepPlace(place, () => view.update(place, page)));
-}
-
-/** Runs an update that replaces elements, and restores the scrolling and the focus of tables. */
-async function keepPlace(view, action) {
-  const boxes = () => [...view.querySelectorAll(".scroll")];
-  const before = boxes().map((box) => [box.scrollLeft, box === document.activeElement]);
-  const done = action();
-  const after = boxes();
-  if (after.length === before.length) {
-    after.forEach((box, at) => {
-      if (before[at][0]) box.scrollLeft = before[at][0];
-      if (before[at][1]) box.focus({preventScroll: true});
-    });
-  }
-  await done;
+  attempt(() => view.update(place, page));
 }
 
 /** Runs something and shows its error. */
@@ -79,11 +64,7 @@ find("tabs").addEventListener("keydown", (event) => {
 function receive(overview) {
   page.overview = overview;
   page.updates += 1;
-  const latencies = Object.values(overview.nodes).map((node) => node.latency_ms ?? 0);
-  page.history.add("records/s", overview.records_per_s);
-  page.history.add("latency ms", latencies.length ? Math.max(...latencies) : null);
-  page.history.add("commit ms", overview.thread.commit_ms);
-  page.history.add("lag", overview.topics.reduce((total, topic) => total + (topic.lag ?? 0), 0));
+  page.history.add([overview.sample]);
   find("problem").hidden = true;
   find("token-form").hidden = true;
   document.title = `${overview.application} · penstock`;
@@ -114,7 +95,8 @@ find("token-form").addEventListener("submit", (event) => {
 });
 
 function connect() {
-  follow(receive, (error) => {
+  const loadHistory = async () => page.history.add((await get("dashboard/history")).samples);
+  follow(loadHistory, receive, (error) => {
     find("state").textContent = "not connected";
     find("state").dataset.state = "";
     showProblem(error);

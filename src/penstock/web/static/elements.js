@@ -22,36 +22,51 @@ export function svg(name, attributes = {}, ...children) {
 }
 
 /** A table from rows of cells. A cell is text, a number or an element. */
-export function table(heads, rows, empty = "Nothing yet.") {
+export function table(heads, rows, empty = "Nothing yet.", key = (row) => row[0]) {
   if (!rows.length) return element("p", {class: "empty"}, empty);
   const isNumeric = (value) => typeof value === "number" || value === "–";
-  const cell = (value) => element(
-    "td", {class: isNumeric(value) ? "number" : null},
+  const cell = (value, at) => element(
+    "td", {class: isNumeric(value) ? "number" : null, "data-label": heads[at]},
     typeof value === "number" ? number(value) : value,
   );
+  const keys = uniqueKeys(rows.map((row) => key(row)));
   return element("div", {class: "scroll"}, element(
     "table", {},
     element("thead", {}, element("tr", {}, heads.map((head, at) => element(
       "th", {scope: "col", class: rows.every((row) => isNumeric(row[at])) ? "number" : null},
       head,
     )))),
-    element("tbody", {}, rows.map((row) => element("tr", {}, row.map(cell)))),
+    element("tbody", {}, rows.map(
+      (row, at) => element("tr", {"data-key": keys[at]}, row.map(cell)))),
   ));
 }
 
-/** A number for people: 1,234 or 0.25. */
+/** The texts of keys. The second of two equal ones gets a number, counted from the last row. */
+function uniqueKeys(keys) {
+  const seen = new Map();
+  return keys.reverse().map((key) => {
+    const text = key instanceof Node ? key.textContent : String(key);
+    const count = seen.get(text) ?? 0;
+    seen.set(text, count + 1);
+    return count ? `${text} #${count}` : text;
+  }).reverse();
+}
+
+/** A number as text: 1,234 or 0.25. */
 export function number(value) {
   if (value == null) return "–";
-  const digits = Math.abs(value) >= 100 || Number.isInteger(value) ? 0 : 2;
+  const size = Math.abs(value);
+  const digits = size >= 100 || Number.isInteger(value) ? 0 : size >= 10 ? 1 : 2;
   return value.toLocaleString("en", {maximumFractionDigits: digits});
 }
 
-/** A duration for people: 12 ms, 3.4 s, 5 min. */
+/** A duration as text: 12 ms, 3.4 s, 5 min. */
 export function duration(milliseconds) {
   if (milliseconds == null) return "–";
   const units = [[86_400_000, "d"], [3_600_000, "h"], [60_000, "min"], [1_000, "s"]];
   const [size, name] = units.find(([size]) => milliseconds >= size) ?? [1, "ms"];
-  return `${number(Math.round((milliseconds / size) * 10) / 10)} ${name}`;
+  const value = milliseconds / size;
+  return `${number(value < 10 ? Math.round(value * 10) / 10 : Math.round(value))} ${name}`;
 }
 
 export function time(milliseconds) {
@@ -74,11 +89,26 @@ export function choice(name, options, label) {
   ));
 }
 
+// A longer payload is folded.
+const SHOWN_LINES = 6;
+const SHOWN_CHARACTERS = 400;
+
 /** A decoded key, value or header. */
 export function payload(shown) {
   if (shown == null) return element("i", {}, "null");
   const note = shown.cut ? ` (cut, ${number(shown.bytes)} bytes)` : "";
-  return element("pre", {title: `${shown.as}, ${shown.bytes} bytes`}, shown.text + note);
+  const text = shown.text + note;
+  const start = text.split("\n", SHOWN_LINES).join("\n").slice(0, SHOWN_CHARACTERS);
+  const body = element("pre", {title: `${shown.as}, ${shown.bytes} bytes`}, text);
+  if (start.length === text.length) return body;
+  body.textContent = `${start}…`;
+  const button = element("button", {class: "more", "aria-expanded": "false", click: () => {
+    const isOpen = button.getAttribute("aria-expanded") === "false";
+    button.setAttribute("aria-expanded", isOpen);
+    button.textContent = isOpen ? "Show less" : "Show all";
+    body.textContent = isOpen ? text : `${start}…`;
+  }}, "Show all");
+  return element("div", {class: "folded"}, body, button);
 }
 
 /** Replaces the content of an element. */

@@ -2,6 +2,7 @@
 
 import {get} from "./api.js";
 import {element, fill, progress, table} from "./elements.js";
+import {patch} from "./patch.js";
 
 // How many updates pass between two requests for all metrics, while they are shown.
 const METRICS_EVERY = 5;
@@ -35,7 +36,7 @@ export const instancesView = {
     fill(view, element("div", {id: "instance-list"}), metrics);
   },
   async update(view, {overview, updates}) {
-    fill(
+    patch(
       view.querySelector("#instance-list"),
       element("p", {}, "Lease holder: ", element("b", {id: "lease-holder"},
         overview.lease_holder ?? "unknown")),
@@ -59,9 +60,9 @@ export const instancesView = {
 async function loadMetrics(target) {
   if (!target?.open) return;
   const {metrics} = await get("dashboard/metrics");
-  fill(target.lastElementChild, table(
+  patch(target.lastElementChild, table(
     ["Group", "Name", "Tags", "Value"], metrics.map(([group, name, tags, value]) => [
       group, name, Object.entries(tags).map(([key, tag]) => `${key}=${tag}`).join(" "),
       value ?? "–",
-    ])));
+    ]), "Nothing yet.", (row) => row.slice(0, 3).join(" ")));
 }

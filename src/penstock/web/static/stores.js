@@ -1,8 +1,9 @@
 // The view of stores: keys, ranges, and windows on a time axis.
 
 import {get} from "./api.js";
-import {windowAxis} from "./charts.js";
 import {choice, element, fill, table} from "./elements.js";
+import {patch} from "./patch.js";
+import {windowAxis} from "./windows.js";
 
 const PATHS = {
   "key-value": "entries", window: "windows", session: "sessions", versioned: "versions",
@@ -45,7 +46,9 @@ export const storesView = {
           return;
         }
         const found = await get(`${base}/${PATHS[kind]}`, {
-          ...(kind === "key-value" ? {prefix} : {key}), from, to, limit: LIMIT, cursor,
+          // Of windows, sessions and versions the newest are first.
+          ...(kind === "key-value" ? {prefix} : {key, order: "desc"}),
+          from, to, limit: LIMIT, cursor,
         });
         fill(result, kind === "versioned" ? versionTable(found) : [
           ["window", "session"].includes(kind) && windowAxis(found.entries),
@@ -65,7 +68,7 @@ export const storesView = {
   update(view, {overview}) {
     const list = view.querySelector("#store-list");
     if (list) {
-      fill(list, table(["Store", "Kind", "Partitions", "Changes behind"], overview.stores.map(
+      patch(list, table(["Store", "Kind", "Partitions", "Changes behind"], overview.stores.map(
         (store) => [store.name, store.kind, store.partitions, store.lag])));
     }
   },

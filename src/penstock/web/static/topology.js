@@ -2,6 +2,7 @@
 
 import {text} from "./api.js";
 import {duration, element, fill, number, svg, table} from "./elements.js";
+import {patch} from "./patch.js";
 
 // A picture that would be smaller than this share of its size is shown in full, and scrolls.
 const SMALLEST = 0.6;
@@ -11,11 +12,13 @@ const BEFORE_TIP = 10;
 const LEGEND = [
   "At a node and on an arrow: records/s, the average of the last 5 seconds.",
   "At a topic: records/s that are written, and its lag: records that are not processed yet.",
-  "At a source or sink: the time from the timestamp of a record until it was read or written, the " +
-    "average of the last minute in the slowest task.",
+  "At a source or sink also the latency: the time from the timestamp of a record until it was read " +
+    "or written, the average of the last minute in the slowest task.",
+  "Other nodes process a record in the same call as its source, and have the latency of the source. " +
+    "An arrow has the latency of the node that it leaves.",
   "Hot spots have a thick orange line: a topic whose lag has grown in the last 10 seconds and is " +
-    "more than what is written to it in a second; and the node with the highest latency, if that " +
-    "is 1 second or more.",
+    "more than what is written to it in a second; and the node where records are older than at the " +
+    "inputs of the application, by 1 second or more and by a tenth or more.",
 ];
 
 export const topologyView = {
@@ -29,7 +32,9 @@ export const topologyView = {
     fill(view,
       element("div", {class: "controls"},
         element("button", {click: () => picture.classList.toggle("fit")}, "Fit / actual size"),
-        element("span", {id: "hot-spots", role: "status"})),
+        element("span", {id: "hot-spots", role: "status", click: ({target}) => {
+          if (target.dataset.shape) centre(picture, target.dataset.shape);
+        }})),
       element("div", {class: "scroll frame", tabindex: 0, role: "region", "aria-label": "Picture"},
         picture),
       element("details", {class: "legend"}, element("summary", {}, "Legend"),
@@ -45,17 +50,17 @@ export const topologyView = {
     const topics = new Map(overview.topics.map((topic) => [topic.name, topic]));
     // The picture names internal topics without the id of the application.
     const full = (name) => topics.has(name) ? name : `${overview.application}-${name}`;
-    const hot = new Map(overview.hot.map((each) => [`${each.kind} ${each.name}`, each.reason]));
+    const hot = new Set(overview.hot.map((each) => `${each.kind} ${each.name}`));
     for (const group of picture.querySelectorAll("g")) {
       const [kind, name] = parts(group.querySelector("title").textContent);
       const found = kind === "topic" ? topics.get(full(name)) : overview.nodes[name];
       if (kind !== "store") label(group, words(found));
-      const reason = hot.get(kind === "topic" ? `topic ${full(name)}` : `node ${name}`);
-      group.classList.toggle("hot", reason != null);
+      group.dataset.shape = kind === "topic" ? `topic ${full(name)}` : `node ${name}`;
+      group.classList.toggle("hot", kind !== "store" && hot.has(group.dataset.shape));
     }
     labelArrows(picture, overview, topics, full);
-    showHotSpots(view.querySelector("#hot-spots"), overview.hot);
-    fill(view.querySelector("#node-list"), element("h2", {}, "Nodes"), table(
+    showHotSpots(view.querySelector("#hot-spots"), overview);
+    patch(view.querySelector("#node-list"), element("h2", {}, "Nodes"), table(
       ["Node", "Records/s", "Latency"],
       Object.entries(overview.nodes).sort(([one], [other]) => one < other ? -1 : 1).map(
         ([name, node]) => [name, node.rate ?? "–", duration(node.latency_ms)]),
@@ -71,12 +76,24 @@ function scrollToInput(picture) {
   if (boxes.length) frame.scrollLeft = boxes[0].x + boxes[0].width / 2 - frame.clientWidth / 2;
 }
 
-function showHotSpots(target, hot) {
-  const shown = hot.length
-    ? `Hot spots: ${hot.map((each) => `${each.name} (${each.reason})`).join("; ")}`
-    : "No hot spots.";
-  // It is announced when it changes, not every second.
-  if (target.textContent !== shown) target.textContent = shown;
+/** Scrolls a shape to the middle of the picture and of the page, and marks it for a moment. */
+function centre(picture, shape) {
+  const group = picture.querySelector(`g[data-shape="${CSS.escape(shape)}"]`);
+  if (!group) return;
+  group.scrollIntoView({block: "center", inline: "center"});
+  group.classList.remove("found");
+  // The animation starts again.
+  group.getBBox();
+  group.classList.add("found");
+}
+
+/** A button for each hot spot shows it. The line is announced when it changes, not every second. */
+function showHotSpots(target, {hot, old}) {
+  patch(target,
+    hot.length ? "Hot spots: " : "No hot spots. ",
+    hot.map((each) => element("button", {"data-shape": `${each.kind} ${each.name}`},
+      `${each.name}: ${each.reason}`)),
+    old.map((each) => element("span", {class: "old"}, ` ${each.name}: ${each.reason}. `)));
 }
 
 /** "topic orders" is the kind "topic" and the name "orders". */
@@ -94,7 +111,7 @@ function words(found) {
   ].filter(Boolean).join(", ");
 }
 
-/** Shows a text below a shape of the picture. */
+/** Shows a text below a shape of the picture, and inside of its sub-topology. */
 function label(group, shown) {
   let target = group.querySelector("text.live");
   if (!target) {
@@ -103,12 +120,34 @@ function label(group, shown) {
     target = svg("text", {class: "live", x: box.x + box.width / 2 + 6, y: box.y + box.height + 12});
     group.append(target);
   }
-  target.textContent = shown;
+  write(target, shown);
 }
 
-/** Arrows of topics have counters. Another arrow has the rate of its target, if it is the only one. */
+/** Sets the text of a label. It ends where it would start if it left its sub-topology otherwise. */
+function write(target, shown) {
+  if (target.textContent === shown) return;
+  target.textContent = shown;
+  const end = Number(target.getAttribute("x")) + target.getComputedTextLength();
+  target.classList.toggle("before", end > rightEdge(target));
+}
+
+/** The right edge of the sub-topology that a label starts in; infinite outside of all of them. */
+function rightEdge(target) {
+  const [x, y] = [Number(target.getAttribute("x")), Number(target.getAttribute("y"))];
+  for (const cluster of target.ownerSVGElement.querySelectorAll("rect.cluster")) {
+    const box = cluster.getBBox();
+    const isInside = x >= box.x && x <= box.x + box.width && y >= box.y && y <= box.y + box.height;
+    if (isInside) return box.x + box.width - 4;
+  }
+  return Infinity;
+}
+
+/** Labels arrows with their records/s, the lag of a topic that is read, and the latency. */
 function labelArrows(picture, overview, topics, full) {
-  const counted = new Map(overview.edges.map(([topic, node, rate]) => [`${topic}\n${node}`, rate]));
+  const known = new Map([
+    ...overview.edges.map(([topic, node, ...values]) => [`topic ${topic}\n${node}`, values]),
+    ...overview.arrows.map(([from, to, ...values]) => [`${from}\n${to}`, values]),
+  ]);
   const arrows = [...picture.querySelectorAll("path.arrow")];
   const inputs = new Map();
   for (const {dataset} of arrows) inputs.set(dataset.to, (inputs.get(dataset.to) ?? 0) + 1);
@@ -116,14 +155,13 @@ function labelArrows(picture, overview, topics, full) {
   arrows.forEach((arrow, at) => {
     const [fromKind, from] = parts(arrow.dataset.from);
     const [toKind, to] = parts(arrow.dataset.to);
-    const isOnly = inputs.get(arrow.dataset.to) === 1;
-    let found = {};
-    if (fromKind === "topic") {
-      found = {rate: counted.get(`${full(from)}\n${to}`), lag: topics.get(full(from))?.lag};
-    } else if (toKind === "topic") found = {rate: counted.get(`${full(to)}\n${from}`)};
-    else if (isOnly) found = {rate: overview.nodes[to]?.rate};
-    const target = labels[at] ?? arrowLabel(picture, arrow, isOnly);
-    target.textContent = words(found);
+    let ends = `${from}\n${to}`;
+    if (fromKind === "topic") ends = `topic ${full(from)}\n${to}`;
+    else if (toKind === "topic") ends = `topic ${full(to)}\n${from}`;
+    const [rate, latency_ms] = known.get(ends) ?? [];
+    const lag = fromKind === "topic" ? topics.get(full(from))?.lag : null;
+    const target = labels[at] ?? arrowLabel(picture, arrow, inputs.get(arrow.dataset.to) === 1);
+    write(target, words({rate, lag, latency_ms}));
   });
 }
 
