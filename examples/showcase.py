@@ -17,10 +17,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from penstock import Serdes, Streams, StreamsConfig, Topology
+from penstock import Serde, Serdes, Streams, StreamsConfig, Topology
 from penstock.clients import KafkaError, KafkaException, Message, Producer
 from penstock.errors import StreamsException
 from penstock.log import Log, open_log
+
+#: 2026-01-05T09:00:00Z: when the data of the small examples starts.
+START_MS = 1_767_603_600_000
 
 
 class Input(NamedTuple):
@@ -37,6 +40,9 @@ class Types(NamedTuple):
 
     key: Any
     value: Any
+    #: Show only the latest record of each key. The number of updates of a table depends on when the
+    #: application commits.
+    latest: bool = False
 
 
 @dataclass(frozen=True)
@@ -54,6 +60,8 @@ class Showcase:
     other_topics: Sequence[str] = ()
     #: Shows more while the application runs. It may write to the folder, which is temporary.
     show: Callable[[Streams, Path], None] | None = None
+    #: More settings of the application.
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
     def topics(self) -> list[str]:
         """The topics that the example reads and writes."""
@@ -79,6 +87,7 @@ def argument_parser(showcase: Showcase) -> argparse.ArgumentParser:
 
 def start(showcase: Showcase, chosen: argparse.Namespace) -> int:
     """Run an example with the chosen options, in a temporary folder. Returns the exit code."""
+    logging.getLogger("penstock").setLevel(logging.ERROR)
     with tempfile.TemporaryDirectory(prefix="penstock-demo-") as folder:
         try:
             with open_log(chosen.log or str(Path(folder) / "demo.db")) as log:
@@ -90,47 +99,48 @@ def start(showcase: Showcase, chosen: argparse.Namespace) -> int:
     return 0
 
 
-def create_topics(
-    log: Log, application_id: str | None, names: Sequence[str], partitions: int
-) -> None:
-    """Create the topics of an example; exit if one of them exists. None: no application reads them.
-
-    They are never deleted: on a shared log, they may be someone else's.
-    """
-    taken = sorted({topic.name for topic in log.topics()}.intersection(names))
-    if taken:
-        commands = [f"topics delete {' '.join(taken)}"]
-        if application_id is not None:
-            commands.insert(0, f"reset {application_id}")
-        raise SystemExit("\n".join([
-            f"These topics exist in the log: {', '.join(taken)}. The demo creates its own topics.",
-            "Use another log. Only if all of them are of an earlier demo, delete them:",
-            *(f"  penstock {command} --log {shlex.quote(log.address)}" for command in commands),
-        ]))
+def create_topics(log: Log, application_id: str, names: Sequence[str], partitions: int) -> None:
+    """Create the topics of an example; exit if one of them exists."""
+    reject_existing(log, application_id, names)
     for name in names:
         # The records have fixed timestamps of the past and must not expire.
         log.create_topic(name, partitions, {"retention.ms": -1})
 
 
+def reject_existing(log: Log, application_id: str | None, names: Sequence[str]) -> None:
+    """Exit if one of the topics exists, with advice. None: no application reads them.
+
+    They are never deleted: on a shared log, they may be someone else's.
+    """
+    taken = sorted({topic.name for topic in log.topics()}.intersection(names))
+    if not taken:
+        return
+    commands = [f"topics delete {' '.join(taken)}"]
+    if application_id in log.groups():
+        # The application has run with this log, and has internal topics.
+        commands.insert(0, f"reset {application_id}")
+    raise SystemExit("\n".join([
+        f"These topics exist in the log: {', '.join(taken)}. The demo creates its own topics.",
+        "Use another log. Only if all of them are of an earlier demo, delete them:",
+        *(f"  penstock {command} --log {shlex.quote(log.address)}" for command in commands),
+    ]))
+
+
 def run(showcase: Showcase, log: Log, master: str, folder: Path) -> None:
     """Send the records, process them, and print the output topics. State goes to the folder."""
-    logging.getLogger("penstock").setLevel(logging.ERROR)
     print(f"== {showcase.title}")
     count = send(log, showcase.inputs())
     print(f"{count:,} records sent. Starting on {master} ...", flush=True)
     config = StreamsConfig(
         application_id=showcase.application_id, log=log.address,
-        state_dir=str(folder / "state"),
-        # The input is finite, as for `penstock run --once`. The number of printed updates does not
-        # depend on when lanes commit.
-        execution="batch",
+        state_dir=str(folder / "state"), **showcase.settings,
     )
     with Streams(showcase.build(), config, master=master) as streams:
         streams.run_until_caught_up()
         if showcase.show is not None:
             showcase.show(streams, folder)
     for topic, types in showcase.outputs.items():
-        print(f"\n== topic {topic}")
+        print(f"\n== topic {topic}{', the latest of each key' if types.latest else ''}")
         for line in lines(log, topic, types):
             print(f"  {line}")
 
@@ -140,6 +150,12 @@ def send(log: Log, records: Iterable[Input]) -> int:
     count = 0
     with Producer({"log": log.address}) as producer:
         for topic, key, value, timestamp in records:
+            if timestamp <= 0:
+                # A producer replaces 0 by the current time, which moves the stream time to today.
+                raise ValueError(
+                    f"A record for topic '{topic}' has the timestamp {timestamp}. Use times from "
+                    f"{START_MS} on."
+                )
             producer.produce(
                 topic, serialized(value), key=serialized(key), timestamp=timestamp,
                 on_delivery=_raise_if_rejected,
@@ -163,12 +179,17 @@ def serialized(value: Any) -> bytes | None:
 
 def lines(log: Log, topic: str, types: Types) -> list[str]:
     """The records of a topic as text, by time."""
-    return [f"{record.key}: {record.value}" for record in records(log, topic, types)]
+    found = records(log, topic, types)
+    if types.latest:
+        found = _by_time({record.key: record for record in found}.values())
+    return [f"{record.key}: {record.value}" for record in found]
 
 
 def records(log: Log, topic: str, types: Types) -> list[Input]:
     """The records of a topic, by time."""
-    key_serde, value_serde = Serdes.of(types.key), Serdes.of(types.value)
+    key_serde, value_serde = (
+        each if isinstance(each, Serde) else Serdes.of(each) for each in (types.key, types.value)
+    )
     found = []
     for partition in range(log.topic(topic).partitions):
         for batch in log.read(topic, partition, 0):
@@ -179,4 +200,9 @@ def records(log: Log, topic: str, types: Types) -> list[Input]:
                     for raw, serde in ((key, key_serde), (value, value_serde))
                 )
                 found.append(Input(topic, *shown, time))
-    return sorted(found, key=lambda record: record.timestamp)
+    return _by_time(found)
+
+
+def _by_time(records: Iterable[Input]) -> list[Input]:
+    """Sort records by time. Tasks write in any order, so equal times are sorted by their keys."""
+    return sorted(records, key=lambda record: (record.timestamp, str(record.key)))

@@ -1,6 +1,6 @@
 """Counts the actions of browsers in windows of 5 seconds that start every 2 seconds.
 
-    logs ─ by browser ─ count in windows ─ browser-windows
+    browser-logs ─ by browser ─ count in windows ─ browser-windows
 
 Windows follow the timestamps of the records. `build(WallclockTimestampExtractor())` ignores them,
 and counts by the time of processing.
@@ -10,22 +10,26 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from captcha.topology import LOGS, LogEvent
+from captcha.topology import LogEvent
 
 from penstock import StreamsBuilder, TimeWindows, Topology, Windowed
 from penstock.timestamps import TimestampExtractor
 
+LOGS = "browser-logs"
 OUTPUT = "browser-windows"
-WINDOWS = TimeWindows.of(timedelta(seconds=5)).advance_by(timedelta(seconds=2))
+#: Events come from several partitions, in any order: a window accepts them for a day.
+WINDOWS = TimeWindows.of(timedelta(seconds=5), grace=timedelta(days=1)).advance_by(
+    timedelta(seconds=2)
+)
 
 
 def line(windowed: Windowed[str], count: int) -> tuple[str, str]:
-    """The browser, and the line of the log for a window."""
+    """The browser and the start of a window, and the line of the log for it."""
     start, end = (
         f"{datetime.fromtimestamp(time / 1000, UTC):%H:%M:%S}"
         for time in (windowed.window.start, windowed.window.end)
     )
-    return windowed.key, f"Window [{start}-{end}] Browser:{windowed.key} count={count}"
+    return f"{windowed.key}@{start}", f"Window [{start}-{end}] Browser:{windowed.key} count={count}"
 
 
 def build(timestamp: TimestampExtractor | None = None) -> Topology:

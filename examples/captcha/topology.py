@@ -1,7 +1,7 @@
 """Counts the actions of browsers, and asks those with five or more for a captcha.
 
-    logs ─┬─ action of a browser ──── count ─────────────── left join ─ 5 or more ─ captcha-requests
-          └─ BrowserCaptchaVerified ─ keep the first one ───┘
+    captcha-logs ─┬─ action ─ count ────────────────────── left join ─ 5 or more ─ captcha-requests
+                  └─ BrowserCaptchaVerified ─ keep first ──┘
 
 `build_with_global_table` is the same with a global table of solved captchas, from the topic
 `captchaStream`. A change of a global table updates no result: the next action of the browser does.
@@ -9,20 +9,16 @@
 
 from __future__ import annotations
 
-import logging
-
 import msgspec
 
 from penstock import KStream, StreamsBuilder, Topology
 
-LOGS = "logs"
+LOGS = "captcha-logs"
 CAPTCHAS = "captchaStream"
 REQUESTS = "captcha-requests"
 #: So many actions need a captcha.
 MANY = 5
 VERIFIED = "BrowserCaptchaVerified"
-
-log = logging.getLogger(__name__)
 
 
 class LogEvent(msgspec.Struct, frozen=True):
@@ -45,7 +41,8 @@ def open_actions(actions: int, captcha: int | None) -> int:
 
 def ask(browser: str, actions: int) -> None:
     """Ask for a captcha."""
-    log.info("Asking captcha for %s", browser)
+    # Printed, because the loggers of Spark's workers show warnings and errors only.
+    print(f"Asking captcha for {browser}", flush=True)
 
 
 def request(actions: KStream[str, int]) -> None:

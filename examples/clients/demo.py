@@ -9,7 +9,7 @@ from pathlib import Path
 if not __package__:
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from showcase import Input, Showcase, Types, main
+from showcase import START_MS, Input, Showcase, Types, main
 
 from clients.topology import (
     ACCOUNTS,
@@ -30,16 +30,17 @@ NAMES = ("augusto", "beatriz", "carla")
 def inputs() -> Iterator[Input]:
     """Three clients; the last one has no status yet, and the first is blocked later."""
     for id_, name in enumerate(NAMES, start=1):
-        yield Input(PROSPECTS, str(id_), Prospect(id_, name), id_)
-        yield Input(ACCOUNTS, str(id_), Account(id_, f"000.000.000-{id_ - 1}"), id_ + 10)
+        account = Account(id_, f"000.000.000-{id_ - 1}")
+        yield Input(PROSPECTS, str(id_), Prospect(id_, name), START_MS + id_)
+        yield Input(ACCOUNTS, str(id_), account, START_MS + id_ + 10)
     for id_ in (1, 2):
-        yield Input(ENRICHED, str(id_), EnrichedAccount(id_, "REGULAR"), id_ + 20)
-    yield Input(ENRICHED, "1", EnrichedAccount(1, "BLOCKED"), 30)
+        yield Input(ENRICHED, str(id_), EnrichedAccount(id_, "REGULAR"), START_MS + id_ + 20)
+    yield Input(ENRICHED, "1", EnrichedAccount(1, "BLOCKED"), START_MS + 30)
 
 
 CLIENTS_DEMO = Showcase(
     APPLICATION_ID, "clients: prospects, accounts and their status in one table", build, inputs,
-    {CLIENTS: Types(str, Client)}, partitions=4,
+    {CLIENTS: Types(str, Client, latest=True)}, partitions=4,
 )
 
 if __name__ == "__main__":

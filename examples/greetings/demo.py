@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 if not __package__:
@@ -13,33 +13,42 @@ if not __package__:
 from showcase import Input, Showcase, Types, main
 
 from greetings.topology import (
+    GREETING,
     GREETINGS,
     GREETINGS_SPANISH,
     JSON_GREETINGS,
-    JSON_OUTPUT,
-    OUTPUT,
+    JSON_UPPERCASE,
+    LANGUAGES,
+    LOUD,
+    SHORT,
+    UPPERCASE,
+    WORDS,
     Greeting,
     build,
 )
 
-MORNING = datetime(2022, 12, 4, 5, 26, 31)
+MORNING = datetime(2022, 12, 4, 5, 26, 31, 60293)
+TEXTS = (
+    (GREETINGS, "en", "Good Morning"), (GREETINGS, "en", "Hi"),
+    (GREETINGS_SPANISH, "es", "¡Buenos dias!"), (GREETINGS_SPANISH, "es", "Hola"),
+)
 
 
 def inputs() -> Iterator[Input]:
     """Greetings in two languages, and as JSON."""
-    texts = [
-        (GREETINGS, "Good Morning"), (GREETINGS, "Hi"), (GREETINGS_SPANISH, "¡Buenos dias!"),
-        (GREETINGS, "Good Evening"), (GREETINGS_SPANISH, "Hola"), (GREETINGS, "Good Night"),
-    ]
-    for number, (topic, text) in enumerate(texts):
-        time = int((MORNING + timedelta(seconds=number)).timestamp() * 1000)
-        yield Input(topic, None, text, time)
-        yield Input(JSON_GREETINGS, None, Greeting(text, MORNING), time)
+    start_ms = int(MORNING.replace(tzinfo=UTC).timestamp() * 1000)
+    for number, (topic, language, text) in enumerate(TEXTS):
+        time = start_ms + number * 1000
+        yield Input(topic, language, text, time)
+        yield Input(JSON_GREETINGS, language, GREETING.serialize(Greeting(text, MORNING)), time)
 
 
 GREETINGS_DEMO = Showcase(
     "greetings", "greetings: filter and map, with text and with JSON", build, inputs,
-    {OUTPUT: Types(str, str), JSON_OUTPUT: Types(str, Greeting)},
+    {
+        **dict.fromkeys((UPPERCASE, LOUD, SHORT, WORDS, LANGUAGES), Types(str, str)),
+        JSON_UPPERCASE: Types(str, GREETING),
+    },
 )
 
 if __name__ == "__main__":

@@ -2,46 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import msgspec
 
 from log_shipping.shipper import LogLine
-from penstock.clients import Consumer, TopicPartition
+from penstock.clients import Consumer, Message, TopicPartition
 
 GROUP = "simple-logs-processing"
-#: The most records of one poll.
-MAX_RECORDS = 5
-
-_json = msgspec.json.Decoder(LogLine)
 
 
-def open_consumer(log: str, name: str, topic: str) -> Consumer:
-    """Join the group. Offsets are committed by hand."""
+def open_consumer(
+    log: str, name: str, topic: str, *, group: str = GROUP, start: int | None = None,
+    session_ms: int = 6000,
+) -> Consumer:
+    """Join the group. With `start`, begin at this offset of each partition, not at the commits."""
     consumer = Consumer({
-        "log": log, "group.id": GROUP, "client.id": name, "auto.offset.reset": "earliest",
-        "enable.auto.commit": False, "session.timeout.ms": 6000,
+        "log": log, "group.id": group, "client.id": name, "auto.offset.reset": "earliest",
+        "enable.auto.commit": False, "max.poll.records": 5, "session.timeout.ms": session_ms,
+        # A consumer keeps its partitions when another one joins or leaves.
+        "partition.assignment.strategy": "cooperative-sticky",
     })
-    consumer.subscribe([topic])
+
+    def seek(consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        for each in partitions:
+            consumer.seek(TopicPartition(each.topic, each.partition, start))
+
+    consumer.subscribe([topic], **({} if start is None else {"on_assign": seek}))
     return consumer
 
 
-def process_some(consumer: Consumer, name: str, out: Callable[[str], object]) -> int:
-    """Process the records of one poll, then commit. Returns how many there were."""
-    behind: dict[tuple[str, int], int] = {}
-    messages = consumer.consume(MAX_RECORDS, timeout=0.5)
+def process_some(consumer: Consumer, name: str, out: Callable[[str], object]) -> list[Message]:
+    """Process the records of one poll. Returns them; `commit` is the second step."""
+    messages = consumer.consume(timeout=0.1)
     for message in messages:
-        line = _json.decode(message.value())
+        line = msgspec.json.decode(message.value(), type=LogLine)
         out(
             f"ConsumerId:{name}-Topic:{message.topic()} => Partition={message.partition()}, "
             f"Offset={message.offset()}, EventTime={message.timestamp()[1]}, Val={line.message}"
         )
-        behind[message.topic(), message.partition()] = message.offset() + 1
+    return messages
+
+
+def commit(consumer: Consumer, messages: list[Message]) -> None:
+    """Commit the offset behind the last record of each partition."""
+    behind = {
+        (message.topic(), message.partition()): message.offset() + 1 for message in messages
+    }
     if behind:
-        consumer.commit(offsets=list(_positions(behind)), asynchronous=False)
-    return len(messages)
-
-
-def _positions(behind: dict[tuple[str, int], int]) -> Iterator[TopicPartition]:
-    for (topic, partition), offset in behind.items():
-        yield TopicPartition(topic, partition, offset)
+        positions = [TopicPartition(*partition, offset) for partition, offset in behind.items()]
+        consumer.commit(offsets=positions, asynchronous=False)

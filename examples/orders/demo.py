@@ -34,8 +34,8 @@ from showcase import create_topics
 
 from orders.follow import Tables, all_tables, follow
 from orders.generate import STORES as ALL_STORES
-from orders.generate import generated_orders
-from orders.model import Order, Store
+from orders.generate import generated_orders, send_stores
+from orders.model import Order
 from orders.screen import Screen, picture
 from orders.topology import KINDS, ORDERS, STORES, build
 from penstock import Serdes, Streams, StreamsConfig
@@ -88,13 +88,13 @@ def topic_names() -> list[str]:
 def run(log: Log, chosen: argparse.Namespace, *, state_dir: str) -> int:
     """Run the application while orders arrive, show its tables, and check them at the end."""
     orders = list(generated_orders(int(chosen.rate * chosen.seconds), chosen.seed))
-    batches: list[Any] = []
+    commits: list[Any] = []
     streams = Streams(
         build(),
         StreamsConfig(
             application_id=APPLICATION, log=log.address, state_dir=state_dir, num_stream_threads=2
         ),
-        master=chosen.master, on_batch=batches.append,
+        master=chosen.master, on_batch=commits.append,
     )
     screen = Screen()
     screen.show([
@@ -102,27 +102,20 @@ def run(log: Log, chosen: argparse.Namespace, *, state_dir: str) -> int:
         f"{len(orders):,} orders of {len(ALL_STORES)} stores will arrive, "
         f"{chosen.rate:,} per second. Starting on {chosen.master} ...",
     ])
-    send_stores(log)
+    send_stores(log.address)
     with streams:
         streams.run_until_caught_up()
         till = Till(log, orders, chosen.rate)
         began = time.monotonic()
         till.start()
         tables = all_tables(log, APPLICATION)
-        watch = Watch(screen, log, tables, batches)
+        watch = Watch(screen, log, tables, commits)
         while not (till.has_sent == len(orders) and streams.is_caught_up(0.1)):
             watch.look(till.has_sent, streams.lag() or 0)
             time.sleep(0.05)
         took = time.monotonic() - began
         follow(log, tables)
-    return summary(screen, orders, batches, tables, took)
-
-
-def send_stores(log: Log) -> None:
-    with Producer({"log": log.address}) as producer:
-        for store in ALL_STORES:
-            value = Serdes.json(Store).serialize(store)
-            producer.produce(STORES, value, key=store.location_id.encode())
+    return summary(screen, orders, commits, tables, took)
 
 
 class Till(threading.Thread):
@@ -153,12 +146,12 @@ class Watch:
     """Shows the tables: five times per second on a terminal, otherwise every three seconds."""
 
     def __init__(
-        self, screen: Screen, log: Log, tables: Mapping[str, Tables], batches: list[Any]
+        self, screen: Screen, log: Log, tables: Mapping[str, Tables], commits: list[Any]
     ) -> None:
         self._screen = screen
         self._log = log
         self._tables = tables
-        self._batches = batches
+        self._commits = commits
         self._every = 0.2 if screen.is_terminal else 3.0
         self._shown_at = time.monotonic()
 
@@ -168,11 +161,11 @@ class Watch:
             return
         follow(self._log, self._tables)
         done = sum(each.orders() for each in self._tables.values())
-        latest = self._batches[-1]
+        latest = self._commits[-1]
         self._screen.show([
             *picture(
                 self._screen,
-                f"{done:,} of {sent:,} orders, batch {latest.number}, "
+                f"{done:,} of {sent:,} orders, commit {latest.number}, "
                 f"{latest.seconds * 1000:,.0f} ms, {to_go:,} to go",
                 self._tables,
             ),
@@ -182,7 +175,7 @@ class Watch:
 
 
 def summary(
-    screen: Screen, orders: list[Order], batches: list[Any], tables: Mapping[str, Tables],
+    screen: Screen, orders: list[Order], commits: list[Any], tables: Mapping[str, Tables],
     took: float,
 ) -> int:
     """Compare the tables with sums over the list of orders, computed without streams."""
@@ -198,22 +191,30 @@ def summary(
         for kind in KINDS for location, count, amount in tables[kind].totals()
     }
     agree = found == {key: (counts[key], revenue[key]) for key in counts}
-    # The first batch starts the workers and contains no orders.
-    worked = [batch for batch in batches[1:] if batch.records]
-    times = sorted(batch.seconds * 1000 for batch in worked)
-    late = sum(
-        counters.get("dropped-records-total", 0)
-        for batch in batches for counters in batch.counters.values()
-    )
+    # The first commit starts the workers and contains no orders.
+    times = [commit.seconds * 1000 for commit in commits[1:] if commit.records]
     print()
     print(screen.title("summary"))
     print(f"  {len(orders):,} orders, {sum(revenue.values()):,} in all, in {took:.1f} s: "
           f"{len(orders) / took:,.0f} per second.")
-    print(f"  {len(worked):,} batches: median {statistics.median(times):,.0f} ms, "
-          f"maximum {times[-1]:,.0f} ms.")
-    print(f"  {late:,} late orders were left out of their windows.")
+    print(f"  {len(times):,} commits: median {statistics.median(times):,.0f} ms, "
+          f"maximum {max(times):,.0f} ms.")
+    late = [len(orders) - counted for counted in in_windows(tables)]
+    print(f"  {late[0]:,} orders came too late for their window of 15 s, "
+          f"{late[1]:,} for that of 60 s.")
     print(f"  The tables {'agree' if agree else 'DO NOT AGREE'} with a plain sum over the orders.")
     return 0 if agree else 1
+
+
+def in_windows(tables: Mapping[str, Tables]) -> tuple[int, int]:
+    """The number of orders in the windows of 15 s, and in those of 60 s."""
+    return (
+        sum(
+            total.running_order_count
+            for each in tables.values() for total in each.revenue_windows.rows.values()
+        ),
+        sum(count for each in tables.values() for count in each.count_windows.rows.values()),
+    )
 
 
 if __name__ == "__main__":

@@ -1,13 +1,25 @@
-"""Generates orders as stores would send them: some out of order, a few very late."""
+"""Generates orders as stores would send them: some out of order, a few very late.
+
+    python examples/orders/generate.py --log orders.db [--count 1000] [--seed 2022]
+"""
 
 from __future__ import annotations
 
+import argparse
 import random
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
+from pathlib import Path
+
+if not __package__:
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from orders.model import Address, Order, OrderLineItem, OrderType, Store
+from penstock import Serdes
+from penstock.clients import KafkaException, Producer
+from penstock.errors import StreamsException
 
 OPENING = datetime(2022, 12, 5, 8, 55, 0)
 
@@ -53,3 +65,34 @@ def _order(chance: random.Random, number: int, moment: datetime) -> Order:
     store = chance.choice(STORES)
     amount = sum((line.amount for line in lines), Decimal("0.00"))
     return Order(number, store.location_id, amount, kind, tuple(lines), moment)
+
+
+def send_stores(log_address: str) -> None:
+    """Send all stores to the topic `stores`."""
+    with Producer({"log": log_address}) as producer:
+        for store in STORES:
+            value = Serdes.json(Store).serialize(store)
+            producer.produce("stores", value, key=store.location_id.encode())
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Send the stores, then orders, to the topics `stores` and `orders` of a log."""
+    parser = argparse.ArgumentParser(description="Sends generated orders to a log.")
+    parser.add_argument("--log", required=True, metavar="PATH|kafka://HOST:PORT")
+    parser.add_argument("--count", type=int, default=1000, help="the number of orders")
+    parser.add_argument("--seed", type=int, default=2022, help="seed of the generated orders")
+    chosen = parser.parse_args(arguments)
+    to_bytes = Serdes.json(Order).serialize
+    try:
+        send_stores(chosen.log)
+        with Producer({"log": chosen.log}) as producer:
+            for order in generated_orders(chosen.count, chosen.seed):
+                producer.produce("orders", to_bytes(order))
+    except (KafkaException, StreamsException) as error:
+        raise SystemExit(str(error)) from None
+    print(f"Sent {len(STORES)} stores and {chosen.count:,} orders.")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

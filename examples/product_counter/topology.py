@@ -46,7 +46,7 @@ class PrintCounts(Processor[int, int, None, None]):
     """Prints each count."""
 
     def process(self, record: Record[int, int]) -> None:
-        print(f"product {record.key}: {record.value}")
+        print(f"product {record.key}: {record.value}", flush=True)
 
 
 def build() -> Topology:

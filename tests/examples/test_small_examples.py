@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 
 import pytest
@@ -14,10 +13,11 @@ from captcha.topology import LogEvent
 from fraud_scoring import topology as fraud_scoring
 from greetings import topology as greetings
 from greetings.demo import MORNING
-from greetings.topology import Greeting
+from greetings.topology import GREETING, Greeting
 from parquet_join import topology as parquet_join
 from product_counter import topology as product_counter
 from product_views import topology as product_views
+from showcase import START_MS
 from stock_ticker import topology as stock_ticker
 from table_replication import topology as table_replication
 from words import topology as words
@@ -30,20 +30,36 @@ from penstock.testing import TopologyTestDriver
 from penstock.timestamps import WallclockTimestampExtractor
 
 
-def test_greetings_are_filtered_and_upper_cased() -> None:
+@pytest.mark.parametrize(("topic", "expected"), [
+    (greetings.UPPERCASE, [("en", "GOOD MORNING"), ("es", "¡BUENOS DIAS!")]),
+    (greetings.LOUD, [("EN", "GOOD MORNING"), ("ES", "¡BUENOS DIAS!")]),
+    (greetings.SHORT, [("en", "Hi")]),
+    (greetings.WORDS, [
+        ("en", "Good"), ("en", "Morning"), ("en", "Hi"), ("es", "¡Buenos"), ("es", "dias!"),
+    ]),
+    (greetings.LANGUAGES, [
+        ("Good", "en"), ("Morning", "en"), ("Hi", "en"), ("¡Buenos", "es"), ("dias!", "es"),
+    ]),
+])
+def test_greetings_are_filtered_changed_and_split(
+    topic: str, expected: list[tuple[str, str]]
+) -> None:
     with TopologyTestDriver(greetings.build()) as driver:
         english = driver.create_input_topic(greetings.GREETINGS, str, str)
         spanish = driver.create_input_topic(greetings.GREETINGS_SPANISH, str, str)
-        out = driver.create_output_topic(greetings.OUTPUT, str, str)
-        english.pipe_value_list(["Good Morning", "Hi"])
-        spanish.pipe_input("", "¡Buenos dias!")
-        assert out.read_values_to_list() == ["GOOD MORNING", "¡BUENOS DIAS!"]
+        out = driver.create_output_topic(topic, str, str)
+        english.pipe_key_value_list([("en", "Good Morning"), ("en", "Hi")])
+        spanish.pipe_input("es", "¡Buenos dias!")
+        assert out.read_key_values_to_list() == expected
 
 
 def test_greetings_in_json_keep_their_time() -> None:
+    written = b'{"message":"Good Morning","timeStamp":"2022-12-04T05:26:31.060293"}'
+    assert GREETING.deserialize(written) == Greeting("Good Morning", MORNING)
+    assert GREETING.serialize(Greeting("Good Morning", MORNING)) == written
     with TopologyTestDriver(greetings.build()) as driver:
-        topic = driver.create_input_topic(greetings.JSON_GREETINGS, str, Greeting)
-        out = driver.create_output_topic(greetings.JSON_OUTPUT, str, Greeting)
+        topic = driver.create_input_topic(greetings.JSON_GREETINGS, str, GREETING)
+        out = driver.create_output_topic(greetings.JSON_UPPERCASE, str, GREETING)
         topic.pipe_value_list([Greeting("Good Morning", MORNING), Greeting("Hi", MORNING)])
         assert out.read_values_to_list() == [Greeting("GOOD MORNING", MORNING)]
 
@@ -70,9 +86,8 @@ def action(browser: str) -> LogEvent:
 
 
 def test_browser_with_five_actions_is_asked_for_a_captcha(
-    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    caplog.set_level(logging.INFO, logger="captcha")
     with TopologyTestDriver(captcha.build()) as driver:
         logs = driver.create_input_topic(captcha.LOGS, str, LogEvent)
         out = driver.create_output_topic(captcha.REQUESTS, str, int)
@@ -80,7 +95,7 @@ def test_browser_with_five_actions_is_asked_for_a_captcha(
         assert out.is_empty
         logs.pipe_value_list([action("a")])
         assert out.read_key_values_to_list() == [("a", 5)]
-        assert caplog.messages == ["Asking captcha for a"]
+        assert capsys.readouterr().out == "Asking captcha for a\n"
 
 
 def test_verified_browser_is_not_asked() -> None:
@@ -105,7 +120,7 @@ def test_captchas_of_a_global_table_count_from_the_next_action_on() -> None:
 
 def test_actions_are_counted_in_overlapping_windows() -> None:
     with TopologyTestDriver(browser_windows.build()) as driver:
-        logs = driver.create_input_topic(captcha.LOGS, str, LogEvent)
+        logs = driver.create_input_topic(browser_windows.LOGS, str, LogEvent)
         out = driver.create_output_topic(browser_windows.OUTPUT, str, str)
         for record in browser_inputs():
             logs.pipe_input(record.key, record.value, timestamp=record.timestamp)
@@ -119,7 +134,7 @@ def test_actions_are_counted_in_overlapping_windows() -> None:
 
 def test_windows_can_follow_the_clock_instead() -> None:
     with TopologyTestDriver(browser_windows.build(WallclockTimestampExtractor())) as driver:
-        logs = driver.create_input_topic(captcha.LOGS, str, LogEvent)
+        logs = driver.create_input_topic(browser_windows.LOGS, str, LogEvent)
         began = wall_clock_ms()
         logs.pipe_input("", action("a"), timestamp=5)
         windows = [windowed.window for windowed, _ in driver.get_window_store("counterStore").all()]
@@ -143,13 +158,13 @@ def test_all_counts_are_forwarded_every_second(capsys: pytest.CaptureFixture[str
     with TopologyTestDriver(product_counter.build()) as driver:
         logs = driver.create_input_topic(product_counter.LOGS, int, str)
         out = driver.create_output_topic(product_counter.COUNTS, int, int)
-        logs.pipe_input(1, "browser", timestamp=0)
-        out.read_key_values_to_list()
-        logs.pipe_input(2, "browser", timestamp=500)
+        logs.pipe_input(1, "browser", timestamp=START_MS)
+        assert out.read_key_values_to_list() == [(1, 1)]
+        logs.pipe_input(2, "browser", timestamp=START_MS + 500)
         assert out.is_empty
-        logs.pipe_input(1, "browser", timestamp=1000)
+        logs.pipe_input(1, "browser", timestamp=START_MS + 1000)
         assert out.read_key_values_to_list() == [(1, 2), (2, 1)]
-        assert "product 1: 2\n" in capsys.readouterr().out
+        assert capsys.readouterr().out == "product 1: 1\nproduct 1: 2\nproduct 2: 1\n"
 
 
 @pytest.mark.parametrize(("topic", "of", "expected"), [
