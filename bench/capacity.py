@@ -155,7 +155,8 @@ def wide() -> str:
     rows = []
     figures = _figures("cluster")
     for name, where in (
-        ("wide", "Kafka, two executors"), ("wide_local", "embedded log, `local[2]`"),
+        ("wide", "Kafka, two executors"), ("wide_3_brokers", "three Kafka brokers, `local[2]`"),
+        ("wide_local", "embedded log, `local[2]`"),
     ):
         if name not in figures:
             continue

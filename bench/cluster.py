@@ -16,7 +16,8 @@ what the engine adds to the work, and that it does not serialize the executors; 
 do.
 
     python bench/cluster.py [--only scale|loss|restore|driver|wide] [--execution continuous|batch]
-        [--topology stateless|stateful] [--executors 1 2 4] [--cost-us 50] [--local]
+        [--topology stateless|stateful] [--executors 1 2 4] [--cost-us 50]
+        [--local [--brokers 3]]
 """
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ from faults.cluster_hosts import Network
 from faults.engine_processes import processes
 from faults.host_broker import running_broker
 from faults.spark_cluster import SparkCluster
+from penstock.broker.cluster import LocalCluster
+from penstock.broker.properties import BrokerOptions
 from penstock.engine.batch_report import BatchReport
 from penstock.engine.continuous.messages import Committed, decode_from_lane, encode
 from penstock.engine.plan.task_records import TaskRecord
@@ -61,10 +64,11 @@ LOSS_RATE, LOSS_RUN_S, LOST_AT_S, RETURNS_AT_S = 2_000, 60, 8, 20
 
 class Site:
     """The hosts, the broker, and the Spark cluster on them. Without workers: this machine, with
-    Spark `local[2]` and the embedded log."""
+    Spark `local[2]`, and the embedded log or brokers on loopback."""
 
     def __init__(
-        self, folder: Path, workers: int, heap_mb: int, log_level: str = "WARNING"
+        self, folder: Path, workers: int, heap_mb: int, log_level: str = "WARNING",
+        local_brokers: int = 0,
     ) -> None:
         """`log_level`: of the driver, whose log goes to standard error."""
         self._log_level = log_level
@@ -78,6 +82,14 @@ class Site:
         self.network: Network | None = None
         self.spark: SparkCluster | None = None
         if not workers:
+            if local_brokers:
+                cluster = LocalCluster(folder / "kafka")
+                # One replica: the partitions, and the open files for them, are divided.
+                options = BrokerOptions(
+                    port=0, brokers=local_brokers, heap_mb=heap_mb,
+                    properties={"default.replication.factor": "1", "min.insync.replicas": "1"},
+                )
+                self.log = self._stack.enter_context(cluster.for_this_process(options)).address
             return
         try:
             hosts = ["driver", "broker", *self.workers]
@@ -173,7 +185,7 @@ class Site:
         else:
             assert self.spark is not None
             found = {each.pid: each for each in self.spark.all()}.values()
-        return [each.pid for each in found if re.search(r"pyspark.*daemon", each.command)]
+        return [each.pid for each in found if re.search(r"spark\.daemon", each.command)]
 
 
 def one_slot(executors: int) -> dict[str, str]:
@@ -393,6 +405,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--wide-records", type=int, default=250_000)
     parser.add_argument("--local", action="store_true",
                         help="the part 'wide' with Spark local[2] and the embedded log")
+    parser.add_argument("--brokers", type=int, default=0,
+                        help="with --local: so many Kafka brokers instead of the embedded log")
     parser.add_argument("--log-level", default="WARNING", help="of the driver")
     return parser.parse_args()
 
@@ -412,11 +426,12 @@ def main() -> None:
     figures: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(prefix="penstock-cluster-") as folder:
         heap_mb = 2048 if "wide" in options.only else 1024
-        site = Site(Path(folder), workers, heap_mb, options.log_level)
+        site = Site(Path(folder), workers, heap_mb, options.log_level, options.brokers)
         with contextlib.closing(site):
             for name in options.only:
                 begun = time.perf_counter()
-                figures[name + ("_local" if options.local else "")] = PARTS[name](site, options)
+                where = f"_{options.brokers}_brokers" if options.brokers else "_local"
+                figures[name + (where if options.local else "")] = PARTS[name](site, options)
                 print(f"({name}: {time.perf_counter() - begun:.0f} s)", flush=True)
     print(json.dumps({
         "bench": "cluster", "python": platform.python_version(), "cpus": os.cpu_count(),

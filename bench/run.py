@@ -17,9 +17,11 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-SUPPORT = {"run.py", "orders.py", "capacity.py", "cluster_app.py", "startup_app.py"}
-#: Only by name: one needs root, the other an hour.
-BY_NAME = {"cluster.py", "soak.py"}
+SUPPORT = {
+    "run.py", "orders.py", "capacity.py", "cluster_app.py", "peer_programs.py", "startup_app.py"
+}
+#: Only by name: they need root, packages from PyPI, an hour.
+BY_NAME = {"cluster.py", "peers.py", "soak.py"}
 #: Variants: name -> (script, options).
 MORE = {
     "engine-latency": ("engine", "--execution", "continuous", "--only", "latency"),
