@@ -136,10 +136,15 @@ def test_penstock_in_an_archive_is_reported_as_slow(
         SUBMIT, "--master", cluster.master, "--py-files", str(tmp_path / "penstock.zip"),
         penstock.__main__.__file__,
     )
+    notice = "imported from the archive penstock.zip"
     with running(tmp_path, *submit) as driver:
         process_wave(log, driver)
+        # Lanes report to the driver after their commit.
+        wait_until(
+            "the notice is logged", lambda: notice in driver.output, meanwhile=driver.check
+        )
         process_wave(log, driver)
-        assert driver.output.count("imported from the archive penstock.zip") == 1
+        assert driver.output.count(notice) == 1
 
 
 @pytest.mark.exhaustive
