@@ -247,6 +247,8 @@ def test_application_of_compose_is_accepted_and_finds_kafka(
     assert load_target(args.target).name == "build"
     assert f"{args.state_dir}" in {each.split(":")[1] for each in service["volumes"]}
     assert service["ports"] == [f"127.0.0.1:{args.serve.port}:{args.serve.port}"]
+    # Other containers reach it by the name of the service.
+    assert settings["application.server"] == f"words:{args.serve.port}"
     # Listening on more than loopback needs a token.
     assert args.serve.host == "0.0.0.0"
     assert service["environment"]["PENSTOCK_TOKEN"].startswith("${PENSTOCK_TOKEN:?")

@@ -12,10 +12,20 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from penstock import JoinWindows, Serdes, Streams, StreamsBuilder, StreamsConfig, TimeWindows
+from penstock import (
+    ContextualProcessor,
+    JoinWindows,
+    PunctuationType,
+    Record,
+    Serdes,
+    Streams,
+    StreamsBuilder,
+    StreamsConfig,
+    TimeWindows,
+)
 from penstock.engine.observe.prometheus import exposition
 from penstock.log import open_log
-from penstock.record import RecordColumns
+from penstock.record import RecordColumns, TaskId
 
 DASHBOARD = Path(__file__).parents[2] / "docs" / "grafana-dashboard.json"
 TEXT = Serdes.string()
@@ -23,9 +33,19 @@ TEXT = Serdes.string()
 OF_PROMETHEUS = {"job"}
 
 
+class Ticking(ContextualProcessor[str, str, str, str]):
+    """Punctuates."""
+
+    def init(self, context: Any) -> None:
+        context.schedule(1, PunctuationType.STREAM_TIME, lambda timestamp: None)
+
+    def process(self, record: Record[str, str]) -> None:
+        pass
+
+
 @pytest.fixture(scope="module")
-def exposed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
-    """Name -> labels of the metrics of an application with joins and stores, at DEBUG."""
+def text(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The metrics of an application with joins and stores, at DEBUG."""
     place = tmp_path_factory.mktemp("grafana")
     builder = StreamsBuilder()
     left, right = (builder.stream(name, key=TEXT, value=TEXT) for name in ("left", "right"))
@@ -35,6 +55,7 @@ def exposed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
     )
     joined.to("out", key=TEXT, value=TEXT)
     left.group_by_key().count(store="counts")
+    left.process(Ticking)
     left.group_by_key().windowed_by(TimeWindows.of(timedelta(seconds=5))).count(store="windows")
     config = StreamsConfig(
         application_id="shop", log=str(place / "log.db"), state_dir=str(place / "state"),
@@ -51,9 +72,21 @@ def exposed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
             [b"a", b"c", b"z"], [b"1"] * 3, [1_000, 3_000, 90_000]
         ))
     with Streams(builder.build(), config, master="inline") as streams:
-        while not streams.is_caught_up(0.1):
+        # Lanes report their lag about once a second.
+        while not streams.is_caught_up(0.1) or not any(
+            name.name == "records-lag" for name in streams.metrics()
+        ):
             assert streams.failure is None
-        text = exposition(streams.metrics())
+        metrics = streams._instance.observers.metrics
+        metrics.restores.update("0_0", "counts", 0, 1, 2)
+        metrics.standby.add(TaskId(0, 0), 1)
+        metrics.standby.set_lag(TaskId(0, 0), 1)
+        return exposition(streams.metrics())
+
+
+@pytest.fixture(scope="module")
+def exposed(text: str) -> dict[str, set[str]]:
+    """Name -> labels of the metrics."""
     return {
         sample.name: set(sample.labels)
         for family in text_string_to_metric_families(text) for sample in family.samples
@@ -85,6 +118,14 @@ def test_query_uses_metrics_and_labels_that_exist(
         for group in re.findall(r"by \(([^)]*)\)", query):
             used |= set(group.split(", "))
         assert used <= exposed[name] | OF_PROMETHEUS
+
+
+def test_every_metric_has_a_help_text_and_only_counters_are_totals(text: str) -> None:
+    for family in text_string_to_metric_families(text):
+        assert family.documentation, family.name
+        names = {sample.name for sample in family.samples}
+        is_total = {name.endswith("_total") for name in names}
+        assert is_total == {family.type == "counter"}, names
 
 
 def test_every_panel_has_a_query_and_its_own_place() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from penstock import StreamsConfig
 from penstock.engine.batch_report import BatchReport
+from penstock.engine.continuous.messages import PartitionLag
 from penstock.engine.observe.metrics import JOIN_COUNTERS, Metrics
 from penstock.metric_catalogue import JOIN, NODE, SENSORS, TASK
 from penstock.record import TaskId
@@ -44,6 +45,9 @@ def test_page_lists_the_metrics_of_an_application() -> None:
         TaskId(0, 0): {"process-total": 1, **{f"NODE/{name}": 1 for name in node_counters}},
     }))
     metrics.restores.update("0_0", "store", 0, 1, 2)
+    metrics.standby.add(TaskId(0, 0), 1)
+    metrics.standby.set_lag(TaskId(0, 0), 1)
+    of_lanes.lag_measured([PartitionLag(TaskId(0, 0), "in", 0, 1)])
     existing = {
         (name.group, name.name): "INFO"
         for each in (metrics, of_lanes) for name in each.snapshot({})

@@ -31,9 +31,9 @@ COMMAND = re.compile(
 )
 INLINE = re.compile(r"`(penstock [^`]+)`")
 NAME = re.compile(r"`((?:[a-z_]+\.)+[a-z_]+)(?:=[^`]*)?`")
-#: Settings of brokers and of the data source, loggers and modules.
+#: Settings of brokers, of Kafka's consumer and of the data source, loggers and modules.
 NO_SETTINGS = re.compile(
-    r"auto\.create\.topics\.enable|window\.(?:size|retention)"
+    r"auto\.create\.topics\.enable|max\.poll\.interval\.ms|window\.(?:size|retention)"
     r"|penstock\.(?:stores|testing|clients|kafka)"
 )
 FILES = (

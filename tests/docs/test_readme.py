@@ -10,44 +10,25 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-README = ROOT / "README.md"
-TESTING = ROOT / "docs" / "testing.md"
-TOUR = ROOT / "docs" / "tour.md"
-TIME = ROOT / "docs" / "time.md"
-FROM_KAFKA_STREAMS = ROOT / "docs" / "from-kafka-streams.md"
-DASHBOARD = ROOT / "docs" / "dashboard.md"
-RUNNING = ROOT / "docs" / "running.md"
-QUERIES = ROOT / "docs" / "queries.md"
-SERDES = ROOT / "docs" / "serdes.md"
-SPARK_DATA = ROOT / "docs" / "spark-data.md"
-QUIET_PAGES = (
-    "streams-and-tables.md", "windows.md", "joins.md", "joining.md", "from-faust.md",
-    "from-structured-streaming.md",
-)
-BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+from docs.pages import DOCS, LOGGING_SCRIPTS, README, ROOT, SCRIPTS, blocks, script
+
+TOUR = DOCS / "tour.md"
 LINK = re.compile(r"\]\(([^)#]+)[^)]*\)")
 COMMAND = re.compile(r"(?:^|`)make ([\w-]+)", re.MULTILINE)
 PAGES = sorted([
-    README, ROOT / "ARCHITECTURE.md",
-    *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md"),
+    README, ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md",
+    *DOCS.rglob("*.md"), *(ROOT / "examples").rglob("*.md"),
 ])
-
-
-def code(page: Path) -> str:
-    """The Python blocks of a page as one file, with the same line numbers."""
-    file = ""
-    text = page.read_text(encoding="utf-8")
-    for block in BLOCK.finditer(text):
-        file += "\n" * (text.count("\n", 0, block.start(1)) - file.count("\n")) + block[1]
-    return file
 
 
 def written(page: Path, folder: Path) -> Path:
     file = folder / "tour.py"
-    file.write_text(code(page), encoding="utf-8")
+    file.write_text(script(page), encoding="utf-8")
     return file
+
+
+def page_named(name: str) -> Path:
+    return README if name == "README.md" else DOCS / name
 
 
 def run(*arguments: str | Path, timeout_s: float = 120) -> subprocess.CompletedProcess[str]:
@@ -57,50 +38,21 @@ def run(*arguments: str | Path, timeout_s: float = 120) -> subprocess.CompletedP
     )
 
 
-def test_readme_code_runs_without_output(tmp_path: Path) -> None:
-    ran = run("-W", "error", written(README, tmp_path))
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_code_of_a_page_runs_without_output(name: str, tmp_path: Path) -> None:
+    ran = run("-W", "error", written(page_named(name), tmp_path))
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
 
 
-def test_code_of_the_tour_runs_without_output(tmp_path: Path) -> None:
-    ran = run("-W", "error", written(TOUR, tmp_path))
-    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
-
-
-def test_code_of_the_page_about_time_runs(tmp_path: Path) -> None:
-    ran = run("-W", "error", written(TIME, tmp_path))
+@pytest.mark.parametrize("name", LOGGING_SCRIPTS)
+def test_code_of_a_page_that_shows_errors_runs(name: str, tmp_path: Path) -> None:
+    ran = run("-W", "error", written(page_named(name), tmp_path))
     assert (ran.returncode, ran.stdout) == (0, ""), ran.stderr
-
-
-def test_code_for_users_of_kafka_streams_runs(tmp_path: Path) -> None:
-    ran = run("-W", "error", written(FROM_KAFKA_STREAMS, tmp_path))
-    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
-
-
-def test_code_of_the_dashboard_page_runs(tmp_path: Path) -> None:
-    ran = run("-W", "error", written(DASHBOARD, tmp_path))
-    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
-
-
-def test_code_of_the_testing_page_runs(tmp_path: Path) -> None:
-    # The page shows errors, which are logged.
-    ran = run("-W", "error", written(TESTING, tmp_path))
-    assert (ran.returncode, ran.stdout) == (0, ""), ran.stderr
-
-
-def test_code_of_the_running_page_runs(tmp_path: Path) -> None:
-    ran = run("-W", "error", written(RUNNING, tmp_path))
-    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
-
-
-def test_code_of_the_queries_page_runs(tmp_path: Path) -> None:
-    ran = run("-W", "error", written(QUERIES, tmp_path))
-    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
 
 
 def test_code_of_the_serdes_page_runs(tmp_path: Path) -> None:
     pytest.importorskip("fastavro", reason="needs penstock[registry]")
-    ran = run("-W", "error", written(SERDES, tmp_path))
+    ran = run("-W", "error", written(DOCS / "serdes.md", tmp_path))
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
 
 
@@ -108,25 +60,8 @@ def test_code_of_the_serdes_page_runs(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_code_of_the_spark_data_page_runs(tmp_path: Path) -> None:
     # Spark logs to standard error.
-    ran = run(written(SPARK_DATA, tmp_path), timeout_s=600)
+    ran = run(written(DOCS / "spark-data.md", tmp_path), timeout_s=600)
     assert (ran.returncode, ran.stdout) == (0, ""), ran.stderr
-
-
-@pytest.mark.parametrize("name", QUIET_PAGES)
-def test_code_of_a_page_runs_without_output(name: str, tmp_path: Path) -> None:
-    ran = run("-W", "error", written(ROOT / "docs" / name, tmp_path))
-    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
-
-
-def test_code_of_every_page_is_run_by_a_test() -> None:
-    tests = "".join(
-        path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py")
-    )
-    has_code = re.compile(r"^```(?:python|console)$", re.MULTILINE)
-    pages = [page.name for page in (ROOT / "docs").glob("*.md")
-             if has_code.search(page.read_text(encoding="utf-8"))]
-    assert len(pages) > 15
-    assert [name for name in pages if f'"{name}"' not in tests] == []
 
 
 def test_tests_of_the_tour_pass(tmp_path: Path) -> None:
@@ -141,11 +76,11 @@ def test_tests_of_the_tour_pass(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_readme_commands_print_the_shown_output(tmp_path: Path) -> None:
     written(README, tmp_path)
-    (block,) = CONSOLE.findall(README.read_text(encoding="utf-8"))
-    script = "".join(line[2:] for line in block.splitlines(keepends=True) if line[:2] == "$ ")
+    ((_, block, _),) = blocks(README, "console")
+    commands = "".join(line[2:] for line in block.splitlines(keepends=True) if line[:2] == "$ ")
     folder = str(Path(sys.executable).parent)
     ran = subprocess.run(
-        ["sh", "-c", script], cwd=tmp_path, text=True, check=False, timeout=180,
+        ["sh", "-c", commands], cwd=tmp_path, text=True, check=False, timeout=180,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         env={**os.environ, "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"},
     )
@@ -155,11 +90,11 @@ def test_readme_commands_print_the_shown_output(tmp_path: Path) -> None:
 
 
 def test_tour_covers_every_feature_and_asserts() -> None:
-    text = code(TOUR)
+    text = script(TOUR)
     for part in ("word_count()", ".suppress(", "prices.join(", "context.schedule(", "def test_"):
         assert part in text
-    blocks = BLOCK.findall(TOUR.read_text(encoding="utf-8"))
-    assert [block for block in blocks[1:] if "assert " not in block] == []
+    parts = blocks(TOUR, "python")
+    assert [part for part in parts[1:] if "assert " not in part.text] == []
 
 
 def test_make_targets_exist() -> None:
@@ -168,6 +103,16 @@ def test_make_targets_exist() -> None:
     assert {"demo", "test", "check", "bench"} <= targets
     for target in targets:
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+
+
+def test_every_example_is_listed() -> None:
+    examples = {
+        path.relative_to(ROOT).as_posix() for path in (ROOT / "examples").glob("*/README.md")
+    }
+    index = (DOCS / "index.md").read_text(encoding="utf-8")
+    assert {path for path in examples if f"](../{path})" not in index} == set()
+    navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    assert set(re.findall(r": (examples/\S+)$", navigation, re.MULTILINE)) == examples
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

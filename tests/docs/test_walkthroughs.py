@@ -12,10 +12,8 @@ from typing import NamedTuple
 
 import pytest
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
-#: Pages whose Python blocks start with the name of the file that they belong to.
-PAGES = ("tutorial.md", "error-handling.md", "evolving.md")
-BLOCK = re.compile(r"^```(python|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+from docs.pages import DOCS, WALKTHROUGHS, blocks
+
 MARKER = "=== the next step ==="
 
 
@@ -26,9 +24,9 @@ class Step(NamedTuple):
     output: str
 
 
-def steps(text: str) -> Iterator[Step]:
+def steps(page: Path) -> Iterator[Step]:
     """Yield the commands of a page. A Python block is appended to the file that it names."""
-    for language, block in BLOCK.findall(text):
+    for language, block, _ in blocks(page, "python", "console"):
         if language == "python":
             file = block.partition("\n")[0].removeprefix("# ")
             yield Step(f"cat >> {file} <<'END OF BLOCK'\n{block}END OF BLOCK\n", "")
@@ -43,8 +41,7 @@ def without_times(text: str) -> str:
     return re.sub(r"in \d+\.\d+s", "in 0.10s", text)
 
 
-def check(text: str, folder: Path) -> None:
-    expected = list(steps(text))
+def check(expected: list[Step], folder: Path) -> None:
     assert len(expected) > 10
     # One shell runs all commands. The marker preserves the exit code.
     script = "".join(f"{each.command}set -- $?; echo '{MARKER}'; (exit $1)\n" for each in expected)
@@ -63,13 +60,16 @@ def check(text: str, folder: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", WALKTHROUGHS)
 def test_page_works_as_written_without_spark(page: str, tmp_path: Path) -> None:
-    text = (DOCS / page).read_text(encoding="utf-8")
-    check(re.sub(r"(penstock run .*--quiet)(?!.*inline)", r"\1 --master inline", text), tmp_path)
+    on_spark = re.compile(r"(penstock run .*--quiet)(?!.*inline)")
+    check([
+        Step(on_spark.sub(r"\1 --master inline", command), output)
+        for command, output in steps(DOCS / page)
+    ], tmp_path)
 
 
 @pytest.mark.slow
 @pytest.mark.spark
 def test_tutorial_works_as_written_on_spark(tmp_path: Path) -> None:
-    check((DOCS / "tutorial.md").read_text(encoding="utf-8"), tmp_path)
+    check(list(steps(DOCS / "tutorial.md")), tmp_path)

@@ -10,24 +10,22 @@ from pathlib import Path
 
 import pytest
 
+from docs.pages import DOCS, blocks
 from penstock.broker.cluster import LocalCluster
 from penstock.broker.ports import free_ports
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "kafka.md").read_text(encoding="utf-8")
+PAGE = DOCS / "kafka.md"
 DEFAULT_PORT = "9092"
 
 
-def block(kind: str) -> str:
-    """Return the only block of a kind."""
-    (found,) = re.findall(rf"^```{kind}\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
-    return str(found)
-
-
 def test_commands_print_the_documented_output(tmp_path: Path) -> None:
-    (tmp_path / "words.py").write_text(block("python"), encoding="utf-8")
-    lines = block("console").splitlines(keepends=True)
+    # tests/kafka/test_security.py runs the second Python block.
+    words, _ = blocks(PAGE, "python")
+    (console,) = blocks(PAGE, "console")
+    (tmp_path / "words.py").write_text(words.text, encoding="utf-8")
+    lines = console.text.splitlines(keepends=True)
     (port,) = map(str, free_ports(1))
     script = "".join(line[2:] for line in lines if line.startswith("$ "))
     # The default port may be in use.

@@ -9,9 +9,11 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from docs.pages import DOCS, blocks
 from kafka.security import PASSWORD, Security, sasl, tls
 from penstock import Serdes, Streams, StreamsBuilder, StreamsConfig
 from penstock.broker.cluster import LocalCluster
@@ -78,6 +80,24 @@ def test_error_explains_a_rejected_client(
     for part in broker.security.error:
         assert part in message
     assert PASSWORD not in message + caplog.text
+
+
+def test_code_of_the_page_connects(broker: SecuredBroker) -> None:
+    # tests/kafka/test_docs.py runs the first block.
+    _, block = blocks(DOCS / "kafka.md", "python")
+    host = broker.address.removeprefix("kafka://")
+    given = 'security = {"security.protocol": "SSL", "ssl.ca.location": "our-ca.pem"}'
+    assert block.text.count(given) == 1
+    assert block.text.count("host:9093") == 3
+    names: dict[str, Any] = {}
+    exec(block.text.replace(given, f"security = {broker.security.client!r}")
+         .replace("host:9093", host), names)
+    with names["log"] as log, names["producer"] as producer:
+        log.create_topic("page")
+        producer.produce("page", b"seen")
+        producer.flush()
+        assert [batch.columns().values for batch in log.read("page", 0, 0)] == [[b"seen"]]
+    assert names["config"].connection_settings() == broker.security.client
 
 
 def test_error_without_credentials_names_the_protocol(broker: SecuredBroker) -> None:
