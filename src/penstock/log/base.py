@@ -427,6 +427,14 @@ class Log(ABC):
         """
         return self.offsets(partitions)
 
+    def is_readable(self, ends: Mapping[TopicPartition, int]) -> bool:
+        """Whether readers see everything before these offsets, which are committed.
+
+        Partitions that no longer exist, or were created again, do not count. The default suits a
+        log whose commits are readable at once.
+        """
+        return True
+
     @abstractmethod
     def offset_for_time(
         self, topic: str, partition: int, timestamp: int

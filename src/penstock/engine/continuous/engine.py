@@ -222,9 +222,10 @@ class ContinuousEngine:
         return None if self.graph.repartition_topics else self.planner.end_offsets()
 
     def is_behind(self, ends: Mapping[TopicPartition, int]) -> bool:
-        """Whether input before these offsets is not processed yet."""
+        """Whether input before these offsets is not processed yet, or its output not readable."""
         offsets = self.planner.offsets
-        return any(offsets.get(at, end) < end for at, end in ends.items())
+        is_processed = all(offsets.get(at, end) >= end for at, end in ends.items())
+        return not (is_processed and self.planner.are_outputs_readable())
 
     # ---- lanes -------------------------------------------------------------------------------
 
@@ -405,6 +406,7 @@ class ContinuousEngine:
             self._drop_log.add(outcome.task_id, outcome.drops)
             self.planner.commit(outcome.task_id, outcome.record, outcome.offsets)
         self.planner.advance(message.offsets)
+        self.planner.add_outputs(message.outputs)
         if outcomes:
             self._commits += 1
             self._lost_lanes = 0

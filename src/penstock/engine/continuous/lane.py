@@ -16,6 +16,7 @@ import logging
 import os
 import socket
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from multiprocessing.connection import Connection
 
@@ -332,7 +333,7 @@ class Lane:
         attempt = (self._context.epoch << ATTEMPT_BITS) + self._serial
         try:
             with self._times.commit:
-                commits = commit_tasks(
+                commit = commit_tasks(
                     tasks, self._writer, self._tail, attempt=attempt, now=wall_clock_ms()
                 )
         except (Fenced, OutcomeUnknown):
@@ -341,8 +342,8 @@ class Lane:
             raise _TaskFailed(_failed_task(tasks, error)) from error
         commit_s = self._pacer.end_commit()
         self._send_lines(end_line=True)
-        outcomes = tuple(encode_outcome(task.outcome(commit)) for task, commit in commits)
-        self._report(outcomes, (processing_s, commit_s))
+        outcomes = tuple(encode_outcome(task.outcome(written)) for task, written in commit.tasks)
+        self._report(outcomes, (processing_s, commit_s), commit.outputs)
         for task in tasks:
             if task.is_broken:
                 log.warning("Task %s is opened again: its replica was replaced.", task.task_id)
@@ -350,9 +351,12 @@ class Lane:
 
     def _report_positions(self) -> None:
         """Report positions that have moved behind offsets without a record."""
-        self._report((), (0.0, 0.0))
+        self._report((), (0.0, 0.0), {})
 
-    def _report(self, outcomes: tuple[bytes, ...], seconds: tuple[float, float]) -> None:
+    def _report(
+        self, outcomes: tuple[bytes, ...], seconds: tuple[float, float],
+        outputs: Mapping[tuple[str, int], int],
+    ) -> None:
         offsets = {
             (at.topic, at.partition): offset
             for task in self._tasks.values()
@@ -361,7 +365,7 @@ class Lane:
         moved = {at: offset for at, offset in offsets.items() if self._reported.get(at) != offset}
         if moved or outcomes:
             self._reported.update(moved)
-            self._driver.send(Committed(outcomes, moved, seconds, time.time_ns()))
+            self._driver.send(Committed(outcomes, moved, seconds, time.time_ns(), outputs))
 
     # ---- messages ----------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ replicas that are behind, and the next owner reads the changelogs.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from penstock.engine.continuous.lane_task import LaneTask, TaskCommit
 from penstock.engine.failpoints import failpoint
@@ -22,10 +23,18 @@ from penstock.log.types import AppendResult
 from penstock.record import RecordColumns
 
 
+class LaneCommit(NamedTuple):
+    """A committed transaction of a lane."""
+
+    tasks: list[tuple[LaneTask, TaskCommit]]
+    #: (topic, partition) -> the end of the outputs that were written to it.
+    outputs: dict[tuple[str, int], int]
+
+
 def commit_tasks(
     tasks: Iterable[LaneTask], writer: Writer, tail: TailReader, *, attempt: int, now: int
-) -> list[tuple[LaneTask, TaskCommit]]:
-    """Commit tasks in one transaction. Returns what each of them has written."""
+) -> LaneCommit:
+    """Commit tasks in one transaction."""
     # 1. Flush
     commits = [(task, task.prepare_commit(tail, attempt)) for task in tasks]
     failpoint("before-commit")
@@ -45,16 +54,19 @@ def commit_tasks(
         failpoint("in-commit")
     failpoint("after-commit")
     # 3. Apply
+    outputs: dict[tuple[str, int], int] = {}
     appended = iter(transaction.appended)
     for (task, commit), stores in zip(commits, places, strict=True):
         written: dict[str, AppendResult] = {}
         for store in stores:
             result = next(appended)
-            if store is not None:
+            if store is None:
+                outputs[result.topic, result.partition] = result.next_offset
+            else:
                 written[store] = result
         task.committed(commit, written, writer.grant.epoch)
         failpoint("applying")
-    return commits
+    return LaneCommit(commits, outputs)
 
 
 def _append(transaction: Transaction, commit: TaskCommit) -> list[str | None]:

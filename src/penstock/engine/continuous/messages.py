@@ -60,6 +60,8 @@ class Committed(Message, frozen=True):
     seconds: tuple[float, float]
     #: The end of the commit, in nanoseconds since the epoch.
     ended_ns: int = 0
+    #: (topic, partition) -> the end of the outputs that the commit has written to it.
+    outputs: Mapping[tuple[str, int], int] = {}
 
 
 class Durations(NamedTuple):

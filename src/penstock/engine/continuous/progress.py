@@ -42,6 +42,8 @@ class ContinuousProgress:
         #: Source partition -> the committed offset, as far as lanes have reported it. `offsets` may
         #: be behind further offsets without a record.
         self.committed: dict[TopicPartition, int] = {}
+        #: Partition -> the end of committed outputs that readers may not see yet.
+        self._outputs: dict[TopicPartition, int] = {}
 
     @property
     def offsets(self) -> dict[TopicPartition, int]:
@@ -92,6 +94,20 @@ class ContinuousProgress:
             (TopicPartition(*at), offset) for at, offset in offsets.items()
         )
 
+    def add_outputs(self, ends: Mapping[tuple[str, int], int]) -> None:
+        """Take over the ends of the outputs that a lane has committed."""
+        self._outputs.update((TopicPartition(*at), end) for at, end in ends.items())
+
+    def are_outputs_readable(self) -> bool:
+        """Whether readers see all committed outputs.
+
+        Lanes do not wait for this: Kafka shows the records of a transaction a moment after it has
+        acknowledged the commit.
+        """
+        if self._outputs and self._log.is_readable(self._outputs):
+            self._outputs.clear()
+        return not self._outputs
+
     def reload(self, lease: Lease, tasks: Collection[TaskId]) -> None:
         """Read the state of tasks from the log, after their lanes were fenced.
 
@@ -135,7 +151,7 @@ class ContinuousProgress:
         }
 
     def is_caught_up(self) -> bool:
-        """Whether everything in the source topics is processed.
+        """Whether everything in the source topics is processed, and its output readable.
 
         The positions are taken before the ends: a record that a commit has written to a repartition
         topic since then is beyond the position that was reported before. Such a record may not be
@@ -148,7 +164,8 @@ class ContinuousProgress:
             ends |= self._log.settled_offsets(repartitions, timeout_s=0.0)
         except LogBusy:
             return False
-        return all(offset >= ends[at].end for at, offset in offsets.items())
+        is_processed = all(offset >= ends[at].end for at, offset in offsets.items())
+        return is_processed and self.are_outputs_readable()
 
     def end_offsets(self) -> dict[TopicPartition, int]:
         """Return the current end of each source partition."""

@@ -179,6 +179,10 @@ class KafkaLog(Log):
         """See `Log.settled_offsets`."""
         return self._ranges.settled_offsets(partitions, timeout_s)
 
+    def is_readable(self, ends: Mapping[TopicPartition, int]) -> bool:
+        """See `Log.is_readable`."""
+        return self._ranges.is_readable(ends)
+
     def offset_for_time(
         self, topic: str, partition: int, timestamp: int
     ) -> OffsetAndTimestamp | None:

@@ -221,6 +221,16 @@ class KafkaRanges:
                 )
             retry.wait()
 
+    def is_readable(self, ends: Mapping[TopicPartition, int]) -> bool:
+        """Whether readers see everything before these offsets.
+
+        An end behind all records is of a partition that was created again since.
+        """
+        readable = self.ends(ends)
+        hidden = [at for at, end in readable.items() if end < ends[at]]
+        written = self.clients.high_watermark_lister.offsets(hidden, LATEST)
+        return all(written[at] < ends[at] for at in hidden)
+
     def bounds(self, topic: str, partition: int) -> tuple[int, int]:
         """Return the start and the end of one partition."""
         where = TopicPartition(topic, partition)
