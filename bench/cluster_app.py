@@ -22,7 +22,14 @@ from typing import Any
 
 from orders import orders
 
-from penstock import Serdes, Streams, StreamsBuilder, StreamsConfig, Topology
+from penstock import (
+    Serdes,
+    StateRestoreListener,
+    Streams,
+    StreamsBuilder,
+    StreamsConfig,
+    Topology,
+)
 from penstock.engine.batch_report import BatchReport
 from penstock.log import Log, RecordColumns, TopicPartition, open_log
 from penstock.partitioning import partition_of
@@ -154,6 +161,16 @@ class Input(threading.Thread):
         self._log.close()
 
 
+class Restores(StateRestoreListener):
+    """Counts the records of each restored store."""
+
+    def __init__(self) -> None:
+        self.totals: list[int] = []
+
+    def on_restore_end(self, partition: TopicPartition, store: str, total: int) -> None:
+        self.totals.append(total)
+
+
 class Pauses:
     """Finds the longest times without a commit while records arrive at a steady rate."""
 
@@ -189,6 +206,8 @@ def run(log: Log, spec: dict[str, Any]) -> None:
         build(spec), config, master=spec["master"],
         on_batch=lambda report: reports.append((time.perf_counter(), report)),
     )
+    restores = Restores()
+    streams.set_global_state_restore_listener(restores)
     steady = spec.get("steady")
     running_at: list[float] = []
     streams.set_state_listener(
@@ -216,7 +235,6 @@ def run(log: Log, spec: dict[str, Any]) -> None:
         busy = [(end, report) for end, report in reports if report.records]
         records = sum(report.input_records for _, report in busy)
         seconds = busy[-1][0] - (busy[0][0] - busy[0][1].seconds) if busy else 0.0
-        restores = [each for _, report in reports for each in report.restored]
         emit(
             event="caught-up", records=records, seconds=round(seconds, 3),
             rate=round(records / seconds) if seconds else 0, commits=len(busy),
@@ -224,8 +242,7 @@ def run(log: Log, spec: dict[str, Any]) -> None:
             changes=sum(report.changes for _, report in busy),
             running_after_s=round(running_at[0] - started, 2) if running_at else None,
             caught_up_after_s=round(time.perf_counter() - started, 2),
-            restored_stores=len(restores),
-            restored_records=sum(each.records for each in restores),
+            restored_stores=len(restores.totals), restored_records=sum(restores.totals),
             threads={
                 each.thread_name: len(each.active_tasks)
                 for each in streams.metadata_for_local_threads()

@@ -10,10 +10,21 @@ from typing import Any
 import pytest
 
 from engine.lane_driver import TASK, Driver, open_driver
+from penstock.engine.continuous import lane_commit
 from penstock.engine.continuous import restorer as restorer_module
-from penstock.engine.continuous.messages import Grant, Pause, Release, Released, Running
+from penstock.engine.continuous.messages import (
+    Committed,
+    Grant,
+    Pause,
+    Release,
+    Released,
+    Resume,
+    Running,
+)
 from penstock.engine.plan.batch_plan import TaskPlan
-from penstock.log import Log, open_log
+from penstock.log import Log, RecordColumns, open_log
+from penstock.log.base import Transaction
+from penstock.record import TaskId
 
 
 @pytest.fixture
@@ -60,3 +71,42 @@ def test_task_that_is_released_during_its_restore_is_never_run(
     running = driver.receive(Running, Released)
     assert isinstance(running, Running)
     assert running.task_id == TASK
+
+
+@pytest.mark.parametrize(("limit", "transactions"), [(1_000, 1), (1, 2)])
+def test_tasks_that_write_to_many_partitions_share_no_transaction(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int, transactions: int
+) -> None:
+    """A log ends transactions that take too long, and needs time for each partition."""
+    monkeypatch.setattr(lane_commit, "MANY_PARTITIONS", limit)
+    tasks = [TaskId(0, number) for number in range(2)]
+    with open_log(tmp_path / "log.db") as log:
+        log.create_topic("words", 2)
+        for task_id in tasks:
+            log.append("words", task_id.partition, RecordColumns([b"tea"], [b"x"]))
+        with open_driver(log, log.take_lease("words"), tmp_path / "state") as driver:
+            for task_id in tasks:
+                driver.send(Grant(
+                    TaskPlan(task_id, positions={"counts": 0}), {("words", task_id.partition): 0}
+                ))
+            # The lane is paused until it has both tasks, so that it commits them together.
+            driver.send(Pause())
+            for _ in tasks:
+                driver.receive(Running)
+            driver.receive(Committed)
+            begun = []
+            writer = driver.lane._writer
+            assert writer is not None
+            begin = writer.transaction
+
+            def count() -> Transaction:
+                begun.append(1)
+                return begin()
+
+            monkeypatch.setattr(writer, "transaction", count)
+            driver.send(Resume())
+            committed = driver.receive(Committed)
+            assert len(committed.outcomes) == 2
+            assert len(begun) == transactions
+            found = log.committed("words", [("words", 0), ("words", 1)])
+            assert {each.offset for each in found.values()} == {1}

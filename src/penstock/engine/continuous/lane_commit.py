@@ -1,4 +1,4 @@
-"""The commit of a lane: everything that its tasks have done since the last one, or nothing.
+"""The commit of a lane: everything that its tasks have done since the last one.
 
 1. Flush: the caches of each task are flushed, which returns what the task writes.
 2. Write: one transaction with outputs, changelogs, task records, and the offsets of all source
@@ -7,12 +7,16 @@
 
 A process that dies before the end of step 2 has changed nothing. One that dies in step 3 leaves
 replicas that are behind, and the next owner reads the changelogs.
+
+Tasks that write to very many partitions are committed in several transactions, each with the steps
+above: a log needs time for each partition, and ends transactions that take too long. The writes of
+a task are always in one transaction.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 
 from penstock.engine.continuous.lane_task import LaneTask, TaskCommit
 from penstock.engine.failpoints import failpoint
@@ -22,22 +26,51 @@ from penstock.log.base import TailReader, Transaction, Writer
 from penstock.log.types import AppendResult
 from penstock.record import RecordColumns
 
+#: A transaction gets no further tasks once it writes to this many partitions.
+MANY_PARTITIONS = 1_000
 
-class LaneCommit(NamedTuple):
-    """A committed transaction of a lane."""
 
-    tasks: list[tuple[LaneTask, TaskCommit]]
+@dataclass(slots=True)
+class LaneCommit:
+    """What a lane has committed."""
+
+    tasks: list[tuple[LaneTask, TaskCommit]] = field(default_factory=list)
     #: (topic, partition) -> the end of the outputs that were written to it.
-    outputs: dict[tuple[str, int], int]
+    outputs: dict[tuple[str, int], int] = field(default_factory=dict)
 
 
 def commit_tasks(
     tasks: Iterable[LaneTask], writer: Writer, tail: TailReader, *, attempt: int, now: int
 ) -> LaneCommit:
-    """Commit tasks in one transaction."""
+    """Commit tasks: in one transaction, unless they write to very many partitions."""
+    committed = LaneCommit()
+    remaining = iter(tasks)
+    while commits := _flush(remaining, tail, attempt):
+        failpoint("before-commit")
+        _write(commits, writer, now, committed)
+    return committed
+
+
+def _flush(
+    tasks: Iterator[LaneTask], tail: TailReader, attempt: int
+) -> list[tuple[LaneTask, TaskCommit]]:
+    """Return the writes of the next transaction."""
+    commits: list[tuple[LaneTask, TaskCommit]] = []
+    partitions = 0
     # 1. Flush
-    commits = [(task, task.prepare_commit(tail, attempt)) for task in tasks]
-    failpoint("before-commit")
+    for task in tasks:
+        commit = task.prepare_commit(tail, attempt)
+        commits.append((task, commit))
+        partitions += len(commit.outputs) + len(commit.changes)
+        if partitions >= MANY_PARTITIONS:
+            break
+    return commits
+
+
+def _write(
+    commits: Sequence[tuple[LaneTask, TaskCommit]], writer: Writer, now: int,
+    committed: LaneCommit,
+) -> None:
     # 2. Write
     application_id = writer.grant.lease
     with writer.transaction() as transaction:
@@ -54,19 +87,18 @@ def commit_tasks(
         failpoint("in-commit")
     failpoint("after-commit")
     # 3. Apply
-    outputs: dict[tuple[str, int], int] = {}
     appended = iter(transaction.appended)
     for (task, commit), stores in zip(commits, places, strict=True):
         written: dict[str, AppendResult] = {}
         for store in stores:
             result = next(appended)
             if store is None:
-                outputs[result.topic, result.partition] = result.next_offset
+                committed.outputs[result.topic, result.partition] = result.next_offset
             else:
                 written[store] = result
         task.committed(commit, written, writer.grant.epoch)
+        committed.tasks.append((task, commit))
         failpoint("applying")
-    return LaneCommit(commits, outputs)
 
 
 def _append(transaction: Transaction, commit: TaskCommit) -> list[str | None]:
