@@ -40,7 +40,7 @@ def test_commands_print_the_documented_output(tmp_path: Path) -> None:
     script = "".join(f"{command}set -- $?; echo '{MARKER}'; (exit $1)\n" for command, _ in commands)
     folder = os.path.dirname(sys.executable)
     ran = subprocess.run(
-        ["sh", "-c", script], cwd=tmp_path, text=True, check=False, timeout=120,
+        ["sh", "-c", script], cwd=tmp_path, text=True, check=False, timeout=600,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
         env={**os.environ, "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"},
     )
