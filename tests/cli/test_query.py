@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,7 @@ def test_rows_of_all_kinds_of_stores(
     assert ask("sessions", "ann", "--to", "999", code=1) == []
     assert ask("prices", "tea") == ["4"]
     assert ask("prices", "tea", "--as-of", "1500") == ["3"]
-    assert ask("prices", "tea", "--from", "0") == ["3", "4"]
+    assert ask("prices", "tea", "--from", "0") == ["tea@1000/2000\t3", "tea@2000/\t4"]
     assert len(ask("counts", "--max", "1")) == 1
     (row,) = ask("counts", "tea", "--json")
     assert json.loads(row) == {"key": "tea", "value": 3, "timestamp": 31_000}
@@ -72,6 +73,28 @@ def test_rows_of_all_kinds_of_stores(
     assert json.loads(row) == {
         "key": "eve", "value": 1, "timestamp": 31_000, "start": 30_000, "end": 40_000,
     }
+
+
+@dataclass
+class Order:
+    """A value with its own class."""
+
+    name: str
+    amount: int
+
+
+def test_objects_are_printed_as_json(penstock: Penstock, path: Path, tmp_path: Path) -> None:
+    builder = StreamsBuilder()
+    builder.table("orders", key=str, value=Order, store="latest")
+    with open_log(path) as log:
+        log.create_topic("orders", 1)
+        log.append("orders", 0, RecordColumns([b"a"], [b'{"name": "ann", "amount": 3}'], [5]))
+    config = StreamsConfig(application_id="shop", log=path, state_dir=tmp_path / "state")
+    with Streams(builder.build(), config, master="inline") as streams:
+        streams.run_until_caught_up(240)
+    (row,) = penstock("query", "shop", "latest", "--json").out.splitlines()
+    assert json.loads(row) == {"key": "a", "value": {"name": "ann", "amount": 3}, "timestamp": 5}
+    assert penstock("query", "shop", "latest", "a").out == '{"name":"ann","amount":3}\n'
 
 
 def test_stores_of_an_application_are_listed(penstock: Penstock, state_dir: Path) -> None:

@@ -83,6 +83,10 @@ class StateQueryRequest(Generic[R]):
 
         Kafka: StateQueryRequest#withPartitions
         """
+        if not isinstance(partitions, Iterable):
+            raise TypeError(
+                f"with_partitions() takes numbers of partitions such as [0, 2], not {partitions!r}."
+            )
         return replace(self, partitions=frozenset(partitions))
 
     def with_all_partitions(self) -> StateQueryRequest[R]:
@@ -100,6 +104,11 @@ class StateQueryRequest(Generic[R]):
 
         Kafka: StateQueryRequest#withPositionBound
         """
+        if not isinstance(bound, PositionBound):
+            raise TypeError(
+                "with_position_bound() takes a PositionBound such as PositionBound.at(position), "
+                f"not {bound!r}."
+            )
         return replace(self, position_bound=bound)
 
     def require_active(self) -> StateQueryRequest[R]:

@@ -18,6 +18,8 @@ from penstock import (
 )
 from penstock.errors import StoreSerdeException, UnknownStateStoreException
 from penstock.queries import (
+    KeyQuery,
+    Position,
     QueryableStoreTypes,
     ReadOnlyKeyValueStore,
     ReadOnlyWindowStore,
@@ -211,5 +213,12 @@ def test_wrong_arguments_say_what_to_pass(driver: TopologyTestDriver) -> None:
     given = 1
     with pytest.raises(TypeError, match="takes the name of a store, not 1"):
         StateQueryRequest.in_store(given)
+    request = StateQueryRequest.in_store("counts").with_query(KeyQuery.with_key("tea"))
+    with pytest.raises(TypeError, match=r"numbers of partitions such as \[0, 2\], not 1"):
+        request.with_partitions(given)
+    given = Position.empty_position()
+    with pytest.raises(TypeError, match=r"such as PositionBound.at\(position\), not Position"):
+        request.with_position_bound(given)
+    given = 1
     with pytest.raises(StoreSerdeException, match=r"a key of type int .* Use a key of the serde's"):
         driver.store("counts").get(given)

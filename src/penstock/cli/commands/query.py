@@ -57,8 +57,8 @@ example on another machine, it reads the whole changelog.
 
 Without KEY, it prints all rows, in the order of the serialized keys. Windows and sessions are
 printed as KEY@START/END; --from and --to select windows by their starts, sessions that overlap
-this time, and versions that are valid in it. The types of keys and values follow from the serdes of
-the application, as far as the log has recorded them.""",
+this time, and versions that are valid in it, which are printed as KEY@FROM/TO. The types of keys
+and values follow from the serdes of the application, as far as the log has recorded them.""",
         examples="""
   penstock query orders counts
   penstock query orders counts tea
@@ -184,7 +184,9 @@ def _codecs(args: argparse.Namespace, serdes: tuple[str, ...]) -> tuple[Codec, C
     given = args.key_type, args.value_type
     found = []
     for name, chosen in zip(names, given, strict=True):
-        inferred = _CODEC_OF_SERDE.get(name, name)
+        # "json(Order)" is JSON, too.
+        base = name.partition("(")[0]
+        inferred = _CODEC_OF_SERDE.get(base, base)
         found.append(CODECS[chosen or (inferred if inferred in CODECS else "string")])
     return found[0], found[1]
 
@@ -298,7 +300,7 @@ def _print_rows(
         if args.json:
             terminal.write_json(_as_json(row, key, value))
         else:
-            text = _as_text(row, key, value, only_value=args.key is not None)
+            text = _as_text(row, key, value, args)
             if terminal.out_is_terminal:
                 text = escape_control_characters(text)
             terminal.write_line(text)
@@ -310,11 +312,15 @@ def _print_rows(
         raise CommandError(f"Store '{args.store}' has no key '{args.key}'{limited}.")
 
 
-def _as_text(row: _Row, key: Codec, value: Codec, *, only_value: bool) -> str:
+def _as_text(row: _Row, key: Codec, value: Codec, args: argparse.Namespace) -> str:
     text = value.to_text(row.value)
     if row.start is not None:
         return f"{key.to_text(row.key)}@{row.start}/{row.end}\t{text}"
-    return text if only_value else f"{key.to_text(row.key)}\t{text}"
+    if args.time_from is not None or args.time_to is not None:
+        # One of several versions.
+        valid_to = "" if row.valid_to is None else row.valid_to
+        return f"{key.to_text(row.key)}@{row.timestamp}/{valid_to}\t{text}"
+    return text if args.key is not None else f"{key.to_text(row.key)}\t{text}"
 
 
 def _as_json(row: _Row, key: Codec, value: Codec) -> dict[str, Any]:

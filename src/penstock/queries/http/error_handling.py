@@ -50,7 +50,10 @@ def problem_of(error: Exception) -> Problem:
             details = "; ".join(
                 f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()[:5]
             )
-            return Problem(422, f"The request is not valid. {details}.")
+            # FastAPI passes on a body of another type as text.
+            is_text = any(each["type"] == "model_attributes_type" for each in error.errors())
+            advice = " Send JSON, with the header 'Content-Type: application/json'."
+            return Problem(422, f"The request is not valid. {details}.{advice * is_text}")
         case InvalidStateStoreException():
             return Problem(503, str(error), {"Retry-After": "1"})
         case LogError():

@@ -232,7 +232,8 @@ async def _lookup(
         value = await run_in_threadpool(view.get, *arguments)
     if value is None:
         shown = key if len(key) <= 100 else f"{key[:100]}..."
-        raise Problem(404, f"Store '{store}' has no key '{shown}'.", positioned.headers())
+        when = "" if as_of is None else f" at {as_of}"
+        raise Problem(404, f"Store '{store}' has no key '{shown}'{when}.", positioned.headers())
     return json_response(
         {"key": render(typed), **value_fields(value)}, headers=positioned.headers()
     )

@@ -50,6 +50,16 @@ def test_key_of_a_megabyte_is_found_by_its_body(client: TestClient) -> None:
     assert [entry["found"] for entry in answer.json()["entries"]] == [True, False]
 
 
+def test_body_without_its_content_type_gets_a_hint(client: TestClient) -> None:
+    # As curl -d sends it.
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    answer = client.post("/stores/counts/lookup", content='{"keys": ["a"]}', headers=form)
+    assert answer.status_code == 422
+    assert answer.json()["detail"].endswith("with the header 'Content-Type: application/json'.")
+    answer = client.post("/stores/counts/lookup", json={"key": "a"})
+    assert "Content-Type" not in answer.json()["detail"]
+
+
 def test_long_url_is_refused(client: TestClient) -> None:
     answer = client.get("/stores/counts/key", params={"key": "k" * 20_000})
     assert answer.status_code == 414
@@ -247,7 +257,9 @@ def test_sessions_by_key_and_time(client: TestClient) -> None:
 def test_versions_and_values_as_of_a_time(client: TestClient) -> None:
     answer = client.get("/stores/prices/keys/tea", params={"as_of": 25}).json()
     assert answer["value"] == 2.5
-    assert client.get("/stores/prices/keys/tea", params={"as_of": 5}).status_code == 404
+    early = client.get("/stores/prices/keys/tea", params={"as_of": 5})
+    assert early.status_code == 404
+    assert early.json()["detail"] == "Store 'prices' has no key 'tea' at 5."
     assert client.get("/stores/counts/keys/key-1", params={"as_of": 5}).status_code == 400
     page = client.get("/stores/prices/versions", params={"key": "tea", "limit": 2}).json()
     rest = client.get(
