@@ -125,8 +125,12 @@ timestamped_load(PyObject *self, PyObject *const *args, size_t nargsf, PyObject 
     PyObject *value = timestamped_value(stored, step->held[1], step->held[2]);
     if (value == Py_None)
         found = Py_NewRef(Py_None);
-    else if (value != NULL)
-        found = Py_BuildValue("(OL)", value, (long long)long_from(PyBytes_AS_STRING(stored)));
+    else if (value != NULL) {
+        /* Faster than Py_BuildValue, which reads a format. */
+        PyObject *time = PyLong_FromLongLong(long_from(PyBytes_AS_STRING(stored)));
+        found = time == NULL ? NULL : PyTuple_Pack(2, value, time);
+        Py_XDECREF(time);
+    }
     Py_XDECREF(value);
     Py_DECREF(stored);
     return found;

@@ -71,7 +71,7 @@ def _run(
     try:
         position = reader.position(session)
         is_known = _is_known(query, info.kind)
-        if is_known and not reader.reaches(session, bound.position):
+        if is_known and not bound.is_unbounded and not reader.reaches(session, bound.position):
             result = QueryResult.not_up_to_bound(position, bound, reader.partition)
         elif handler is None or not is_known:
             result = QueryResult.for_unknown_query_type(query, f"{info.kind} '{info.name}'")

@@ -35,13 +35,14 @@ class ReadOnlyStore(Generic[K, V]):
         self, info: StoreInfo, readers: Sequence[PartitionReader], convert: Convert = None
     ) -> None:
         self.name = info.name
-        self._info = info
         self._readers = tuple(readers)
         self._convert = convert
         self._serialize: Callable[[Any], bytes] | None = None
-        #: The readers for a key of each partition, that of the partition first.
+        #: The readers that may have a key of each partition, that of the partition first.
         self._orders = [
-            sorted(self._readers, key=lambda reader: reader.partition != number)
+            sorted(self._readers, key=lambda reader: reader.partition != number)[
+                : 1 if info.is_default_partitioned else None
+            ]
             for number in range(info.partitions)
         ]
 
@@ -106,15 +107,13 @@ class ReadOnlyStore(Generic[K, V]):
 
     def _readers_of(self, key: Any) -> Sequence[PartitionReader]:
         """The readers that may have a key, the most likely one first."""
-        readers = self._readers
-        count = self._info.partitions
+        readers, orders = self._readers, self._orders
         if len(readers) < 2:
             return readers
         serialize = self._serialize
         if serialize is None:
             serialize = self._serialize = readers[0].key_serializer()
-        order = self._orders[partition_of(serialize(key), count)]
-        return order[:1] if self._info.is_default_partitioned else order
+        return orders[partition_of(serialize(key), len(orders))]
 
     def _lookup(self, key: Any, read: Callable[[Any], Any]) -> Any:
         """The first result that is not None."""

@@ -108,7 +108,7 @@ def test_global_store_is_read_like_the_others(driver: TopologyTestDriver) -> Non
 
 
 def test_partition_selects_a_part_of_the_store(driver: TopologyTestDriver) -> None:
-    count = driver.store("counts")._info.partitions
+    count = driver._store_queries.source.stores["counts"].partitions
     parts = [dict(driver.store("counts", partition=each).all()) for each in range(count)]
     assert {key: value for part in parts for key, value in part.items()} == {"milk": 1, "tea": 3}
     with pytest.raises(InvalidStateStorePartitionException, match="partition 7 for store counts"):
