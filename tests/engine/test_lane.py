@@ -73,6 +73,24 @@ def test_task_that_is_released_during_its_restore_is_never_run(
     assert running.task_id == TASK
 
 
+def test_lines_that_are_being_sent_are_not_overtaken(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread of the heartbeats sends lines, too."""
+    lane = driver.lane
+    is_sending, may_send = threading.Event(), threading.Event()
+    monkeypatch.setattr(lane._capture, "take_lines", lambda end_line: ("line",))
+    monkeypatch.setattr(lane._driver, "send", lambda message: (is_sending.set(), may_send.wait()))
+    heartbeat = threading.Thread(target=lane._send_lines)
+    heartbeat.start()
+    try:
+        assert is_sending.wait(60)
+        assert not lane._sending_lines.acquire(blocking=False), "another thread must wait"
+    finally:
+        may_send.set()
+        heartbeat.join()
+
+
 @pytest.mark.parametrize(("limit", "transactions"), [(1_000, 1), (1, 2)])
 def test_tasks_that_write_to_many_partitions_share_no_transaction(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int, transactions: int

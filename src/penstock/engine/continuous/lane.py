@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -111,6 +112,8 @@ class Lane:
         self._reported: dict[tuple[str, int], int] = {}
         self._writer: Writer | None = None
         self._tail: TailReader = worker.log.tail()
+        #: Held from the time at which lines are taken until they are sent.
+        self._sending_lines = threading.Lock()
         # Also lines of user code that runs for long are sent.
         self._driver = DriverLink(connection, self._tail.wake, self._send_lines)
         self._restorer = Restorer(
@@ -193,9 +196,11 @@ class Lane:
 
     def _send_lines(self, *, end_line: bool = False) -> None:
         """Send the captured lines. Any thread may call it."""
-        lines = self._capture.take_lines(end_line=end_line)
-        if lines:
-            self._driver.send(Logged(lines))
+        # Otherwise later lines, or the last message of the lane, could overtake them.
+        with self._sending_lines:
+            lines = self._capture.take_lines(end_line=end_line)
+            if lines:
+                self._driver.send(Logged(lines))
 
     # ---- the loop ----------------------------------------------------------------------------
 
