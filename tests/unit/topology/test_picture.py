@@ -7,14 +7,15 @@ import xml.etree.ElementTree as Xml
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import combinations
+from typing import Any
 
 import pytest
 
 from conformance.cases import CASES, case_files, in_sample, read_cases
 from conformance.runner import CaseResult, Run
-from penstock import StreamsBuilder, Topology
+from penstock import Processor, Record, Serdes, Stores, StreamsBuilder, Topology
 from penstock.topology.picture.graph import ShapeKind, build_graph
-from penstock.topology.picture.layout import CHARACTER, Box, build_layout
+from penstock.topology.picture.layout import CHARACTER, WITH_VALUES, Box, Layout, build_layout
 
 HOSTILE = '<script>alert("&")</script>`#'
 
@@ -78,10 +79,85 @@ def check_picture(topology: Topology) -> None:
     for arrow in layout.arrows:
         heights = [y for _, y in arrow.points]
         assert heights == sorted(heights), "An arrow points up."
-    Xml.fromstring(topology.describe().to_svg())
+    svg = topology.describe().to_svg()
+    Xml.fromstring(svg)
+    check_lines(svg, layout)
+    check_lines(topology.describe().to_svg(styled=False), build_layout(graph, WITH_VALUES))
 
 
-@pytest.mark.parametrize("build", [orders, feedback, hostile])
+def check_lines(svg: str, layout: Layout) -> None:
+    """No arrow and no line to a store crosses a shape, and no arrow the title of a box."""
+    inside = [
+        (placed.shape.name, Box(box.x + 1, box.y + 1, box.width - 2, box.height - 2))
+        for placed in layout.shapes for box in [placed.box]
+    ]
+    titles = [
+        (each.cluster.title, Box(
+            each.box.x + 10, each.box.y + 5, len(each.cluster.title) * CHARACTER, 14
+        ))
+        for each in layout.clusters
+    ]
+    for kind, path in re.findall(r'<path class="(arrow|use)"[^>]* d="([^"]+)"', svg):
+        for x, y in points_of(path):
+            for name, box in (*inside, *(titles if kind == "arrow" else ())):
+                assert not (box.x < x < box.right and box.y < y < box.bottom), (kind, path, name)
+
+
+def points_of(path: str) -> Iterator[tuple[float, float]]:
+    """Points of a path, close to each other."""
+    at = (0.0, 0.0)
+    for step in re.findall(r"[MLC][^MLC]+", path):
+        numbers = [float(each) for each in re.findall(r"-?[\d.]+", step)]
+        ends = list(zip(numbers[::2], numbers[1::2], strict=True))
+        # A line is a curve whose inner points are its ends.
+        curve = [at, *ends] if step[0] == "C" else [at, at, ends[0], ends[0]]
+        if step[0] != "M":
+            for number in range(25):
+                share = number / 24
+                weights = [(1 - share) ** 3, 3 * share * (1 - share) ** 2,
+                           3 * share ** 2 * (1 - share), share ** 3]
+                yield (
+                    sum(w * x for w, (x, _) in zip(weights, curve, strict=True)),
+                    sum(w * y for w, (_, y) in zip(weights, curve, strict=True)),
+                )
+        at = ends[-1]
+
+
+def shared_stores() -> Topology:
+    """Stores that nodes of the same row, of the next one and of a later one use."""
+    builder = StreamsBuilder()
+    tables = [builder.table(name, key=str, value=str, store=f"{name}-store")
+              for name in ("clients", "accounts", "offers")]
+    first, second, third = tables
+    first.join(second, lambda one, other: one + other).left_join(
+        third, lambda one, other: one
+    ).to_stream().to("joined")
+    return builder.build()
+
+
+def siblings() -> Topology:
+    """Two stores of a node, which nodes of its row and one of the next row use."""
+    topology = Topology()
+    topology.add_source("read", "topic")
+    for name in ("left", "middle", "right"):
+        topology.add_processor(name, Pass, "read")
+    topology.add_processor("below", Pass, "left")
+    for store in ("one", "two"):
+        builder = Stores.key_value_store_builder(
+            Stores.in_memory_key_value_store(store), Serdes.string(), Serdes.string()
+        )
+        topology.add_state_store(builder, "right", "below", "left", "middle")
+    return topology
+
+
+class Pass(Processor[Any, Any]):
+    """Ignores records."""
+
+    def process(self, record: Record[Any, Any]) -> None:
+        """Ignore a record."""
+
+
+@pytest.mark.parametrize("build", [orders, feedback, hostile, shared_stores, siblings])
 def test_shapes_do_not_overlap(build: object) -> None:
     check_picture(build())  # type: ignore[operator]
 

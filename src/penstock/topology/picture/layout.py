@@ -20,15 +20,12 @@ from penstock.topology.picture.layers import LayeredGraph, longest_paths
 FONT_SIZE = 12
 CHARACTER = 7.25
 LINE = 15.0
-#: The height of a shape, and the space around its text.
-HEIGHT = 40.0
+#: The space around the text of a shape.
 PADDING = 12.0
-#: Between shapes of a row, between rows, between a node and its store, around the nodes of a box.
+#: Between shapes of a row, between a node and its store, around the nodes of a box.
 GAP = 24.0
-ROW_GAP = 40.0
 STORE_GAP = 22.0
 MARGIN = 20.0
-TITLE = 26.0
 #: Longer lines are shortened. A tooltip shows the complete name.
 LONGEST_LINE = 44
 
@@ -36,6 +33,23 @@ LONGEST_LINE = 44
 _GENERATED = re.compile(r"(.+?)-?(\d{10})(-.+)?")
 
 Point = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """The sizes of a kind of picture."""
+
+    #: The height and the least width of a shape.
+    height: float = 40.0
+    narrowest: float = 0.0
+    #: Between rows, and for the title of a box.
+    row_gap: float = 40.0
+    title: float = 26.0
+
+
+PLAIN = Sizes()
+#: With room for a line of values in each shape, and for one at the tip of each arrow.
+WITH_VALUES = Sizes(58.0, 170.0, 58.0, 46.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +108,19 @@ class PlacedArrow:
 
 
 @dataclass(frozen=True, slots=True)
+class PlacedUse:
+    """The line between a node and a store, and its points."""
+
+    points: tuple[Point, ...]
+    #: Between them are other shapes of their row: the line goes below these.
+    is_below: bool = False
+
+    def moved(self, x: float, y: float) -> PlacedUse:
+        """Return the line at another place."""
+        return replace(self, points=tuple((px + x, py + y) for px, py in self.points))
+
+
+@dataclass(frozen=True, slots=True)
 class Layout:
     """A picture with the places of everything."""
 
@@ -102,8 +129,7 @@ class Layout:
     clusters: tuple[PlacedCluster, ...]
     shapes: tuple[PlacedShape, ...]
     arrows: tuple[PlacedArrow, ...]
-    #: The ends of the lines between nodes and stores.
-    uses: tuple[tuple[Point, Point], ...]
+    uses: tuple[PlacedUse, ...]
 
 
 def label_lines(name: str) -> tuple[str, ...]:
@@ -115,9 +141,10 @@ def label_lines(name: str) -> tuple[str, ...]:
     )
 
 
-def _width(shape: Shape) -> float:
+def _width(shape: Shape, sizes: Sizes) -> float:
     extra = 2 * PADDING if shape.kind is not ShapeKind.TOPIC else 3 * PADDING
-    return max(len(line) for line in label_lines(shape.name)) * CHARACTER + extra
+    text = max(len(line) for line in label_lines(shape.name)) * CHARACTER
+    return max(text + extra, sizes.narrowest)
 
 
 # ---- one sub-topology ------------------------------------------------------------------------
@@ -126,56 +153,108 @@ def _width(shape: Shape) -> float:
 class _ClusterLayout:
     """The places inside of a sub-topology, relative to its upper left corner."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, sizes: Sizes) -> None:
         self.cluster = cluster
+        self._sizes = sizes
         self.shapes: dict[str, PlacedShape] = {}
-        self.arrows: list[PlacedArrow] = []
+        #: Store -> the node that it stands beside.
+        self._owners: dict[str, str] = {}
         stores = {store.id: store for store in cluster.stores}
         beside: dict[str, list[Shape]] = defaultdict(list)
         for use in cluster.uses:
             if use.store in stores:
                 beside[use.node].append(stores.pop(use.store))
+                self._owners[use.store] = use.node
         edges = [(edge.source, edge.target) for edge in cluster.edges]
-        layers = longest_paths([node.id for node in cluster.nodes], edges)
+        self._layers = layers = longest_paths([node.id for node in cluster.nodes], edges)
         last = max(layers.values())
         layers |= {node.id: last for node in cluster.nodes if node.kind is ShapeKind.SINK}
         widths = {
-            node.id: _width(node) + sum(STORE_GAP + _width(each) for each in beside[node.id])
+            node.id: _width(node, sizes)
+            + sum(STORE_GAP + _width(each, sizes) for each in beside[node.id])
             for node in cluster.nodes
         }
-        graph = LayeredGraph(widths, layers, edges, GAP)
-        left, right = graph.bounds()
+        self._graph = LayeredGraph(
+            widths, layers, list(dict.fromkeys((*edges, *self._uses_across_rows()))), GAP
+        )
+        left, right = self._graph.bounds()
         title = len(cluster.title) * CHARACTER
-        self.width = max(right - left, title) + 2 * MARGIN
-        self.height = TITLE + (last + 1) * HEIGHT + last * ROW_GAP + MARGIN
-        shift = (self.width - (right - left)) / 2 - left
+        # Arrows from topics pass beside the title.
+        inputs = [
+            self._graph.centres[node.id] - left + (_width(node, sizes) - widths[node.id]) / 2
+            for node in cluster.nodes if node.kind is ShapeKind.SOURCE
+        ]
+        beside_title = max(0.0, title + 2 * PADDING - MARGIN - min(inputs, default=title))
+        self.width = max(right - left + beside_title, title) + 2 * MARGIN
+        self.height = sizes.title + (last + 1) * sizes.height + last * sizes.row_gap + MARGIN
+        self._shift = (self.width - (right - left) + beside_title) / 2 - left
         for node in cluster.nodes:
-            x = graph.centres[node.id] - widths[node.id] / 2 + shift
+            x = self._graph.centres[node.id] - widths[node.id] / 2 + self._shift
             for shape in (node, *beside[node.id]):
-                box = Box(x, _row_y(layers[node.id]), _width(shape), HEIGHT)
+                box = Box(x, self._row_y(layers[node.id]), _width(shape, sizes), sizes.height)
                 self.shapes[shape.id] = PlacedShape(shape, box, label_lines(shape.name))
                 x = box.right + STORE_GAP
-        for (source, target), path in graph.paths.items():
-            self.arrows.append(PlacedArrow(source, target, tuple(_points(
-                self.shapes[source].box, self.shapes[target].box, (
-                    (graph.centres[item] + shift, _row_y(layers[source] + number), HEIGHT)
-                    for number, item in enumerate(path, start=1)
-                ),
-            ))))
+        self.arrows = [
+            PlacedArrow(source, target, tuple(_points(
+                self.shapes[source].box, self.shapes[target].box, self._passes(source, target)
+            )))
+            for source, target in dict.fromkeys(edges)
+        ]
 
-    def uses(self) -> Iterator[tuple[Point, Point]]:
-        """The lines between nodes and stores: from side to side."""
+    def _row_y(self, layer: int) -> float:
+        return self._sizes.title + layer * (self._sizes.height + self._sizes.row_gap)
+
+    def _uses_across_rows(self) -> Iterator[tuple[str, str]]:
+        """The pairs of nodes in different rows that share a store: the upper one first."""
+        for use in self.cluster.uses:
+            pair = self._owners[use.store], use.node
+            upper, lower = sorted(pair, key=self._layers.__getitem__)
+            if self._layers[upper] < self._layers[lower]:
+                yield upper, lower
+
+    def _passes(self, upper: str, lower: str) -> Iterator[tuple[float, float, float]]:
+        """Where a line between two nodes crosses the rows between them."""
+        for number, item in enumerate(self._graph.paths[upper, lower], start=1):
+            y = self._row_y(self._layers[upper] + number)
+            yield self._graph.centres[item] + self._shift, y, self._sizes.height
+
+    def uses(self) -> Iterator[PlacedUse]:
+        """The lines between nodes and stores."""
+        edges = {(arrow.source, arrow.target) for arrow in self.arrows}
         for use in self.cluster.uses:
             node, store = self.shapes[use.node].box, self.shapes[use.store].box
-            is_left = node.centre_x < store.centre_x
-            yield (
-                (node.right if is_left else node.x, node.y + node.height / 2),
-                (store.x if is_left else store.right, store.y + store.height / 2),
-            )
+            owner = self._owners[use.store]
+            if owner == use.node:
+                y = node.y + node.height / 2
+                stores = [each for each in self._owners if self._owners[each] == owner]
+                before = self.shapes[stores[stores.index(use.store) - 1]].box
+                is_first = stores[0] == use.store
+                yield PlacedUse((((node if is_first else before).right, y), (store.x, y)))
+            elif self._layers[owner] == self._layers[use.node]:
+                yield PlacedUse((
+                    (store.centre_x, store.bottom), (_side(node, store), node.bottom)
+                ), is_below=True)
+            else:
+                is_down = self._layers[owner] < self._layers[use.node]
+                ends = (owner, use.node) if is_down else (use.node, owner)
+                # Beside an arrow between the same nodes.
+                shift = GAP / 3 if ends in edges else 0.0
+                passes = [(x + shift, y, height) for x, y, height in self._passes(*ends)]
+                upper, lower = (store, node) if is_down else (node, store)
+                start = (upper.centre_x if is_down else _side(node, store), upper.bottom)
+                end = (_side(node, store) if is_down else lower.centre_x, lower.y)
+                yield PlacedUse((start, *_through(passes), end))
 
 
-def _row_y(layer: int) -> float:
-    return TITLE + layer * (HEIGHT + ROW_GAP)
+def _side(node: Box, store: Box) -> float:
+    """Where the line to a store meets the edge of a node: not in the middle, where arrows do."""
+    return node.centre_x + node.width / (4 if store.centre_x > node.centre_x else -4)
+
+
+def _through(passes: Iterable[tuple[float, float, float]]) -> Iterator[Point]:
+    for x, y, height in passes:
+        yield x, y
+        yield x, y + height
 
 
 def _points(
@@ -183,18 +262,16 @@ def _points(
 ) -> Iterator[Point]:
     """The points of an arrow. `passes`: (x, y, height) of the rows that it crosses."""
     yield source.centre_x, source.bottom
-    for x, y, height in passes:
-        yield x, y
-        yield x, y + height
+    yield from _through(passes)
     yield target.centre_x, target.y
 
 
 # ---- the picture -----------------------------------------------------------------------------
 
 
-def build_layout(graph: PictureGraph) -> Layout:
+def build_layout(graph: PictureGraph, sizes: Sizes = PLAIN) -> Layout:
     """Return the places of everything in a picture."""
-    clusters = {cluster.id: _ClusterLayout(cluster) for cluster in graph.clusters}
+    clusters = {cluster.id: _ClusterLayout(cluster, sizes) for cluster in graph.clusters}
     owner = {node.id: cluster.id for cluster in graph.clusters for node in cluster.nodes}
     topics = {topic.id: topic for topic in graph.topics}
     writes = list(_acyclic_writes(graph, owner, topics))
@@ -203,28 +280,29 @@ def build_layout(graph: PictureGraph) -> Layout:
         *((owner[edge.source], edge.target) for edge in writes),
     )))
     layers = _rows(topics, clusters, edges)
-    sizes = {name: (_width(topic), HEIGHT) for name, topic in topics.items()}
-    sizes |= {name: (inner.width, inner.height) for name, inner in clusters.items()}
+    areas = {name: (_width(topic, sizes), sizes.height) for name, topic in topics.items()}
+    areas |= {name: (inner.width, inner.height) for name, inner in clusters.items()}
     rows = LayeredGraph(
-        {name: size[0] for name, size in sizes.items()}, layers, edges, 2 * GAP,
+        {name: area[0] for name, area in areas.items()}, layers, edges, 2 * GAP,
         dict(_ports((*graph.reads, *writes), owner, clusters)),
     )
-    heights = [max(sizes[item][1] for item in row if item in sizes) for row in rows.rows]
+    heights = [max(areas[item][1] for item in row if item in areas) for row in rows.rows]
     tops = [
-        MARGIN + sum(heights[:number]) + 1.5 * ROW_GAP * number for number in range(len(heights))
+        MARGIN + sum(heights[:number]) + 1.5 * sizes.row_gap * number
+        for number in range(len(heights))
     ]
     left, right = rows.bounds()
     shift = MARGIN - left
     boxes = {
         name: Box(rows.centres[name] - width / 2 + shift, tops[layers[name]], width, height)
-        for name, (width, height) in sizes.items()
+        for name, (width, height) in areas.items()
     }
     shapes = {
         name: PlacedShape(topic, boxes[name], label_lines(topic.name))
         for name, topic in topics.items()
     }
     arrows: list[PlacedArrow] = []
-    uses: list[tuple[Point, Point]] = []
+    uses: list[PlacedUse] = []
     for name, inner in clusters.items():
         x, y = boxes[name].x, boxes[name].y
         shapes |= {
@@ -235,7 +313,7 @@ def build_layout(graph: PictureGraph) -> Layout:
             replace(arrow, points=tuple((px + x, py + y) for px, py in arrow.points))
             for arrow in inner.arrows
         ]
-        uses += [((ax + x, ay + y), (bx + x, by + y)) for (ax, ay), (bx, by) in inner.uses()]
+        uses += [use.moved(x, y) for use in inner.uses()]
     for edge in (*graph.reads, *writes):
         ends = owner.get(edge.source, edge.source), owner.get(edge.target, edge.target)
         passes = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from xml.sax.saxutils import escape, quoteattr
 
@@ -10,13 +11,22 @@ from penstock.topology.picture.graph import PictureGraph, ShapeKind
 from penstock.topology.picture.layout import (
     FONT_SIZE,
     LINE,
+    PLAIN,
+    WITH_VALUES,
     Box,
     PlacedArrow,
     PlacedCluster,
     PlacedShape,
+    PlacedUse,
     Point,
     build_layout,
 )
+
+#: The space between an arrow and its label: beside it, and above its end.
+BESIDE = 7.0
+ABOVE_TIP = 14.0
+#: How far a line between shapes of a row goes down.
+DEPTH = 26.0
 
 #: The colours work on white and on black pages: shapes have a background of their own.
 _STYLE = f"""
@@ -40,9 +50,10 @@ _STYLE = f"""
 def to_svg(graph: PictureGraph, *, styled: bool = True) -> str:
     """Return the picture as an SVG document.
 
-    Without styles, its reader has them. Its arrows then name their ends, for labels.
+    Without styles, its reader has them. Arrows then name their ends, and empty texts are places for
+    values: of the class `live` in each shape, and of the class `edge` at each arrow.
     """
-    layout = build_layout(graph)
+    layout = build_layout(graph, PLAIN if styled else WITH_VALUES)
     names = {} if styled else {
         placed.shape.id: f"{placed.shape.kind.value} {placed.shape.name}"
         for placed in layout.shapes
@@ -58,12 +69,22 @@ def to_svg(graph: PictureGraph, *, styled: bool = True) -> str:
         *(_rectangle(placed.box, "cluster", radius=10) for placed in layout.clusters),
         *(f'<path class="arrow"{_ends(arrow, names)} d="{_curve(arrow.points)}" '
           'marker-end="url(#tip)"/>' for arrow in layout.arrows),
-        *(f'<path class="use" d="{_across(start, end)}"/>' for start, end in layout.uses),
+        *(f'<path class="use" d="{_use(use)}"/>' for use in layout.uses),
     ]
     for placed in layout.clusters:
         lines += _title(placed)
     for shape in layout.shapes:
-        lines += _shape(shape)
+        lines += _shape(shape, has_value=not styled)
+    if not styled:
+        inputs = Counter(arrow.target for arrow in layout.arrows)
+        outputs = Counter(arrow.source for arrow in layout.arrows)
+        topics = {each.shape.id for each in layout.shapes if each.shape.kind is ShapeKind.TOPIC}
+        for arrow in layout.arrows:
+            at_start = inputs[arrow.target] > 1 == outputs[arrow.source]
+            is_outside = (arrow.source if at_start else arrow.target) in topics
+            lines.append(_arrow_label(
+                arrow.points, "edge outside" if is_outside else "edge", at_start=at_start
+            ))
     return "\n".join([*lines, "</svg>", ""])
 
 
@@ -92,7 +113,7 @@ def _title(placed: PlacedCluster) -> Iterator[str]:
     yield f'<text class="title" x="{x:.1f}" y="{y:.1f}">{escape(placed.cluster.title)}</text>'
 
 
-def _shape(placed: PlacedShape) -> Iterator[str]:
+def _shape(placed: PlacedShape, *, has_value: bool) -> Iterator[str]:
     box, kind = placed.box, placed.shape.kind.value
     yield f"<g><title>{escape(f'{kind} {placed.shape.name}')}</title>"
     if placed.shape.kind is ShapeKind.STORE:
@@ -101,12 +122,31 @@ def _shape(placed: PlacedShape) -> Iterator[str]:
         yield _slanted(box)
     else:
         yield _rectangle(box, kind, radius=6)
-    first = box.y + box.height / 2 + 4 - (len(placed.lines) - 1) * LINE / 2
-    for number, line in enumerate(placed.lines):
+    lines = [*placed.lines, ""] if has_value else placed.lines
+    first = box.y + box.height / 2 + 4 - (len(lines) - 1) * LINE / 2
+    for number, line in enumerate(lines):
         name = ' class="number"' if number else ""
+        if number == len(placed.lines):
+            name = ' class="live"'
         y = first + number * LINE
         yield f'<text{name} x="{box.centre_x:.1f}" y="{y:.1f}">{escape(line)}</text>'
     yield "</g>"
+
+
+def _arrow_label(points: Sequence[Point], name: str, *, at_start: bool) -> str:
+    """The place for the value of an arrow: at its end, on the side that it does not come from.
+
+    `at_start`: where it begins, because several arrows end there.
+    """
+    (start_x, start_y), (end_x, end_y) = points[0], points[-1]
+    # The last point with another position: between boxes, an arrow first goes straight down.
+    before_x = next((x for x, _ in reversed(points) if x != end_x), end_x)
+    x, y, is_left = end_x, end_y - ABOVE_TIP, before_x > end_x
+    if at_start:
+        x, y, is_left = start_x, start_y + ABOVE_TIP, end_x > start_x
+    anchor = ' text-anchor="end"' if is_left else ""
+    x += -BESIDE if is_left else BESIDE
+    return f'<text class="{name}"{anchor} x="{x:.1f}" y="{y:.1f}"></text>'
 
 
 def _rectangle(box: Box, name: str, *, radius: int) -> str:
@@ -150,10 +190,10 @@ def _curve(points: Sequence[Point]) -> str:
     return " ".join(steps)
 
 
-def _across(start: Point, end: Point) -> str:
-    """A path from side to side."""
-    middle = (start[0] + end[0]) / 2
-    return (
-        f"M{start[0]:.1f},{start[1]:.1f} C{middle:.1f},{start[1]:.1f} "
-        f"{middle:.1f},{end[1]:.1f} {end[0]:.1f},{end[1]:.1f}"
-    )
+def _use(use: PlacedUse) -> str:
+    """The line between a node and a store."""
+    if not use.is_below:
+        return _curve(use.points)
+    (x, y), (to_x, to_y) = use.points
+    low = y + DEPTH
+    return f"M{x:.1f},{y:.1f} C{x:.1f},{low:.1f} {to_x:.1f},{low:.1f} {to_x:.1f},{to_y:.1f}"

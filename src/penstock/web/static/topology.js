@@ -1,18 +1,19 @@
 // The picture of the topology with rates, lags, latencies and hot spots.
 
 import {text} from "./api.js";
-import {duration, element, fill, number, svg, table} from "./elements.js";
+import {duration, element, fill, number, table} from "./elements.js";
 import {patch} from "./patch.js";
 
 // A picture that would be smaller than this share of its size is shown in full, and scrolls.
 const SMALLEST = 0.6;
-// How far a label is from the end of its arrow.
-const BEFORE_TIP = 10;
 
 const LEGEND = [
-  "At a node and on an arrow: records/s, the average of the last 5 seconds.",
-  "At a topic: records/s that are written, and its lag: records that are not processed yet.",
-  "At a source or sink also the latency: the time from the timestamp of a record until it was read " +
+  "In a node and at the tip of an arrow: records/s, the average of the last 5 seconds. Where several " +
+    "arrows end, the values are at their beginnings.",
+  "In a topic: records/s that are written, and its lag: records that are not processed yet.",
+  "In a store: changes/s of its changelog, the average of 5 seconds. With " +
+    "metrics.recording.level=DEBUG also reads and writes per second, the average of the last minute.",
+  "In a source or sink also the latency: the time from the timestamp of a record until it was read " +
     "or written, the average of the last minute in the slowest task.",
   "Other nodes process a record in the same call as its source, and have the latency of the source. " +
     "An arrow has the latency of the node that it leaves.",
@@ -31,7 +32,9 @@ export const topologyView = {
     picture.setAttribute("class", "topology");
     fill(view,
       element("div", {class: "controls"},
-        element("button", {click: () => picture.classList.toggle("fit")}, "Fit / actual size"),
+        element("button", {"aria-pressed": "false", id: "fit", click: ({target}) => {
+          target.setAttribute("aria-pressed", picture.classList.toggle("fit"));
+        }}, "Fit to the page"),
         element("span", {id: "hot-spots", role: "status", click: ({target}) => {
           if (target.dataset.shape) centre(picture, target.dataset.shape);
         }})),
@@ -41,7 +44,8 @@ export const topologyView = {
         element("ul", {}, LEGEND.map((line) => element("li", {}, line)))),
       element("div", {id: "node-list"}));
     const width = picture.viewBox.baseVal.width;
-    picture.classList.toggle("fit", view.clientWidth >= SMALLEST * width);
+    const fits = picture.classList.toggle("fit", view.clientWidth >= SMALLEST * width);
+    view.querySelector("#fit").setAttribute("aria-pressed", fits);
     scrollToInput(picture);
   },
   update(view, {overview}) {
@@ -50,11 +54,13 @@ export const topologyView = {
     const topics = new Map(overview.topics.map((topic) => [topic.name, topic]));
     // The picture names internal topics without the id of the application.
     const full = (name) => topics.has(name) ? name : `${overview.application}-${name}`;
+    const stores = new Map(overview.stores.map((store) => [store.name, store]));
     const hot = new Set(overview.hot.map((each) => `${each.kind} ${each.name}`));
     for (const group of picture.querySelectorAll("g")) {
       const [kind, name] = parts(group.querySelector("title").textContent);
       const found = kind === "topic" ? topics.get(full(name)) : overview.nodes[name];
-      if (kind !== "store") label(group, words(found));
+      write(group.querySelector("text.live"),
+        kind === "store" ? storeWords(stores.get(name)) : words(found));
       group.dataset.shape = kind === "topic" ? `topic ${full(name)}` : `node ${name}`;
       group.classList.toggle("hot", kind !== "store" && hot.has(group.dataset.shape));
     }
@@ -111,35 +117,16 @@ function words(found) {
   ].filter(Boolean).join(", ");
 }
 
-/** Shows a text below a shape of the picture, and inside of its sub-topology. */
-function label(group, shown) {
-  let target = group.querySelector("text.live");
-  if (!target) {
-    const box = group.getBBox();
-    // Beside the arrow that leaves the shape.
-    target = svg("text", {class: "live", x: box.x + box.width / 2 + 6, y: box.y + box.height + 12});
-    group.append(target);
+function storeWords(store) {
+  if (!store) return "";
+  if (store.reads_per_s == null) {
+    return store.changes_per_s == null ? "" : `${number(store.changes_per_s)} changes/s`;
   }
-  write(target, shown);
+  return `${number(store.reads_per_s)} reads/s, ${number(store.writes_per_s)} writes/s`;
 }
 
-/** Sets the text of a label. It ends where it would start if it left its sub-topology otherwise. */
 function write(target, shown) {
-  if (target.textContent === shown) return;
-  target.textContent = shown;
-  const end = Number(target.getAttribute("x")) + target.getComputedTextLength();
-  target.classList.toggle("before", end > rightEdge(target));
-}
-
-/** The right edge of the sub-topology that a label starts in; infinite outside of all of them. */
-function rightEdge(target) {
-  const [x, y] = [Number(target.getAttribute("x")), Number(target.getAttribute("y"))];
-  for (const cluster of target.ownerSVGElement.querySelectorAll("rect.cluster")) {
-    const box = cluster.getBBox();
-    const isInside = x >= box.x && x <= box.x + box.width && y >= box.y && y <= box.y + box.height;
-    if (isInside) return box.x + box.width - 4;
-  }
-  return Infinity;
+  if (target.textContent !== shown) target.textContent = shown;
 }
 
 /** Labels arrows with their records/s, the lag of a topic that is read, and the latency. */
@@ -149,8 +136,6 @@ function labelArrows(picture, overview, topics, full) {
     ...overview.arrows.map(([from, to, ...values]) => [`${from}\n${to}`, values]),
   ]);
   const arrows = [...picture.querySelectorAll("path.arrow")];
-  const inputs = new Map();
-  for (const {dataset} of arrows) inputs.set(dataset.to, (inputs.get(dataset.to) ?? 0) + 1);
   const labels = picture.querySelectorAll("text.edge");
   arrows.forEach((arrow, at) => {
     const [fromKind, from] = parts(arrow.dataset.from);
@@ -160,16 +145,6 @@ function labelArrows(picture, overview, topics, full) {
     else if (toKind === "topic") ends = `topic ${full(to)}\n${from}`;
     const [rate, latency_ms] = known.get(ends) ?? [];
     const lag = fromKind === "topic" ? topics.get(full(from))?.lag : null;
-    const target = labels[at] ?? arrowLabel(picture, arrow, inputs.get(arrow.dataset.to) === 1);
-    write(target, words({rate, lag, latency_ms}));
+    write(labels[at], words({rate, lag, latency_ms}));
   });
-}
-
-function arrowLabel(picture, arrow, isOnly) {
-  const length = arrow.getTotalLength();
-  // Where several arrows end, their labels stand apart.
-  const {x, y} = arrow.getPointAtLength(isOnly ? length - BEFORE_TIP : length / 2);
-  const made = svg("text", {class: "edge", x: x + 6, y: y + 3});
-  picture.append(made);
-  return made;
 }
