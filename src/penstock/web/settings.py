@@ -22,8 +22,9 @@ _KEY = re.compile(
 _CAMEL_CASE = re.compile(r"(?<=[a-z])(?=[A-Z])")
 #: The user and the password of a URL. A password may contain any character but a space.
 _USER = re.compile(r"(?<=://)\S*@")
-#: `name=value`, as in the query of a URL or in a connection string.
-_PAIR = re.compile(r"([\w.-]+)=([^\s&;,]+)")
+#: `name=value`, as in the query of a URL or in a connection string, or `"name": value` of JSON. A
+#: value in quotes may contain any character.
+_PAIR = re.compile(r"""([\w.-]+)(=|["']\s*:\s*)("[^"]*"|'[^']*'|[^\s&;,]+)""")
 #: Settings that are shown with what applies while they are not set.
 _DEFAULTS: Mapping[str, str] = {
     "commit.interval.ms": "as soon as possible", "default.key.serde": "none",
@@ -60,5 +61,5 @@ def _shown(value: Any) -> str:
         value = ", ".join(sorted(map(str, value))) or "none"
     text = _USER.sub(f"{HIDDEN}@", str(value)) or "(empty)"
     return _PAIR.sub(
-        lambda pair: f"{pair[1]}={HIDDEN}" if is_secret(pair[1]) else pair[0], text
+        lambda pair: f"{pair[1]}{pair[2]}{HIDDEN}" if is_secret(pair[1]) else pair[0], text
     )

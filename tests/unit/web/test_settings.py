@@ -38,6 +38,8 @@ def settings(**extra: str) -> dict[str, str]:
     ("https://hunter2@host", f"https://{HIDDEN}@host"),
     ("https://host/?user=bob&api_key=hunter2", f"https://host/?user=bob&api_key={HIDDEN}"),
     ("Server=db;Password=hunter2", f"Server=db;Password={HIDDEN}"),
+    ('Module required password="hunter 2" retry=3;', f"Module required password={HIDDEN} retry=3;"),
+    ('{"user": "bob", "password": "hunter 2"}', f'{{"user": "bob", "password": {HIDDEN}}}'),
     ("http://host:8081,http://other:8081", "http://host:8081,http://other:8081"),
     ("ann@example.org", "ann@example.org"),
 ])
