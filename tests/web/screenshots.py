@@ -85,7 +85,7 @@ def take(browser: Any, address: str, picture: Picture, folder: Path) -> None:
     )
     page.goto(f"{address}/dashboard#{picture.view}")
     page.wait_for_selector("#state[data-state=RUNNING]")
-    page.wait_for_selector("#view > div > *")
+    page.wait_for_selector("#view > div > :not(.loading)")
     page.wait_for_timeout(picture.wait_ms)
     if picture.view == "stores":
         page.select_option("select[name=store]", "general_orders_revenue_window")

@@ -15,7 +15,7 @@ from penstock import Streams, StreamsBuilder, StreamsConfig
 from penstock.log import RecordColumns, open_log
 from penstock.queries.http import HttpSettings, Server
 from penstock.web.dashboard import create_dashboard
-from unit.web.metric_maps import Metrics, node, task, topic
+from unit.web.metric_maps import Metrics, metric, node, task, topic
 from web.chromium import find
 
 pytestmark = [
@@ -29,7 +29,7 @@ SOURCE, SINK = "KSTREAM-SOURCE-0000000000", "KSTREAM-SINK-0000000003"
 
 def metrics_at(second: float) -> Metrics:
     """100 records/s in each of two tasks; half of them pass the filter."""
-    found: Metrics = {}
+    found: Metrics = {**metric("thread", "process-total", 200 * second)}
     for name in ("0_0", "0_1"):
         found |= topic("words", "records-consumed-total", 100 * second, SOURCE, name)
         found |= topic("long-words", "records-produced-total", 50 * second, SINK, name)
@@ -142,7 +142,7 @@ def test_text_has_contrast_and_fits(browser: Any, address: str, scheme: str, wid
     )
     for view in ("overview", "topology", "topics", "stores", "letters", "instances", "settings"):
         page.click(f"#tab-{view}")
-        page.wait_for_selector("#view > div > *")
+        page.wait_for_selector("#view > div > :not(.loading)")
         assert page.evaluate("document.documentElement.scrollWidth") <= width, view
         assert page.evaluate(LOW_CONTRAST) == [], view
     page.close()

@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,8 +31,13 @@ WARNING = "The mill at the river stands still"
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    folder = tmp_path_factory.mktemp("app")
+def log_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("app") / "log.db"
+
+
+@pytest.fixture(scope="module")
+def address(log_path: Path) -> Iterator[str]:
+    folder = log_path.parent
     builder = StreamsBuilder()
     words = builder.stream("words", key=str, value=str)
     windows = TimeWindows.of(timedelta(seconds=60), advance=timedelta(seconds=15))
@@ -53,7 +59,8 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         counts = itertools.count(1)
         # Every document has other numbers.
         streams.metrics = lambda: metrics(next(counts))  # type: ignore[method-assign]
-        with Server(create_dashboard(streams, SETTINGS), SETTINGS) as server:
+        dashboard = create_dashboard(streams, SETTINGS, allow_actions=True)
+        with Server(dashboard, SETTINGS) as server:
             logging.getLogger("penstock.mill").warning(WARNING)
             yield server.url
 
@@ -76,7 +83,7 @@ def open_view(browser: Any, address: str) -> Iterator[Any]:
         pages.append(page)
         page.goto(f"{address}/dashboard#{view}")
         page.wait_for_selector("#state[data-state=RUNNING]")
-        page.wait_for_selector("#view > div > *")
+        page.wait_for_selector("#view > div > :not(.loading)")
         return page
 
     yield open_view
@@ -106,8 +113,8 @@ def test_focus_and_selection_survive_new_values(open_view: Any) -> None:
 def test_selected_number_stays_until_it_is_copied(open_view: Any) -> None:
     page = open_view("overview")
     cell = page.locator("tr[data-key='dropped by task 0_0'] td").nth(1)
-    before = cell.text_content()
     cell.evaluate("cell => getSelection().selectAllChildren(cell)")
+    before = cell.text_content()
     task = page.locator("tr[data-key='0_0'] td").nth(2)
     page.wait_for_function(
         "before => document.querySelector(\"tr[data-key='0_0']\").cells[2].textContent !== before",
@@ -133,6 +140,57 @@ def test_narrow_page_hides_no_cell(open_view: Any, view: str) -> None:
         "cell => getComputedStyle(cell, '::before').content"
     )
     assert labels not in {"none", ""}
+
+
+UNAVAILABLE = {
+    "status": 503, "content_type": "application/json", "body": '{"detail": "The log is away."}',
+}
+
+
+def test_failed_action_is_shown_until_the_next_one(open_view: Any) -> None:
+    page = open_view("overview")
+    assert page.get_attribute("#resume", "aria-disabled") == "true"
+    page.route("**/actions/pause*", lambda route: route.fulfill(**UNAVAILABLE))
+    page.locator("#pause").press("Enter")
+    page.locator("#outcome", has_text="The log is away.").wait_for()
+    task = page.locator("tr[data-key='0_0'] td").nth(2)
+    page.wait_for_function(
+        "before => document.querySelector(\"tr[data-key='0_0']\").cells[2].textContent !== before",
+        arg=task.text_content(),
+    )
+    assert page.inner_text("#outcome") == "The log is away."
+
+
+def test_view_that_cannot_be_loaded_says_so_and_is_tried_again(open_view: Any) -> None:
+    page = open_view("overview")
+    page.route("**/dashboard/settings", lambda route: route.fulfill(**UNAVAILABLE))
+    page.click("#tab-settings")
+    page.locator("#view .notice", has_text="The log is away.").wait_for()
+    assert page.get_attribute("#view", "aria-labelledby") == "tab-settings"
+    page.unroute("**/dashboard/settings")
+    page.locator("#again").press("Enter")
+    page.locator("td", has_text="application.id").wait_for()
+
+
+def test_dead_letters_show_their_source_and_new_ones_are_announced(
+    open_view: Any, address: str, log_path: Path
+) -> None:
+    page = open_view("letters")
+    page.locator("summary", has_text="Unknown source").wait_for()
+    assert page.locator("#older").is_hidden()
+    headers = [[(f"__streams.errors.{name}", text) for name, text in (
+        ("topic", b"words"), ("partition", b"0"), ("offset", b"7"), ("exception", b"Mouldy"),
+    )]] * 130
+    with open_log(log_path) as log:
+        log.append("a-dead", 0, RecordColumns([b"b"] * 130, [b"2"] * 130, None, headers))
+    page.locator("#reload", has_text="Reload (130 new)").press("Enter")
+    page.locator("summary", has_text="words, partition 0, offset 7").first.wait_for()
+    assert page.locator("details.letter").count() == 100
+    page.locator("#older").press("Enter")
+    page.wait_for_function(
+        "() => document.querySelectorAll('details.letter').length === 131"
+    )
+    assert page.locator("#older").is_hidden()
 
 
 def test_topics_open_on_an_input_and_page_through_it(open_view: Any) -> None:

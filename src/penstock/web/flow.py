@@ -55,7 +55,8 @@ class Flow:
         totals: dict[Any, float] = {
             **{("node", name): total for name, total in summary.totals.items()},
             **{("topic", row["name"]): row["end"] for row in topics},
-            "all": summary.thread.get("records", 0),
+            # A reader of the state runs no tasks and has no metrics.
+            **({"all": summary.thread["records"]} if "records" in summary.thread else {}),
             **{("edge", *ends): total for ends, total in summary.edges.items()},
         }
         sample = _Sample(now, totals, {row["name"]: row["lag"] or 0 for row in topics})

@@ -16,9 +16,12 @@ class RecentMessages(logging.Handler):
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self._messages: deque[dict[str, Any]] = deque(maxlen=LIMIT)
+        #: How many there were.
+        self.count = 0
 
     def emit(self, record: logging.LogRecord) -> None:
         """Keep a message."""
+        self.count += 1
         self._messages.append({
             "time": round(record.created * 1000), "level": record.levelname,
             "logger": record.name, "text": record.getMessage()[:MAX_CHARACTERS],

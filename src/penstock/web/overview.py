@@ -23,6 +23,7 @@ from penstock.web.flow import Flow
 from penstock.web.graph import NodeGraph
 from penstock.web.messages import RecentMessages
 from penstock.web.shared_log import SharedLog
+from penstock.web.store_rows import StoreRows
 from penstock.web.summary import summarize
 from penstock.web.topic_rows import TopicRows
 
@@ -54,6 +55,7 @@ class Overview:
         self._made_at = float("-inf")
         self._encoded = b""
         self._topics = TopicRows(reader.topology, reader.config)
+        self._stores = StoreRows()
         self._flow = Flow(NodeGraph(reader.topology.nodes))
         #: The values of the charts: those of the last `HISTORY_S`.
         self._samples: deque[dict[str, Any]] = deque(maxlen=HISTORY_S)
@@ -91,7 +93,7 @@ class Overview:
             self._topics.forget_partitions()
             self._slow = {
                 "threads": self._threads(),
-                "stores": _unless_unavailable(self._stores, []),
+                "stores": _unless_unavailable(lambda: self._stores.read(reader, now), []),
                 **self._instances(),
             }
             self._slow_made_at = now
@@ -100,7 +102,7 @@ class Overview:
         flow = self._flow.describe(summary, topics, now)
         return {
             **self._fixed,
-            "state": reader.state.value,
+            "state": reader.state.value, "runs_tasks": self._runs_tasks,
             "paused": getattr(self._application, "is_paused", False),
             "sample": {
                 "time": now_ms(),
@@ -110,7 +112,10 @@ class Overview:
             },
             "not_ready": _unless_unavailable(reader.not_ready_reason, "The log is unavailable."),
             **self._slow,
+            "stores": [{**row, **summary.stores.get(row["name"], {})}
+                       for row in self._slow["stores"]],
             "messages": self._messages.newest_first()[:SHOWN_MESSAGES],
+            "warnings": self._messages.count,
             **flow,
             "joins": summary.joins,
             "tasks": {
@@ -153,18 +158,6 @@ class Overview:
                 "standby_tasks": sorted(str(task.task_id) for task in thread.standby_tasks),
             }
             for thread in sorted(threads, key=lambda thread: (thread.host, thread.thread_name))
-        ]
-
-    def _stores(self) -> list[dict[str, Any]]:
-        lags = self._reader.lags()
-        return [
-            {
-                "name": name, "kind": store.kind, "partitions": len(store.partitions),
-                "lag": sum(
-                    max(0, each.end - each.position) for each in lags.get(name, {}).values()
-                ),
-            }
-            for name, store in sorted(self._reader.stores().items())
         ]
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.metric_catalogue import JOIN, NODE, TASK, THREAD, TOPIC
+from penstock.metric_catalogue import JOIN, NODE, STATE, TASK, THREAD, TOPIC
 from penstock.metrics import MetricName
 
 Value = float | int | str
@@ -26,6 +26,12 @@ _TASKS = {
 }
 _THREAD = {
     "process-total": "records", "process-rate": "records_per_s", "commit-latency-avg": "commit_ms",
+}
+#: The operations of stores at the level DEBUG.
+_STORES = {
+    **{f"{name}-rate": "reads_per_s" for name in ("get", "fetch", "all", "range", "prefix-scan")},
+    **{f"{name}-rate": "writes_per_s"
+       for name in ("put", "put-if-absent", "put-all", "delete", "remove")},
 }
 _EDGES = ("records-consumed-total", "records-produced-total")
 
@@ -46,6 +52,8 @@ class Summary:
     tasks: dict[str, dict[str, float]] = field(default_factory=dict)
     #: Join -> counter -> value.
     joins: dict[str, dict[str, float]] = field(default_factory=dict)
+    #: Store -> reads and writes per second of the last minute, if they are measured.
+    stores: dict[str, dict[str, float]] = field(default_factory=dict)
     #: The records, the records/s and the time of a commit of the whole instance.
     thread: dict[str, float] = field(default_factory=dict)
 
@@ -70,6 +78,11 @@ def summarize(metrics: Mapping[MetricName, Value]) -> Summary:
             if name in _JOINS:
                 row = found.joins.setdefault(dict(tags)["processor-node-id"], {})
                 _add(row, _JOINS[name], value)
+        elif group == STATE:
+            if name in _STORES:
+                # The name of the tag depends on the kind of the store.
+                row = found.stores.setdefault(tags[-1][1], dict.fromkeys(_STORES.values(), 0.0))
+                _add(row, _STORES[name], value)
         elif group == THREAD and name in _THREAD:
             found.thread[_THREAD[name]] = value
     # At INFO, sources and sinks have no counter of their own, but their topics have.

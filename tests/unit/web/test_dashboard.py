@@ -21,9 +21,12 @@ from starlette.testclient import TestClient
 from penstock import Serdes, Streams, StreamsBuilder, StreamsConfig, Topology
 from penstock.log import Log, RecordColumns, open_log
 from penstock.queries.http import HttpSettings, Server
+from penstock.queries.http.application import reader_of
 from penstock.queries.http.authentication import DASHBOARD_FILES
+from penstock.queries.node import QueryNode
 from penstock.web.dashboard import create_dashboard
 from penstock.web.records import decode
+from penstock.web.store_rows import StoreRows
 
 HOSTILE = b"<script>alert(1)</script>"
 LOCAL = "http://127.0.0.1"
@@ -98,6 +101,7 @@ def test_all_static_files_are_listed() -> None:
 def test_overview_shows_topics_stores_and_metrics(client: TestClient) -> None:
     found = client.get("/dashboard/overview").json()
     assert (found["application"], found["state"]) == ("app", "RUNNING")
+    assert found["runs_tasks"]
     topics = {each["name"]: each for each in found["topics"]}
     assert topics["words"]["lag"] == 0
     assert (topics["words"]["end"], topics["numbers"]["end"], topics["dead"]["end"]) == (3, 2, 1)
@@ -110,6 +114,33 @@ def test_overview_shows_topics_stores_and_metrics(client: TestClient) -> None:
     [thread] = found["threads"]
     assert (thread["tasks"], thread["host"]) == (["0_0"], socket.gethostname())
     assert str(os.getpid()) in found["lease_holder"]
+
+
+def test_stores_have_the_changes_per_second_of_their_changelogs(
+    streams: Streams, log: Log
+) -> None:
+    rows, reader = StoreRows(), reader_of(streams)
+    [first] = rows.read(reader, 100.0)
+    # Nothing to compare with.
+    assert first["changes_per_s"] is None
+    log.append("words", 0, RecordColumns([b"c", b"d"], [b"1", b"2"]))
+    streams.run_until_caught_up(60)
+    [second] = rows.read(reader, 104.0)
+    assert second["changes_per_s"] == 0.5
+    assert rows.read(reader, 109.0)[0]["changes_per_s"] == 0.0
+
+
+def test_page_of_a_query_node_does_not_say_that_the_application_runs(
+    streams: Streams, log: Log, tmp_path: Path
+) -> None:
+    streams.close()
+    config = StreamsConfig(application_id="app", log=log.address, state_dir=tmp_path / "node")
+    with QueryNode(topology(), config) as node, TestClient(
+        create_dashboard(node), base_url=LOCAL
+    ) as client:
+        found = client.get("/dashboard/overview").json()
+    assert not found["runs_tasks"]
+    assert found["lease_holder"] is None
 
 
 def test_all_metrics_have_a_request_of_their_own(client: TestClient) -> None:

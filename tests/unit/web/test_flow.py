@@ -39,7 +39,16 @@ def test_totals_of_nodes_are_summed_over_tasks() -> None:
         **node("source", "record-e2e-latency-avg", 30.0, "0_1"),
         **node("sink", "record-e2e-latency-avg", float("nan")),
         **metric("thread", "state", "RUNNING"),
+        **metric("state", "get-rate", 2.0, task_id="0_0", lmdb_state_id="counts"),
+        **metric("state", "put-rate", 1.5, task_id="0_0", lmdb_state_id="counts"),
+        **metric("state", "put-rate", 1.0, task_id="0_1", lmdb_state_id="counts"),
+        **metric("state", "fetch-rate", 4.0, task_id="0_0", lmdb_window_state_id="hourly"),
+        **metric("state", "put-latency-avg", 9.0, task_id="0_0", lmdb_state_id="counts"),
     })
+    assert found.stores == {
+        "counts": {"reads_per_s": 2.0, "writes_per_s": 2.5},
+        "hourly": {"reads_per_s": 4.0, "writes_per_s": 0.0},
+    }
     # Sources and sinks have no counter of their own: those of their topics are taken.
     assert found.totals == {"source": 20, "filter": 20, "sink": 5}
     assert found.rates == {"filter": 12.0}
@@ -71,6 +80,12 @@ def test_rates_are_those_of_the_last_seconds() -> None:
     for second in range(53, 63):
         found = flow.describe(summarize(counters(150)), rows(300), float(second))
     assert found["nodes"]["filter"]["rate"] == 0.0
+
+
+def test_reader_without_metrics_has_no_rate() -> None:
+    flow = Flow()
+    flow.describe(summarize({}), rows(200), 1.0)
+    assert flow.describe(summarize({}), rows(300), 2.0)["records_per_s"] is None
 
 
 def test_restarted_counter_has_no_negative_rate() -> None:

@@ -15,7 +15,10 @@ function headers(extra = {}) {
 
 async function check(response) {
   if (response.ok) return response;
-  if (response.status === 401) throw new TokenNeeded("A token is needed.");
+  if (response.status === 401) {
+    throw new TokenNeeded(sessionStorage.getItem(KEY)
+      ? "The token is not the right one." : "A token is needed.");
+  }
   const problem = await response.json().catch(() => ({}));
   throw new Error(problem.detail || `${response.status} ${response.statusText}`);
 }

@@ -28,26 +28,30 @@ async function show() {
     tab.setAttribute("aria-selected", chosen);
     tab.tabIndex = chosen ? 0 : -1;
   });
-  target = element("div");
+  find("view").setAttribute("aria-labelledby", `tab-${view.name}`);
+  await open(view);
+}
+
+/** Builds the current view. An error stays in it, until the user tries again. */
+async function open(view) {
+  target = element("div", {}, element("p", {class: "empty loading"}, "Loading …"));
   fill(find("view"), target);
   const mine = target;
-  await attempt(async () => view.open?.(mine, page));
+  try {
+    await view.open?.(mine, page);
+  } catch (error) {
+    if (error instanceof TokenNeeded) showProblem(error);
+    fill(mine, element("p", {class: "notice"}, error.message),
+      element("button", {id: "again", click: () => open(view)}, "Try again"));
+    return;
+  }
   if (mine === target) update();
 }
 
 function update() {
   if (!page.overview || !current?.update) return;
   const [view, place] = [current, target];
-  attempt(() => view.update(place, page));
-}
-
-/** Runs something and shows its error. */
-async function attempt(action) {
-  try {
-    await action();
-  } catch (error) {
-    showProblem(error);
-  }
+  Promise.resolve().then(() => view.update(place, page)).catch(showProblem);
 }
 
 // The arrow keys move between the tabs.
@@ -67,18 +71,40 @@ function receive(overview) {
   page.history.add([overview.sample]);
   find("problem").hidden = true;
   find("token-form").hidden = true;
+  find("view").classList.remove("stale");
   document.title = `${overview.application} · penstock`;
   find("application").textContent = overview.application;
-  find("state").textContent = overview.paused ? "PAUSED" : overview.state;
+  // The state of a query node says nothing about that of the application.
+  find("state").textContent = !overview.runs_tasks ? `query node ${overview.state}`
+    : overview.paused ? "PAUSED" : overview.state;
   find("state").dataset.state = overview.state;
-  if (overview.allows_actions && !find("actions").childElementCount) {
-    fill(find("actions"), ["pause", "resume"].map((name) => element(
-      "button", {click: () => attempt(() => act(name))}, name,
-    )));
-  }
+  if (overview.allows_actions) showActions(overview.paused);
   update();
 }
 
+/** Pause and resume. The error of an action stays until the next one. */
+function showActions(paused) {
+  if (!find("actions").childElementCount) {
+    const outcome = element("span", {id: "outcome", class: "notice", role: "alert"});
+    const run = async (name) => {
+      outcome.textContent = "";
+      if (find(name).getAttribute("aria-disabled") === "true") return;
+      try {
+        await act(name);
+      } catch (error) {
+        outcome.textContent = error.message;
+      }
+    };
+    fill(find("actions"), ["Pause", "Resume"].map((title) => element(
+      "button", {id: title.toLowerCase(), click: () => run(title.toLowerCase())}, title,
+    )), outcome);
+  }
+  // The button that was just used keeps the focus.
+  find("pause").setAttribute("aria-disabled", paused);
+  find("resume").setAttribute("aria-disabled", !paused);
+}
+
+/** Shows an error until the next overview arrives. */
 function showProblem(error) {
   find("problem").textContent = error.message;
   find("problem").hidden = false;
@@ -92,6 +118,8 @@ find("token-form").addEventListener("submit", (event) => {
   event.preventDefault();
   setToken(find("token").value);
   connect();
+  // It may need the token, too.
+  open(current);
 });
 
 function connect() {
@@ -99,6 +127,8 @@ function connect() {
   follow(loadHistory, receive, (error) => {
     find("state").textContent = "not connected";
     find("state").dataset.state = "";
+    // The shown values are old.
+    find("view").classList.add("stale");
     showProblem(error);
   });
 }

@@ -74,6 +74,12 @@ export function time(milliseconds) {
   return new Date(milliseconds).toISOString().replace("T", " ").replace("Z", "");
 }
 
+/** The start and the end of a window. The end has no date if it is that of the start. */
+export function timeSpan(start, end) {
+  const [from, to] = [time(start), time(end)].map((each) => each.replace(/\.000$/, ""));
+  return `${from} – ${from.slice(0, 10) === to.slice(0, 10) ? to.slice(11) : to}`;
+}
+
 /** A bar with its meaning as text. */
 export function progress(done, whole, unit) {
   const percent = whole ? Math.floor((100 * done) / whole) : 0;
@@ -85,7 +91,10 @@ export function progress(done, whole, unit) {
 /** A select element with a label. */
 export function choice(name, options, label) {
   return element("label", {}, `${label} `, element(
-    "select", {name}, options.map((option) => element("option", {value: option}, String(option))),
+    "select", {name}, options.map((option) => {
+      const [value, title] = [option].flat();
+      return element("option", {value}, String(title ?? value));
+    }),
   ));
 }
 

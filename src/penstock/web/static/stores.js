@@ -1,7 +1,7 @@
 // The view of stores: keys, ranges, and windows on a time axis.
 
 import {get} from "./api.js";
-import {choice, element, fill, table} from "./elements.js";
+import {choice, element, fill, table, time, timeSpan} from "./elements.js";
 import {patch} from "./patch.js";
 import {windowAxis} from "./windows.js";
 
@@ -51,7 +51,7 @@ export const storesView = {
           from, to, limit: LIMIT, cursor,
         });
         fill(result, kind === "versioned" ? versionTable(found) : [
-          ["window", "session"].includes(kind) && windowAxis(found.entries),
+          ["window", "session"].includes(kind) && windowAxis(found.entries, result.clientWidth),
           entryTable(found.entries),
         ], found.next && element("button", {click: () => load(found.next)}, "Next page"));
       } catch (error) {
@@ -68,8 +68,15 @@ export const storesView = {
   update(view, {overview}) {
     const list = view.querySelector("#store-list");
     if (list) {
-      patch(list, table(["Store", "Kind", "Partitions", "Changes behind"], overview.stores.map(
-        (store) => [store.name, store.kind, store.partitions, store.lag])));
+      // They are measured at metrics.recording.level=DEBUG.
+      const isMeasured = overview.stores.some((store) => store.reads_per_s != null);
+      patch(list, table(
+        ["Store", "Kind", "Partitions", "Changes behind", "Changes/s",
+          ...(isMeasured ? ["Reads/s", "Writes/s"] : [])],
+        overview.stores.map((store) => [
+          store.name, store.kind, store.partitions, store.lag, store.changes_per_s ?? "–",
+          ...(isMeasured ? [store.reads_per_s ?? "–", store.writes_per_s ?? "–"] : []),
+        ]), "No store is known yet."));
     }
   },
 };
@@ -78,8 +85,8 @@ function entryTable(entries) {
   const windowed = entries.some((entry) => entry.window);
   return table(["Key", ...(windowed ? ["Window"] : []), "Value", "Time"], entries.map((entry) => [
     json(entry.key),
-    ...(windowed ? [`${entry.window.start} – ${entry.window.end}`] : []),
-    json(entry.value), entry.timestamp ?? "–",
+    ...(windowed ? [moment(timeSpan(entry.window.start_ms, entry.window.end_ms))] : []),
+    json(entry.value), entry.timestamp == null ? "–" : moment(time(Date.parse(entry.timestamp))),
   ]), "No entries.");
 }
 
@@ -89,4 +96,12 @@ function versionTable(found) {
   ]), "No versions. A versioned store needs a key.");
 }
 
-const json = (value) => element("pre", {}, JSON.stringify(value, null, 1));
+const moment = (text) => element("span", {class: "moment"}, text);
+
+// Longer values have a line for each member.
+const SHORT = 80;
+
+function json(value) {
+  const line = JSON.stringify(value);
+  return element("pre", {}, line.length <= SHORT ? line : JSON.stringify(value, null, 1));
+}

@@ -3,7 +3,9 @@
 import {get} from "./api.js";
 import {choice, element, fill, number, payload, table, time} from "./elements.js";
 
-const DECODINGS = ["auto", "serde", "json", "string", "long", "hex"];
+const DECODINGS = [
+  "auto", ["serde", "serde (Avro, …)"], ["json", "JSON"], "string", "long", "hex",
+];
 const LIMIT = 50;
 
 export const topicsView = {

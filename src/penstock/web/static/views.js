@@ -10,9 +10,48 @@ import {storesView} from "./stores.js";
 import {topicsView} from "./topics.js";
 import {topologyView} from "./topology.js";
 
-const JOINS = ["matched", "unmatched-left", "unmatched-right", "late", "expired"];
+const JOINS = new Map([
+  ["matched", "Matched"], ["unmatched-left", "Unmatched left"],
+  ["unmatched-right", "Unmatched right"], ["late", "Late"], ["expired", "Expired"],
+]);
 
 const perSecond = (value) => value == null ? "–" : `${number(value)}/s`;
+
+const sum = (values) => values.reduce((one, other) => one + other, 0);
+
+/** The health of the application in one line. A fact that needs attention stands out. */
+function facts(overview, letters) {
+  const {threads, hot} = overview;
+  const tasks = Object.values(overview.tasks);
+  const running = threads.filter((each) => each.state === "RUNNING").length;
+  const restoring = tasks.filter((each) => each.restore).length;
+  const dropped = sum(tasks.map((each) => each.dropped ?? 0));
+  const dead = sum(letters.map((topic) => topic.records));
+  const late = sum(Object.values(overview.joins).map(
+    (counts) => (counts.late ?? 0) + (counts.expired ?? 0)));
+  const shown = [
+    threads.length && ["instances", "Threads and lanes", `${running} of ${threads.length} running`,
+      running < threads.length],
+    tasks.length && ["instances", "Tasks",
+      restoring ? `${restoring} of ${tasks.length} restoring` : number(tasks.length), restoring],
+    overview.runs_tasks && ["topology", "Hot spots", hot.length ? hot.map((each) => each.name).join(", ") : "none",
+      hot.length],
+    !overview.runs_tasks && ["instances", "Application",
+      overview.lease_holder ? `runs in ${overview.lease_holder}` : "no instance with an address"],
+    tasks.length && ["overview", "Dropped records", number(dropped), dropped],
+    letters.length && ["letters", "Dead letters", number(dead), dead],
+    Object.keys(overview.joins).length &&
+      ["overview", "Late or expired in joins", number(late), late],
+    ["overview", "Warnings", number(overview.warnings), overview.warnings],
+  ];
+  return element("ul", {class: "facts", "aria-label": "Health"}, shown.filter(Boolean).map(
+    ([view, name, value, needsAttention]) => element(
+      "li", {"data-key": name, class: needsAttention ? "attention" : null},
+      view === "overview" ? element("span", {}, name) : element("a", {href: `#${view}`}, name),
+      element("b", {}, value))));
+}
+
+const section = (title, ...content) => element("section", {}, element("h2", {}, title), content);
 
 const overviewView = {
   name: "overview",
@@ -23,38 +62,37 @@ const overviewView = {
     const {samples} = history;
     patch(
       view,
-      overview.not_ready && element("p", {class: "notice"}, overview.not_ready),
+      facts(overview, letters),
+      element("div", {}, overview.not_ready && element("p", {class: "notice"}, overview.not_ready)),
       element("div", {class: "charts"},
         chart("Records processed", samples, "records_per_s", perSecond),
         chart("Latency", samples, "latency_ms", duration, "slowest node; "),
-        chart("Commit", samples, "commit_ms", duration),
-        chart("Lag", samples, "lag", number, "records; ")),
+        chart("Commit", samples, "commit_ms", duration, "duration; "),
+        chart("Lag", samples, "lag", number, "unread records; ")),
       element("small", {}, "The last five minutes; times are UTC."),
-      overview.old.map((input) => element(
-        "p", {class: "old"}, `${input.name}: ${input.reason}, so it is not in the latency.`)),
-      element("h2", {}, "Topics"),
-      table(["Topic", "Partitions", "Records", "Lag", "Records/s"], overview.topics.map(
-        (topic) => [
-          topic.name, topic.partitions, topic.records, topic.lag ?? "–", topic.rate ?? "–",
-        ],
-      )),
-      element("h2", {}, "Joins"),
-      table(["Join", ...JOINS], Object.entries(overview.joins).map(
-        ([join, counts]) => [join, ...JOINS.map((name) => counts[name] ?? 0)],
-      ), "The topology has counted no joins."),
-      element("h2", {}, "Dropped records and dead letters"),
-      table(["Where", "Records"], [
-        ...Object.entries(overview.tasks).filter(([, task]) => task.dropped > 0).map(
-          ([name, task]) => [`dropped by task ${name}`, task.dropped]),
-        ...letters.filter((topic) => topic.records > 0).map((topic) => [
-          element("a", {href: "#letters"}, `dead letters in ${topic.name}`), topic.records]),
-      ], "No record was dropped."),
-      element("h2", {}, "Messages"),
-      table(["Time", "Level", "Message"], overview.messages.map(
+      element("div", {}, overview.old.map((input) => element(
+        "p", {class: "old"}, `${input.name}: ${input.reason}, so it is not in the latency.`))),
+      element("div", {class: "columns"},
+        section("Topics", table(
+          ["Topic", "Partitions", "Records", "Lag", "Records/s"],
+          overview.topics.map((topic) => [
+            topic.name, topic.partitions, topic.records, topic.lag ?? "–", topic.rate ?? "–",
+          ]), "None of the topics exists yet.")),
+        section("Tasks", taskTable(overview)),
+        section("Joins", table(
+          ["Join", ...JOINS.values()],
+          Object.entries(overview.joins).map(
+            ([join, counts]) => [join, ...[...JOINS.keys()].map((name) => counts[name] ?? 0)]),
+          "The topology has counted no joins.")),
+        section("Dropped records and dead letters", table(["Where", "Records"], [
+          ...Object.entries(overview.tasks).filter(([, task]) => task.dropped > 0).map(
+            ([name, task]) => [`dropped by task ${name}`, task.dropped]),
+          ...letters.filter((topic) => topic.records > 0).map((topic) => [
+            element("a", {href: "#letters"}, `dead letters in ${topic.name}`), topic.records]),
+        ], "No record was dropped."))),
+      section("Warnings", table(["Time", "Level", "Message"], overview.messages.map(
         (message) => [time(message.time), message.level, message.text],
-      ), "No warnings.", (row) => row.join(" ")),
-      element("h2", {}, "Tasks"),
-      taskTable(overview),
+      ), "No warnings.", (row) => row.join(" "))),
     );
   },
 };
