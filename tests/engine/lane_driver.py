@@ -9,7 +9,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from penstock import Serdes, StreamsBuilder, StreamsConfig
+from penstock import Serdes, StreamsBuilder, StreamsConfig, Topology
 from penstock.engine.continuous.lane import Lane
 from penstock.engine.continuous.messages import Ended, Ready, Start, decode_from_lane, encode
 from penstock.engine.layout.execution_graph import build_graph_for_log
@@ -51,16 +51,23 @@ class Driver:
             self.lane.step(0.001)
 
 
-@contextmanager
-def open_driver(log: Log, lease: Lease, state_dir: Path) -> Iterator[Driver]:
-    """Start a lane of an application that counts words in the store "counts"."""
+def counts() -> Topology:
+    """Counts words in the store "counts"."""
     builder = StreamsBuilder()
     builder.stream("words").group_by_key().count(store="counts")
-    topology = builder.build()
+    return builder.build()
+
+
+@contextmanager
+def open_driver(
+    log: Log, lease: Lease, state_dir: Path, topology: Topology | None = None, **settings: Any
+) -> Iterator[Driver]:
+    """Start a lane of an application; by default it counts words."""
+    topology = topology or counts()
     config = StreamsConfig(
         application_id="words", log=log.address, state_dir=str(state_dir),
         execution="continuous", default_key_serde=Serdes.string(),
-        default_value_serde=Serdes.string(),
+        default_value_serde=Serdes.string(), **settings,
     )
     graph = build_graph_for_log(log, topology, config)
     ensure_internal_topics(log, graph, -1)

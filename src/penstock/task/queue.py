@@ -25,7 +25,7 @@ from penstock.timestamps import (
     LogAndSkipOnInvalidTimestamp,
 )
 
-#: The number of records between two checks of the task's budget.
+#: The number of records between two checks of the task's budget, at most.
 CHUNK = 1024
 
 
@@ -282,8 +282,8 @@ class RecordQueue:
             raise failure
         return None if data is None else serde.deserialize(data)
 
-    def process_chunk(self) -> bool:
-        """Process the next records, at most one chunk. Returns False if the queue is empty.
+    def process_chunk(self, size: int = CHUNK) -> bool:
+        """Process the head and at most `size` further records. False if the queue is empty.
 
         Only valid if no other queue has records.
         """
@@ -294,15 +294,15 @@ class RecordQueue:
             self.has_head = False
         while self._feeds:
             rows, first = self._feeds[0], self._next
-            last = min(first + CHUNK, len(rows))
+            last = min(first + size, len(rows))
             if first < last:
                 self._take_rows(rows, first, last)
                 return True
             self._drop_feed()
         return False
 
-    def process_before(self, limit: int) -> bool:
-        """Process the head and the following records with timestamps before `limit`.
+    def process_before(self, limit: int, size: int = CHUNK) -> bool:
+        """Process the head and `size` following records at most, with timestamps before `limit`.
 
         Returns False, without processing anything, if there is no such record after the head.
         """
@@ -310,7 +310,7 @@ class RecordQueue:
             return False
         rows, first = self._feeds[0], self._next
         times = rows.timestamps
-        last, end = first, min(first + CHUNK, len(rows))
+        last, end = first, min(first + size, len(rows))
         while last < end and 0 <= times[last] < limit:
             last += 1
         if last == first:

@@ -20,6 +20,7 @@ from penstock.record import NO_HEADERS, PartitionColumns, RecordContext, TaskId,
 from penstock.stores.buffers.buffer import Buffer
 from penstock.task.assembly import assemble
 from penstock.task.blueprint import Blueprint
+from penstock.task.chunk_size import ChunkSize
 from penstock.task.collector import Collector
 from penstock.task.error_handling import ExceptionHandlers, NodeFailed, skipping_setting
 from penstock.task.gc_pause import gc_paused
@@ -73,6 +74,7 @@ class Task:
         self._queues: dict[Partition, RecordQueue] = {}
         self._measurements = Measurements(self.runtime, self._collector, self._queues)
         self._waiting: JavaPriorityQueue[RecordQueue] = JavaPriorityQueue()
+        self._chunk_size = ChunkSize()
         #: Empty partition -> when the task stops waiting for it (max.task.idle.ms).
         self._deadlines: dict[Partition, int] = {}
         self.runtime.punctuate = self._punctuate
@@ -228,7 +230,7 @@ class Task:
         self._add((records.topic, records.partition), records)
 
     def process_available(self, cut: Collection[Partition], enough: Callable[[], bool]) -> bool:
-        """Process queued records by time, until `enough` returns True after a chunk of them.
+        """Process queued records by time, until `enough` returns True after some of them.
 
         Stops where a partition in `cut` runs empty, because its next record might be the earliest
         of all. Returns whether a record was taken. The caller commits later.
@@ -241,7 +243,7 @@ class Task:
         ):
             return False
         with gc_paused(), processing(self.runtime.current), self._timed_processing():
-            self._take_until(enough)
+            self._take_until(enough, self._chunk_size)
             self._restore_heads()
         return True
 
@@ -286,35 +288,43 @@ class Task:
                     self._waiting.add(queue)
         self._take_until(_never)
 
-    def _take_until(self, enough: Callable[[], bool]) -> None:
+    def _take_until(
+        self, enough: Callable[[], bool], chunk_size: ChunkSize | None = None
+    ) -> None:
         """Process records by time until a cut range runs empty, or until `enough` returns True
         after a chunk."""
         waiting = self._waiting
         while waiting.items:
+            size = CHUNK if chunk_size is None else chunk_size.begin(self.taken_records)
             if len(waiting.items) > 1:
-                if not self._process_chunk_of_several():
+                if not self._process_chunk_of_several(size):
                     break
             else:
-                self._process_chunk(waiting.items[0])
+                self._process_chunk(waiting.items[0], size)
+            if chunk_size is not None:
+                chunk_size.end(self.taken_records)
             self._measurements.add()
             if enough():
                 break
 
-    def _process_chunk(self, queue: RecordQueue) -> None:
+    def _process_chunk(self, queue: RecordQueue, size: int) -> None:
         """Process records of the only queue that has some."""
         try:
-            if not queue.process_chunk():
+            if not queue.process_chunk(size):
                 self._waiting.items.clear()
         except Exception as error:
             self._raise_with_record(queue, error)
 
-    def _process_chunk_of_several(self) -> bool:
+    def _process_chunk_of_several(self, size: int) -> bool:
         """Process records of several queues by time; False if a cut range ran empty."""
         waiting = self._waiting
-        for _ in range(CHUNK):
+        left = size
+        while left > 0:
             queue = waiting.items[0]
-            if not self._process_stretch(queue):
+            taken = queue.taken
+            if not self._process_stretch(queue, left):
                 self.process_next(self.runtime.system_time)
+            left -= max(1, queue.taken - taken)
             if not queue.has_head:
                 if queue.cut:
                     return False
@@ -322,8 +332,8 @@ class Task:
                     return True
         return True
 
-    def _process_stretch(self, queue: RecordQueue) -> bool:
-        """Process the records of one of two queues up to the head of the other one.
+    def _process_stretch(self, queue: RecordQueue, size: int) -> bool:
+        """Process records of one of two queues up to the head of the other one.
 
         With three queues, removing and adding one might change the order of the others. Returns
         False if there is only one such record.
@@ -332,7 +342,7 @@ class Task:
         if len(waiting.items) != 2:
             return False
         try:
-            if not queue.process_before(waiting.items[1].time):
+            if not queue.process_before(waiting.items[1].time, size):
                 return False
         except Exception as error:
             self._raise_with_record(queue, error)

@@ -162,7 +162,7 @@ def test_processing_several_records_at_once_does_not_change_results(
     topology = numbers("a", "b", "c")
     quick = task_of(topology, skip=True).run(ranges)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(RecordQueue, "process_before", lambda queue, limit: False)
+        patch.setattr(RecordQueue, "process_before", lambda queue, *limits: False)
         one_by_one = task_of(topology, skip=True).run(ranges)
     assert values(quick) == values(one_by_one)
     assert sorted(values(quick, "dead")) == sorted(values(one_by_one, "dead"))

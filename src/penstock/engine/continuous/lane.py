@@ -66,8 +66,11 @@ log = logging.getLogger(__name__)
 
 #: The longest wait for records. Messages of the driver end it.
 LONGEST_POLL_S = 0.5
-#: About how many records one poll returns. A lane is behind if polls return half of that.
+#: About how many records one poll returns. A lane is behind if polls return half of that,
+#: or if more are queued.
 POLL_RECORDS = 10_000
+#: How long a round processes records, before it looks at messages, schedules and new records.
+LONGEST_ROUND_S = 0.1
 #: How often the stores of global tables are brought to the ends of their topics.
 GLOBAL_INTERVAL_S = 0.1
 #: How often the topics of sinks are looked up.
@@ -103,6 +106,8 @@ class Lane:
         self._is_paused = self._is_stopping = False
         #: Whether the last round has processed records.
         self._has_progressed = False
+        #: When the current round stops to process (monotonic).
+        self._round_ends_at = 0.0
         #: The partitions that are not read, because enough of their records are queued.
         self._full: set[TopicPartition] = set()
         #: The wall clock, the epoch and the positions of global tables, in the form of a plan.
@@ -249,14 +254,13 @@ class Lane:
             self._owners[at].add(records)
         number = sum(map(len, polled))
         self._times.add_records(number)
-        self._pacer.is_behind = number >= POLL_RECORDS // 2
+        self._pacer.is_behind = number >= POLL_RECORDS // 2 or bool(self._full)
 
     def _limit_queues(self) -> None:
-        """Stop reading partitions whose records wait for those of another partition."""
+        """Stop reading partitions whose records take long, or wait for those of others."""
         limit = max(self._config.buffered_records_per_partition, POLL_RECORDS)
         full = {
-            at for task in self._tasks.values() if len(task.offsets) > 1
-            for at in task.offsets if task.queued(at) > limit
+            at for task in self._tasks.values() for at in task.offsets if task.queued(at) > limit
         }
         if full != self._full and not self._is_paused:
             self._tail.pause(full - self._full)
@@ -265,11 +269,16 @@ class Lane:
 
     def _poll_seconds(self) -> float:
         """How long the next poll may wait."""
-        if self._driver.has_messages or (self._has_progressed and self._has_queued()):
+        if self._driver.has_messages:
             return 0.0
         waits = [LONGEST_POLL_S]
         if self._needs_commit():
             waits.append(self._pacer.seconds_until_due())
+        if self._is_paused:
+            # Nothing but a commit is due.
+            return max(0.0, min(waits))
+        if self._has_progressed and self._has_queued():
+            return 0.0
         if self._context.global_positions:
             waits.append(self._globals_due - time.monotonic())
         now = wall_clock_ms()
@@ -277,24 +286,32 @@ class Lane:
         return max(0.0, min(waits))
 
     def _process(self) -> None:
-        """Process the queued records, until the next commit is due."""
+        """Process the queued records for a while."""
         self._update_globals()
         self._has_progressed = False
         if self._has_queued():
             self._pacer.begin_work()
         now = wall_clock_ms()
         self._refresh_topics(now)
+        self._round_ends_at = time.monotonic() + LONGEST_ROUND_S
         for task in self._tasks.values():
             self._capture.set_task(task.task_id)
             try:
                 task.refresh_limits(now)
                 task.punctuate(now)
-                if task.has_records and task.process(self._tail, now, self._pacer.is_time_up):
+                if task.has_records and task.process(self._tail, now, self._is_round_over):
                     self._has_progressed = True
             except Exception as error:
                 raise _TaskFailed(task) from error
         self._capture.set_task(None)
         failpoint("processed")
+
+    def _is_round_over(self) -> bool:
+        """Whether a commit, a message of the driver, or anything else is due."""
+        return (
+            self._pacer.is_time_up() or self._driver.has_messages
+            or time.monotonic() >= self._round_ends_at
+        )
 
     def _refresh_topics(self, now: int) -> None:
         """Look up the topics of sinks again from time to time: their limits move with the clock."""
@@ -403,7 +420,9 @@ class Lane:
             self._restoring.remove(task_id)
             return
         self._commit()
-        self._remove(task_id)
+        # A task whose replica was replaced is released already.
+        if task_id in self._tasks:
+            self._remove(task_id)
 
     def _open_task(self, done: RestoreDone) -> None:
         task_id = done.grant.plan.task_id
@@ -430,7 +449,8 @@ class Lane:
         self._driver.send(Running(task.task_id, restored, done.restored.seconds))
 
     def _remove(self, task_id: TaskId) -> None:
-        """Give up a task that is committed."""
+        """Give up a task that is committed. Called once for each grant: the driver may grant the
+        task again as soon as it knows."""
         task = self._tasks.pop(task_id, None)
         if task is not None:
             self._tail.remove(task.offsets)

@@ -116,6 +116,8 @@ class LaneTask:
         #: When the task stops waiting for an empty partition (`max.task.idle.ms`).
         self._idle_deadlines: dict[TopicPartition, int] = {}
         self._idle_ms = worker.bundle.config.max_task_idle_ms
+        #: The time of the last look at the queues.
+        self._looked_at = 0
         #: The counters at the last commit.
         self._counted: dict[str, int] = {}
         #: The records of the commit that is being prepared.
@@ -167,6 +169,7 @@ class LaneTask:
         """Process queued records, as far as the order of timestamps allows (M3)."""
         task = self.task
         task.runtime.system_time = max(task.runtime.system_time, now)
+        self._looked_at = now
         cut = [at for at in self.offsets if self._is_cut(tail, at, now)]
         is_enforced = self._idle_ms >= 0 and any(
             at not in cut and not task.queued(at) for at in self.offsets
@@ -199,7 +202,11 @@ class LaneTask:
     @property
     def next_due(self) -> int:
         """The time of the next wall-clock punctuation, or of the end of waiting for input."""
-        return min((self.task.runtime.wall_schedules.next_due, *self._idle_deadlines.values()))
+        due = [self.task.runtime.wall_schedules.next_due]
+        if self.has_records:
+            # A deadline stays when it has passed, until its partition has records again.
+            due += (each for each in self._idle_deadlines.values() if each > self._looked_at)
+        return min(due)
 
     # ---- commit ------------------------------------------------------------------------------
 

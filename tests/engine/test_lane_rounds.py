@@ -1,0 +1,182 @@
+"""How long a lane processes, and how long it waits: driven step by step in this thread."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from engine.lane_driver import Driver, open_driver
+from penstock import Processor, ProcessorContext, PunctuationType, Record, StreamsBuilder, Topology
+from penstock.engine.continuous import lane as lane_module
+from penstock.engine.continuous.messages import Committed, Grant, Pause, Resume, Running
+from penstock.engine.plan.batch_plan import TaskPlan
+from penstock.log import Log, RecordColumns, open_log
+from penstock.task.queue import CHUNK
+
+#: The values that `note` was called with. The application is pickled, so functions refer to it by
+#: the name of this module.
+noted: list[str] = []
+#: Called by `note`.
+on_note: list[Callable[[], object]] = []
+
+
+def note(key: object, value: str) -> None:
+    noted.append(value)
+    for each in on_note:
+        each()
+
+
+def noting() -> Topology:
+    builder = StreamsBuilder()
+    builder.stream("words").foreach(note)
+    return builder.build()
+
+
+@pytest.fixture(autouse=True)
+def _forget() -> None:
+    noted.clear()
+    on_note.clear()
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[Log]:
+    with open_log(tmp_path / "log.db") as log:
+        for topic in ("words", "others", "out"):
+            log.create_topic(topic)
+        yield log
+
+
+@contextmanager
+def running(
+    log: Log, directory: Path, topology: Topology, *topics: str, **settings: object
+) -> Iterator[Driver]:
+    """A lane that runs the task of a topology without stores."""
+    lease = log.take_lease("words")
+    with open_driver(log, lease, directory / "state", topology, **settings) as driver:
+        (task_id,) = driver.lane._worker.bundle.graph.tasks
+        driver.send(Grant(TaskPlan(task_id), {(topic, 0): 0 for topic in topics}))
+        driver.receive(Running)
+        driver.receive(Committed)
+        yield driver
+
+
+def append(log: Log, topic: str, number: int, timestamp: int = 0) -> None:
+    log.append(topic, 0, RecordColumns([b"k"] * number, [b"v"] * number, [timestamp] * number))
+
+
+def test_round_with_slow_records_is_short(
+    log: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lane looks at messages, schedules and commits between two rounds."""
+    monkeypatch.setattr(lane_module, "LONGEST_ROUND_S", 0.0)
+    on_note.append(lambda: time.sleep(0.02))
+    append(log, "words", 500)
+    with running(log, tmp_path, noting(), "words") as driver:
+        driver.run_until(lambda: noted)
+        # The first rounds measure the cost of a record.
+        for _ in range(5):
+            before = len(noted)
+            driver.lane.step(0.001)
+            assert len(noted) - before <= 32
+        for _ in range(5):
+            before = len(noted)
+            driver.lane.step(0.001)
+            assert len(noted) - before <= 2
+
+
+def test_message_of_the_driver_ends_a_round(log: Log, tmp_path: Path) -> None:
+    with running(log, tmp_path, noting(), "words") as driver:
+        def pause() -> None:
+            if len(noted) == 100:
+                driver.send(Pause())
+                while not driver.lane._driver.has_messages:
+                    time.sleep(0.001)
+
+        on_note.append(pause)
+        append(log, "words", 50_000)
+        driver.run_until(lambda: driver.lane._is_paused)
+        assert len(noted) <= 100 + 2 * CHUNK
+        driver.send(Resume())
+        driver.run_until(lambda: len(noted) == 50_000)
+
+
+def test_waiting_records_of_a_slow_task_are_bounded(
+    log: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lane_module, "LONGEST_ROUND_S", 0.0)
+    on_note.append(lambda: time.sleep(0.001))
+    for _ in range(10):
+        append(log, "words", lane_module.POLL_RECORDS)
+    with running(log, tmp_path, noting(), "words") as driver:
+        (task,) = driver.lane._tasks.values()
+        for _ in range(10):
+            driver.lane.step(0.001)
+        (source,) = task.offsets
+        assert 0 < task.queued(source) <= 2 * lane_module.POLL_RECORDS
+
+
+def test_lane_waits_for_records_after_the_end_of_max_task_idle(log: Log, tmp_path: Path) -> None:
+    """The deadline of the empty topic has passed, and stays until it has records."""
+    builder = StreamsBuilder()
+    builder.stream("words").merge(builder.stream("others")).to("out")
+    with running(
+        log, tmp_path, builder.build(), "words", "others", max_task_idle_ms=1
+    ) as driver:
+        append(log, "words", 1)
+        driver.run_until(lambda: log.offsets([("out", 0)])["out", 0].end == 1)
+        driver.lane.step(0.001)
+        assert driver.lane._poll_seconds() == pytest.approx(lane_module.LONGEST_POLL_S, abs=0.1)
+        append(log, "words", 1)
+        driver.run_until(lambda: log.offsets([("out", 0)])["out", 0].end == 2)
+
+
+class Ticks(Processor[str, str]):
+    def init(self, context: ProcessorContext) -> None:
+        context.schedule(1, PunctuationType.WALL_CLOCK_TIME, lambda timestamp: None)
+
+    def process(self, record: Record[str, str]) -> None:
+        pass
+
+
+def with_punctuation() -> Topology:
+    builder = StreamsBuilder()
+    builder.stream("words").process(Ticks)
+    return builder.build()
+
+
+def with_global_table() -> Topology:
+    builder = StreamsBuilder()
+    table = builder.global_table("others")
+    builder.stream("words").join(table, lambda key, value: key, lambda *both: str(both)).to("out")
+    return builder.build()
+
+
+@pytest.mark.parametrize("topology", [with_punctuation, with_global_table])
+def test_paused_lane_waits(log: Log, tmp_path: Path, topology: object) -> None:
+    """Schedules and global tables that are due wait until it is resumed."""
+    assert callable(topology)
+    append(log, "others", 1)
+    with running(log, tmp_path, topology(), "words") as driver:
+        driver.send(Pause())
+        driver.run_until(lambda: driver.lane._is_paused and not driver.lane._needs_commit())
+        due = time.monotonic() + 2 * lane_module.GLOBAL_INTERVAL_S
+        driver.run_until(lambda: time.monotonic() > due)
+        assert driver.lane._poll_seconds() == lane_module.LONGEST_POLL_S
+
+
+def test_paused_lane_with_queued_records_waits(
+    log: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lane_module, "LONGEST_ROUND_S", 0.0)
+    on_note.append(lambda: time.sleep(0.001))
+    append(log, "words", 1_000)
+    with running(log, tmp_path, noting(), "words") as driver:
+        driver.run_until(lambda: driver.lane._has_progressed and driver.lane._has_queued())
+        driver.send(Pause())
+        driver.run_until(lambda: driver.lane._is_paused and not driver.lane._needs_commit())
+        assert driver.lane._has_queued()
+        assert driver.lane._poll_seconds() == lane_module.LONGEST_POLL_S
