@@ -32,7 +32,7 @@ MANY_PARTITIONS = 1_000
 
 @dataclass(slots=True)
 class LaneCommit:
-    """What a lane has committed."""
+    """The committed writes of a lane."""
 
     tasks: list[tuple[LaneTask, TaskCommit]] = field(default_factory=list)
     #: (topic, partition) -> the end of the outputs that were written to it.
