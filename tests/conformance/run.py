@@ -1,7 +1,8 @@
 """Runs conformance cases: `python tests/conformance/run.py PATH...`.
 
 PATH is a file of cases (.jsonl or .jsonl.gz) or a folder; by default, the committed cases.
-`--on engine` runs them batch by batch on an embedded log, `--on spark` with tasks on Spark.
+`--on engine` runs them batch by batch on an embedded log, `--on spark` with tasks on Spark, and
+`--on continuous` in continuous mode on an embedded log.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def check_on_driver(case: Case, parts: tuple[str, ...]) -> str | None:
 
 @contextmanager
 def checker(what: str) -> Iterator[tuple[Exemption, Check]]:
-    """The check for the test driver, the engine in this process, or the engine on Spark."""
+    """The check for the test driver, or for one of the ways to run the engine."""
     if what == "driver":
         yield lambda case: None, check_on_driver
         return
@@ -77,6 +78,14 @@ def checker(what: str) -> Iterator[tuple[Exemption, Check]]:
 
     if what == "engine":
         yield exemption, lambda case, parts: difference(case, run_on_engine(case, inline))
+        return
+    if what == "continuous":
+        from conformance.on_continuous import exemption as continuous_exemption
+        from conformance.on_continuous import run_continuously
+
+        yield continuous_exemption, lambda case, parts: difference(
+            case, run_continuously(case), continuous=True
+        )
         return
     from conformance.on_spark import started_spark
 
@@ -123,7 +132,8 @@ def run_file(
 def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("paths", nargs="*", type=Path, default=[CASES], metavar="PATH")
-    parser.add_argument("--on", choices=["driver", "engine", "spark"], default="driver",
+    parser.add_argument("--on", choices=["driver", "engine", "continuous", "spark"],
+                        default="driver",
                         help="runs the cases; 'driver' by default")
     parser.add_argument("--only", choices=sorted(PARTS), help="compare only this part")
     parser.add_argument("--name", metavar="SUBSTRING", help="only cases whose name contains this")

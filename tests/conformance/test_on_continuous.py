@@ -9,16 +9,8 @@ from __future__ import annotations
 import pytest
 
 from conformance.cases import Case
-from conformance.on_continuous import run_continuously
+from conformance.on_continuous import TIES, run_continuously
 from conformance.on_engine_rules import difference, engine_parameters
-
-#: One event sends records with the same timestamp through two repartition topics to one task. On a
-#: cluster, the order in which the task reads them is not defined. Kafka's driver keeps the order in
-#: which they were written.
-TIES = {
-    "order-through-two-repartitions", "random-public-cached-0022", "random-public-cached-0065",
-    "random-public-plain-0754",
-}
 
 
 @pytest.mark.parametrize("case", engine_parameters(except_for=TIES))
