@@ -145,6 +145,22 @@ def test_records_behind_a_repartition_are_counted_once(
     }
 
 
+def test_batch_mode_deletes_the_consumed_records_of_a_repartition(
+    log: Log, tmp_path: Path
+) -> None:
+    """Otherwise continuous mode would count them again once the broker has dropped the offsets."""
+    write(log, "lines", [(word, f"{word} all") for word in WORDS])
+    run(log, word_count(), tmp_path / "state", CONTINUOUS)
+    topic = "app-by-word-repartition"
+    partitions = [TopicPartition(topic, number) for number in range(PARTITIONS)]
+    assert any(bounds.start < bounds.end for bounds in log.offsets(partitions).values())
+    run(log, word_count(), tmp_path / "state", BATCH)
+    assert [
+        batch for at, bounds in log.offsets(partitions).items()
+        for batch in log.read(*at, bounds.start)
+    ] == []
+
+
 @pytest.mark.parametrize("runs", [
     (BATCH, FAILED_CONTINUOUS, BATCH), (CONTINUOUS, FAILED_BATCH, CONTINUOUS),
 ], ids=lambda runs: "-".join(f"{'failed_' * each.fails}{each.execution}" for each in runs))

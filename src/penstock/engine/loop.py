@@ -83,6 +83,7 @@ class Engine:
         check_dead_letter_topics(self._log, self._config)
         #: Repartition topics with records of continuous mode, or of Kafka Streams for Java.
         self._draining = find_unread_topics(self._log, self._topology, self._config)
+        delete_consumed(self._log, self._topology, self._config)
         self.graph = build_graph_for_log(
             self._log, self._topology, self._config, self._draining
         )
@@ -117,7 +118,6 @@ class Engine:
             self._reopen("Topics have changed")
             return self.run_batch()
         if plan is None and self._draining:
-            delete_consumed(self._log, self._config.application_id, self._draining)
             self._reopen("The repartition topics are consumed")
             return self.run_batch()
         if plan is None:

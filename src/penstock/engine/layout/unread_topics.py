@@ -7,7 +7,6 @@ that changes to batch mode may have records in them that no task has read yet.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable
 
 from penstock.config import StreamsConfig
 from penstock.engine.layout.execution_graph import build_graph
@@ -22,9 +21,7 @@ def find_unread_topics(
     target: Log, topology: Topology, config: StreamsConfig
 ) -> frozenset[str]:
     """Return the topics that the shuffle would carry, but that hold unread records."""
-    existing = {topic.name: topic.partitions for topic in target.topics()}
-    shuffled = build_graph(topology, config, existing).shuffled.keys() & existing.keys()
-    partitions = list(_partitions(shuffled, existing))
+    partitions = _shuffled_partitions(target, topology, config)
     committed = target.committed(config.application_id, partitions)
     bounds = target.offsets(partitions)
     unread = {
@@ -42,17 +39,25 @@ def find_unread_topics(
     return found
 
 
-def delete_consumed(target: Log, application_id: str, topics: Collection[str]) -> None:
-    """Delete the records of consumed topics.
+def delete_consumed(target: Log, topology: Topology, config: StreamsConfig) -> None:
+    """Delete the consumed records of the topics that the shuffle replaces.
 
     Batch mode does not commit offsets for these topics any more. Should the broker forget the
     committed ones, a later change to continuous mode must not find the records again.
     """
+    partitions = _shuffled_partitions(target, topology, config)
+    bounds = target.offsets(partitions)
+    for at, committed in target.committed(config.application_id, partitions).items():
+        if committed.offset > bounds[at].start:
+            target.delete_records(*at, committed.offset)
+
+
+def _shuffled_partitions(
+    target: Log, topology: Topology, config: StreamsConfig
+) -> list[TopicPartition]:
+    """The partitions of existing topics that the shuffle would carry."""
     existing = {topic.name: topic.partitions for topic in target.topics()}
-    partitions = list(_partitions(topics, existing))
-    for at, committed in target.committed(application_id, partitions).items():
-        target.delete_records(*at, committed.offset)
-
-
-def _partitions(topics: Iterable[str], existing: dict[str, int]) -> Iterable[TopicPartition]:
-    return (TopicPartition(topic, number) for topic in topics for number in range(existing[topic]))
+    shuffled = build_graph(topology, config, existing).shuffled.keys() & existing.keys()
+    return [
+        TopicPartition(topic, number) for topic in shuffled for number in range(existing[topic])
+    ]
