@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -32,6 +34,15 @@ def test_new_lane_gets_its_share_and_the_other_tasks_stay() -> None:
     current = dict.fromkeys(tasks(4), 1)
     assigned = assign(tasks(4), {1: "a", 2: "b"}, current, {})
     assert sum(assigned[task] != current[task] for task in current) == 2
+
+
+def test_new_lane_gets_its_share_of_each_subtopology() -> None:
+    """The tasks of a sub-topology cost about the same; others may cost more or less."""
+    current = {TaskId(number, partition): 1 for number in range(2) for partition in range(4)}
+    assigned = assign(current, {1: "a", 2: "b"}, current, {})
+    assert Counter(
+        (task.subtopology, lane) for task, lane in assigned.items()
+    ) == {(0, 1): 2, (0, 2): 2, (1, 1): 2, (1, 2): 2}
 
 
 def test_tasks_of_a_lost_lane_go_to_the_host_with_their_state() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from penstock.record import TaskId
@@ -47,4 +48,14 @@ def _balance(of_lane: dict[int, list[TaskId]]) -> None:
         fewest = min(of_lane, key=lambda serial: (len(of_lane[serial]), serial))
         if len(of_lane[most]) - len(of_lane[fewest]) < 2:
             return
-        of_lane[fewest].append(of_lane[most].pop())
+        moved = _choose(of_lane[most], of_lane[fewest])
+        of_lane[most].remove(moved)
+        of_lane[fewest].append(moved)
+
+
+def _choose(full: list[TaskId], empty: list[TaskId]) -> TaskId:
+    """Return the task to move: tasks of one sub-topology cost about the same, so each lane should
+    have as many of them as the others."""
+    surplus = Counter(task_id.subtopology for task_id in full)
+    surplus.subtract(task_id.subtopology for task_id in empty)
+    return max(reversed(full), key=lambda task_id: surplus[task_id.subtopology])
