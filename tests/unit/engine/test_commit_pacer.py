@@ -137,16 +137,3 @@ def test_interval_does_not_count_while_a_caller_waits() -> None:
     assert pacer.is_due(has_more=False, needs_commit=True)
     pacer.set_early(False)
     assert not pacer.is_due(has_more=False, needs_commit=True)
-
-
-def test_time_is_up_in_the_first_round_after_a_commit() -> None:
-    """Records may take long: the interval counts from the begin of the work."""
-    clock = Clock()
-    pacer = CommitPacer(None, clock)
-    commit(pacer)
-    clock.now = 60.0
-    pacer.begin_work()
-    assert not pacer.is_time_up()
-    clock.now += LONGEST_INTERVAL_S
-    assert pacer.is_time_up()
-    assert pacer.is_due(has_more=True, needs_commit=True)

@@ -39,7 +39,9 @@ class CommitPacer:
         self._commit_s = 0.0
         self._clock = clock
         self._began_at = self._ended_at = clock()
-        #: When the work for the next commit began; None if there is none.
+        #: When the first uncommitted work was noticed; None if there is none.
+        self._dirty_since: float | None = None
+        #: When the work for the next commit began.
         self._working_since: float | None = None
 
     def set_early(self, is_early: bool) -> None:
@@ -60,15 +62,15 @@ class CommitPacer:
         if not needs_commit:
             return False
         now = self._clock()
-        if self._working_since is None:
-            self._working_since = now
+        if self._dirty_since is None:
+            self._dirty_since = now
         if has_more:
-            return now - self._working_since >= self._interval_s()
+            return now - self._dirty_since >= self._interval_s()
         return self.seconds_until_due() <= 0.0
 
     def is_time_up(self) -> bool:
         """Whether processing should stop, because a commit is due in any case."""
-        since = self._working_since
+        since = self._dirty_since
         return since is not None and self._clock() - since >= self._interval_s()
 
     def _interval_s(self) -> float:
@@ -89,7 +91,7 @@ class CommitPacer:
         """Note the begin of a commit. Returns the seconds since the work for it began."""
         self._began_at = self._clock()
         since = self._began_at if self._working_since is None else self._working_since
-        self._working_since = None
+        self._dirty_since = self._working_since = None
         return self._began_at - since
 
     def end_commit(self) -> float:

@@ -168,9 +168,10 @@ class SparkLanes:
         """Cancel the job of a lane. Its process may run on for a few seconds."""
         try:
             cancel_group_and_future_jobs(self._context, self._group(serial))
-        except (Py4JError, OSError):
+        except (Py4JError, OSError) as error:
             if not self._backend.is_lost:
-                raise
+                # A JVM that is terminated stops Spark before it ends.
+                raise translate_error(text_of(error), self._backend.python) or error from error
 
     def _group(self, serial: int) -> str:
         # A cancelled group never runs a job again, so its name must be unique.
