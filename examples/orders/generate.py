@@ -37,16 +37,18 @@ PRICES = {
 }
 
 
-def generated_orders(count: int, seed: int) -> Iterator[Order]:
+def generated_orders(
+    count: int, seed: int, gap: timedelta = timedelta(milliseconds=500)
+) -> Iterator[Order]:
     """Generate the same orders for the same seed.
 
-    The clock advances by about half a second per order. One order in ten is up to 6 s late. One in
-    fifty is 2 minutes late, which is too late for every window.
+    The clock advances by about `gap` per order. One order in ten is up to 6 s late. One in fifty is
+    2 minutes late, which is too late for every window.
     """
     chance = random.Random(seed)
     clock = OPENING
     for number in range(1, count + 1):
-        clock += timedelta(milliseconds=chance.randrange(100, 900))
+        clock += gap * chance.randrange(100, 900) / 500
         delay = timedelta()
         if chance.random() < 0.02:
             delay = timedelta(minutes=2)

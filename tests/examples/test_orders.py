@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 import pytest
+from orders.demo import CLOCK_SPEED
+from orders.generate import OPENING, generated_orders
 from orders.generate import STORES as ALL_STORES
-from orders.generate import generated_orders
 from orders.model import (
     Address,
     Order,
@@ -203,6 +204,13 @@ def test_generated_orders_depend_on_the_seed_only() -> None:
     assert {order.location_id for order in generated_orders(50, 1)} == {
         store.location_id for store in ALL_STORES
     }
+
+
+@pytest.mark.parametrize("rate", [100, 500, 2000])
+def test_clock_of_the_orders_in_the_demo_has_the_same_speed_at_each_rate(rate: int) -> None:
+    orders = generated_orders(rate * 10, 2022, timedelta(seconds=CLOCK_SPEED / rate))
+    latest = max(order.ordered_date_time for order in orders)
+    assert (latest - OPENING).total_seconds() == pytest.approx(CLOCK_SPEED * 10, rel=0.05)
 
 
 def test_stores_equal_a_plain_sum_of_generated_orders(
