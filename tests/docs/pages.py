@@ -45,7 +45,7 @@ def script(page: Path) -> str:
 
 #: Pages whose Python blocks are one script, which prints nothing.
 SCRIPTS = (
-    "README.md", "dashboard.md", "from-faust.md", "from-kafka-streams.md",
+    "README.md", "clients.md", "dashboard.md", "from-faust.md", "from-kafka-streams.md",
     "from-structured-streaming.md", "joining.md", "joins.md", "queries.md", "running.md",
     "streams-and-tables.md", "tour.md", "windows.md",
 )

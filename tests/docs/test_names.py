@@ -13,6 +13,7 @@ import pytest
 
 from penstock import StreamsConfig
 from penstock.cli.main import build_parser
+from penstock.clients.setting_names import EFFECTIVE
 from penstock.properties import PROPERTY_OF
 from penstock.setting_effects import (
     CONNECTION_SETTINGS,
@@ -85,11 +86,12 @@ def test_commands_and_options_exist(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_settings_exist(page: Path) -> None:
     """A name in code whose first part is that of a setting is a setting."""
+    settings = SETTINGS | EFFECTIVE if page.name == "clients.md" else SETTINGS
     text = FENCE.sub("", page.read_text(encoding="utf-8"))
     starts = {name.partition(".")[0] for name in SETTINGS if "." in name} - {"log"}
     unknown = {
         name for name in NAME.findall(text)
-        if name.partition(".")[0] in starts and name not in SETTINGS
+        if name.partition(".")[0] in starts and name not in settings
         and not name.endswith(FILES) and not NO_SETTINGS.match(name)
     }
     assert sorted(unknown) == []

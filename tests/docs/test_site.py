@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import os
 import re
 import subprocess
@@ -76,6 +77,18 @@ def test_links_between_pages_exist(site: Path) -> None:
             if target and ":" not in target and not (page.parent / target).resolve().exists():
                 missing.append((page.name, link))
     assert missing == []
+
+
+def test_navigation_names_every_page(site: Path) -> None:
+    """The theme shows a README.md or index.md only by the name of its section if it may."""
+    navigation = (ROOT / "mkdocs.yml").read_text("utf-8").partition("\nnav:\n")[2]
+    names = re.findall(r"^ *- ([^:\n]+): \S+\.md$", navigation, re.MULTILINE)
+    assert {"Orders", "Words", "Tutorial"} <= set(names)
+    shown = re.findall(
+        r'<span class="md-ellipsis">\s*(.*?)\s*</span>',
+        (site / "examples" / "words" / "index.html").read_text("utf-8"), re.DOTALL,
+    )
+    assert set(names) - {html.unescape(each) for each in shown} == set()
 
 
 def test_reference_shows_examples_as_code(site: Path) -> None:
