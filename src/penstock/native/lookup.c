@@ -156,19 +156,20 @@ is_open(Step *step)
     PyObject *gate = step->held[GATE], *until = SLOT(gate, places.until);
     if (!PyFloat_CheckExact(until) || step->numbers[0] != forks)
         return 0;
+    double limit = PyFloat_AS_DOUBLE(until);
     PyObject *now = PyObject_CallNoArgs(step->held[MONOTONIC]);
     if (now == NULL)
         return -1;
-    int is_valid = PyFloat_CheckExact(now) && PyFloat_AS_DOUBLE(now) < PyFloat_AS_DOUBLE(until);
+    int is_valid = PyFloat_CheckExact(now) && PyFloat_AS_DOUBLE(now) < limit;
     Py_DECREF(now);
-    PyObject *expected = SLOT(gate, places.commits);
-    if (!is_valid || expected == Py_None)
+    if (!is_valid || SLOT(gate, places.commits) == Py_None)
         return is_valid;
+    /* During the call another thread may replace the field. */
+    PyObject *expected = Py_NewRef(SLOT(gate, places.commits));
     PyObject *commits = PyObject_CallNoArgs(step->held[COMMITS]);
-    if (commits == NULL)
-        return -1;
-    is_valid = PyObject_RichCompareBool(commits, expected, Py_EQ);
-    Py_DECREF(commits);
+    is_valid = commits == NULL ? -1 : PyObject_RichCompareBool(commits, expected, Py_EQ);
+    Py_DECREF(expected);
+    Py_XDECREF(commits);
     return is_valid;
 }
 

@@ -107,6 +107,30 @@ def test_commit_that_must_be_read_first_calls_the_reader(pool: Pool) -> None:
     assert pool.lookup("tea") == "careful"
 
 
+def test_commits_of_the_gate_may_change_while_they_are_compared(pool: Pool) -> None:
+    events = []
+
+    class Commits:
+        def __eq__(self, other: object) -> bool:
+            events.append("compared")
+            return True
+
+        __hash__ = None  # type: ignore[assignment]
+
+        def __del__(self) -> None:
+            events.append("released")
+
+    def count_commits() -> int:
+        pool.gate.commits = 1
+        return 0
+
+    gate: Any = pool.gate
+    gate.commits = Commits()
+    lookup = core.pooled_lookup(pool.gate, pool.free, lambda: 0.0, count_commits, pool._look_up)
+    assert lookup("tea") == b"3"
+    assert events == ["compared", "released"]
+
+
 def test_without_a_free_session_the_reader_is_called(pool: Pool) -> None:
     pool.free.clear()
     assert pool.lookup("tea") == "careful"
