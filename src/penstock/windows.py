@@ -204,7 +204,7 @@ class TimeWindows(Windows):
         """Return a copy whose windows start every `advance`.
 
         Args:
-            advance: The time between the starts of two windows; None for the size.
+            advance: The time between the starts of two windows.
 
         Kafka: TimeWindows#advanceBy
         """
@@ -213,13 +213,16 @@ class TimeWindows(Windows):
     def windows_for(self, timestamp: int) -> dict[int, Window]:
         size = self.size_ms
         advance = self.advance_ms
-        if advance == size and timestamp >= 0:
-            start = timestamp - timestamp % size
-            return {start: Window(start, start + size)}
+        last = timestamp - timestamp % advance
+        if last > MAX_TIME_MS - size:
+            raise ValueError(
+                f"The window that starts at {last} ends after the largest timestamp, "
+                f"{MAX_TIME_MS}. Check the timestamp of the record: {timestamp}."
+            )
         first = timestamp - size + advance
         # Windows never start before the epoch.
         start = first // advance * advance if first > 0 else 0
-        return {s: Window(s, s + size) for s in range(start, timestamp + 1, advance)}
+        return {s: Window(s, s + size) for s in range(start, last + 1, advance)}
 
     @property
     def size(self) -> int:

@@ -154,6 +154,12 @@ window_fold(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *name
         return NULL;
     PyObject *raw = NULL;
     int64_t size = step->numbers[SIZE], advance = step->numbers[ADVANCE];
+    if (time - time % advance > INT64_MAX - size)
+        return PyErr_Format(PyExc_ValueError,
+                            "The window that starts at %lld ends after the largest timestamp, %lld. "
+                            "Check the timestamp of the record: %lld.",
+                            (long long)(time - time % advance), (long long)INT64_MAX,
+                            (long long)time);
     int64_t start = time - (size - advance);
     start = start > 0 ? start - start % advance : 0;
     int done = 0, tried = 0;

@@ -136,8 +136,8 @@ def windows_by_time(windows: Windows) -> Callable[[int], Iterable[Window]]:
     if type(windows) is not TimeWindows:
         windows_for = windows.windows_for
         return lambda timestamp: windows_for(timestamp).values()
-    size, advance = windows.size_ms, windows.advance_ms
-    reach = size - advance
+    advance = windows.advance_ms
+    reach = windows.size_ms - advance
     known_first = known_last = -1
     known: tuple[Window, ...] = ()
 
@@ -147,8 +147,7 @@ def windows_by_time(windows: Windows) -> Callable[[int], Iterable[Window]]:
         first = timestamp - reach
         first = first - first % advance if first > 0 else 0
         if first != known_first or last != known_last:
-            starts = range(first, last + 1, advance)
-            known = tuple([Window(start, start + size) for start in starts])
+            known = tuple(windows.windows_for(timestamp).values())
             known_first, known_last = first, last
         return known
 

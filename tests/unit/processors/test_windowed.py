@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 from tests.unit.processors.fakes import FakeNode, FakeSessionStore, FakeWindowStore, Sent
 
+from penstock import Serdes, StreamsBuilder, StreamsConfig
+from penstock.errors import StreamsException
 from penstock.processors.aggregates import (
     add_counts,
     aggregator_of_reducer,
@@ -16,7 +18,9 @@ from penstock.processors.session_aggregates import SessionAggregate
 from penstock.processors.table_store import SessionGetter, WindowGetter
 from penstock.processors.window_aggregates import WindowAggregate, windows_by_time
 from penstock.record import Change, Headers
+from penstock.testing import TopologyTestDriver
 from penstock.windows import (
+    MAX_TIME_MS,
     SessionWindow,
     SessionWindows,
     TimeWindows,
@@ -54,6 +58,22 @@ def test_windows_by_time_are_those_of_the_definition(size: int, advance: int) ->
     windows_of = windows_by_time(windows)
     for timestamp in [*range(40), 3, 100, 99]:
         assert list(windows_of(timestamp)) == list(windows.windows_for(timestamp).values())
+
+
+@pytest.mark.parametrize("advance", [10, 5])
+@pytest.mark.parametrize("cache_bytes", [0, 1_000_000])
+def test_window_that_ends_after_the_largest_timestamp_is_refused(
+    advance: int, cache_bytes: int
+) -> None:
+    builder = StreamsBuilder()
+    (
+        builder.stream("in", key=Serdes.string(), value=Serdes.string()).group_by_key()
+        .windowed_by(TimeWindows(10, advance)).count(store="counts")
+    )
+    config = StreamsConfig(application_id="far", statestore_cache_max_bytes=cache_bytes)
+    driver = TopologyTestDriver(builder.build(), config)
+    with driver, pytest.raises(StreamsException, match="ends after the largest timestamp"):
+        driver.pipe("in", b"k", b"v", MAX_TIME_MS)
 
 
 def test_tumbling_count_is_per_window_with_the_largest_timestamp() -> None:
