@@ -63,7 +63,8 @@ class _Cogroup:
 
         builder = self.builder
         self._repartition_members(spec.name, named)
-        versioned = bool(getattr(spec, "is_versioned", False))
+        # As in Kafka, a windowed result is versioned if the tables behind its streams are.
+        versioned = spec.is_versioned if wrap is None else None
         nodes = []
         for number, (identity, (_, aggregator)) in enumerate(self.members.items()):
             step = builder.names.suffixed_or_next(name, f"-cogroup-agg-{number}", AGGREGATE)

@@ -217,7 +217,7 @@ class AggregateNode(PlanNode):
     operator: Any
     store: StoreSpec
     window_grace_ms: int | None = None
-    is_versioned: bool = False
+    is_versioned: bool | None = False
 
     @property
     def grace_ms(self) -> int | None:
