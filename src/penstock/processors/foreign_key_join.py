@@ -196,9 +196,10 @@ class SubscriptionJoin:
         def process(key: CombinedKey, change: Change, timestamp: int, headers: Headers) -> None:
             foreign_key, primary_key = key
             (hashed, instruction, _, partition, _), subscribed_at = change.new
+            # Kafka reads the row for every instruction: the functions of a view are called.
+            row = None if foreign_key is None else get(foreign_key)
             if instruction == _DELETE_SILENTLY:
                 return
-            row = None if foreign_key is None else get(foreign_key)
             value = None
             if instruction != _DELETE:
                 if row is not None:
