@@ -45,6 +45,10 @@ def test_values_are_formatted_as_in_java() -> None:
     assert canonical({"a": "\x1f"}) == '{"a":"\\u001F"}'
 
 
+def test_json_null_at_the_root_is_null() -> None:
+    assert from_json_text(b"null") is None
+
+
 def test_json_number_at_the_root_is_not_a_long() -> None:
     assert from_json_text(b"5") == JsonScalar(5)
     assert scalar("parse_int")("k", from_json_text(b"5")) is None

@@ -19,9 +19,9 @@ _ESCAPE = re.compile(r"\\(?:u00([0-9a-f]{2})|.)")
 
 @dataclass(frozen=True, slots=True)
 class JsonScalar:
-    """A JSON text, number or null at the root of a JSON value."""
+    """A JSON text or number at the root of a JSON value."""
 
-    value: str | int | float | None
+    value: str | int | float
 
 
 def is_long(value: Any) -> bool:
@@ -35,9 +35,10 @@ def wrap_long(number: int) -> int:
 
 
 def from_json_text(data: bytes) -> Any:
-    """Deserialize as the json serde does."""
+    """Deserialize as the json serde does: JSON null is null."""
     parsed = json.loads(data)
-    return parsed if isinstance(parsed, (dict, list, bool)) else JsonScalar(parsed)
+    is_text_or_number = isinstance(parsed, (str, int, float)) and not isinstance(parsed, bool)
+    return JsonScalar(parsed) if is_text_or_number else parsed
 
 
 def canonical(node: Any) -> str:

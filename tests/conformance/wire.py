@@ -93,8 +93,6 @@ def _decode_windowed(spec: dict[str, Any], data: bytes) -> Any:
 
 
 def _write_json(value: Any) -> Any:
-    if isinstance(value, JsonScalar) and value.value is None:
-        return None
     if isinstance(value, (dict, list, bool, float, JsonScalar)):
         return canonical(value).encode()
     raise TypeError(f"The json serde got {type(value).__name__}.")
