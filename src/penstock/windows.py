@@ -178,7 +178,7 @@ class TimeWindows(Windows):
                 "Window advance must be more than zero and at most the window size, "
                 f"{self.size_ms} ms, not {self.advance_ms} ms."
             )
-        _check_grace(self.grace_ms)
+        _check_grace(self.grace_ms, self.size_ms)
 
     @classmethod
     def of(
@@ -253,7 +253,7 @@ class SlidingWindows(JavaNames):
             raise ValueError(
                 f"Window time difference must not be negative: {self.time_difference_ms} ms."
             )
-        _check_grace(self.grace_ms)
+        _check_grace(self.grace_ms, self.time_difference_ms)
 
     @classmethod
     def of(
@@ -296,7 +296,7 @@ class SessionWindows(JavaNames):
     def __post_init__(self) -> None:
         if self.gap_ms < 0:
             raise ValueError(f"The inactivity gap must not be negative: {self.gap_ms} ms.")
-        _check_grace(self.grace_ms)
+        _check_grace(self.grace_ms, self.gap_ms)
 
     @classmethod
     def of(
@@ -349,7 +349,7 @@ class JoinWindows(Windows):
                 "The window interval (before + after) must not be negative: "
                 f"{self.before_ms} ms + {self.after_ms} ms."
             )
-        _check_grace(self.grace_ms)
+        _check_grace(self.grace_ms, self.before_ms + self.after_ms)
 
     @classmethod
     def of(
@@ -492,6 +492,12 @@ class EmitStrategy(Enum):
         return EmitStrategy.ON_WINDOW_CLOSE
 
 
-def _check_grace(grace_ms: int) -> None:
+def _check_grace(grace_ms: int, reach_ms: int) -> None:
     if grace_ms < 0:
         raise ValueError(f"The grace period must not be negative: {grace_ms} ms.")
+    if grace_ms + reach_ms > MAX_TIME_MS:
+        raise ValueError(
+            f"The grace period is too long: {grace_ms} ms. Rows are kept for {reach_ms} ms more, "
+            f"and the largest time is {MAX_TIME_MS} ms. Use a shorter one, such as "
+            "timedelta(days=1)."
+        )

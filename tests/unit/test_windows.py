@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -161,3 +162,18 @@ def test_windows_and_strategies_can_be_pickled() -> None:
         assert again == made
         assert type(again) is type(made)
     assert EmitStrategy.on_window_update() is EmitStrategy.ON_WINDOW_UPDATE
+
+
+@pytest.mark.parametrize(
+    "create",
+    [
+        lambda grace: TimeWindows.of(5, grace=grace),
+        lambda grace: SlidingWindows.of(5, grace),
+        lambda grace: SessionWindows.of(5, grace),
+        lambda grace: JoinWindows.of(5, grace),
+    ],
+)
+def test_grace_period_beyond_the_largest_time_is_refused(create: Callable[[int], object]) -> None:
+    create(MAX_TIME_MS - 10)
+    with pytest.raises(ValueError, match="The grace period is too long"):
+        create(MAX_TIME_MS)
