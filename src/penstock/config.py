@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock.errors import ConfigException
 from penstock.handlers import (
@@ -35,6 +35,7 @@ from penstock.setting_effects import (
     CONNECTION_SETTINGS,
     settings_without_effect,
 )
+from penstock.suggestions import did_you_mean
 from penstock.timestamps import TimestampExtractor, make_timestamp_extractor
 from penstock.windows import to_ms
 
@@ -150,6 +151,12 @@ class StreamsConfig:
     #: The metrics and sensors that are recorded.
     metrics_recording_level: str = "INFO"
     extra: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    if not TYPE_CHECKING:
+
+        def __new__(cls, *given: Any, **settings: Any) -> Any:
+            _check_arguments(cls, given, settings)
+            return object.__new__(cls)
 
     def __post_init__(self) -> None:
         set_field = self._set
@@ -511,6 +518,27 @@ def _duration(name: str, value: timedelta | int) -> int:
         return to_ms(value, name)
     except (TypeError, ValueError) as error:
         raise ConfigException(str(error)) from error
+
+
+def _check_arguments(cls: type, given: tuple[Any, ...], settings: Mapping[str, Any]) -> None:
+    """Raise a TypeError with advice for settings without a name, or with an unknown one."""
+    from_properties = "StreamsConfig.from_properties({'application.id': ...})"
+    if given:
+        advice = f"For names with dots use {from_properties}."
+        if isinstance(given[0], str):
+            advice = f"Use StreamsConfig(application_id={given[0]!r})."
+        raise TypeError(f"StreamsConfig takes settings by name, not {given[0]!r}. {advice}")
+    names = [each.name for each in fields(cls)]
+    for name in settings:
+        if name not in names:
+            in_python = name.replace(".", "_")
+            hint = did_you_mean(in_python, names)
+            if in_python in names:
+                hint = f" In Python, use {in_python}."
+            raise TypeError(
+                f"StreamsConfig has no setting '{name}'.{hint} Settings of clients and your own go "
+                f"into extra={{...}}, or use {from_properties}."
+            )
 
 
 def _check_name(setting: str, name: Any) -> None:

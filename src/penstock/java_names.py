@@ -9,6 +9,10 @@ from typing import TYPE_CHECKING, Any
 #: Class -> Java name -> what to use in Python, where the Python name is not the same in snake case.
 _SPECIAL: dict[str, dict[str, str]] = {
     "KStream": {
+        "branch": "split().branch(predicate)",
+        "count": "group_by_key().count()",
+        "reduce": "group_by_key().reduce(reducer)",
+        "aggregate": "group_by_key().aggregate(initializer, aggregator)",
         "through": "repartition(), or to() and StreamsBuilder.stream()",
         "transform": "process()",
         "flatTransform": "process()",
@@ -54,6 +58,9 @@ _SPECIAL: dict[str, dict[str, str]] = {
         "ByteArray": "Serdes.bytes()",
         "ByteBuffer": "Serdes.bytes()",
         "Bytes": "Serdes.bytes()",
+        "int": "Serdes.long(), or Serdes.integer() for 4 bytes",
+        "str": "Serdes.string()",
+        "bool": "Serdes.boolean()",
         "serdeFrom": "Serde.of(serializer, deserializer)",
         "WrapperSerde": "Serde.of(serializer, deserializer)",
     },

@@ -35,6 +35,19 @@ def test_defaults() -> None:
     assert isinstance(streams_config.processing_handler(), LogAndFailProcessingExceptionHandler)
 
 
+@pytest.mark.parametrize(("given", "settings", "message"), [
+    (("app",), {}, r"by name, not 'app'\. Use StreamsConfig\(application_id='app'\)"),
+    (({"application.id": "app"},), {}, r"StreamsConfig\.from_properties\("),
+    ((), {"aplication_id": "app"}, "no setting 'aplication_id'. Did you mean 'application_id'"),
+    ((), {"application.id": "app"}, "In Python, use application_id"),
+])
+def test_wrong_argument_of_the_configuration_is_explained(
+    given: tuple[Any, ...], settings: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(TypeError, match=message):
+        StreamsConfig(*given, **settings)
+
+
 def test_durations_accept_timedeltas() -> None:
     assert config(commit_interval_ms=timedelta(seconds=2)).commit_interval_ms == 2000
     assert config(max_task_idle_ms=-1).max_task_idle_ms == -1

@@ -196,6 +196,11 @@ class KStream(StreamOperators[K, V], StreamJoins[K, V], JavaNames, Generic[K, V]
         ref = self._ref
         step = self._name_step(name, "KSTREAM-SINK-")
         if not isinstance(topic, str):
+            if not callable(topic):
+                raise TypeError(
+                    f"{step}: to takes the name of a topic or a function that returns one, "
+                    f"not {topic!r}. Call it once for each topic."
+                )
             check_function(topic, 3, step=step, what="the function that names the topic")
         key_serde, value_serde = as_serdes(step, key=key, value=value)
         check_partitioner(step, partitioner)

@@ -40,7 +40,7 @@ class TopologyTestDriver(QueryMethods, StoreAccess):
 
     Args:
         topology: The topology to test.
-        config: The configuration; the default has no default serdes.
+        config: The configuration, also as properties; the default has no default serdes.
         initial_wall_clock: The wall clock at the start.
         partitions: A count for all topics, or {topic: count}. Each sub-topology then runs as one
             task per partition, and a record goes to the partition of its key.
@@ -72,7 +72,7 @@ class TopologyTestDriver(QueryMethods, StoreAccess):
     def __init__(
         self,
         topology: Topology,
-        config: StreamsConfig | None = None,
+        config: StreamsConfig | Mapping[str, Any] | None = None,
         initial_wall_clock: datetime | int = 0,
         *,
         partitions: int | Mapping[str, int] | None = None,
@@ -89,6 +89,13 @@ class TopologyTestDriver(QueryMethods, StoreAccess):
             )
         if batch_size is not None and batch_size < 1:
             raise ValueError(f"batch_size must be at least 1, not {batch_size}.")
+        if isinstance(config, Mapping):
+            config = StreamsConfig.from_properties(config)
+        elif config is not None and not isinstance(config, StreamsConfig):
+            raise TypeError(
+                f"TopologyTestDriver takes a StreamsConfig or properties, not {config!r}. "
+                "Use StreamsConfig(application_id=...)."
+            )
         self._config = config or topology.config or StreamsConfig(application_id="test")
         check_build_settings(topology, self._config)
         check_serdes(topology, self._config)

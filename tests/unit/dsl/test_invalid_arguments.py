@@ -246,6 +246,8 @@ FUNCTIONS: list[Case] = [
      TopologyException, r"j: the joiner of two tables must take 2 arguments, \(left, right\)"),
     ("topic name extractor of one argument", lambda p: p.stream.to(yes, name="s"),
      TopologyException, r"s: the function that names the topic must take 3 arguments"),
+    ("list of topics to write to", lambda p: p.stream.to(["a", "b"], name="s"),
+     TypeError, r"s: to takes the name of a topic or a function .*, not \['a', 'b'\]"),
     ("partitioner of two arguments", lambda p: p.stream.to("out", partitioner=pair, name="s"),
      TopologyException, r"s: the partitioner must take 4 arguments, \(topic, key, value, part"),
     ("timestamp extractor of 1 argument", lambda p: p.builder.stream("x", timestamp=yes, name="s"),

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from penstock import KStream, KTable, StreamsBuilder
+from penstock import KGroupedStream, KStream, KTable, StreamsBuilder
 
 
 @pytest.mark.parametrize("method", [KStream.join, KStream.left_join, KTable.join, KTable.left_join])
@@ -38,6 +38,13 @@ def test_an_unknown_option_lists_the_known_ones(method: Callable[..., Any]) -> N
     )
     with pytest.raises(TypeError, match=message):
         method(object(), nam="x")
+
+
+@pytest.mark.parametrize("method", [KStream.to, KGroupedStream.count, KStream.repartition])
+def test_an_option_without_its_name_lists_the_options(method: Callable[..., Any]) -> None:
+    message = r"takes its options by name, but got 'counts' without one\. Options: .*\bname\b"
+    with pytest.raises(TypeError, match=message):
+        method(object(), *(["topic"] if method is KStream.to else []), "counts")
 
 
 def test_an_option_of_another_kind_of_join_lists_those_of_this_kind() -> None:

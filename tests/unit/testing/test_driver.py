@@ -269,3 +269,17 @@ def test_repr_of_driver_topics_and_stores() -> None:
     with TopologyTestDriver(counting(), CONFIG, partitions=2) as driver:
         assert repr(driver) == "<TopologyTestDriver 'app', 2 tasks>"
         assert repr(driver.get_state_store("counts")) == "<PartitionedStore 'counts', 2 partitions>"
+
+
+def test_configuration_may_be_properties_and_nothing_else() -> None:
+    builder = StreamsBuilder()
+    builder.stream("in").to("out")
+    topology = builder.build()
+    properties = {"application.id": "app", "default.key.serde": Serdes.string(),
+                  "default.value.serde": Serdes.string()}
+    with TopologyTestDriver(topology, properties) as driver:
+        driver.create_input_topic("in", Serdes.string(), Serdes.string()).pipe_input("k", "v")
+        output = driver.create_output_topic("out", Serdes.string(), Serdes.string())
+        assert output.read_key_value() == ("k", "v")
+    with pytest.raises(TypeError, match=r"takes a StreamsConfig or properties, not 'app'"):
+        TopologyTestDriver(topology, "app")  # type: ignore[arg-type]
