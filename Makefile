@@ -50,7 +50,7 @@ demo: install
 # Test tiers: every test is in `test`, `test-rest` or `test-exhaustive`, or a soak test of
 # `make faults`, see tests/conftest.py.
 PROCESSES = 2
-PYTEST = $(BIN)/python -m pytest -n $(PROCESSES) --dist loadscope
+PYTEST = $(BIN)/python -m pytest -n $(PROCESSES) --dist loadscope --durations 25
 
 # Minutes: unit, property and house tests, a sample of the conformance cases, a smoke set on Spark
 # and on a Kafka broker.

@@ -66,7 +66,7 @@ SMOKE = ("order-through-two-repartitions", "sink-topic-is-also-source")
 _SPARK_SAMPLE = 20
 #: One in so many of the other cases runs in `make test`, and in `make test-rest`. A case takes
 #: about a third of a second here; the test driver runs them all.
-_QUICK_SAMPLE, _SAMPLE = 16, 4
+_QUICK_SAMPLE, _SAMPLE = 16, 8
 
 
 def cases_for_spark() -> list[Case]:

@@ -1,7 +1,7 @@
 """Cases in continuous mode, in this process: a lane reads each event from the log and commits.
 
 `make test` runs the themes of `THEMES` and one in sixteen of the other cases, `make test-rest` the
-other themes and one in four of the generated cases, `make test-exhaustive` all others.
+other themes and one in eight of the generated cases, `make test-exhaustive` all others.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Cases on the engine in this process: one batch for each event, from the log and back to it.
 
 `make test` runs the themes of `THEMES` and one in sixteen of the other cases, `make test-rest` the
-other themes and one in four of the generated cases, `make test-exhaustive` all others. `make
+other themes and one in eight of the generated cases, `make test-exhaustive` all others. `make
 conformance-spark` runs all cases with tasks on Spark.
 """
 
