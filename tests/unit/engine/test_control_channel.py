@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import queue
 import socket
+import threading
 import time
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Connection
@@ -110,6 +111,19 @@ def test_lane_may_be_silent_after_the_handshake(monkeypatch: pytest.MonkeyPatch)
             assert not any(limit.getsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, 16))
     finally:
         server.close()
+
+
+@pytest.mark.parametrize("hosts", [None, ("127.0.0.1", "127.0.0.1")])
+def test_server_closes_if_its_thread_has_just_ended(hosts: tuple[str, str] | None) -> None:
+    server = ControlServer(hosts, lambda connection: None)
+    # The thread accepts a last connection while the server begins to close.
+    server._closed = True
+    server.endpoint.connect().close()
+    server._thread.join(30)
+    closing = threading.Thread(target=server.close, daemon=True)
+    closing.start()
+    closing.join(30)
+    assert not closing.is_alive()
 
 
 def test_port_can_be_chosen_and_used_again() -> None:
