@@ -50,11 +50,13 @@ demo: install
 # Test tiers: every test is in `test`, `test-rest` or `test-exhaustive`, or a soak test of
 # `make faults`, see tests/conftest.py.
 PROCESSES = 2
-PYTEST = $(BIN)/python -m pytest -n $(PROCESSES) --dist loadscope --durations 25
+PYTEST = $(BIN)/python -m pytest -n $(PROCESSES) --dist loadscope --durations 25 --timeout $(TIMEOUT)
+# Seconds after which a test has failed: it hangs, the others end far sooner.
+TIMEOUT := 600
 
 # The tests that have failed, once more and alone: some of them measure timeouts of real processes. The
 # first failures stay in the output.
-AGAIN = $(BIN)/python -m pytest --last-failed --last-failed-no-failures none
+AGAIN = $(BIN)/python -m pytest --last-failed --last-failed-no-failures none --timeout $(TIMEOUT)
 
 # Minutes: unit, property and house tests, a sample of the conformance cases, a smoke set on Spark
 # and on a Kafka broker.
