@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -72,6 +73,20 @@ def test_results_on_kafka_are_those_of_the_readme(
     )
     assert (ran.returncode, ran.stderr) == (0, "")
     assert ran.stdout.partition(heading)[2] == expected
+
+
+def test_log_shipping_runs_on_kafka(penstock_broker: ClusterStatus) -> None:
+    demo = EXAMPLES / "log_shipping" / "demo.py"
+    ran = run(demo, "--log", clear(penstock_broker.address))
+    assert (ran.returncode, ran.stderr) == (0, "")
+    # The group decides which consumer is idle.
+    joined, _, rest = ran.stdout.partition("fails before it commits them\n")
+    assert sorted(re.findall(r"consumer \d: (.+)", joined)) == [
+        "idle", "partition 0", "partition 1",
+    ]
+    failed, _, rest = rest.partition("== the idle one takes over, and processes them again\n")
+    assert failed.count("Partition=0") == 5
+    assert (rest.count("of web-3"), rest.count("of web-4")) == (7 + 2, 7 + 2)
 
 
 def test_topology_of_the_demo_runs_from_the_command_line(

@@ -293,7 +293,9 @@ class Member(ABC):
     member_id: str
 
     @abstractmethod
-    def heartbeat(self, owned: Collection[TopicPartition]) -> Assignment:
+    def heartbeat(
+        self, owned: Collection[TopicPartition], *, wait_s: float | None = None
+    ) -> Assignment:
         """Send a sign of life with the partitions in progress, and return the assignment.
 
         Partitions in `owned` that are not in the assignment are revoked: finish them, commit, and
@@ -301,6 +303,9 @@ class Member(ABC):
         partitions of the assignment belong to the member from now on. Heartbeats also remove
         members without a heartbeat within their session timeout. `Fenced`: this member was
         removed and has lost all its partitions.
+
+        The first assignment may depend on heartbeats of other members. `wait_s` limits the wait for
+        it; the assignment is then empty. A thread with several members needs such a limit.
         """
 
     @abstractmethod

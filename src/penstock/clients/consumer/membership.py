@@ -27,6 +27,10 @@ from penstock.log.types import TopicPartition
 
 logger = logging.getLogger(__name__)
 
+#: How long a poll waits for the first assignment. Kafka may make none before other consumers have
+#: polled, and these may belong to the same thread.
+_JOIN_WAIT_S = 1.0
+
 
 @dataclass(frozen=True, slots=True)
 class MembershipSettings:
@@ -196,7 +200,7 @@ class ConsumerMembership:
         """Send a heartbeat, or leave the group if the program has stopped polling."""
         since_poll_ms = (time.monotonic() - self._last_poll) * 1000
         if since_poll_ms <= self._settings.max_poll_interval_ms:
-            self._heartbeat()
+            self._heartbeat(wait_s=0)
             return
         member = self._member
         self._lose_all(KafkaError(
@@ -208,12 +212,12 @@ class ConsumerMembership:
         if member is not None:
             member.leave()
 
-    def _heartbeat(self) -> None:
+    def _heartbeat(self, wait_s: float = _JOIN_WAIT_S) -> None:
         """Send the owned partitions and receive the assignment. Called under the lock."""
         member = self._member
         while member is not None:
             try:
-                target = member.heartbeat(self._owned).partitions
+                target = member.heartbeat(self._owned, wait_s=wait_s).partitions
             except Fenced as error:
                 self._handle_fenced(error)
                 return

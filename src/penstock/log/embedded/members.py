@@ -177,8 +177,10 @@ class EmbeddedMember(Member):
             )
         return row
 
-    def heartbeat(self, owned: Collection[TopicPartition]) -> Assignment:
-        """See `Member.heartbeat`."""
+    def heartbeat(
+        self, owned: Collection[TopicPartition], *, wait_s: float | None = None
+    ) -> Assignment:
+        """See `Member.heartbeat`. It does not wait."""
         with self._database.writing() as db:
             members = _members(db, self.group)
             mine = self._own_row(members)

@@ -42,11 +42,13 @@ class KafkaMember(Member):
         #: The partitions that heartbeats have assigned and not revoked.
         self._owned: set[TopicPartition] = set()
 
-    def heartbeat(self, owned: Collection[TopicPartition]) -> Assignment:
+    def heartbeat(
+        self, owned: Collection[TopicPartition], *, wait_s: float | None = None
+    ) -> Assignment:
         """See `Member.heartbeat`. The first heartbeat waits for the first rebalance."""
         membership = self._membership
         membership.heartbeat(self._owned & {TopicPartition(*where) for where in owned})
-        membership.wait_until_joined()
+        membership.wait_until_joined(wait_s)
         with membership.changed:
             state = membership.state
             self._check_ended()

@@ -128,19 +128,23 @@ class GroupMembership:
                 self._keep_alive -= 1
                 self._heartbeat_at = time.monotonic()
 
-    def wait_until_joined(self) -> None:
-        """Wait for the first rebalance.
+    def wait_until_joined(self, wait_s: float | None = None) -> None:
+        """Wait for the first rebalance, at most `wait_s` seconds.
 
-        With an eager strategy, a rebalance waits until all members have given up all partitions.
-        That may depend on the caller, so the wait is short.
+        A rebalance waits until other members have given up the partitions that they lose. With an
+        eager strategy these are all partitions. If the caller runs these members as well, the
+        rebalance waits for the caller: then it needs a limit. Without one, raises `LogUnavailable`
+        after the timeout of the connection.
         """
-        timeout = self._connection.timeout if self.config.is_cooperative else _EAGER_JOIN_S
+        if wait_s is None and not self.config.is_cooperative:
+            wait_s = _EAGER_JOIN_S
+        timeout = self._connection.timeout if wait_s is None else wait_s
         deadline = time.monotonic() + timeout
         with self.keep_alive(), self.changed:
             while not self.state.rebalances and not self.state.ended:
                 left = deadline - time.monotonic()
                 if left <= 0:
-                    if not self.config.is_cooperative:
+                    if wait_s is not None:
                         return
                     what = f"Joining group '{self.config.group}' failed"
                     raise self._connection.unavailable(what)
