@@ -1,6 +1,7 @@
 """Generates the pages of the API reference for mkdocs: one per theme, and one of Kafka's names.
 
-The public names are those that the packages export. mkdocstrings writes their docstrings.
+The public names are those that the packages export. mkdocstrings finds their docstrings in the modules
+that define them; the headings show the names to import.
 """
 
 from __future__ import annotations
@@ -44,29 +45,57 @@ def pages(docs: Path) -> dict[str, str]:
     """Return path -> text of each page."""
     found = {
         f"reference/{page}.md": f"# {title}\n\n" + "".join(
-            f"::: {name}\n\n" for name in sorted(public_names(modules), key=_last_part)
+            f"::: {name}\n    options:\n      heading: {public}\n"
+            f"      toc_label: {_last_part(public)}\n\n"
+            for name, public in sorted(public_names(modules).items(), key=_by_public_name)
         )
         for page, (title, modules) in PAGES.items()
     }
     found["reference/kafka-names.md"] = kafka_names(docs / "kafka-names.toml")
-    found["reference/index.md"] = "# Reference\n\n" + "".join(
-        f"- [{title}]({page}.md)\n" for page, (title, _) in PAGES.items()
-    ) + "- [Kafka Streams' names and their Python names](kafka-names.md)\n"
+    found["reference/index.md"] = _index()
     return found
 
 
-def public_names(modules: tuple[str, ...]) -> set[str]:
-    """Return the full names of the exported objects that are defined in the modules."""
-    return {name for name in _all_names() if name.startswith(modules)}
+def _index() -> str:
+    lines = [
+        "# API reference", "",
+        "The names are exported by `penstock`, unless they are shown with another package.", "",
+        "| page | names |", "|---|---|",
+    ]
+    for page, (title, modules) in PAGES.items():
+        names = sorted(public_names(modules).items(), key=_by_public_name)
+        lines.append(f"| [{title}]({page}.md) | {', '.join(_link(*name) for name in names)} |")
+    lines.append("| [Kafka Streams' names](kafka-names.md) | Java names and their Python names |")
+    return "\n".join(lines) + "\n"
 
 
-def _all_names() -> Iterator[str]:
+def _link(name: str, public: str) -> str:
+    """A link to the documentation of a name; mkdocstrings resolves it."""
+    return f"[`{public.removeprefix('penstock.')}`][{name}]"
+
+
+def public_names(modules: tuple[str, ...]) -> dict[str, str]:
+    """Return the objects that are defined in the modules: full name -> name to import."""
+    found: dict[str, str] = {}
+    for name, public in _all_names():
+        # An object may be exported by several packages, and under a second name.
+        is_alias = _last_part(name) != _last_part(public)
+        if name.startswith(modules) and not is_alias:
+            found.setdefault(name, public)
+    return found
+
+
+def _all_names() -> Iterator[tuple[str, str]]:
     for package in map(importlib.import_module, PACKAGES):
         for name in package.__all__:
             each = getattr(package, name)
             module = str(getattr(each, "__module__", ""))
             if module.startswith("penstock.") and hasattr(each, "__qualname__"):
-                yield f"{module}.{each.__qualname__}"
+                yield f"{module}.{each.__qualname__}", f"{package.__name__}.{name}"
+
+
+def _by_public_name(item: tuple[str, str]) -> str:
+    return _last_part(item[1])
 
 
 def _last_part(name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import re
 from pathlib import Path
@@ -34,6 +35,23 @@ def test_every_public_name_is_on_exactly_one_page(reference: Any) -> None:
         name for name in penstock.__all__
         if isinstance(getattr(penstock, name), type) and name not in names
     } == {"ContextualFixedKeyProcessor", "ContextualProcessor"}
+
+
+def test_headings_are_the_names_to_import(reference: Any) -> None:
+    pages = reference.pages(ROOT / "docs")
+    headings = [name for text in pages.values() for name in re.findall(r"heading: (\S+)", text)]
+    assert {"penstock.KStream", "penstock.Processor", "penstock.clients.Producer"} <= set(headings)
+    for heading in headings:
+        package, _, name = heading.rpartition(".")
+        assert name in importlib.import_module(package).__all__, heading
+    assert "[`KStream`][penstock.dsl.stream.KStream]" in pages["reference/index.md"]
+
+
+def test_page_has_one_title() -> None:
+    """The theme shows no table of contents for a page with several."""
+    for page in (ROOT / "docs").rglob("*.md"):
+        text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+        assert len(re.findall(r"^# ", text, re.MULTILINE)) == 1, page.name
 
 
 def test_kafka_names_are_shown_with_their_python_names(reference: Any) -> None:
