@@ -5,6 +5,11 @@ from __future__ import annotations
 import configparser
 import re
 import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
 
 from deploy.commands import ROOT, parse_command
 from penstock.cli.main import ExitCode
@@ -37,6 +42,22 @@ def test_unit_has_known_sections_and_names() -> None:
     for name, found in sections.items():
         assert found <= KNOWN[name]
     assert {"ExecStart", "User", "Restart"} <= sections["Service"]
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
+def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
+    units = tmp_path / "etc" / "systemd" / "system"
+    units.mkdir(parents=True)
+    shutil.copy(UNIT, units)
+    # It also checks that the program exists.
+    program = Path(str(tmp_path) + shlex.split(unit()["Service"]["ExecStart"])[0])
+    program.parent.mkdir(parents=True)
+    program.touch(0o755)
+    ran = subprocess.run(
+        ["systemd-analyze", "verify", f"--root={tmp_path}", "--recursive-errors=no", UNIT.name],
+        capture_output=True, text=True, check=False, timeout=60,
+    )
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
 
 
 def test_command_line_is_accepted_and_runs_a_project() -> None:
