@@ -1,7 +1,7 @@
 """Generates the pages of the API reference for mkdocs: one per theme, and one of Kafka's names.
 
-The public names are those that the packages export. mkdocstrings finds their docstrings in the modules
-that define them; the headings show the names to import.
+The public names are those that the packages export. mkdocstrings finds their docstrings in the
+modules that define them; the headings show the names to import.
 """
 
 from __future__ import annotations

@@ -16,6 +16,8 @@ from mkdocs.structure.pages import Page
 
 _LINK = re.compile(r"(?<!!)\[([^]]*)\]\(([^)#\s]+)(#[^)\s]*)?\)")
 _IMAGE = re.compile(r"!\[([^]]*)\]\(([^)#\s]+)\)")
+#: Why something is so, and what has changed: the search shows the pages for users before them.
+_LATER_IN_SEARCH = ("decisions/", "project/changelog", "faults")
 _OUTSIDE = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")
 
 
@@ -31,6 +33,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Return the text of a page with adapted links. mkdocs calls this."""
     del files
+    if page.file.src_uri.startswith(_LATER_IN_SEARCH):
+        page.meta["search"] = {"boost": 0.2}
     docs = Path(config.docs_dir)
     return adapted(markdown, source(page.file.src_uri, docs), docs)
 
