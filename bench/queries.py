@@ -1,17 +1,19 @@
 """Measures key lookups from Python, beside bare LMDB reads of the same rows.
 
-    python bench/queries.py [--keys 100000] [--lookups 200000]
+    python bench/queries.py [--keys 100000] [--lookups 10000]
 
 An application counts words in one process. While it is idle, and while it processes records, a
 thread looks up random keys through `Streams.store`. The bare read is `Transaction.get` of the lmdb
 package on the same file, once in one open transaction, and once in a transaction for each key: that
-is what a reader needs to see the last commit.
+is what a reader needs to see the last commit. Short rounds alternate between the two, and the best
+round of each counts. While records are processed, it is the mean of all rounds.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import random
 import statistics
 import tempfile
@@ -19,20 +21,22 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import lmdb
 
 from penstock import Streams, StreamsBuilder, StreamsConfig
 from penstock.log import RecordColumns, open_log
 
-ROUNDS = 5
+ROUNDS = 150
+_bare: Any = None
 
 
 def main() -> None:
     """Run the benchmark and print its figures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--keys", type=int, default=100_000)
-    parser.add_argument("--lookups", type=int, default=200_000)
+    parser.add_argument("--lookups", type=int, default=10_000)
     args = parser.parse_args()
     figures: dict[str, object] = {"bench": "queries", "keys": args.keys, "lookups": args.lookups}
     with tempfile.TemporaryDirectory() as directory:
@@ -52,22 +56,31 @@ def measure(directory: Path, execution: str, keys: int, lookups: int) -> dict[st
         application_id="bench", log=directory / "log.db", state_dir=directory, execution=execution
     )
     names = [f"key-{number}" for number in range(keys)]
-    wanted = random.Random(1).choices(names, k=lookups)
+    # New strings, one after the other in memory, as those of the bare read.
+    chosen = random.Random(1)
+    chunks = [
+        [f"key-{number}" for number in chosen.choices(range(keys), k=lookups)]
+        for _ in range(ROUNDS)
+    ]
     with open_log(config.log) as log:
         log.create_topic("words", 1)
         send(log, names)
         with Streams(builder.build(), config, master="inline") as streams:
             streams.run_until_caught_up(600)
             counts = streams.store("counts")
-            idle = best(lambda: read_store(counts.get, wanted))
-            bare, fresh = (min(times) for times in zip(*(
-                read_bare(directory, wanted) for _ in range(ROUNDS)
-            ), strict=True))
+            # A process opens a file once, so that another one makes the bare reads.
+            with multiprocessing.get_context("spawn").Pool(1) as pool:
+                pool.apply(open_bare, (directory, chunks))
+                idle, bare, fresh = (min(times) for times in zip(*(
+                    (read_store(counts.get, chunk), *pool.apply(read_bare, (number,)))
+                    for number, chunk in enumerate(chunks)
+                ), strict=True))
             stopped = threading.Event()
             writer = threading.Thread(target=write_until, args=(log, names, stopped))
             writer.start()
-            busy = best(lambda: read_store(counts.get, wanted))
-            latencies = time_each(counts.get, wanted[:50_000])
+            # The mean: the best round would fall between two batches.
+            busy = statistics.mean(read_store(counts.get, chunk) for chunk in chunks)
+            latencies = time_each(counts.get, [key for chunk in chunks[:10] for key in chunk])
             stopped.set()
             writer.join()
             streams.run_until_caught_up(600)
@@ -85,11 +98,6 @@ def measure(directory: Path, execution: str, keys: int, lookups: int) -> dict[st
         "to_bare_transaction": round(idle / fresh, 1),
         "p50_us": round(latencies[0] * 1e6, 1), "p99_us": round(latencies[1] * 1e6, 1),
     }
-
-
-def best(run: Callable[[], float]) -> float:
-    """Return the fastest of some rounds, in seconds per lookup."""
-    return min(run() for _ in range(ROUNDS))
 
 
 def read_store(get: Callable[[str], object], wanted: list[str]) -> float:
@@ -111,25 +119,25 @@ def time_each(get: Callable[[str], object], wanted: list[str]) -> tuple[float, f
     return cuts[49], cuts[98]
 
 
-def read_bare(directory: Path, wanted: list[str]) -> tuple[float, float]:
-    """Read the same rows with lmdb alone, in another process: a process opens a file once.
-
-    Returns the seconds of a read in one transaction, and of one in its own transaction.
-    """
-    import multiprocessing  # noqa: PLC0415
-
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        return pool.apply(_read_bare, (directory, wanted))
-
-
-def _read_bare(directory: Path, wanted: list[str]) -> tuple[float, float]:
+def open_bare(directory: Path, chunks: list[list[str]]) -> None:
+    """Open the rows with lmdb alone."""
+    global _bare  # noqa: PLW0603  (the state of the process that makes the bare reads)
     task = next(path.parent for path in directory.glob("bench/*/current"))
     generation = task / (task / "current").read_text()
-    environment = lmdb.open(str(generation), max_dbs=512, readonly=True)
+    environment = lmdb.open(str(generation), max_dbs=512, readonly=True, max_spare_txns=1)
     rows = environment.open_db(b"rows/counts", create=False)
     with environment.begin() as transaction:
         prefix = next(iter(transaction.cursor(rows)))[0][:1]
-        keys = [prefix + key.encode() for key in wanted]
+    _bare = environment, rows, [
+        [prefix + key.encode() for key in chunk] for chunk in chunks
+    ]
+
+
+def read_bare(number: int) -> tuple[float, float]:
+    """Return the seconds of a read in one transaction, and of one in its own transaction."""
+    environment, rows, chunks = _bare
+    keys = chunks[number]
+    with environment.begin() as transaction:
         get = transaction.get
         started = time.perf_counter()
         for key in keys:

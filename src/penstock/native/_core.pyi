@@ -6,12 +6,14 @@ are therefore the methods of a protocol. The classes have the interface of their
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from penstock.record import CurrentRecord, Headers
 from penstock.stores.bytes.lmdb.reader import LmdbReader
 from penstock.stores.cache import entries as twins
 from penstock.stores.replica.store_reader import LookupGate, StoreSession
+
+_V = TypeVar("_V")
 
 # A node takes key, value, timestamp and headers.
 _Forward = Callable[[Any, Any, int, Headers], None]
@@ -62,8 +64,8 @@ class Core(Protocol):
         keeps: bool, initializer: Callable[[], Any], aggregator: Callable[[Any, Any, Any], Any], /,
     ) -> _SaveRow: ...
     def keyed_load(
-        self, write_key: _Write, row_of: _Write, load_row: _LoadRow, /
-    ) -> Callable[[Any], tuple[Any, int] | None]: ...
+        self, write_key: _Write, row_of: _Write, load_row: Callable[[bytes], _V], /
+    ) -> Callable[[Any], _V]: ...
     def overlay_get(self, writes: dict[bytes, bytes | None], inner_get: _Get, /) -> _Get: ...
     def timed_get(self, clock: object, get: _Get, time_at: int, reach: int, /) -> _Get: ...
 
@@ -74,6 +76,9 @@ class Core(Protocol):
     def timestamped_load(
         self, get: _Get, read: _Read, deserialize: _Read, /
     ) -> _LoadRow: ...
+    def value_load(
+        self, get: _Get, read: _Read, deserialize: _Read, /
+    ) -> Callable[[bytes], Any]: ...
     def pooled_lookup(
         self, gate: LookupGate, free: list[StoreSession], monotonic: Callable[[], float],
         commits: Callable[[], int], careful: Callable[[Any], Any], /,

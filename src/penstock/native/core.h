@@ -340,6 +340,7 @@ PyObject *timestamped_value(PyObject *stored, PyObject *reader, PyObject *carefu
 
 PyObject *make_snapshot_get(PyObject *module, PyObject *args);
 PyObject *make_timestamped_load(PyObject *module, PyObject *args);
+PyObject *make_value_load(PyObject *module, PyObject *args);
 PyObject *make_pooled_lookup(PyObject *module, PyObject *args);
 
 PyObject *stored_rows(PyObject *module, PyObject *args);

@@ -8,7 +8,7 @@
 static struct {
     PyTypeObject *gate, *session, *reader;
     Py_ssize_t until, commits, allowed;
-    Py_ssize_t generation, number, load, used_reader;
+    Py_ssize_t generation, number, load_value, used_reader;
     Py_ssize_t begin, lock, transaction;
 } places;
 
@@ -58,7 +58,7 @@ learn_session(PyTypeObject *type)
 {
     if ((places.generation = slot_place(type, "generation")) < 0
         || (places.number = slot_place(type, "number")) < 0
-        || (places.load = slot_place(type, "load")) < 0
+        || (places.load_value = slot_place(type, "load_value")) < 0
         || (places.used_reader = slot_place(type, "reader")) < 0)
         return -1;
     Py_XSETREF(places.session, (PyTypeObject *)Py_NewRef(type));
@@ -134,6 +134,28 @@ timestamped_load(PyObject *self, PyObject *const *args, size_t nargsf, PyObject 
     Py_XDECREF(value);
     Py_DECREF(stored);
     return found;
+}
+
+/* value_load(get, read, deserialize): the value of a row key, without its timestamp. */
+static PyObject *
+value_load(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names)
+{
+    STEP_ARGUMENTS(1)
+    PyObject *stored = PyObject_CallOneArg(step->held[0], args[0]);
+    if (stored == NULL || stored == Py_None)
+        return stored;
+    PyObject *value = timestamped_value(stored, step->held[1], step->held[2]);
+    Py_DECREF(stored);
+    return value;
+}
+
+PyObject *
+make_value_load(PyObject *module, PyObject *args)
+{
+    PyObject *objects[3];
+    if (!PyArg_ParseTuple(args, "OOO", &objects[0], &objects[1], &objects[2]))
+        return NULL;
+    return (PyObject *)step_new("load_value", value_load, objects, 3);
 }
 
 PyObject *
@@ -227,7 +249,7 @@ load_in_transaction(PyObject *session, PyObject *transaction, PyObject *key)
         return NULL;
     int same = PyObject_RichCompareBool(number, SLOT(session, places.number), Py_EQ);
     Py_DECREF(number);
-    return same > 0 ? PyObject_CallOneArg(SLOT(session, places.load), key) : NULL;
+    return same > 0 ? PyObject_CallOneArg(SLOT(session, places.load_value), key) : NULL;
 }
 
 /* As `LmdbReader.begin`, a load, and `LmdbReader.end`. */
@@ -274,13 +296,9 @@ pooled_lookup(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *na
         Py_CLEAR(found);
     Py_DECREF(session);
     give_error(error);
-    if (found == NULL)
-        return PyErr_Occurred() ? NULL : PyObject_CallOneArg(step->held[CAREFUL], args[0]);
-    if (!PyTuple_CheckExact(found))
-        return found;
-    PyObject *value = Py_NewRef(PyTuple_GET_ITEM(found, 0));
-    Py_DECREF(found);
-    return value;
+    if (found == NULL && !PyErr_Occurred())
+        return PyObject_CallOneArg(step->held[CAREFUL], args[0]);
+    return found;
 }
 
 PyObject *

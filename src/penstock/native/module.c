@@ -23,6 +23,7 @@ static PyMethodDef functions[] = {
     /* lookup.c */
     MAKES(snapshot_get, "reader, database, prefix, longest, get_long"),
     MAKES(timestamped_load, "get, read, deserialize"),
+    MAKES(value_load, "get, read, deserialize"),
     MAKES(pooled_lookup, "gate, free, monotonic, commits, careful"),
     /* flush.c */
     DOES(stored_rows, "cache, entries"),

@@ -125,10 +125,9 @@ def look_up(reader: PartitionReader, key: Any) -> Any:
     """
     session = reader.acquire()
     try:
-        loaded = session.store.load(key)
+        return session.store.load_value(key)
     finally:
         reader.release(session)
-    return None if loaded is None else loaded[0]
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,15 +55,14 @@ class Pool:
     def new_session(self, generation: str, load: Callable[[Any], Any]) -> StoreSession:
         owner: Any = None
         session = StoreSession(owner, "words", generation, self.reader)
-        session.load = load
+        session.load_value = load
         session.number = self.reader.begin()
         self.reader.end()
         self.free.append(session)
         return session
 
-    def _load(self, key: str) -> tuple[bytes, int] | None:
-        found = self.rows.get(key.encode())
-        return None if found is None else (found, 7)
+    def _load(self, key: str) -> bytes | None:
+        return self.rows.get(key.encode())
 
     def _look_up(self, key: str) -> str:
         self.careful.append(key)
@@ -146,7 +145,7 @@ def test_error_of_the_fast_path_calls_the_reader(pool: Pool) -> None:
     def fail(key: object) -> Any:
         raise ValueError(key)
 
-    pool.session.load = fail
+    pool.session.load_value = fail
     assert pool.lookup("tea") == "careful"
     assert pool.free == [pool.session]
     assert not pool.reader.lock.locked()
@@ -156,7 +155,7 @@ def test_interrupt_is_not_swallowed(pool: Pool) -> None:
     def interrupt(key: object) -> Any:
         raise KeyboardInterrupt
 
-    pool.session.load = interrupt
+    pool.session.load_value = interrupt
     with pytest.raises(KeyboardInterrupt):
         pool.lookup("tea")
     assert pool.careful == []
@@ -186,3 +185,20 @@ def test_threads_share_the_pool(pool: Pool) -> None:
         thread.join()
     assert found <= {b"3", "careful"}
     assert pool.free == [pool.session]
+
+
+def test_value_is_loaded_without_its_timestamp() -> None:
+    rows = {b"tea": (7).to_bytes(8, "big") + b"3", b"none": bytes(8) + b"-", b"short": b"3"}
+    read: Callable[[bytes], Any] = {b"3": 3, b"-": None}.__getitem__
+    load = core.value_load(rows.get, read, read)
+    assert [load(key) for key in (b"tea", b"none", b"milk")] == [3, None, None]
+    with pytest.raises(ValueError, match="at least 8 bytes"):
+        load(b"short")
+
+
+def test_value_is_read_by_the_careful_function_if_the_fast_one_fails() -> None:
+    def refuse(data: bytes) -> Any:
+        raise TypeError(data)
+
+    load = core.value_load({b"tea": bytes(8) + b"3"}.get, refuse, int)
+    assert load(b"tea") == 3

@@ -238,6 +238,39 @@ def test_forked_process_cannot_use_the_environment_of_its_parent(tmp_path: Path)
     assert (ran.returncode, ran.stderr) == (0, "")
 
 
+FORK_BETWEEN_READS = """
+import os, sys
+from pathlib import Path
+from penstock.stores.bytes.lmdb.environment import LmdbEnvironment
+parent = LmdbEnvironment.open(Path(sys.argv[1]))
+
+def read():
+    with parent.reading(["t"]) as transaction:
+        return transaction.open("t").get(b"a")
+
+parent.write(["t"], lambda transaction: transaction.open_writable("t").write([(b"a", b"1")]))
+assert read() == b"1"
+child = os.fork()
+if not child:
+    del parent
+    sys.exit(0)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+with parent.reading(["t"]) as transaction:
+    assert str(os.getpid()) in parent._raw.readers()
+    parent.write(["t"], lambda transaction: transaction.open_writable("t").write([(b"a", b"2")]))
+    assert transaction.open("t").get(b"a") == b"1"
+assert read() == b"2"
+"""
+
+
+def test_forked_process_that_ends_leaves_the_cached_transaction_of_its_parent(
+    tmp_path: Path,
+) -> None:
+    LmdbEnvironment.open(tmp_path / "rows", create=True).close()
+    ran = run(FORK_BETWEEN_READS, tmp_path / "rows")
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
 @pytest.mark.parametrize("damage", ["truncated", "overwritten", "too short"])
 def test_corrupt_file_is_detected(tmp_path: Path, damage: str) -> None:
     path = tmp_path / "rows"

@@ -55,8 +55,8 @@ class StoreSession:
     """A typed store over the rows of one generation. One caller uses it at a time."""
 
     __slots__ = (
-        "clocks", "generation", "is_ready", "load", "name", "number", "owner", "reader", "state",
-        "store",
+        "clocks", "generation", "is_ready", "load_value", "name", "number", "owner", "reader",
+        "state", "store",
     )
 
     def __init__(
@@ -73,8 +73,8 @@ class StoreSession:
         self.is_ready = False
         self.state: ReplicaState
         self.store: Any
-        #: (value, timestamp) of a key; None if the store has no timestamps.
-        self.load: Callable[[Any], tuple[Any, int] | None] | None = None
+        #: The value of a key without its timestamp; None if the store has no timestamps.
+        self.load_value: Callable[[Any], Any] | None = None
 
     @property
     def changelog_offset(self) -> int | None:
@@ -271,7 +271,7 @@ class StoreReader:
             session.store = self._build(lambda name: reader.open(rows_database(name)))
         else:
             session.store = self._build_custom(reader)
-        session.load = getattr(session.store, "load", None)
+        session.load_value = getattr(session.store, "load_value", None)
         session.is_ready = True
 
     def _build_custom(self, reader: LmdbReader) -> Any:

@@ -17,7 +17,7 @@ from penstock.stores.bytes.rows import KeyRange, KeyValueRows, LruRows
 from penstock.stores.bytes.store import successor
 from penstock.stores.cache.cache_layer import RowListener
 from penstock.stores.cache.record_cache import UNKNOWN, CacheEntry
-from penstock.stores.typed.row_access import headers_access, timestamped_access
+from penstock.stores.typed.row_access import headers_access, timestamped_access, value_access
 from penstock.stores.typed.store import LayeredStore, StoreOptions
 from penstock.stores.typed.value_codecs import HeaderlessView, HeadersValues, TimestampedValues
 
@@ -330,6 +330,19 @@ class TimestampedKeyValueStore(
 
         self.load = load if core is None else native_load
         self.save = save
+        if core is not None and self._cache_layer is None:
+            self.load_value = core.keyed_load(  # type: ignore[method-assign, assignment]
+                write_key, row_of, value_access(self._rows, self._value_codec)
+            )
+
+    def load_value(self, key: K) -> V | None:
+        """Return the value of a key without its timestamp; None if it does not exist. For queries.
+
+        Args:
+            key: The key.
+        """
+        found = self.load(key)
+        return None if found is None else found[0]
 
 
 class TimestampedKeyValueStoreWithHeaders(

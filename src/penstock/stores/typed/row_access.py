@@ -77,6 +77,12 @@ def timestamped_access(
     return load_row if core is None else core.timestamped_load(get, read, deserialize), save_row
 
 
+def value_access(rows: RowLayer, codec: ValueCodec) -> Callable[[bytes], Any]:
+    """The value of a row key without its timestamp, in a store without a cache. Native only."""
+    assert core is not None
+    return core.value_load(rows.get, codec.fast_deserialize, codec.deserialize)
+
+
 def headers_access(
     rows: RowLayer, encode: Callable[[Any, int], bytes],
     split: Callable[[bytes], tuple[Any, int]],

@@ -60,6 +60,8 @@ _process_id = os.getpid()
 def _forked() -> None:
     global _process_id  # noqa: PLW0603  (a call of os.getpid() for every read would be too slow)
     _process_id = os.getpid()
+    for environment in _open.values():
+        environment._keep_for_parent()
 
 
 if hasattr(os, "register_at_fork"):
@@ -327,6 +329,16 @@ class LmdbEnvironment:
                 stack.callback(lock.release)
             yield
 
+    def _keep_for_parent(self) -> None:
+        """Keep the file open until the end of this process, a fork of the one that has opened it.
+
+        At its release, the spare transaction would free the reader slot that the parent may use at
+        that moment: a writer could then overwrite the snapshot of the parent.
+        """
+        import ctypes  # noqa: PLC0415  (most processes never fork)
+
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._raw))
+
     def _check_usable(self) -> None:
         if self._process != os.getpid():
             raise ProcessorStateException(
@@ -347,10 +359,12 @@ class LmdbEnvironment:
 
 
 def _open_file(path: Path, map_size: int, create: bool) -> lmdb.Environment:
+    # With a spare transaction, LMDB does not allocate and clear the state of all databases for each
+    # read. A spare one holds no snapshot.
     try:
         return lmdb.open(
             str(path), map_size=map_size, max_dbs=_MAX_DATABASES, max_readers=_MAX_READERS,
-            sync=False, metasync=False, create=create,
+            sync=False, metasync=False, create=create, max_spare_txns=1,
         )
     except lmdb.Error as error:
         if error.code == errno.ENOENT:

@@ -1,7 +1,7 @@
 """`LmdbReader`: repeated short read transactions on an environment, for queries.
 
-A transaction sees the last commit. It is cheap: half a microsecond. Between transactions a reader
-holds no snapshot, so it does not keep old pages from being reused.
+A transaction sees the last commit. It is cheap: about a tenth of a microsecond. Between
+transactions a reader holds no snapshot, so it does not keep old pages from being reused.
 """
 
 from __future__ import annotations
