@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import metadata
+from typing import Any
 
 from penstock.extras import explain_missing_extra
 from penstock.queries.http_settings import HttpSettings
@@ -21,7 +22,7 @@ from penstock.queries.http.models import ProblemDocument
 from penstock.queries.http.positions import HEADER
 from penstock.queries.http.problems import MEDIA_TYPE
 from penstock.queries.http.status_routes import add_status_routes
-from penstock.queries.http.store_routes import add_store_routes
+from penstock.queries.http.store_routes import add_store_routes, lookup_route
 from penstock.queries.state_reader import Instance, StateReader
 
 _ABOUT = (
@@ -38,9 +39,15 @@ def create_router(
     Errors of these routes are problem documents. Token and limits of sizes and rates belong to
     `create_app`.
     """
-    context = Context(reader_of(application), settings or HttpSettings())
+    router = APIRouter(route_class=ProblemRoute, responses=_responses())
+    _add_routes(router, Context(reader_of(application), settings or HttpSettings()))
+    return router
+
+
+def _responses() -> dict[int | str, dict[str, Any]]:
+    """Return the descriptions of the problem documents."""
     document = {MEDIA_TYPE: {"schema": ProblemDocument.model_json_schema()}}
-    router = APIRouter(route_class=ProblemRoute, responses={
+    return {
         code: {"content": document, "description": text}
         for code, text in (
             (400, "A parameter is not valid."), (401, "The token is missing or wrong."),
@@ -51,11 +58,13 @@ def create_router(
             (431, "The headers are too large."),
             (503, "The stores are being restored, or are before the position of the request."),
         )
-    })
+    }
+
+
+def _add_routes(router: APIRouter, context: Context) -> None:
     add_store_routes(router, context)
     add_status_routes(router, context)
     add_change_routes(router, context)
-    return router
 
 
 def create_app(
@@ -72,8 +81,12 @@ def create_app(
     app = FastAPI(
         title=f"State of {reader.config.application_id}", version=metadata.version("penstock"),
         description=_ABOUT, docs_url=None, redoc_url=None, redirect_slashes=False,
+        responses=_responses(),
     )
-    app.include_router(create_router(reader, settings))
+    context = Context(reader, settings)
+    app.router.routes.append(lookup_route(context))
+    # Without include_router, because FastAPI matches the requests of an included router twice.
+    _add_routes(app.router, context)
     app.add_api_route("/docs", docs_page, include_in_schema=False)
     handle_errors(app)
     # The last one that is added sees a request first.

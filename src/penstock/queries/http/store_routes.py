@@ -7,12 +7,13 @@ thread.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
+from starlette.routing import Route
 
 from penstock.queries.http import models
 from penstock.queries.http.context import Context, parse_time, time_bounds
@@ -62,6 +63,7 @@ TimeTo = Annotated[
     str | None, Query(alias="to", description="the latest time: ISO 8601 or milliseconds")
 ]
 _ENCODINGS = ("text", "json", "base64")
+_KEY_PATH = "/stores/{store}/keys/{key:path}"
 _NO_ADDRESS = (
     "No instance has announced an address. Instances with the setting application.server announce "
     "theirs; 'penstock run --serve' sets it."
@@ -70,6 +72,18 @@ _NO_ACTIVE = (
     "The known instances are standbys. The application is starting, or the instance that runs it "
     "has no application.server."
 )
+
+
+def lookup_route(context: Context) -> Route:
+    """Return the route of `/stores/STORE/keys/KEY` without FastAPI's dependencies.
+
+    They take longer than the lookup. It is for applications whose routes have no dependencies, and
+    comes before the route of the same path that `add_store_routes` adds, which describes it.
+    """
+    route = Route(_KEY_PATH, _lookup_by_path(context), methods=["GET"])
+    # Starlette adds HEAD, which the other routes do not support.
+    route.methods = {"GET"}
+    return route
 
 
 def add_store_routes(router: APIRouter, context: Context) -> None:
@@ -145,13 +159,17 @@ def _store_document(context: Context, store: ServedStore) -> dict[str, Any]:
 # ---- keys ------------------------------------------------------------------------------------
 
 
-def _add_lookups(router: APIRouter, context: Context) -> None:
-    # These take the request as it is: FastAPI's checks of parameters take longer than the lookup.
+def _lookup_by_path(context: Context) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+    # It takes the request as it is: FastAPI's checks of parameters take longer than the lookup.
     async def by_path(request: Request) -> Response:
         path = request.path_params
         parameters = request.query_params if request.scope["query_string"] else {}
         return await _lookup(context, request, path["key"], parameters)
 
+    return by_path
+
+
+def _add_lookups(router: APIRouter, context: Context) -> None:
     async def by_query(request: Request) -> Response:
         parameters = request.query_params
         if "key" not in parameters:
@@ -159,10 +177,10 @@ def _add_lookups(router: APIRouter, context: Context) -> None:
         return await _lookup(context, request, parameters["key"], parameters)
 
     for path, place, endpoint in (
-        ("keys/{key:path}", "path", by_path), ("key", "query", by_query)
+        (_KEY_PATH, "path", _lookup_by_path(context)), ("/stores/{store}/key", "query", by_query)
     ):
         router.add_api_route(
-            f"/stores/{{store}}/{path}", endpoint, methods=["GET"], tags=["keys"],
+            path, endpoint, methods=["GET"], tags=["keys"],
             summary="The value of a key", response_model=models.Entry, responses=WITH_POSITION,
             openapi_extra={"parameters": _lookup_parameters(place)},
         )
