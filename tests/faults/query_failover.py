@@ -5,7 +5,8 @@
 
 Every instance serves its state over HTTP. A writer appends records to a counted topic at a steady
 rate. Callers ask for the counts of all keys. Each request goes to an instance that is chosen at
-random, and carries the position of the caller's last response. Checked:
+random, and carries the position of the caller's last response. One more caller for each instance
+asks only that one, so that an instance that starts does not keep all callers waiting. Checked:
 
 - At the end, each count is the number of records of its key: nothing is lost or doubled.
 - No caller ever gets a count that is lower than one that it got before, from whatever instance.
@@ -84,8 +85,8 @@ class Findings:
         return [
             f"{self.kills} kills of the active instance, {self.records:,} records: all counts are "
             "exact.",
-            f"{CALLERS} callers got {self.responses:,} responses, {self.moves:,} of them from "
-            "another instance than the response before: no count of a caller went back. "
+            f"{CALLERS + INSTANCES} callers got {self.responses:,} responses, {self.moves:,} of "
+            "them from another instance than the response before: no count of a caller went back. "
             f"{self.refused:,} requests were refused, because the instance had not reached their "
             "position.",
             f"Time without progress: p50 {statistics.median(self.pauses):.1f} s, "
@@ -232,10 +233,16 @@ class Results:
 
 
 class Caller(threading.Thread):
-    """Asks for all counts, each time another instance, with the position of its last response."""
+    """Asks for all counts, each time another instance, with the position of its last response.
 
-    def __init__(self, number: int, instances: Instances, results: Results) -> None:
+    `place`: only the instance at this place, the oldest one first.
+    """
+
+    def __init__(
+        self, number: int, instances: Instances, results: Results, place: int | None = None
+    ) -> None:
         super().__init__(daemon=True)
+        self._place = place
         self._random = random.Random(number)
         self._instances = instances
         self._results = results
@@ -250,8 +257,12 @@ class Caller(threading.Thread):
             while not self._stopped.is_set():
                 for key in KEYS:
                     ports = list(self._instances.processes)
+                    if self._place is not None:
+                        ports = ports[self._place:self._place + 1]
                     if ports:
                         self._ask(self._random.choice(ports), key)
+                    else:
+                        self._stopped.wait(0.01)
         except Exception as error:
             self._results.failure = error
 
@@ -333,6 +344,10 @@ def running(
         stack.callback(writer.stop)
         results = Results()
         callers = [Caller(number, instances, results) for number in range(CALLERS)]
+        # An instance that starts may keep all of these waiting, while the others respond.
+        callers += [
+            Caller(CALLERS + place, instances, results, place) for place in range(INSTANCES)
+        ]
         for caller in callers:
             caller.start()
             stack.callback(caller.stop)

@@ -83,11 +83,12 @@ class StateQueryRequest(Generic[R]):
 
         Kafka: StateQueryRequest#withPartitions
         """
-        if not isinstance(partitions, Iterable):
+        chosen = list(partitions) if isinstance(partitions, Iterable) else [None]
+        if not all(isinstance(each, int) and not isinstance(each, bool) for each in chosen):
             raise TypeError(
                 f"with_partitions() takes numbers of partitions such as [0, 2], not {partitions!r}."
             )
-        return replace(self, partitions=frozenset(partitions))
+        return replace(self, partitions=frozenset(chosen))
 
     def with_all_partitions(self) -> StateQueryRequest[R]:
         """Return the request for all partitions of this instance.

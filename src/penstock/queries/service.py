@@ -65,6 +65,12 @@ class StoreQueries:
                 f"{info.kind.replace('_', ' ')} store. {self._list_stores()}"
             )
         partitions = [-1] if info.is_global else list(range(info.partitions))
+        if partition is not None and (
+            not isinstance(partition, int) or isinstance(partition, bool)
+        ):
+            raise TypeError(
+                f"partition must be the number of a partition such as 0, not {partition!r}."
+            )
         if partition is not None and not info.is_global:
             if partition not in partitions:
                 raise InvalidStateStorePartitionException(

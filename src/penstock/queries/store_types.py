@@ -215,6 +215,12 @@ def resolve_type(requested: object, kind: str) -> QueryableStoreType[Any] | None
         return found
     expected = get_origin(requested) or requested
     if expected not in {each.view for each in _ALL}:
+        name = getattr(requested, "__name__", "")
+        if getattr(QueryableStoreTypes, name, None) is requested:
+            raise TypeError(
+                f"type is the function QueryableStoreTypes.{name}. Call it: "
+                f"QueryableStoreTypes.{name}()."
+            )
         raise TypeError(
             f"type must be a QueryableStoreType or a read-only store class, not {requested!r}. "
             "See QueryableStoreTypes."

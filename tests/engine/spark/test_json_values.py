@@ -35,6 +35,11 @@ def test_sample_that_is_not_json_is_an_error() -> None:
         infer_type([b"{"])
 
 
+def test_sample_that_is_not_json_is_left_out_in_permissive_mode() -> None:
+    samples = [b"not json", b'{"a": 1}', b"{"]
+    assert infer_type(samples, permissive=True).simpleString() == "struct<a:bigint>"
+
+
 def test_text_of_other_values_is_kept() -> None:
     convert = json_converter(StringType(), "value")
     assert [convert(each) for each in ("a", 1, [1, None], None)] == ["a", "1", "[1,null]", None]

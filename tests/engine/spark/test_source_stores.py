@@ -194,6 +194,11 @@ def test_unknown_stores_are_listed(
     with pytest.raises(PySparkException) as raised:
         read(spark, source_log, application="shop", store="count")
     assert "Application 'shop' has no store 'count'. Did you mean 'counts'?" in str(raised.value)
+    with pytest.raises(PySparkException) as raised:
+        read(spark, source_log, application="shp", store="counts")
+    assert "Application 'shp' has no store 'counts' in this log. Did you mean 'shop'?" in str(
+        raised.value
+    )
     with pytest.raises(InvalidStateStoreException, match="Did you mean 'counts'"):
         streams.table("count", spark=spark)
 

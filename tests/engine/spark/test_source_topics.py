@@ -74,6 +74,19 @@ def test_value_of_another_type_names_the_record(spark: SparkSession, log: Log) -
     assert rows(frame, "value.id") == [("2",), (None,), (None,)]
 
 
+def test_permissive_mode_infers_the_schema_beside_values_that_are_not_json(
+    spark: SparkSession, log: Log
+) -> None:
+    append(log, "orders", 1, ("d", "not json"), ("e", '{"id": 5}'))
+    options: dict[str, Any] = {"topic": "orders", "value_format": "json"}
+    with pytest.raises(PySparkException, match="a sampled value is not JSON"):
+        read(spark, log, **options)
+    frame = read(spark, log, mode="permissive", **options)
+    assert rows(frame, "value.id", "value.price") == [
+        (1, 1.5), (2, None), (5, None), (None, None), (None, None),
+    ]
+
+
 @pytest.mark.parametrize(("name", "value"), [
     ("long", 2**40), ("int", 7), ("short", -3), ("double", 0.5), ("boolean", True),
 ])

@@ -216,6 +216,18 @@ def test_wrong_arguments_say_what_to_pass(driver: TopologyTestDriver) -> None:
     request = StateQueryRequest.in_store("counts").with_query(KeyQuery.with_key("tea"))
     with pytest.raises(TypeError, match=r"numbers of partitions such as \[0, 2\], not 1"):
         request.with_partitions(given)
+    for given in (["0"], "0", [True]):
+        with pytest.raises(TypeError, match=r"numbers of partitions such as \[0, 2\], not "):
+            request.with_partitions(given)
+    for given in ("0", True):
+        with pytest.raises(TypeError, match=f"number of a partition such as 0, not {given!r}"):
+            driver.store("counts", partition=given)
+    given = QueryableStoreTypes.window_store
+    with pytest.raises(TypeError, match=r"Call it: QueryableStoreTypes.window_store\(\)"):
+        driver.store("windows", given)
+    given = 5
+    with pytest.raises(TypeError, match=r"a serde such as Serdes.string\(\), .* not 5"):
+        driver.store("counts").prefix_scan("t", given)
     given = Position.empty_position()
     with pytest.raises(TypeError, match=r"such as PositionBound.at\(position\), not Position"):
         request.with_position_bound(given)

@@ -203,6 +203,11 @@ class KeyValueStore(LayeredStore, Generic[K, V]):
         serialize = self._serialize_key
         if serializer is not None:
             serialize = serializer.serialize if isinstance(serializer, Serde) else serializer
+            if not callable(serialize):
+                raise TypeError(
+                    "serializer must be a serde such as Serdes.string(), or a function that "
+                    f"returns bytes, not {serializer!r}."
+                )
         start = serialize(prefix)
         return self._scan(KeyRange(start, successor(start)), False)
 

@@ -57,17 +57,20 @@ _NULL = NullType()
 # ---- inference -------------------------------------------------------------------------------
 
 
-def infer_type(samples: Iterable[bytes]) -> DataType:
-    """Return the type of JSON samples. Samples that are not JSON raise `SerializationException`."""
+def infer_type(samples: Iterable[bytes], *, permissive: bool = False) -> DataType:
+    """Return the type of JSON samples. Samples that are not JSON raise `SerializationException`, or
+    are left out."""
     decode = msgspec.json.Decoder().decode
     merged: DataType = _NULL
     for sample in samples:
         try:
             merged = _merge(merged, _type_of(decode(sample)))
         except msgspec.DecodeError as error:
+            if permissive:
+                continue
             raise SerializationException(
                 f"The schema cannot be inferred: a sampled value is not JSON: {error}. Set "
-                "another format, or pass a schema and mode=PERMISSIVE."
+                "another format, or mode=PERMISSIVE, in which such a value is null."
             ) from error
     return _without_nulls(merged)
 

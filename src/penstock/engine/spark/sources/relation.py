@@ -129,7 +129,7 @@ def infer_column(
     samples = _samples(column.name, log, ranges, max(1, limit // max(1, len(ranges))))
     if column.name == "key":
         samples = map(split_key, samples)
-    kind = infer_type(samples)
+    kind = infer_type(samples, permissive=is_permissive(options))
     return replace(column, type=kind or StringType())
 
 

@@ -39,6 +39,8 @@ _BUFFERS = ("suppress_buffer", "join_buffer", "custom")
 _PROCESSOR = "processor"
 _WINDOW_TAIL = Struct(">qI")
 _SESSION_TAIL = Struct(">qq")
+#: The end of the name of the topic that every application of penstock has.
+_TASKS = "-tasks"
 _OPTION_KINDS = ("key_value", "window", "session", "versioned")
 
 
@@ -209,9 +211,12 @@ def _java_layout(log: Log, application: str, name: str, options: Options) -> Sto
             each.removeprefix(f"{application}-").removesuffix("-changelog") for each in topics
             if each.startswith(f"{application}-") and each.endswith("-changelog")
         ]
+        advice = f"{did_you_mean(name, changelogs)} Stores: {listed(changelogs)}."
+        if not changelogs:
+            known = sorted(each.removesuffix(_TASKS) for each in topics if each.endswith(_TASKS))
+            advice = f"{did_you_mean(application, known)} Applications: {listed(known)}."
         raise ConfigException(
-            f"Application '{application}' has no store '{name}' in this log."
-            f"{did_you_mean(name, changelogs)} Stores: {listed(changelogs)}."
+            f"Application '{application}' has no store '{name}' in this log.{advice}"
         )
     kind = options.choice("store.kind", *_OPTION_KINDS)
     size = options.integer("window.size")
