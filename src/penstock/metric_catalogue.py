@@ -7,7 +7,7 @@ returns the readings with every commit. `ReadingHistory` merges them and compute
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -182,14 +182,14 @@ class ReadingHistory:
     def __init__(self, window_seconds: float, level: str, started: float) -> None:
         """`started`: the time of the start in seconds. Rates cover no time before it."""
         self._seconds = window_seconds
-        self._level = level
+        self._included = {sensor for sensor in SENSORS if includes(level, sensor)}
         self._started = started
         self._totals: dict[tuple[str, str, tuple[str, ...]], _Totals] = {}
 
     def add(self, task: str, reading: Reading, now: float) -> None:
         """Add the reading of a task; `now` in seconds."""
         sensor, tags, count, total, low, high = reading
-        if not includes(self._level, sensor):
+        if sensor not in self._included:
             return
         task = task if SENSORS[sensor].tags else ""
         totals = self._totals.get((sensor, task, tags))
@@ -203,15 +203,15 @@ class ReadingHistory:
         for (sensor, _, _), totals in self._totals.items():
             totals.expire(now)
             if sensor in _SHARED:
-                sums[sensor] += totals.value(Statistic.SHARE, now)
+                sums[sensor] += totals.share()
         for key, totals in self._totals.items():
             if not totals.names:
                 totals.names = tuple(_names(*key, thread_tags))
-            for name, statistic in totals.names:
-                value = totals.value(statistic, now)
+            for name, statistic, value in totals.values(now):
                 if statistic is Statistic.SHARE:
-                    value /= sums[key[0]] or float("nan")
-                yield name, value
+                    yield name, value / (sums[key[0]] or float("nan"))
+                else:
+                    yield name, value
 
 
 def _names(
@@ -231,14 +231,83 @@ def _named_tags(kind: SensorType, task: str, tags: tuple[str, ...]) -> Tags:
 
 
 @dataclass(slots=True)
-class _Second:
-    """The values of one second."""
+class _Values:
+    """The values of some seconds."""
 
-    number: int
-    count: int
-    sum: float
-    min: float
-    max: float
+    #: The first second.
+    second: int
+    count: int = 0
+    sum: float = 0.0
+    min: float = float("inf")
+    max: float = float("-inf")
+
+    def add(self, count: int, total: float, low: float, high: float) -> None:
+        self.count += count
+        self.sum += total
+        if low < self.min:
+            self.min = low
+        if high > self.max:
+            self.max = high
+
+    def include(self, other: _Values) -> None:
+        self.add(other.count, other.sum, other.min, other.max)
+
+
+class _Window:
+    """The values of the last seconds. What they add up to is known without a look at each second.
+
+    Besides the current second there are two lists. An entry of `_early` has the values from its
+    second up to the last one of the list, and the next second to expire is at the end. So an
+    expired entry is removed, and nothing is subtracted: sums have no rounding errors of large
+    values that are gone. `_late_sum` has the values of all seconds of `_late`.
+    """
+
+    def __init__(self) -> None:
+        self.current = _Values(0)
+        self._early: list[_Values] = []
+        self._late: list[_Values] = []
+        self._late_sum = _Values(0)
+
+    def __len__(self) -> int:
+        return len(self._early) + len(self._late) + (self.current.count > 0)
+
+    def start(self, second: int) -> None:
+        """Begin a new second."""
+        if self.current.count:
+            self._late.append(self.current)
+            self._late_sum.include(self.current)
+        self.current = _Values(second)
+
+    def expire(self, first: int) -> None:
+        """Remove the seconds before `first`."""
+        while True:
+            if not self._early:
+                if not self._late or self._late[0].second >= first:
+                    break
+                self._move()
+            if self._early[-1].second >= first:
+                break
+            self._early.pop()
+        if self.current.second < first:
+            self.current = _Values(first)
+
+    def _move(self) -> None:
+        """Make the late seconds early ones, when no early one is left."""
+        for each in reversed(self._late):
+            if self._early:
+                each.include(self._early[-1])
+            self._early.append(each)
+        self._late.clear()
+        self._late_sum = _Values(0)
+
+    def whole(self) -> _Values:
+        """Return the values of all seconds."""
+        found = _Values(0)
+        if self._early:
+            found.include(self._early[-1])
+        found.include(self._late_sum)
+        found.include(self.current)
+        return found
 
 
 class _Totals:
@@ -250,7 +319,7 @@ class _Totals:
         self._count = 0
         self._sum = 0.0
         self._last = float("nan")
-        self._recent: deque[_Second] = deque()
+        self._recent = _Window()
         #: The metrics of the sensor. Set when they are read for the first time.
         self.names: tuple[tuple[MetricName, Statistic], ...] = ()
 
@@ -258,42 +327,42 @@ class _Totals:
         self._count += count
         self._sum += total
         self._last = high
-        second = self._recent[-1] if self._recent else None
-        if second is None or second.number != int(now):
+        second, recent = int(now), self._recent
+        if recent.current.second != second:
             self.expire(now)
-            self._recent.append(_Second(int(now), count, total, low, high))
-            return
-        second.count += count
-        second.sum += total
-        second.min = min(second.min, low)
-        second.max = max(second.max, high)
+            recent.start(second)
+        recent.current.add(count, total, low, high)
 
     def expire(self, now: float) -> None:
         """Remove the seconds before the window."""
-        while self._recent and self._recent[0].number < int(now - self._seconds):
-            self._recent.popleft()
+        self._recent.expire(int(now - self._seconds))
 
-    def value(self, statistic: Statistic, now: float) -> float:
-        """Return a statistic. It reads the seconds of the window only if it needs them."""
+    def values(self, now: float) -> Iterator[tuple[MetricName, Statistic, float]]:
+        """Yield the metrics of the sensor."""
+        recent = self._recent.whole()
+        for name, statistic in self.names:
+            yield name, statistic, self._value(statistic, recent, now)
+
+    def share(self) -> float:
+        """Return the sum of the window, which `ReadingHistory` divides by that of all tasks."""
+        return self._recent.whole().sum
+
+    def _value(self, statistic: Statistic, recent: _Values, now: float) -> float:
         if statistic is Statistic.COUNT:
             return self._count
         if statistic is Statistic.SUM:
             return int(self._sum) if self._sum.is_integer() else self._sum
         if statistic is Statistic.LAST:
             return self._last
-        recent, nothing = self._recent, float("nan")
-        if statistic is Statistic.MIN:
-            return min([second.min for second in recent], default=nothing)
-        if statistic is Statistic.MAX:
-            return max([second.max for second in recent], default=nothing)
+        if statistic is Statistic.SHARE:
+            return recent.sum
         elapsed = max(min(self._seconds, now - self._started), 1e-3)
         if statistic is Statistic.RATE:
-            return sum([second.count for second in recent]) / elapsed
-        total = sum([second.sum for second in recent])
+            return recent.count / elapsed
         if statistic is Statistic.SUM_RATE:
-            return total / elapsed
-        if statistic is Statistic.SHARE:
-            # `ReadingHistory` divides it by the sum of all tasks.
-            return total
-        count = sum([second.count for second in recent])
-        return total / count if count else nothing
+            return recent.sum / elapsed
+        if not recent.count:
+            return float("nan")
+        if statistic is Statistic.MIN:
+            return recent.min
+        return recent.max if statistic is Statistic.MAX else recent.sum / recent.count
