@@ -45,9 +45,9 @@ class Statistic(Enum):
     """How a metric summarizes the observed values.
 
     RATE is the number of values per second, SUM_RATE their sum per second. These, AVG, MIN and MAX
-    cover the last `metrics.num.samples` times `metrics.sample.window.ms`, and so does SHARE, the
-    share of a task in the sum of all tasks. COUNT and SUM cover everything since the start of the
-    instance. LAST is the last value.
+    cover the last `metrics.num.samples` times `metrics.sample.window.ms`. So do SHARE, the share of
+    a task in the sum of all tasks, and RATIO, the sum of milliseconds as a share of the time. COUNT
+    and SUM cover everything since the start of the instance. LAST is the last value.
     """
 
     COUNT = auto()
@@ -59,6 +59,7 @@ class Statistic(Enum):
     MAX = auto()
     LAST = auto()
     SHARE = auto()
+    RATIO = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +121,10 @@ SENSORS: dict[str, SensorType] = {
     "thread-punctuate": SensorType(THREAD, (), "INFO", _PUNCTUATE),
     "process": SensorType(NODE, NODE_TAGS, "INFO", _rate_total("process")),
     "process-latency": SensorType(TASK, TASK_TAGS, "DEBUG", _avg_max("process-latency")),
+    # A value is the time of a node alone, without its children, in milliseconds.
+    "node-latency": SensorType(NODE, NODE_TAGS, "DEBUG", (
+        *_avg_max("process-latency"), ("process-ratio", Statistic.RATIO),
+    )),
     "final-emit-latency": SensorType(
         NODE, NODE_TAGS, "DEBUG", _avg_max("window-aggregate-final-emit-latency")
     ),
@@ -254,7 +259,7 @@ class _Values:
 
 
 class _Window:
-    """The values of the last seconds. What they add up to is known without a look at each second.
+    """The values of the last seconds. Their sum is known without a look at each second.
 
     Besides the current second there are two lists. An entry of `_early` has the values from its
     second up to the last one of the list, and the next second to expire is at the end. So an
@@ -361,6 +366,8 @@ class _Totals:
             return recent.count / elapsed
         if statistic is Statistic.SUM_RATE:
             return recent.sum / elapsed
+        if statistic is Statistic.RATIO:
+            return recent.sum / elapsed / 1000
         if not recent.count:
             return float("nan")
         if statistic is Statistic.MIN:

@@ -87,7 +87,8 @@ def _attach_processor(
 def _measure(
     node: ProcessorNode, process: Forward, children: list[NodeEntry], runtime: Runtime
 ) -> Forward:
-    return process if children else measured_end(node.name, process, runtime)
+    measured = process if children else measured_end(node.name, process, runtime)
+    return runtime.node_timer.timed(node.name, measured)
 
 
 def _sink(
@@ -101,7 +102,8 @@ def _sink(
     process, counts = collector.attach_sink(
         node, topic, serdes, handlers, drop=context.drop, counter=counter
     )
-    return runtime.node_calls.counted(node.name, process, counter if counts else None)
+    counted = runtime.node_calls.counted(node.name, process, counter if counts else None)
+    return runtime.node_timer.timed(node.name, counted)
 
 
 def _call_children(

@@ -18,6 +18,7 @@ from penstock.stores.cache.record_cache import RecordCache
 from penstock.task.drops import DropNotes
 from penstock.task.meters import Meters
 from penstock.task.node_calls import NodeCalls
+from penstock.task.node_timer import NodeTimer
 from penstock.task.punctuation import Schedule, Schedules
 from penstock.task.record_limits import RecordLimits, no_limits
 from penstock.task.result import TaskState
@@ -108,6 +109,7 @@ class Runtime:
         self.meters = Meters(config.metrics_recording_level)
         #: The records that nodes have processed, except for those of sources.
         self.node_calls = NodeCalls()
+        self.node_timer = NodeTimer(self.meters)
         self.printed: list[tuple[str | None, str]] = []
         #: Tuples with the fields of `LoggedChange`.
         self.changelog: list[tuple[Any, ...]] = []
