@@ -26,6 +26,8 @@ from penstock.timestamps import ConsumedRecord
 log = logging.getLogger(__name__)
 
 DEAD_LETTER_QUEUE_TOPIC = "errors.dead.letter.queue.topic.name"
+#: The headers of a dead letter that describe the error start with it.
+ERROR_HEADER_PREFIX = "__streams.errors."
 #: The maximum number of characters of an exception's message in a log line.
 _MAX_CAUSE = 300
 
@@ -260,7 +262,7 @@ def dead_letter_queue_record(
     )
     headers = Headers((
         *context.headers,
-        *((f"__streams.errors.{what}", None if text is None else text.encode("utf-8", "replace"))
+        *((ERROR_HEADER_PREFIX + what, None if text is None else text.encode("utf-8", "replace"))
           for what, text in details),
     ))
     return ProducedRecord(topic, None, context.timestamp, key, value, headers)

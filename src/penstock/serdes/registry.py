@@ -273,6 +273,10 @@ class RegistrySerde(HeadersSerde[Any]):
             return Serde(self.serialize, self.deserialize, self.name)
         return super().with_headers_of(record)
 
+    def of_any_avro(self) -> Serde[Any]:
+        """Return a serde that reads any Avro value of the registry, by the schema that wrote it."""
+        return self._codec.registry.avro()
+
     @cached_property
     def _functions(self) -> tuple[Callable[..., Any], Callable[..., Any]]:
         return self._codec.functions()

@@ -6,9 +6,10 @@ a form or a link of another web site cannot send it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from penstock.handlers import ERROR_HEADER_PREFIX
 from penstock.log.base import Log
 from penstock.log.types import TopicPartition
 from penstock.queries.http.problems import Problem
@@ -16,7 +17,6 @@ from penstock.record import RecordColumns
 from penstock.web.records import bounds_of
 
 ACTION_HEADER = "x-penstock-action"
-_PREFIX = "__streams.errors."
 
 
 def check_allowed(headers: Mapping[str, str], *, allowed: bool) -> None:
@@ -28,17 +28,21 @@ def check_allowed(headers: Mapping[str, str], *, allowed: bool) -> None:
 
 
 def replay(
-    log: Log, letter: TopicPartition, offset: int, letter_topics: Sequence[str]
+    log: Log, letter: TopicPartition, offset: int, letter_topics: Sequence[str],
+    reads: Callable[[str], bool],
 ) -> dict[str, Any]:
     """Append the record of a dead letter to the topic and partition that it came from.
 
-    The headers that describe the error are left out.
+    The headers that describe the error are left out. A header names the topic, and whoever may
+    write to the dead letter topic may have set it. So only topics that the application reads are
+    written to.
 
     Args:
         log: The log.
         letter: The topic and partition of the dead letter.
         offset: Its offset.
         letter_topics: The dead letter topics of the application. Others are refused.
+        reads: Whether the application reads a topic.
     """
     if letter.topic not in letter_topics:
         raise Problem(
@@ -51,7 +55,8 @@ def replay(
         rows = batch.columns()
         headers = () if rows.headers is None else rows.headers[0] or ()
         target = _source(dict(headers))
-        kept = [(name, data) for name, data in headers if not name.startswith(_PREFIX)]
+        _check_target(log, target, reads)
+        kept = [(name, data) for name, data in headers if not name.startswith(ERROR_HEADER_PREFIX)]
         appended = log.append(
             *target,
             RecordColumns([rows.keys[0]], [rows.values[0]], [rows.timestamps[0]], [kept]),
@@ -62,7 +67,26 @@ def replay(
 
 
 def _source(headers: dict[str, bytes | None]) -> TopicPartition:
-    topic, partition = headers.get(f"{_PREFIX}topic"), headers.get(f"{_PREFIX}partition")
+    topic = headers.get(f"{ERROR_HEADER_PREFIX}topic")
+    partition = headers.get(f"{ERROR_HEADER_PREFIX}partition")
     if topic is None or partition is None:
         raise Problem(409, "The record does not name the topic that it came from.")
-    return TopicPartition(topic.decode(), int(partition))
+    try:
+        return TopicPartition(topic.decode(), int(partition))
+    except ValueError:
+        raise Problem(
+            409, "The headers of the record do not name a topic and a partition. The record "
+            "cannot be replayed."
+        ) from None
+
+
+def _check_target(log: Log, target: TopicPartition, reads: Callable[[str], bool]) -> None:
+    if not reads(target.topic):
+        raise Problem(
+            409, f"The record came from topic '{target.topic[:200]}', which the application does "
+            "not read. Replay it with the application that reads the topic."
+        )
+    try:
+        bounds_of(log, target)
+    except Problem as missing:
+        raise Problem(409, f"The record cannot be replayed. {missing}") from None

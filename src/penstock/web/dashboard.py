@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from importlib import resources
 from typing import Annotated, Any
 
@@ -29,6 +29,7 @@ with explain_missing_extra("web"):
     from starlette.concurrency import run_in_threadpool
     from starlette.responses import RedirectResponse, Response
 
+from penstock.log.base import Log
 from penstock.log.types import TopicPartition
 from penstock.queries.http.application import create_app, reader_of
 from penstock.queries.http.authentication import DASHBOARD_FILES
@@ -37,9 +38,11 @@ from penstock.queries.http.problems import Problem
 from penstock.queries.http.status_routes import json_response
 from penstock.queries.state_reader import Instance, StateReader
 from penstock.web.actions import check_allowed, replay
+from penstock.web.app_topics import AppTopics
 from penstock.web.messages import RecentMessages
 from penstock.web.overview import IDLE_INTERVAL_S, INTERVAL_S, Overview, metric_rows
 from penstock.web.records import MAX_RECORDS, Decoding, list_topics, read_records
+from penstock.web.safe_headers import SafeHeaders
 from penstock.web.settings import settings_of
 from penstock.web.shared_log import SharedLog
 from penstock.web.topic_serdes import TopicSerdes
@@ -74,19 +77,22 @@ def create_dashboard(
     app = create_app(application, settings)
     reader = reader_of(application)
     shared = SharedLog(reader.config)
+    topics = AppTopics(reader.topology, reader.config)
     router = APIRouter(prefix="/dashboard", include_in_schema=False)
     messages = RecentMessages()
     overview = Overview(
-        reader, shared, messages, application=application, allows_actions=allow_actions,
+        reader, shared, messages, topics, application=application, allows_actions=allow_actions,
     )
     _add_files(router)
     _add_state(router, reader, overview)
     _add_events(router, overview, settings)
-    _add_records(router, shared, TopicSerdes(reader.topology, reader.config))
-    _add_actions(
-        router, application, shared, reader.config.dead_letter_topics(), allowed=allow_actions
+    _add_records(router, shared, TopicSerdes(reader.topology, reader.config, topics))
+    replay_letter = functools.partial(
+        replay, letter_topics=reader.config.dead_letter_topics(), reads=topics.reads
     )
+    _add_actions(router, application, shared, replay_letter, allowed=allow_actions)
     app.include_router(router)
+    app.add_middleware(SafeHeaders)
     app.add_api_route(
         "/", lambda: RedirectResponse("dashboard"), include_in_schema=False
     )
@@ -218,8 +224,8 @@ def _add_records(router: APIRouter, log: SharedLog, serdes: TopicSerdes) -> None
 
 
 def _add_actions(
-    router: APIRouter, application: Any, log: SharedLog, letter_topics: Sequence[str], *,
-    allowed: bool,
+    router: APIRouter, application: Any, log: SharedLog,
+    replay_letter: Callable[[Log, TopicPartition, int], dict[str, Any]], *, allowed: bool,
 ) -> None:
     @router.post("/actions/{name}")
     async def act(
@@ -229,7 +235,7 @@ def _add_actions(
         if name == "replay":
             letter = TopicPartition(topic, partition)
             return json_response(await run_in_threadpool(
-                log.call, lambda opened: replay(opened, letter, offset, letter_topics)
+                log.call, lambda opened: replay_letter(opened, letter, offset)
             ))
         if name not in {"pause", "resume"}:
             raise Problem(404, f"No action '{name[:50]}'. Actions: pause, replay, resume.")

@@ -19,6 +19,7 @@ from penstock.errors import StreamsException
 from penstock.metrics import MetricName
 from penstock.queries.http.json_values import encode
 from penstock.queries.state_reader import InstanceInfo, StateReader
+from penstock.web.app_topics import AppTopics
 from penstock.web.flow import Flow
 from penstock.web.graph import NodeGraph
 from penstock.web.messages import RecentMessages
@@ -43,7 +44,7 @@ class Overview:
     """
 
     def __init__(
-        self, reader: StateReader, log: SharedLog, messages: RecentMessages, *,
+        self, reader: StateReader, log: SharedLog, messages: RecentMessages, topics: AppTopics, *,
         application: Any, allows_actions: bool,
     ) -> None:
         """`application`: the instance, or a reader that runs no tasks."""
@@ -54,7 +55,7 @@ class Overview:
         self._making = threading.Lock()
         self._made_at = float("-inf")
         self._encoded = b""
-        self._topics = TopicRows(reader.topology, reader.config)
+        self._topics = TopicRows(reader.config.application_id, topics)
         self._stores = StoreRows()
         self._flow = Flow(NodeGraph(reader.topology.nodes))
         #: The values of the charts: those of the last `HISTORY_S`.
@@ -117,6 +118,7 @@ class Overview:
             "messages": self._messages.newest_first()[:SHOWN_MESSAGES],
             "warnings": self._messages.count,
             **flow,
+            "patterns": self._topics.patterns,
             "joins": summary.joins,
             "tasks": {
                 name: {**row, "restore": restore_of(row)}

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from penstock.handlers import ERROR_HEADER_PREFIX
 from penstock.log.base import Log
 from penstock.log.errors import UnknownTopic
 from penstock.log.types import TopicPartition
@@ -67,7 +68,7 @@ def read_records(
                 "offset": at, "timestamp": timestamp,
                 "key": decode(key, decodings[0], serdes.reader(where.topic, True, pairs)),
                 "value": decode(value, decodings[1], serdes.reader(where.topic, False, pairs)),
-                "headers": [[name, decode(data, "auto")] for name, data in pairs],
+                "headers": [[name, _header(name, data)] for name, data in pairs],
             })
         if len(found) == limit:
             break
@@ -75,6 +76,11 @@ def read_records(
         "topic": where.topic, "partition": where.partition, "start": bounds.start,
         "end": bounds.end, "records": found,
     }
+
+
+def _header(name: str, data: bytes | None) -> dict[str, Any] | None:
+    """A header. Those of a dead letter are text, even if a message looks like JSON."""
+    return decode(data, "string" if name.startswith(ERROR_HEADER_PREFIX) else "auto")
 
 
 def bounds_of(log: Log, where: TopicPartition) -> Any:
@@ -125,11 +131,16 @@ def _decode(
         except UnicodeDecodeError:
             pass
         else:
-            if how == "string" or text.isprintable() or "\n" in text:
+            if how == "string" or _is_readable(text):
                 return text, "string"
     if how == "auto" and (text := _read(data, read)) is not None:
         return text, "serde"
     return data.hex(" "), "hex"
+
+
+def _is_readable(text: str) -> bool:
+    """Whether it has no control characters, as the bytes of Avro or numbers have them."""
+    return text.isprintable() or all(each.isprintable() or each in "\n\r\t" for each in text)
 
 
 def _read(data: bytes, read: Callable[[bytes], Any] | None) -> str | None:

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.config import StreamsConfig
 from penstock.log.base import Log
 from penstock.log.errors import UnknownTopic
 from penstock.log.types import TopicPartition
-from penstock.topology.nodes import SinkNode, SourceNode
-from penstock.topology.topology import Topology
+from penstock.web.app_topics import AppTopics
 
 
 class TopicRows:
-    """Reads the topics of a topology. One thread uses it at a time."""
+    """Reads the topics of an application. One thread uses it at a time."""
 
-    def __init__(self, topology: Topology, config: StreamsConfig) -> None:
-        self._application_id = config.application_id
-        self._names = topic_names(topology, config)
+    def __init__(self, application_id: str, topics: AppTopics) -> None:
+        self._application_id = application_id
+        self._topics = topics
+        #: Topic -> whether the application reads it.
+        self._names = topics.named
+        #: Pattern of a source -> the topics that it matches.
+        self.patterns: dict[str, list[str]] = {}
         #: Topic -> its partitions. Topics that do not exist are missing.
         self._partitions: dict[str, list[TopicPartition]] = {}
 
@@ -54,6 +56,10 @@ class TopicRows:
 
     def _find_partitions(self, log: Log) -> dict[str, list[TopicPartition]]:
         found = {}
+        if self._topics.has_patterns:
+            self.patterns = self._topics.matched(topic.name for topic in log.topics())
+            matched = (name for names in self.patterns.values() for name in names)
+            self._names = {**self._topics.named, **dict.fromkeys(matched, True)}
         for name in self._names:
             try:
                 number = log.topic(name).partitions
@@ -61,21 +67,3 @@ class TopicRows:
                 continue
             found[name] = [TopicPartition(name, each) for each in range(number)]
         return found
-
-
-def topic_names(topology: Topology, config: StreamsConfig) -> dict[str, bool]:
-    """Return the topics of a topology, and whether it reads them. Internal ones have full names."""
-    def full(name: str) -> str:
-        return f"{config.application_id}-{name}" if name in topology.internal_topics else name
-
-    found: dict[str, bool] = {}
-    for node in topology.nodes:
-        if isinstance(node, SourceNode):
-            found |= {full(topic): True for topic in node.topics}
-        elif isinstance(node, SinkNode) and isinstance(node.topic, str):
-            found.setdefault(full(node.topic), False)
-    for store in topology.global_stores.values():
-        found.setdefault(store.topic, False)
-    for topic in config.dead_letter_topics():
-        found.setdefault(topic, False)
-    return found

@@ -20,6 +20,7 @@ from starlette.testclient import TestClient
 
 from penstock import Serdes, Streams, StreamsBuilder, StreamsConfig, Topology
 from penstock.log import Log, RecordColumns, open_log
+from penstock.log.types import TopicPartition
 from penstock.queries.http import HttpSettings, Server
 from penstock.queries.http.application import reader_of
 from penstock.queries.http.authentication import DASHBOARD_FILES
@@ -87,6 +88,10 @@ def test_page_and_its_files_are_served_with_a_strict_policy(client: TestClient) 
         policy = found.headers["content-security-policy"]
         assert "default-src 'none'" in policy
         assert "unsafe" not in policy
+    for path in ("overview", "settings", "records?topic=words", "topology.svg", "nothing"):
+        data = client.get(f"/dashboard/{path}").headers
+        assert "default-src 'none'" in data["content-security-policy"], path
+        assert (data["x-content-type-options"], data["cache-control"]) == ("nosniff", "no-store")
     page = client.get("/").text
     assert "<title>penstock</title>" in page
     # Everything is a file of the package: no inline script or style, nothing from elsewhere.
@@ -237,6 +242,52 @@ def test_actions_need_permission_and_the_header(streams: Streams, log: Log) -> N
         assert unknown.status_code == 409
 
 
+@pytest.mark.parametrize(("source", "detail"), [
+    ({"topic": b"words", "partition": b"x"}, "do not name a topic"),
+    ({"topic": b"\xff", "partition": b"0"}, "do not name a topic"),
+    ({"topic": b"words"}, "does not name the topic"),
+    ({"topic": b"words", "partition": b"9"}, "has no partition 9"),
+    ({"topic": b"numbers", "partition": b"0"}, "which the application does not read"),
+    ({"topic": b"elsewhere", "partition": b"0"}, "which the application does not read"),
+])
+def test_replay_writes_to_topics_of_the_application_only(
+    streams: Streams, log: Log, source: dict[str, bytes], detail: str
+) -> None:
+    headers = [(f"__streams.errors.{name}", text) for name, text in source.items()]
+    offset = log.append("dead", 0, RecordColumns([b"a"], [b"1"], None, [headers])).base_offset
+    ends = [log.offsets([TopicPartition(each, 0)]) for each in ("words", "numbers")]
+    with client_of(streams, allow_actions=True) as client:
+        refused = client.post(
+            "/dashboard/actions/replay", headers={"X-Penstock-Action": "1"},
+            params={"topic": "dead", "partition": 0, "offset": offset},
+        )
+    assert (refused.status_code, detail in refused.json()["detail"]) == (409, True)
+    assert ends == [log.offsets([TopicPartition(each, 0)]) for each in ("words", "numbers")]
+
+
+def test_topics_of_a_pattern_have_lag_and_are_replayed_to(log: Log, tmp_path: Path) -> None:
+    builder = StreamsBuilder()
+    builder.stream(re.compile("w.*"), key=str, value=str).map_values(int, name="parse") \
+        .to("numbers", key=str, value=int)
+    log.append("words", 0, RecordColumns([b"a", b"b"], [b"1", HOSTILE]))
+    config = StreamsConfig(
+        application_id="app", log=log.address, state_dir=tmp_path / "state",
+        errors_dead_letter_queue_topic_name="dead", processing_exception_handler="continue",
+    )
+    with Streams(builder.build(), config, master="inline") as streams:
+        streams.run_until_caught_up(60)
+        with client_of(streams, allow_actions=True) as client:
+            found = client.get("/dashboard/overview").json()
+            assert found["patterns"] == {"/w.*/": ["words"]}
+            rows = {each["name"]: each for each in found["topics"]}
+            assert (rows["words"]["end"], rows["words"]["lag"]) == (2, 0)
+            sent = client.post(
+                "/dashboard/actions/replay", headers={"X-Penstock-Action": "1"},
+                params={"topic": "dead", "partition": 0, "offset": 0},
+            )
+            assert sent.json()["topic"] == "words"
+
+
 def test_charts_have_values_from_before_the_page_was_opened(client: TestClient) -> None:
     """The first sample is taken when the server starts."""
     deadline = time.monotonic() + 60
@@ -293,6 +344,25 @@ def test_payloads_are_decoded(data: bytes, how: Any, text: str, kind: str) -> No
     assert (found["text"], found["as"], found["cut"]) == (text, kind, False)
 
 
+def test_bytes_with_control_characters_are_no_text() -> None:
+    """An Avro string of five characters has the length 0x0a, which is also a line feed."""
+    for data in (b"\0\0\0\0\1\x0ahello", b"a\x1b[2J", b"\x7f\n"):
+        assert (decode(data, "auto") or {})["as"] == "hex"
+        assert (decode(data, "string") or {})["as"] == "string"
+    assert (decode(b"a\tb\r\nc", "auto") or {})["as"] == "string"
+
+
+def test_headers_of_an_error_are_text(client: TestClient, log: Log) -> None:
+    message = b'{"a":  1}'
+    log.append("dead", 0, RecordColumns(
+        [b"a"], [b"1"], None, [[("__streams.errors.message", message), ("other", message)]]
+    ))
+    [record] = client.get("/dashboard/records?topic=dead&limit=1").json()["records"]
+    shown = {name: value["text"] for name, value in record["headers"]}
+    assert shown["__streams.errors.message"] == message.decode()
+    assert msgspec.json.decode(shown["other"]) == {"a": 1}
+
+
 def test_large_payloads_are_cut() -> None:
     found = decode(b"x" * 100_000, "string")
     assert found is not None
@@ -321,6 +391,13 @@ def test_serde_of_the_topology_reads_its_topics(log: Log, tmp_path: Path) -> Non
         # A value that the serde cannot read, and a topic that the topology does not know.
         [broken] = client.get("/dashboard/records?topic=words&offset=1").json()["records"]
         assert (broken["value"]["text"], broken["value"]["as"]) == ("c1", "hex")
+        # A dead letter is read as a record of its source.
+        source = [[("__streams.errors.topic", b"words")]]
+        log.append("dead", 0, RecordColumns([None], [data], None, source))
+        [dead] = client.get("/dashboard/records?topic=dead&limit=1").json()["records"]
+        assert msgspec.json.decode(dead["value"]["text"]) == {"sensor": "kiln", "heat": 3}
         log.append("dead", 0, RecordColumns([None], [data]))
-        [dead] = client.get("/dashboard/records?topic=dead&value_as=serde").json()["records"]
+        [dead] = client.get(
+            "/dashboard/records?topic=dead&value_as=serde&limit=1"
+        ).json()["records"]
         assert dead["value"]["as"] == "hex"

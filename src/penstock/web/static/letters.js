@@ -104,9 +104,11 @@ function letter(topic, partition, record, allowed) {
   const about = Object.fromEntries(record.headers
     .filter(([name]) => name.startsWith(PREFIX))
     .map(([name, value]) => [name.slice(PREFIX.length), value?.text ?? ""]));
-  const title = `${about.exception ?? "Unknown error"}: ${about.message ?? ""}`;
-  const place = about.topic == null ? "Unknown source"
-    : `${about.topic}, partition ${about.partition}, offset ${about.offset}`;
+  const title = [about.exception, about.message].filter(Boolean).join(": ") || "Unknown error";
+  const place = about.topic == null ? "Unknown source" : [
+    about.topic, about.partition != null && `partition ${about.partition}`,
+    about.offset != null && `offset ${about.offset}`,
+  ].filter(Boolean).join(", ");
   const outcome = element("span", {role: "status", class: "outcome"});
   const box = element("input", {
     type: "checkbox", "aria-label": `Select offset ${record.offset} of partition ${partition}`,

@@ -17,9 +17,12 @@ const LEGEND = [
     "or written, the average of the last minute in the slowest task.",
   "Other nodes process a record in the same call as its source, and have the latency of the source. " +
     "An arrow has the latency of the node that it leaves.",
+  "With metrics.recording.level=DEBUG, a node shows the time that it takes for a record in place of " +
+    "the latency: the average of the last minute, without the nodes below it.",
   "Hot spots have a thick orange line: a topic whose lag has grown in the last 10 seconds and is " +
-    "more than what is written to it in a second; and the node where records are older than at the " +
-    "inputs of the application, by 1 second or more and by a tenth or more.",
+    "more than what is written to it in a second; the node where records are older than at the " +
+    "inputs of the application, by 1 second or more and by a tenth or more; and with DEBUG a node " +
+    "that takes half of the time of a lane or more.",
 ];
 
 export const topologyView = {
@@ -52,27 +55,50 @@ export const topologyView = {
     const picture = view.querySelector("svg.topology");
     if (!picture) return;
     const topics = new Map(overview.topics.map((topic) => [topic.name, topic]));
+    // The picture has one shape for the topics that match a pattern.
+    const shapes = new Map();
+    for (const [pattern, names] of Object.entries(overview.patterns)) {
+      topics.set(pattern, together(names.map((name) => topics.get(name)).filter(Boolean)));
+      for (const name of names) if (!shapes.has(name)) shapes.set(name, pattern);
+    }
+    const shapeOf = ({kind, name}) => `${kind} ${kind === "topic" ? shapes.get(name) ?? name : name}`;
     // The picture names internal topics without the id of the application.
     const full = (name) => topics.has(name) ? name : `${overview.application}-${name}`;
     const stores = new Map(overview.stores.map((store) => [store.name, store]));
-    const hot = new Set(overview.hot.map((each) => `${each.kind} ${each.name}`));
+    const hot = new Set(overview.hot.map(shapeOf));
     for (const group of picture.querySelectorAll("g")) {
       const [kind, name] = parts(group.querySelector("title").textContent);
       const found = kind === "topic" ? topics.get(full(name)) : overview.nodes[name];
       write(group.querySelector("text.live"),
-        kind === "store" ? storeWords(stores.get(name)) : words(found));
+        kind === "store" ? storeWords(stores.get(name))
+          : kind === "processor" ? nodeWords(found) : words(found));
       group.dataset.shape = kind === "topic" ? `topic ${full(name)}` : `node ${name}`;
       group.classList.toggle("hot", kind !== "store" && hot.has(group.dataset.shape));
     }
     labelArrows(picture, overview, topics, full);
-    showHotSpots(view.querySelector("#hot-spots"), overview);
-    patch(view.querySelector("#node-list"), element("h2", {}, "Nodes"), table(
-      ["Node", "Records/s", "Latency"],
-      Object.entries(overview.nodes).sort(([one], [other]) => one < other ? -1 : 1).map(
-        ([name, node]) => [name, node.rate ?? "–", duration(node.latency_ms)]),
-      "No node has counted records yet."));
+    showHotSpots(view.querySelector("#hot-spots"), overview, shapeOf);
+    patch(view.querySelector("#node-list"), element("h2", {}, "Nodes"), nodeTable(overview.nodes),
+      isMeasured(overview.nodes) ? null : element("small", {}, "With " +
+        "metrics.recording.level=DEBUG, the time that each node takes is measured."));
   },
 };
+
+const isMeasured = (nodes) => Object.values(nodes).some((node) => node.share != null);
+
+/** The nodes with their rates, and their times if they are measured: the slowest first. */
+function nodeTable(nodes) {
+  const measured = isMeasured(nodes);
+  const rows = Object.entries(nodes).sort(([one, {share = 0}], [other, {share: others = 0}]) =>
+    others - share || (one < other ? -1 : 1));
+  return table(
+    ["Node", "Records/s", "Latency", ...(measured ? ["Time of a record", "Share of time"] : [])],
+    rows.map(([name, node]) => [
+      name, node.rate ?? "–", duration(node.latency_ms),
+      ...(measured ? [duration(node.time_ms), percent(node.share)] : []),
+    ]), "No node has counted records yet.");
+}
+
+const percent = (share) => share == null ? "–" : `${number(Math.round(share * 1000) / 10)}%`;
 
 /** Shows the uppermost topic, if the picture is wider than the page. */
 function scrollToInput(picture) {
@@ -94,13 +120,22 @@ function centre(picture, shape) {
 }
 
 /** A button for each hot spot shows it. The line is announced when it changes, not every second. */
-function showHotSpots(target, {hot, old}) {
+function showHotSpots(target, {hot, old}, shapeOf) {
   patch(target,
     hot.length ? "Hot spots: " : "No hot spots. ",
-    hot.map((each) => element("button", {"data-shape": `${each.kind} ${each.name}`},
+    hot.map((each) => element("button", {"data-shape": shapeOf(each)},
       `${each.name}: ${each.reason}`)),
     old.map((each) => element("span", {class: "old"}, ` ${each.name}: ${each.reason}. `)));
 }
+
+/** The sum of a member; null if it is unknown everywhere. */
+function total(rows, member) {
+  const known = rows.map((row) => row[member]).filter((value) => value != null);
+  return known.length ? known.reduce((one, other) => one + other, 0) : null;
+}
+
+/** The topics of a pattern as one. */
+const together = (topics) => ({rate: total(topics, "rate"), lag: total(topics, "lag")});
 
 /** "topic orders" is the kind "topic" and the name "orders". */
 function parts(title) {
@@ -117,12 +152,19 @@ function words(found) {
   ].filter(Boolean).join(", ");
 }
 
+/** A node between source and sink: its own time for a record, if it is measured. */
+function nodeWords(node) {
+  if (node?.time_ms == null) return words(node);
+  const time = `takes ${duration(node.time_ms)}`;
+  return node.rate == null ? time : `${number(node.rate)}/s, ${time}`;
+}
+
 function storeWords(store) {
   if (!store) return "";
   if (store.reads_per_s == null) {
     return store.changes_per_s == null ? "" : `${number(store.changes_per_s)} changes/s`;
   }
-  return `${number(store.reads_per_s)} reads/s, ${number(store.writes_per_s)} writes/s`;
+  return `${number(store.reads_per_s)} reads, ${number(store.writes_per_s)} writes/s`;
 }
 
 function write(target, shown) {
@@ -135,6 +177,12 @@ function labelArrows(picture, overview, topics, full) {
     ...overview.edges.map(([topic, node, ...values]) => [`topic ${topic}\n${node}`, values]),
     ...overview.arrows.map(([from, to, ...values]) => [`${from}\n${to}`, values]),
   ]);
+  for (const [pattern, names] of Object.entries(overview.patterns)) {
+    for (const node of new Set(overview.edges.map(([, reader]) => reader))) {
+      const parts = names.map((name) => known.get(`topic ${name}\n${node}`)).filter(Boolean);
+      if (parts.length) known.set(`topic ${pattern}\n${node}`, [total(parts, 0), parts[0][1]]);
+    }
+  }
   const arrows = [...picture.querySelectorAll("path.arrow")];
   const labels = picture.querySelectorAll("text.edge");
   arrows.forEach((arrow, at) => {
