@@ -27,6 +27,10 @@ SETTINGS = HttpSettings(port=0)
 SOURCE, SINK = "KSTREAM-SOURCE-0000000000", "KSTREAM-SINK-0000000003"
 
 
+#: More metrics of nodes.
+ADDED: Metrics = {}
+
+
 def metrics_at(second: float) -> Metrics:
     """100 records/s in each of two tasks; half of them pass the filter."""
     found: Metrics = {**metric("thread", "process-total", 200 * second)}
@@ -38,6 +42,7 @@ def metrics_at(second: float) -> Metrics:
         found |= node(SOURCE, "record-e2e-latency-avg", 20.0, name)
         found |= node(SINK, "record-e2e-latency-avg", 4_200.0, name)
         found |= task(name, "process-total", 100 * second)
+    found |= ADDED
     found |= task("0_1", "restore-progress", 0.25)
     found |= task("0_1", "restore-remaining-records-total", 750)
     return found
@@ -102,6 +107,33 @@ def test_nodes_and_arrows_have_rates_and_the_slowest_node_is_hot(
     assert "lag has grown" in page.inner_text(".legend")
     row = page.locator("#node-list tr", has_text="upper")
     assert float(row.locator("td").nth(1).inner_text()) == pytest.approx(100, rel=0.2)
+    page.close()
+
+
+def test_times_of_nodes_are_shown_if_they_are_measured(
+    browser: Any, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = open_page(browser, address, "topology")
+    page.locator("#node-list small", has_text="metrics.recording.level=DEBUG").wait_for()
+    assert "Share of time" not in page.inner_text("#node-list")
+    page.close()
+    with_times = {
+        **node("upper", "process-ratio", 0.75), **node("upper", "process-rate", 50.0),
+        **node("long", "process-ratio", 0.001), **node("long", "process-rate", 100.0),
+        **node(SINK, "process-ratio", 0.249), **node(SINK, "process-rate", 50.0),
+    }
+    monkeypatch.setitem(globals(), "ADDED", with_times)
+    page = open_page(browser, address, "topology")
+    page.locator("#node-list th", has_text="Share of time").wait_for()
+    rows = page.locator("#node-list tbody tr").all_inner_texts()
+    assert [row.split("\t")[0] for row in rows] == ["upper", SINK, "long", SOURCE]
+    assert rows[0].split("\t")[3:] == ["15 ms", "75%"]
+    assert rows[2].split("\t")[3:] == ["10 µs", "0.1%"]
+    assert shape(page, "processor upper").locator("text.live").text_content() \
+        .endswith("/s, takes 15 ms")
+    assert "upper: takes 75% of the time of a lane, 15 ms for a record" \
+        in page.inner_text("#hot-spots")
+    assert "processor upper" in page.locator("svg.topology g.hot title").all_text_contents()
     page.close()
 
 

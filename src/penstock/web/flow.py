@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from penstock.web.arrow_rates import arrow_rates
 from penstock.web.durations import duration
 from penstock.web.graph import NodeGraph
+from penstock.web.node_times import busy_nodes, node_times
 from penstock.web.summary import Summary
 
 #: Rates are averages over this time.
@@ -43,7 +44,8 @@ class Flow:
         self._samples: deque[_Sample] = deque()
 
     def describe(
-        self, summary: Summary, topics: Sequence[Mapping[str, Any]], now: float
+        self, summary: Summary, topics: Sequence[Mapping[str, Any]], now: float,
+        lanes: Sequence[Sequence[str]] = (),
     ) -> dict[str, Any]:
         """Return the nodes, the edges between topics and nodes, the topics, and the hot spots.
 
@@ -51,6 +53,7 @@ class Flow:
             summary: The metrics.
             topics: Rows with `name`, `end` and `lag`.
             now: Seconds of a monotonic clock.
+            lanes: The tasks of each lane.
         """
         totals: dict[Any, float] = {
             **{("node", name): total for name, total in summary.totals.items()},
@@ -70,7 +73,11 @@ class Flow:
         latencies = self._graph.latencies(summary.latencies)
         ages = self._graph.input_ages(latencies)
         rows = [{**row, "rate": _rounded(rates.get(("topic", row["name"])))} for row in topics]
-        hot = [*self._growing(sample, rows), *_slowest(latencies, ages)]
+        times = node_times(summary, lanes)
+        hot = [
+            *self._growing(sample, rows), *busy_nodes(times, "lane" if lanes else "task"),
+            *_slowest(latencies, ages),
+        ]
         self._samples.append(sample)
         return {
             "records_per_s": _rounded(rates.get("all", summary.thread.get("records_per_s"))),
@@ -82,8 +89,10 @@ class Flow:
                 name: {
                     "rate": _rounded(node_rates.get(name)),
                     "latency_ms": _rounded(latencies.get(name)),
+                    **({"time_ms": times[name].each_ms, "share": round(times[name].share, 4)}
+                       if name in times else {}),
                 }
-                for name in {**summary.totals, **node_rates, **latencies}
+                for name in {**summary.totals, **node_rates, **latencies, **times}
             },
             "topics": rows, "hot": hot, "old": [*self._old_inputs(latencies)],
             "edges": [

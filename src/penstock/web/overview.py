@@ -100,7 +100,7 @@ class Overview:
             self._slow_made_at = now
         summary = summarize(reader.metrics())
         topics = _unless_unavailable(lambda: self._log.call(self._topics.read), [])
-        flow = self._flow.describe(summary, topics, now)
+        flow = self._flow.describe(summary, topics, now, self._lanes())
         return {
             **self._fixed,
             "state": reader.state.value, "runs_tasks": self._runs_tasks,
@@ -147,6 +147,12 @@ class Overview:
     @property
     def _runs_tasks(self) -> bool:
         return hasattr(self._application, "metadata_for_local_threads")
+
+    def _lanes(self) -> list[list[str]]:
+        """The tasks of each lane. In batch mode, the tasks of a batch run side by side."""
+        if not self._reader.config.is_continuous:
+            return []
+        return [thread["tasks"] for thread in self._slow["threads"]]
 
     def _threads(self) -> list[dict[str, Any]]:
         """The threads of the instance; in continuous mode its lanes, with host and process."""

@@ -46,6 +46,8 @@ class Summary:
     rates: dict[str, float] = field(default_factory=dict)
     #: Node -> milliseconds from the timestamp of a record to the node, of the slowest task.
     latencies: dict[str, float] = field(default_factory=dict)
+    #: Node -> task -> the share of the last minute that it spent in the node, if it is measured.
+    busy: dict[str, dict[str, float]] = field(default_factory=dict)
     #: (topic, node) -> records that a source has read, or a sink has written.
     edges: dict[tuple[str, str], float] = field(default_factory=dict)
     #: Task -> member -> value.
@@ -101,6 +103,8 @@ def _add_node(found: Summary, name: str, tags: dict[str, str], value: float) -> 
         _add(found.rates, node, value)
     elif name == "record-e2e-latency-avg":
         found.latencies[node] = max(found.latencies.get(node, 0.0), value)
+    elif name == "process-ratio":
+        found.busy.setdefault(node, {})[tags["task-id"]] = value
 
 
 def _add(sums: dict[Any, float], key: Any, value: float) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from penstock import StreamsBuilder, Topology
 from penstock.web.durations import duration
 from penstock.web.flow import Flow
@@ -176,9 +178,50 @@ def test_idle_application_has_no_latency() -> None:
     assert described({})["latency_ms"] is None
 
 
+def busy(name: str, ratio: float, task: str = "0_0", rate: float = 100.0) -> Metrics:
+    """A node that takes a share of the time of a task."""
+    return {
+        **node(name, "process-ratio", ratio, task), **node(name, "process-rate", rate, task),
+    }
+
+
+def test_time_of_a_node_is_that_of_one_record_over_all_tasks() -> None:
+    metrics = {
+        **busy("slow", 0.3), **busy("slow", 0.1, "0_1", rate=300.0), **busy("fast", 0.1),
+        **busy("idle", 0.0, rate=0.0),
+    }
+    nodes = Flow().describe(summarize(metrics), [], 0.0)["nodes"]
+    # 0.4 s for 400 records in each second.
+    assert (nodes["slow"]["time_ms"], nodes["slow"]["share"]) == pytest.approx((1.0, 0.8))
+    assert nodes["fast"]["share"] == pytest.approx(0.2)
+    assert (nodes["idle"]["time_ms"], nodes["idle"]["share"]) == (None, 0)
+
+
+def test_node_that_keeps_a_lane_busy_is_hot() -> None:
+    metrics = {**busy("slow", 0.3), **busy("slow", 0.3, "0_1"), **busy("fast", 0.2)}
+    apart = Flow().describe(summarize(metrics), [], 0.0, [["0_0"], ["0_1"]])
+    assert apart["hot"] == []
+    # The same lane runs both tasks, one after the other.
+    together = Flow().describe(summarize(metrics), [], 0.0, [["0_0", "0_1"], []])
+    assert together["hot"] == [{
+        "kind": "node", "name": "slow",
+        "reason": "takes 60% of the time of a lane, 3 ms for a record",
+    }]
+    # In batch mode, tasks run side by side.
+    assert Flow().describe(summarize(metrics), [], 0.0)["hot"] == []
+    [hot] = Flow().describe(summarize(busy("slow", 0.9)), [], 0.0)["hot"]
+    assert hot["reason"] == "takes 90% of the time of a task, 9 ms for a record"
+
+
+def test_nodes_have_no_time_if_it_is_not_measured() -> None:
+    nodes = Flow().describe(summarize(counters(10)), rows(10), 0.0)["nodes"]
+    assert all("time_ms" not in each and "share" not in each for each in nodes.values())
+
+
 def test_durations_are_readable() -> None:
-    assert [duration(each) for each in (0, 12.34, 999, 4_200, 90_000, 3_600_000, 124_780_568_300)] \
-        == ["0 ms", "12 ms", "999 ms", "4.2 s", "1.5 min", "1 h", "1,444 days"]
+    lengths = (0, 0.0123, 12.34, 999, 4_200, 90_000, 3_600_000, 124_780_568_300)
+    assert [duration(each) for each in lengths] \
+        == ["0 ms", "12 µs", "12 ms", "999 ms", "4.2 s", "1.5 min", "1 h", "1,444 days"]
 
 
 def test_progress_of_a_restore_is_known_without_its_start() -> None:

@@ -45,11 +45,13 @@ class Sizes:
     #: Between rows, and for the title of a box.
     row_gap: float = 40.0
     title: float = 26.0
+    #: The least width of a store: it shows reads and writes.
+    narrowest_store: float = 0.0
 
 
 PLAIN = Sizes()
 #: With room for a line of values in each shape, and for one at the tip of each arrow.
-WITH_VALUES = Sizes(58.0, 170.0, 58.0, 46.0)
+WITH_VALUES = Sizes(58.0, 170.0, 58.0, 46.0, 200.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +146,8 @@ def label_lines(name: str) -> tuple[str, ...]:
 def _width(shape: Shape, sizes: Sizes) -> float:
     extra = 2 * PADDING if shape.kind is not ShapeKind.TOPIC else 3 * PADDING
     text = max(len(line) for line in label_lines(shape.name)) * CHARACTER
-    return max(text + extra, sizes.narrowest)
+    is_store = shape.kind is ShapeKind.STORE
+    return max(text + extra, sizes.narrowest_store if is_store else sizes.narrowest)
 
 
 # ---- one sub-topology ------------------------------------------------------------------------

@@ -21,10 +21,14 @@ export function svg(name, attributes = {}, ...children) {
   return made;
 }
 
+const AMOUNT = /^[\d.,]+( (µs|ms|s|min|h|d)|%)$/;
+
+/** A number, a missing one, or one with a unit: its column is aligned at the right. */
+const isNumeric = (value) => typeof value === "number" || value === "–" || AMOUNT.test(value);
+
 /** A table from rows of cells. A cell is text, a number or an element. */
 export function table(heads, rows, empty = "Nothing yet.", key = (row) => row[0]) {
   if (!rows.length) return element("p", {class: "empty"}, empty);
-  const isNumeric = (value) => typeof value === "number" || value === "–";
   const cell = (value, at) => element(
     "td", {class: isNumeric(value) ? "number" : null, "data-label": heads[at]},
     typeof value === "number" ? number(value) : value,
@@ -60,11 +64,12 @@ export function number(value) {
   return value.toLocaleString("en", {maximumFractionDigits: digits});
 }
 
-/** A duration as text: 12 ms, 3.4 s, 5 min. */
+/** A duration as text: 7 µs, 12 ms, 3.4 s, 5 min. */
 export function duration(milliseconds) {
   if (milliseconds == null) return "–";
-  const units = [[86_400_000, "d"], [3_600_000, "h"], [60_000, "min"], [1_000, "s"]];
-  const [size, name] = units.find(([size]) => milliseconds >= size) ?? [1, "ms"];
+  const units = [[86_400_000, "d"], [3_600_000, "h"], [60_000, "min"], [1_000, "s"], [1, "ms"], [0.001, "µs"]];
+  if (!milliseconds) return "0 ms";
+  const [size, name] = units.find(([size]) => milliseconds >= size) ?? units.at(-1);
   const value = milliseconds / size;
   return `${number(value < 10 ? Math.round(value * 10) / 10 : Math.round(value))} ${name}`;
 }

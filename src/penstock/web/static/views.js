@@ -34,7 +34,7 @@ function facts(overview, letters) {
       running < threads.length],
     tasks.length && ["instances", "Tasks",
       restoring ? `${restoring} of ${tasks.length} restoring` : number(tasks.length), restoring],
-    overview.runs_tasks && ["topology", "Hot spots", hot.length ? hot.map((each) => each.name).join(", ") : "none",
+    overview.runs_tasks && ["topology", "Hot spots", hot.length ? [...new Set(hot.map((each) => each.name))].join(", ") : "none",
       hot.length],
     !overview.runs_tasks && ["instances", "Application",
       overview.lease_holder ? `runs in ${overview.lease_holder}` : "no instance with an address"],
