@@ -172,6 +172,13 @@ def test_view_that_cannot_be_loaded_says_so_and_is_tried_again(open_view: Any) -
     page.locator("td", has_text="application.id").wait_for()
 
 
+def test_server_that_is_gone_is_named_in_every_view(open_view: Any) -> None:
+    page = open_view("overview")
+    page.route("**/dashboard/settings", lambda route: route.abort())
+    page.click("#tab-settings")
+    page.locator("#view .notice", has_text="The server cannot be reached.").wait_for()
+
+
 def test_dead_letters_show_their_source_and_new_ones_are_announced(
     open_view: Any, address: str, log_path: Path
 ) -> None:

@@ -13,6 +13,15 @@ function headers(extra = {}) {
   return token ? {...extra, Authorization: `Bearer ${token}`} : extra;
 }
 
+/** The response of the server. A browser says no more than "Failed to fetch" without one. */
+async function request(path, options) {
+  try {
+    return await fetch(path, options);
+  } catch {
+    throw new Error("The server cannot be reached.");
+  }
+}
+
 async function check(response) {
   if (response.ok) return response;
   if (response.status === 401) {
@@ -27,18 +36,18 @@ async function check(response) {
 export async function get(path, parameters = {}) {
   const given = Object.entries(parameters).filter(([, value]) => value !== "" && value != null);
   const query = new URLSearchParams(given).toString();
-  const response = await fetch(query ? `${path}?${query}` : path, {headers: headers()});
+  const response = await request(query ? `${path}?${query}` : path, {headers: headers()});
   return (await check(response)).json();
 }
 
 export async function text(path) {
-  return (await check(await fetch(path, {headers: headers()}))).text();
+  return (await check(await request(path, {headers: headers()}))).text();
 }
 
 /** Another site cannot send the header, so it cannot act in the name of this page. */
 export async function act(name, parameters = {}) {
   const query = new URLSearchParams(parameters).toString();
-  const response = await fetch(`dashboard/actions/${name}?${query}`, {
+  const response = await request(`dashboard/actions/${name}?${query}`, {
     method: "POST", headers: headers({"X-Penstock-Action": "1"}),
   });
   return (await check(response)).json();
@@ -52,7 +61,7 @@ export async function follow(onConnect, onOverview, onProblem) {
   for (;;) {
     try {
       await onConnect();
-      const response = await check(await fetch("dashboard/events", {headers: headers()}));
+      const response = await check(await request("dashboard/events", {headers: headers()}));
       const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
       let pending = "";
       for (;;) {
