@@ -14,6 +14,7 @@ import pytest
 from penstock import Streams, StreamsBuilder, StreamsConfig
 from penstock.log import RecordColumns, open_log
 from penstock.queries.http import HttpSettings, Server
+from penstock.queries.node import QueryNode
 from penstock.web.dashboard import create_dashboard
 from unit.web.metric_maps import Metrics, metric, node, task, topic
 from web.chromium import find
@@ -208,3 +209,21 @@ LOW_CONTRAST = """() => {
     }
     return found;
 }"""
+
+
+def test_query_node_says_that_it_runs_no_tasks(browser: Any, tmp_path: Path) -> None:
+    builder = StreamsBuilder()
+    builder.stream("words", key=str, value=str).to("long-words")
+    config = StreamsConfig(
+        application_id="app", log=tmp_path / "log.db", state_dir=tmp_path / "node"
+    )
+    with open_log(tmp_path / "log.db") as log:
+        for name in ("words", "long-words"):
+            log.create_topic(name, 2)
+    with QueryNode(builder.build(), config) as reader, \
+            Server(create_dashboard(reader, SETTINGS), SETTINGS) as server:
+        page = browser.new_page()
+        page.goto(f"{server.url}/dashboard#topology")
+        page.locator("#node-list", has_text="This process runs no tasks.").wait_for()
+        assert "DEBUG" not in page.inner_text("#node-list")
+        page.close()

@@ -25,6 +25,7 @@ from penstock.engine.standby.update_listener import (
 from penstock.errors import (
     ConfigException,
     StreamsException,
+    StreamsRebalancingException,
     StreamsStoppedException,
 )
 from penstock.metrics import MetricName
@@ -106,7 +107,14 @@ class QueryNode(ServedState):
         return None
 
     def metrics(self) -> Mapping[MetricName, float | int | str]:
-        """Return the state, and the lag of every partition of a store."""
+        """Return the state, and the lag of every partition of a store.
+
+        An application that has never run has no lag.
+        """
+        try:
+            lags = self.lags()
+        except StreamsRebalancingException:
+            lags = {}
         client = ("client-id", self.config.client_id or self.config.application_id)
         return {
             MetricName("stream-metrics", "state", (client,)): self.state.value,
@@ -116,7 +124,7 @@ class QueryNode(ServedState):
                     "stream-state-metrics", "record-lag",
                     (client, ("store", store), ("partition", str(partition))),
                 ): max(0, lag.end - lag.position)
-                for store, partitions in self.lags().items()
+                for store, partitions in lags.items()
                 for partition, lag in partitions.items()
             },
         }

@@ -98,7 +98,7 @@ class Overview:
                 **self._instances(),
             }
             self._slow_made_at = now
-        summary = summarize(reader.metrics())
+        summary = summarize(_unless_unavailable(reader.metrics, {}))
         topics = _unless_unavailable(lambda: self._log.call(self._topics.read), [])
         flow = self._flow.describe(summary, topics, now, self._lanes())
         return {

@@ -148,6 +148,20 @@ def test_page_of_a_query_node_does_not_say_that_the_application_runs(
     assert found["lease_holder"] is None
 
 
+def test_page_of_a_query_node_is_shown_before_the_application_has_run(
+    log: Log, tmp_path: Path
+) -> None:
+    config = StreamsConfig(application_id="new", log=log.address, state_dir=tmp_path / "node")
+    with QueryNode(topology(), config) as node, TestClient(
+        create_dashboard(node), base_url=LOCAL
+    ) as client:
+        found = client.get("/dashboard/overview").json()
+        assert "has never run" in found["not_ready"]
+        assert {each["name"] for each in found["topics"]} >= {"words", "numbers"}
+        rows = client.get("/dashboard/metrics").json()["metrics"]
+        assert [name for _, name, _, _ in rows] == ["state", "application-id"]
+
+
 def test_all_metrics_have_a_request_of_their_own(client: TestClient) -> None:
     assert "metrics" not in client.get("/dashboard/overview").json()
     rows = client.get("/dashboard/metrics").json()["metrics"]

@@ -77,8 +77,8 @@ export const topologyView = {
     }
     labelArrows(picture, overview, topics, full);
     showHotSpots(view.querySelector("#hot-spots"), overview, shapeOf);
-    patch(view.querySelector("#node-list"), element("h2", {}, "Nodes"), nodeTable(overview.nodes),
-      isMeasured(overview.nodes) ? null : element("small", {}, "With " +
+    patch(view.querySelector("#node-list"), element("h2", {}, "Nodes"), nodeTable(overview),
+      isMeasured(overview.nodes) || !overview.runs_tasks ? null : element("small", {}, "With " +
         "metrics.recording.level=DEBUG, the time that each node takes is measured."));
   },
 };
@@ -86,7 +86,7 @@ export const topologyView = {
 const isMeasured = (nodes) => Object.values(nodes).some((node) => node.share != null);
 
 /** The nodes with their rates, and their times if they are measured: the slowest first. */
-function nodeTable(nodes) {
+function nodeTable({nodes, runs_tasks}) {
   const measured = isMeasured(nodes);
   const rows = Object.entries(nodes).sort(([one, {share = 0}], [other, {share: others = 0}]) =>
     others - share || (one < other ? -1 : 1));
@@ -95,7 +95,7 @@ function nodeTable(nodes) {
     rows.map(([name, node]) => [
       name, node.rate ?? "–", duration(node.latency_ms),
       ...(measured ? [duration(node.time_ms), percent(node.share)] : []),
-    ]), "No node has counted records yet.");
+    ]), runs_tasks ? "No node has counted records yet." : "This process runs no tasks.");
 }
 
 const percent = (share) => share == null ? "–" : `${number(Math.round(share * 1000) / 10)}%`;
