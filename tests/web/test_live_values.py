@@ -227,3 +227,37 @@ def test_query_node_says_that_it_runs_no_tasks(browser: Any, tmp_path: Path) -> 
         page.locator("#node-list", has_text="This process runs no tasks.").wait_for()
         assert "DEBUG" not in page.inner_text("#node-list")
         page.close()
+
+
+def test_topics_of_a_pattern_are_one_shape(
+    browser: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    builder = StreamsBuilder()
+    builder.stream(re.compile("logs-.*"), key=str, value=str).to("out")
+    config = StreamsConfig(
+        application_id="app", log=tmp_path / "log.db", state_dir=tmp_path / "state"
+    )
+    with open_log(tmp_path / "log.db") as log:
+        for name in ("logs-a", "logs-b", "out"):
+            log.create_topic(name, 1)
+        log.append("logs-a", 0, RecordColumns([b"a"], [b"barley"]))
+    start = time.monotonic()
+
+    def consumed() -> Metrics:
+        records = 100 * (time.monotonic() - start)
+        return {
+            **topic("logs-a", "records-consumed-total", records, SOURCE),
+            **topic("logs-b", "records-consumed-total", 2 * records, SOURCE),
+        }
+
+    with Streams(builder.build(), config, master="inline") as streams:
+        streams.run_until_caught_up(60)
+        monkeypatch.setattr(streams, "metrics", consumed)
+        with Server(create_dashboard(streams, SETTINGS), SETTINGS) as server:
+            page = open_page(browser, server.url, "topology")
+            shape(page, "topic /logs-.*/").locator("text.live").filter(has_text="0/s").wait_for()
+            label = page.locator("text.edge").filter(has_text=re.compile(r"\d{3}/s"))
+            label.first.wait_for()
+            rate = float(label.first.text_content().split("/s")[0])
+            assert rate == pytest.approx(300, rel=0.2)
+            page.close()
