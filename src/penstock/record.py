@@ -344,7 +344,7 @@ class CurrentRecord:
     cache entries, and by user processors.
     """
 
-    __slots__ = ("at", "headers", "rows", "sent", "timestamp")
+    __slots__ = ("at", "headers", "keeps_source", "rows", "sent", "timestamp")
 
     rows: PartitionColumns
     at: int
@@ -353,6 +353,8 @@ class CurrentRecord:
     headers: Headers
 
     def __init__(self) -> None:
+        #: Whether a handler may read the bytes of the source record of a buffered record.
+        self.keeps_source = False
         self.set_context(NO_RECORD)
 
     @property
@@ -388,6 +390,14 @@ class CurrentRecord:
             position: RecordMetadata = rows.origins.position(self.at)
             return position
         return RecordMetadata(rows.topic, rows.partition, rows.offsets[self.at])
+
+    def buffered_context(self, timestamp: int, headers: Headers) -> RecordContext:
+        """The context of a record that a buffer keeps in memory.
+
+        It has the serialized source record only if a handler needs it.
+        """
+        source = (self.raw_key, self.raw_value) if self.keeps_source else ()
+        return RecordContext(self.topic, self.partition, self.offset, timestamp, headers, *source)
 
     def context(self) -> RecordContext:
         """Return an immutable copy, to store with a buffered record."""

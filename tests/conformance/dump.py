@@ -202,6 +202,19 @@ def _as_join_store(
     ]
 
 
+def as_join_query(query: dict[str, Any], found: Any, persistent: bool) -> Any:
+    """The result of a query of such a store: with timestamps."""
+    def shown(start: int, stored: Any) -> Any:
+        return stored and {**stored, "ts": -1 if persistent else start}
+
+    if "fetch_at" in query:
+        return shown(query.get("at", 0), found)
+    return [
+        [key, shown(key["start"] if isinstance(key, dict) else key, stored)]
+        for key, stored in found
+    ]
+
+
 def _is_known(value: Any) -> bool:
     return value is None or isinstance(
         value, (str, int, float, dict, list, bytes, Windowed, JsonScalar)

@@ -40,6 +40,7 @@ from penstock import (
     StreamsBuilder,
     Topology,
 )
+from penstock.processors.stateless import key_and_value
 
 Step = dict[str, Any]
 
@@ -202,6 +203,9 @@ class Interpreter:
         if "fn" in step:
             shown = scalar(step["fn"])
             options["mapper"] = lambda key, value: text(shown(key, value))
+        else:
+            # A JSON value is an object of Java whose text is JSON.
+            options["mapper"] = lambda key, value: key_and_value(as_printed(key), as_printed(value))
         self._on(step).print(Printed(file=f"print-{step.get('id', '')}", **options))
 
     def _merge(self, step: Step) -> Any:
@@ -373,6 +377,11 @@ class Interpreter:
             topology.add_sink(name, step.get("topic", ""), *parents, **writers)
         else:
             raise InvalidCase(f"Unknown op {op!r}.")
+
+
+def as_printed(value: Any) -> Any:
+    """A JSON value as its text, any other value as it is."""
+    return text(value) if isinstance(value, (dict, list)) else value
 
 
 def _pairs(step: Step) -> Callable[[Any, Any], tuple[Any, Any] | None]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from conformance.cases import Case, InvalidCase
-from conformance.dump import dump_store, is_listed, query_store, store_kind
+from conformance.dump import as_join_query, dump_store, is_listed, query_store, store_kind
 from conformance.interpreter import Interpreter
 from conformance.options import configuration
 from conformance.query_api import check_queries
@@ -61,15 +61,17 @@ class Run:
             "extractor class: function)", str(topology.describe())
         )
         driver = self._driver(topology, config)
+        is_complete = False
         try:
             if steps.branches:
                 self.found["branches"] = steps.branches
             self._feed(driver, steps)
             self.result.at = "stores"
             self._read_stores(driver, steps)
+            is_complete = True
         finally:
             self.found["dropped"] = int(driver.metrics().get("dropped-records-total", 0))
-            self._close(driver)
+            self._close(driver, is_complete)
         if steps.prints:
             self.found["printed"] = {
                 name: [line for file, line in driver.printed_lines if file == f"print-{name}"]
@@ -93,8 +95,8 @@ class Run:
                 steps.processor_api(topology, step)
         return topology
 
-    def _close(self, driver: TopologyTestDriver) -> None:
-        if self.result.at == "stores":
+    def _close(self, driver: TopologyTestDriver, is_complete: bool) -> None:
+        if is_complete:
             self.result.at = "close"
             driver.close()
             return
@@ -183,7 +185,7 @@ class Run:
             self.found["internal_stores"] = others
         if "queries" in self.case:
             self.found["queries"] = [
-                self._query(driver, all_stores[query["store"]], query)
+                self._query(driver, all_stores[query["store"]], query, steps)
                 for query in self.case["queries"]
             ]
 
@@ -191,7 +193,9 @@ class Run:
         """Whether queries of this store show its last commit."""
         return True
 
-    def _query(self, driver: TopologyTestDriver, store: Any, query: dict[str, Any]) -> Any:
+    def _query(
+        self, driver: TopologyTestDriver, store: Any, query: dict[str, Any], steps: Interpreter
+    ) -> Any:
         found = query_store(store, query)
         # A query does not read the record cache, which may hold rows that have expired below it.
         if not getattr(store, "is_caching", False) and self._is_queried(driver, query["store"]):
@@ -199,4 +203,6 @@ class Run:
             # `get` of a versioned store has no end of validity in Kafka; that of a query has.
             is_version = isinstance(found, dict) and "to" in (through or {})
             assert is_version or through == found, f"{query}: {through} instead of {found}"
+        if store_kind(store) == "window" and query["store"] not in steps.named_stores:
+            return as_join_query(query, found, store.persistent)
         return found

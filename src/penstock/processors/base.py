@@ -137,8 +137,10 @@ class NodeContext(Protocol):
 class Operator(Protocol):
     """The behaviour of one node; frozen, picklable, shared by all tasks.
 
-    An operator that forwards its input record unchanged sets `forwards_input = True`. All other
-    operators create new records; a dead letter queue then gets the source record.
+    After an output of a record was written, its source record is not available to a dead letter
+    queue. That holds for the nodes that have the same record: those behind an operator with
+    `forwards_input = True`, and its siblings. All other operators create new records, also those
+    that forward key and value unchanged, such as a filter.
     """
 
     def attach(self, node: NodeContext, forward: Forward) -> Forward:

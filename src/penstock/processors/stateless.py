@@ -21,8 +21,6 @@ _NULL_RESULT = "The provided KeyValueMapper returned null which is not allowed."
 class Filter(PlainOperator):
     """Forwards the records that the predicate accepts, or with `negate` those it rejects."""
 
-    forwards_input = True
-
     predicate: Callable[[Any, Any], bool]
     negate: bool = False
 
@@ -171,8 +169,6 @@ class FlatMapValues:
 class Peek:
     """Calls a function for each record, then forwards the record."""
 
-    forwards_input = True
-
     action: Callable[[Any, Any], object]
 
     def attach(self, node: NodeContext, forward: Forward) -> Forward:
@@ -272,8 +268,6 @@ class NullKeyFilter(PlainOperator):
 
     With `drops` false it forwards them: a left or outer join behind the topic needs them.
     """
-
-    forwards_input = True
 
     drops: bool
 

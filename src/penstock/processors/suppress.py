@@ -56,7 +56,7 @@ class Suppress:
             seen.time = max(seen.time, timestamp)
             put(
                 key.window.end if final else timestamp, key, change,
-                RecordContext(current.topic, current.partition, current.offset, timestamp, headers),
+                current.buffered_context(timestamp, headers),
             )
             evict_until(seen.time - wait, emit)
             if limited and buffer.is_over(max_records, max_bytes):

@@ -130,10 +130,13 @@ class UserProcessor:
         if hasattr(processor, "close"):
             node.at_close(processor.close)
         handle = processor.process
-        new_record: Any = fixed_key_record if self.fixed_key else Record
+        fixed_key = self.fixed_key
+        new_record: Any = fixed_key_record if fixed_key else Record
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-            context.given = record = new_record(key, value, timestamp, headers)
+            record = new_record(key, value, timestamp, headers)
+            if not fixed_key:
+                context.given = record
             handle(record)
 
         return process

@@ -70,6 +70,7 @@ class Task:
             blueprint.config, self.runtime, self._collector.send_raw,
             frozenset(map(blueprint.topic, blueprint.internal_topics)),
         )
+        self.runtime.current.keeps_source = self._handlers.needs_sources
         self._partition_times = dict(state.partition_times)
         self._queues: dict[Partition, RecordQueue] = {}
         self._measurements = Measurements(self.runtime, self._collector, self._queues)
@@ -170,6 +171,11 @@ class Task:
     def has_records(self) -> bool:
         """Whether any queue has a record."""
         return bool(self._waiting.items)
+
+    @property
+    def has_outputs(self) -> bool:
+        """Whether records were sent since the last commit."""
+        return bool(self._collector.outputs)
 
     def may_process(self, wall: int) -> bool:
         """Whether a record may be processed now; False while waiting for an empty queue (M3)."""

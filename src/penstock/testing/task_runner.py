@@ -52,6 +52,10 @@ class TaskRunner:
         self._topology = topology
         self._config = config
         self._commit_every_record = commit_every_record
+        #: Whether output is visible before its commit, as outside of a transaction of Kafka.
+        self._sends_at_once = (
+            commit_every_record and config.processing_guarantee == "at_least_once"
+        )
         self._states: dict[TaskId, TaskState] = {}
         self._rows: dict[tuple[TaskId, str], BytesStore] = {}
         self._shared_cache: RecordCache | None = None
@@ -90,7 +94,12 @@ class TaskRunner:
         queue, record = input_record
         reader = self.layout.readers.get((queue, record.partition))
         if reader is not None:
-            self.tasks[reader].add_records((queue, record.partition), (record,))
+            task = self.tasks[reader]
+            task.add_records((queue, record.partition), (record,))
+            if self._sends_at_once and task.has_outputs:
+                # The dead letter of a record that could not be deserialized. The task may wait for
+                # other partitions before it processes and commits.
+                self._commit((task,))
             self.run()
         if with_global and self._is_global(record.topic):
             self._update_global(record)

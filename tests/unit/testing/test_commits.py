@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 
 from penstock import (
+    BufferConfig,
     Processor,
     PunctuationType,
     Record,
     Serdes,
     StreamsBuilder,
     StreamsConfig,
+    Suppressed,
     Topology,
 )
 from penstock.testing import TopologyTestDriver
@@ -169,3 +171,41 @@ def test_output_of_a_wall_clock_punctuator_is_visible_after_the_commit() -> None
         assert out.is_empty
         driver.advance_wall_clock_time(5)
         assert out.read_values_to_list() == ["10", "20"]
+
+
+@pytest.mark.parametrize(
+    ("guarantee", "at_once"), [("at_least_once", True), ("exactly_once", False)]
+)
+def test_dead_letter_of_a_waiting_task_needs_a_commit_in_a_transaction_only(
+    guarantee: str, at_once: bool
+) -> None:
+    """The task waits for topic "b", so it neither processes nor commits."""
+    builder = StreamsBuilder()
+    builder.stream("a", key=LONG).merge(builder.stream("b", key=LONG)).to("out", key=LONG)
+    config = UNCACHED.with_(
+        processing_guarantee=guarantee, max_task_idle_ms=5,
+        deserialization_exception_handler="continue",
+        errors_dead_letter_queue_topic_name="dead",
+    )
+    with TopologyTestDriver(builder.build(), config) as driver:
+        driver.create_input_topic("a").pipe_input("not a long", "x")
+        assert [record.value for record in driver.read_raw("dead")] == [b"x"] * at_once
+        driver.advance_wall_clock_time(5)
+        assert [record.value for record in driver.read_raw("dead")] == [b"x"] * (not at_once)
+
+
+def test_dead_letter_of_a_suppressed_row_has_its_source_record() -> None:
+    def fail(value: str) -> str:
+        raise ValueError(value)
+
+    builder = StreamsBuilder()
+    rows = builder.table("in").suppress(Suppressed.until_time_limit(5, BufferConfig.unbounded()))
+    rows.map_values(fail).to_stream().to("out")
+    config = UNCACHED.with_(
+        processing_exception_handler="continue", errors_dead_letter_queue_topic_name="dead"
+    )
+    with TopologyTestDriver(builder.build(), config) as driver:
+        topic = driver.create_input_topic("in")
+        topic.pipe_input("a", "x", timestamp=1)
+        topic.pipe_input("b", "y", timestamp=10)
+        assert [(each.key, each.value) for each in driver.read_raw("dead")] == [(b"a", b"x")]
