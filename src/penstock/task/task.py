@@ -33,7 +33,7 @@ from penstock.task.queue import CHUNK, QueueSource, RawRecord, RecordQueue, Reco
 from penstock.task.result import TaskResult, TaskState
 from penstock.task.runtime import Environment, Runtime
 from penstock.task.store_meters import measure_store
-from penstock.topology.java_order import hash_order
+from penstock.topology.java_order import hash_order, hash_order_of_partitions
 
 Partition = tuple[str, int]
 
@@ -78,6 +78,7 @@ class Task:
         self._chunk_size = ChunkSize()
         #: Empty partition -> when the task stops waiting for it (max.task.idle.ms).
         self._deadlines: dict[Partition, int] = {}
+        self._wait_order: list[Partition] = []
         self.runtime.punctuate = self._punctuate
         self._open_stores(state)
 
@@ -178,12 +179,17 @@ class Task:
         return bool(self._collector.outputs)
 
     def may_process(self, wall: int) -> bool:
-        """Whether a record may be processed now; False while waiting for an empty queue (M3)."""
+        """Whether a record may be processed now; False while waiting for an empty queue (M3).
+
+        The task waits for one empty queue after the other, in Kafka's order of partitions.
+        """
         idle_ms = self.blueprint.config.max_task_idle_ms
         if idle_ms <= 0:
             return True
-        for partition, queue in self._queues.items():
-            if queue.has_head:
+        if len(self._wait_order) != len(self._queues):
+            self._wait_order = hash_order_of_partitions(self._queues)
+        for partition in self._wait_order:
+            if self._queues[partition].has_head:
                 self._deadlines.pop(partition, None)
             elif wall < self._deadlines.setdefault(partition, wall + idle_ms):
                 return False

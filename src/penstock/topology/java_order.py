@@ -7,7 +7,9 @@ compare the text.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 _MASK = 0xFFFFFFFF
 
@@ -26,13 +28,26 @@ def hash_order(names: Iterable[str]) -> list[str]:
     The table starts with 16 buckets and doubles when it is three quarters full. A bucket keeps the
     order of insertion, also when growth splits it.
     """
-    distinct = list(dict.fromkeys(names))
+    return _bucket_order(names, string_hash)
+
+
+def hash_order_of_partitions(
+    partitions: Iterable[tuple[str, int]]
+) -> list[tuple[str, int]]:
+    """Return (topic, number) pairs in the iteration order of a `HashSet` of `TopicPartition`."""
+    return _bucket_order(
+        partitions, lambda each: (31 * (31 + each[1]) + string_hash(each[0])) & _MASK
+    )
+
+
+def _bucket_order(items: Iterable[T], hash_of: Callable[[T], int]) -> list[T]:
+    distinct = list(dict.fromkeys(items))
     buckets = 16
     while len(distinct) > buckets * 3 // 4:
         buckets *= 2
 
-    def bucket(name: str) -> int:
-        value = string_hash(name)
+    def bucket(item: T) -> int:
+        value = hash_of(item)
         return (value ^ (value >> 16)) & (buckets - 1)
 
     return sorted(distinct, key=bucket)

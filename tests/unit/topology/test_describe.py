@@ -5,7 +5,13 @@ from typing import Any
 
 from penstock import Processor, Record, Serdes, Stores, StreamsBuilder, Topology
 from penstock.topology.describe import SinkDescription, SourceDescription
-from penstock.topology.java_order import hash_order, string_hash, tree_insert, tree_walk
+from penstock.topology.java_order import (
+    hash_order,
+    hash_order_of_partitions,
+    string_hash,
+    tree_insert,
+    tree_walk,
+)
 
 
 class Ignore(Processor[Any, Any]):
@@ -89,6 +95,14 @@ def test_string_hash_equals_java() -> None:
     assert string_hash("polygenelubricants") == 2**31
     assert hash_order(["Aa", "BB"]) == ["Aa", "BB"]
     assert hash_order(["c", "a", "b"]) == ["a", "b", "c"]
+
+
+def test_partitions_have_the_order_of_a_hash_set() -> None:
+    response = ("oracle-KTABLE-FK-JOIN-SUBSCRIPTION-RESPONSE-0000000014-topic", 0)
+    registration = ("oracle-KTABLE-FK-JOIN-SUBSCRIPTION-REGISTRATION-0000000006-topic", 0)
+    partitions = [response, registration, ("B", 0), ("A", 0)]
+    # As Java prints a HashSet of these.
+    assert hash_order_of_partitions(partitions) == [("A", 0), ("B", 0), registration, response]
 
 
 def test_tree_walk_is_ordered() -> None:
