@@ -131,6 +131,24 @@ def test_persistent_store_fetches_the_last_duplicate(context: Any) -> None:
     assert store.fetch("a", 5) is None
 
 
+@pytest.mark.parametrize(
+    ("make", "loaded"),
+    [
+        (Stores.persistent_timestamped_window_store, ("2", 7)),
+        (Stores.in_memory_window_store, None),
+    ],
+)
+def test_operators_save_duplicates_and_load_the_last(
+    context: Any, make: Any, loaded: tuple[str, int] | None
+) -> None:
+    builder = Stores.timestamped_window_store_builder(make("w", 1000, 10, True), S, S)
+    store = opened(context, builder)
+    store.save("a", "1", 6, 5)
+    store.save("a", "2", 7, 5)
+    assert store.load("a", 5) == loaded
+    assert [row.value for _, row in store.fetch("a", 0, 10)] == ["1", "2"]
+
+
 def test_changelog_key_is_key_start_and_sequence(context: Any) -> None:
     for supplier in (
         Stores.persistent_window_store("w", 1000, 10), Stores.in_memory_window_store("w", 1000, 10),

@@ -40,6 +40,11 @@ new_windowed: Callable[[tuple[Any, Window]], Windowed[Any]] = partial(tuple.__ne
 _MAX_CACHED_WINDOWS = 1024
 
 
+#: Reads (value, timestamp) of (key, start), and writes (key, value, timestamp, start).
+Load = Callable[[Any, int], "tuple[Any, int] | None"]
+Save = Callable[[Any, Any, int, int], None]
+
+
 class WindowStore(LayeredStore, Generic[K, V]):
     """Values by key and window start.
 
@@ -256,6 +261,25 @@ class WindowStore(LayeredStore, Generic[K, V]):
         found: Iterable[tuple[int, Any]] = self.fetch(key, since, until)
         return found
 
+    def _access_to_duplicates(
+        self, load_row: Callable[[bytes], tuple[Any, int] | None],
+        save_row: Callable[[bytes, Any, Any, int], None],
+    ) -> tuple[Load, Save]:
+        """`load` and `save` of a store that retains duplicates: of the last row, and a new row."""
+        def load_last(key: Any, start: int) -> tuple[Any, int] | None:
+            # As in `_fetch_one`.
+            if not self.persistent:
+                return None
+            return load_row(
+                self._key_schema.encode(self._serialize_key(key), start, self._last_put)
+            )
+
+        def save_next(key: Any, value: Any, timestamp: int, start: int) -> None:
+            row_key = self._new_row_key(self._serialize_key(key), start, value is not None)
+            save_row(row_key, key, value, timestamp)
+
+        return load_last, save_next
+
     def _new_row_key(self, key: bytes, start: int, exists: bool) -> bytes:
         if self._supplier.retain_duplicates:
             self._sequence = (self._sequence + 1) & 0x7FFFFFFF
@@ -400,8 +424,9 @@ class TimestampedWindowStore(
             save_row(encode(serialize_key(key), start, 0), key, value, timestamp)
 
         self.row_of = row_of
-        self.load = load
-        self.save = save
+        self.load, self.save = load, save
+        if self._supplier.retain_duplicates:
+            self.load, self.save = self._access_to_duplicates(load_row, save_row)
 
 
 class TimestampedWindowStoreWithHeaders(
@@ -432,8 +457,9 @@ class TimestampedWindowStoreWithHeaders(
             save_row(row_of(key, start), key, value, timestamp)
 
         self.row_of = row_of
-        self.load = load
-        self.save = save
+        self.load, self.save = load, save
+        if self._supplier.retain_duplicates:
+            self.load, self.save = self._access_to_duplicates(load_row, save_row)
         self._plain = HeaderlessWindowView(self)
 
 
