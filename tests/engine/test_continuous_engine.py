@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing import Pipe
@@ -359,3 +361,44 @@ def test_lag_of_a_lane_is_reported(stage: Stage) -> None:
     lag = PartitionLag(TaskId(0, 1), "in", 1, 7)
     stage.send(1, Lag((lag,)))
     stage.run_until(lambda: stage.observed.lag == (lag,))
+
+
+def test_close_ends_lanes_that_have_not_introduced_themselves(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise they wait until the driver has been silent for long, and the starter for them."""
+    stage.run_until(lambda: 2 in stage.lanes.connections)
+    ended = []
+
+    def wait_for_lanes() -> None:
+        for serial, connection in stage.lanes.connections.items():
+            assert connection.poll(DEADLINE_S), f"lane {serial} runs on"
+            with pytest.raises(EOFError):
+                connection.recv_bytes()
+            ended.append(serial)
+
+    monkeypatch.setattr(stage.lanes, "close", wait_for_lanes)
+    stage.engine.close()
+    assert ended == [1, 2]
+
+
+def test_lane_that_starts_during_close_is_refused(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`close` would wait for it, because it was not asked to end."""
+    stage.run_until(lambda: 2 in stage.lanes.connections)
+    stage.make_ready(1)
+    monkeypatch.setattr(stage.lanes, "close", lambda: None)
+    closing = threading.Thread(target=stage.engine.close)
+    closing.start()
+    first, second = (stage.lanes.connections[serial] for serial in (1, 2))
+    while not isinstance(decode_from_driver(first.recv_bytes()), Stop):
+        pass
+    with contextlib.suppress(OSError):
+        stage.send(2, Hello(2, "host2", 1))
+    assert second.poll(DEADLINE_S)
+    with pytest.raises(EOFError):
+        second.recv_bytes()
+    stage.send(1, Ended())
+    closing.join(DEADLINE_S)
+    assert not closing.is_alive()

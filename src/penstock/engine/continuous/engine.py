@@ -444,6 +444,7 @@ class ContinuousEngine:
     def close(self) -> None:
         """Let all lanes commit and end, and release the resources."""
         lanes = self._pool.lanes
+        self._pool.refuse_lanes()
         for lane in lanes.values():
             lane.is_stopping = True
             lane.send(Stop())

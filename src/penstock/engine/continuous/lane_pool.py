@@ -51,6 +51,9 @@ class LanePool:
         self._on_hello = on_hello
         #: Messages of lanes, each with its connection; written by the threads of the channels.
         self._inbox: deque[tuple[_LaneConnection, LaneMessage | None]] = deque()
+        #: The connections of lanes that have not introduced themselves.
+        self._unknown: set[_LaneConnection] = set()
+        self._refuses_lanes = False
         self._ended_jobs: deque[tuple[int, Exception | None]] = deque()
         self._woken = threading.Event()
         #: Since when there are more lanes than slots (monotonic).
@@ -102,7 +105,17 @@ class LanePool:
 
     def _accept(self, connection: Connection) -> None:
         """Take the connection of a lane. Called by other threads."""
-        _LaneConnection(self._inbox, self._woken).open(connection)
+        accepted = _LaneConnection(self._inbox, self._woken)
+        self._unknown.add(accepted)
+        accepted.open(connection)
+        if self._refuses_lanes:
+            accepted.close()
+
+    def refuse_lanes(self) -> None:
+        """End the lanes that have not introduced themselves, also those that connect later."""
+        self._refuses_lanes = True
+        for connection in list(self._unknown):
+            connection.close()
 
     def _job_ended(self, serial: int, error: Exception | None) -> None:
         """Called by other threads."""
@@ -125,6 +138,7 @@ class LanePool:
         """Yield the messages of lanes, and None for a lane that has closed its connection."""
         while self._inbox:
             connection, message = self._inbox.popleft()
+            self._unknown.discard(connection)
             if isinstance(message, Hello):
                 self._greet(connection, message)
                 continue
@@ -135,8 +149,8 @@ class LanePool:
 
     def _greet(self, connection: _LaneConnection, hello: Hello) -> None:
         lane = self.lanes.get(hello.serial)
-        if lane is None or lane.state is not LaneState.STARTING:
-            # A lane that was replaced before it started.
+        if lane is None or lane.state is not LaneState.STARTING or self._refuses_lanes:
+            # A lane that was replaced before it started, or that starts during the end.
             connection.close()
             return
         connection.serial = hello.serial
