@@ -1,4 +1,4 @@
-"""RETRY of the production handler: the batch is processed again while the error may pass."""
+"""RETRY of the production handler: the records are processed again while the error may pass."""
 
 from __future__ import annotations
 
@@ -36,16 +36,22 @@ def test_output_is_written_once_the_topic_exists(
     streams = create_streams(to_a_later_topic(), production_exception_handler=handler)
     with caplog.at_level(logging.WARNING):
         streams.start()
-        until(lambda: "The batch is retried" in caplog.text)
+        until(lambda: "is retried: sink: Topic late" in caplog.text)
     assert MESSAGE in caplog.text
     log.create_topic("late")
     streams.run_until_caught_up(60)
     assert [value for batch in log.read("late", 0, 0) for value in batch.columns().values] == [b"a"]
 
 
-def test_retries_end_after_the_task_timeout(log: Log, create_streams: CreateStreams) -> None:
+@pytest.mark.parametrize("execution", ["batch", "continuous"])
+@pytest.mark.parametrize("task_timeout_ms", [0, 500])
+def test_retries_end_after_the_task_timeout(
+    log: Log, create_streams: CreateStreams, execution: Any, task_timeout_ms: int
+) -> None:
     send(log, "a")
-    streams = create_streams(to_a_later_topic(), task_timeout_ms=0)
+    streams = create_streams(
+        to_a_later_topic(), task_timeout_ms=task_timeout_ms, execution=execution
+    )
     with pytest.raises(RetryRequestedException) as caught:
         streams.run_until_caught_up(60)
     assert MESSAGE in str(caught.value)

@@ -21,6 +21,7 @@ from penstock.engine.continuous.lane_observer import LaneObserver
 from penstock.engine.continuous.lane_starter import OnConnection, OnEnded
 from penstock.engine.continuous.messages import (
     Alive,
+    Committed,
     Ended,
     Grant,
     Hello,
@@ -36,7 +37,13 @@ from penstock.engine.continuous.messages import (
     decode_from_driver,
     encode,
 )
-from penstock.engine.worker.outcome import RestoredStore, RestoringStore
+from penstock.engine.plan.task_records import TaskRecord
+from penstock.engine.worker.outcome import (
+    RestoredStore,
+    RestoringStore,
+    TaskOutcome,
+    encode_outcome,
+)
 from penstock.errors import StreamsException
 from penstock.log import Log, open_log
 from penstock.log.errors import Fenced, LogBusy
@@ -278,6 +285,33 @@ def test_lanes_that_end_in_succession_are_a_failure(stage: Stage) -> None:
 
     with pytest.raises(StreamsException, match="in succession without a commit"):
         stage.run_until(lose_all)
+
+
+def test_task_whose_lanes_end_in_succession_is_a_failure_while_others_commit(
+    stage: Stage,
+) -> None:
+    """One of its records ends the process. The other tasks of the application make progress."""
+    poisoned, alive = TaskId(0, 0), TaskId(0, 1)
+    greeted: set[int] = set()
+
+    def play() -> bool:
+        for serial, connection in list(stage.lanes.connections.items()):
+            if connection.closed:
+                continue
+            if serial not in greeted:
+                greeted.add(serial)
+                stage.send(serial, Hello(serial, "host", 1))
+                stage.send(serial, Ready())
+            if alive in stage.granted(serial):
+                outcome = TaskOutcome(alive, TaskRecord(1, 1), records_consumed=1)
+                stage.send(serial, Committed((encode_outcome(outcome),), {}, (0.0, 0.0)))
+            if poisoned in stage.granted(serial):
+                stage.send(serial, Running(poisoned))
+                stage.send(serial, Ended(reason="killed", is_fenced=True))
+        return False
+
+    with pytest.raises(StreamsException, match="of these tasks: 0_0"):
+        stage.run_until(play)
 
 
 def test_lane_ends_when_there_are_fewer_slots(

@@ -439,6 +439,9 @@ class StreamThread:
             try:
                 return engine.run_batch()
             except (LogBusy, RetryRequestedException) as busy:
+                if isinstance(busy, RetryRequestedException) and self._config.is_continuous:
+                    # Lanes have retried the task until its timeout.
+                    raise
                 now = time.monotonic()
                 if deadline is None:
                     deadline = now + self._config.task_timeout_ms / 1000

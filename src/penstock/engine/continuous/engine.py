@@ -57,6 +57,7 @@ from penstock.engine.continuous.messages import (
     TokenRequest,
 )
 from penstock.engine.continuous.progress import ContinuousProgress
+from penstock.engine.continuous.setbacks import Setbacks
 from penstock.engine.dead_letters import check_dead_letter_topics, write_dead_letters
 from penstock.engine.housekeeping import Housekeeping
 from penstock.engine.layout.execution_graph import build_graph_for_log
@@ -66,7 +67,7 @@ from penstock.engine.loop import log_notices
 from penstock.engine.plan.planner import TopicMonitor
 from penstock.engine.worker.log_lines import replay_log_lines
 from penstock.engine.worker.outcome import decode_outcome
-from penstock.errors import StreamsException
+from penstock.errors import RetryRequestedException
 from penstock.log.base import Lease, Log
 from penstock.log.errors import LogBusy, LogError, OffsetOutOfRange
 from penstock.log.types import TopicPartition
@@ -84,8 +85,6 @@ log = logging.getLogger(__name__)
 ASSEMBLY_S = 5.0
 #: How long `close` waits for the last commits.
 CLOSE_S = 30.0
-#: So many lanes may end in succession without a commit before that is a failure.
-MAX_LOST_LANES = 10
 
 #: Starts the lanes of an application: a `LaneStarter` with its callbacks.
 StartLanes = Callable[
@@ -137,7 +136,7 @@ class ContinuousEngine:
         #: When the first lane was ready (monotonic), and whether tasks were assigned since.
         self._first_ready_at: float | None = None
         self._has_assigned = False
-        self._lost_lanes = 0
+        self._setbacks = Setbacks(config.application_id, config.task_timeout_ms)
         self._failure: Exception | None = None
         self._reports: deque[BatchReport] = deque()
         self._pool = LanePool(
@@ -242,12 +241,8 @@ class ContinuousEngine:
         self.planner.reload(self._lease, [task_id for lane in ended for task_id in lane.tasks])
         for lane in ended:
             self._pool.forget(lane)
-            self._lost_lanes += 1
-        if self._lost_lanes > MAX_LOST_LANES and self._failure is None:
-            self._failure = StreamsException(
-                f"{self._lost_lanes} lanes of application '{self._config.application_id}' ended "
-                "in succession without a commit. The log lines before this one name the reasons."
-            )
+            if not lane.is_stopping:
+                self._failure = self._failure or self._setbacks.lane_lost(lane.tasks)
 
     def _handle_lanes(self) -> None:
         """Handle the messages of lanes, and fence those that have ended or are silent."""
@@ -312,7 +307,10 @@ class ContinuousEngine:
             task_id: lane.serial for lane in self._pool.lanes.values() for task_id in lane.tasks
         }
         wanted = assign(self.graph.tasks, ready, current, self._last_hosts)
-        free = [task_id for task_id in wanted if task_id not in current]
+        free = [
+            task_id for task_id in wanted
+            if task_id not in current and self._setbacks.may_run(task_id)
+        ]
         if free:
             self._grant(free, wanted)
         for task_id, serial in current.items():
@@ -394,6 +392,7 @@ class ContinuousEngine:
         """A lane runs a task, whose stores are restored."""
         if lane.tasks.get(message.task_id) is TaskStage.GRANTED:
             lane.tasks[message.task_id] = TaskStage.RUNNING
+            self._setbacks.task_started(message.task_id)
         self._observer.task_restored(
             message.task_id, message.restored, message.seconds, lane=lane.status(),
             is_last=self.is_ready,
@@ -409,7 +408,7 @@ class ContinuousEngine:
         self.planner.add_outputs(message.outputs)
         if outcomes:
             self._commits += 1
-            self._lost_lanes = 0
+            self._setbacks.committed(outcomes)
             report = BatchReport.of(
                 self._commits, outcomes, seconds=(0.0, *message.seconds), lags=None,
                 ended_ns=message.ended_ns,
@@ -431,6 +430,11 @@ class ContinuousEngine:
         failure = find_failure([outcome])
         if isinstance(failure, OffsetOutOfRange) and failure.offset < failure.start:
             log.warning("Retention has removed records before they were read: %s", failure)
+            return
+        if isinstance(failure, RetryRequestedException) and self._setbacks.retry(
+            outcome.task_id, failure
+        ):
+            lane.is_stopping = True
             return
         self._failure = self._failure or failure
 
