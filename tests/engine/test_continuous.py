@@ -112,6 +112,19 @@ def test_records_pass_through_repartition_topics(log: Log, run: Any) -> None:
     assert "app-words-repartition" in {topic.name for topic in log.topics()}
 
 
+def test_consumed_repartition_records_are_deleted_without_further_commits(
+    log: Log, run: Any
+) -> None:
+    write(log, "lines", "a b", "a c", "a")
+    with run(word_count(), repartition_purge_interval_ms=1_000):
+        at = [TopicPartition("app-words-repartition", each) for each in range(PARTITIONS)]
+        assert any(bounds.end for bounds in log.offsets(at).values())
+        wait_until(lambda: all(
+            bounds.start == bounds.end for bounds in log.offsets(at).values()
+        ))
+    assert counts(log) == {"a": 3, "b": 1, "c": 1}
+
+
 @pytest.mark.parametrize("delete_state", [False, True])
 def test_restart_continues_from_the_committed_state(
     log: Log, run: Any, tmp_path: Path, delete_state: bool

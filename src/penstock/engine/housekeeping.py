@@ -34,6 +34,8 @@ class Housekeeping:
         self._purged_topics = frozenset(graph.repartition_topics)
         self._purge_interval = purge_interval_ms / 1000
         self._purge_at = time.monotonic() + self._purge_interval
+        #: Source partition -> the offset up to which it was purged.
+        self._purged: dict[Any, int] = {}
         self._clean_at = time.monotonic() + CLEAN_INTERVAL_S
         self._round: threading.Thread | None = None
 
@@ -44,20 +46,41 @@ class Housekeeping:
 
         `offsets` and `records` are the committed ones of all source partitions and tasks.
         """
-        now = time.monotonic()
-        if self._round is not None and self._round.is_alive():
+        if self._is_running():
             return
-        purge = {}
-        if now >= self._purge_at:
-            self._purge_at = now + self._purge_interval
-            purge = {at: offset for at, offset in offsets.items() if at[0] in self._purged_topics}
+        now = time.monotonic()
         clean = now >= self._clean_at
         if clean:
             self._clean_at = now + CLEAN_INTERVAL_S
-        if purge or clean:
+        self._start(self._due_purges(offsets), dict(records) if clean else None)
+
+    def between_commits(self, offsets: Mapping[Any, int]) -> None:
+        """Purge what the last commits have consumed, if a round is due: there may be no further
+        commit for long."""
+        if self._purged_topics and not self._is_running():
+            self._start(self._due_purges(offsets), None)
+
+    def _is_running(self) -> bool:
+        return self._round is not None and self._round.is_alive()
+
+    def _due_purges(self, offsets: Mapping[Any, int]) -> dict[Any, int]:
+        """Return the partitions that have records to purge, if it is time."""
+        now = time.monotonic()
+        if now < self._purge_at:
+            return {}
+        self._purge_at = now + self._purge_interval
+        return {
+            at: offset for at, offset in offsets.items()
+            if at[0] in self._purged_topics and self._purged.get(at) != offset
+        }
+
+    def _start(
+        self, purge: Mapping[Any, int], records: Mapping[TaskId, TaskRecord] | None
+    ) -> None:
+        if purge or records is not None:
             self._round = threading.Thread(
-                target=self._run_round, args=(purge, dict(records) if clean else None),
-                name="penstock-housekeeping", daemon=True,
+                target=self._run_round, args=(purge, records), name="penstock-housekeeping",
+                daemon=True,
             )
             self._round.start()
 
@@ -67,12 +90,13 @@ class Housekeeping:
             self._round.join()
 
     def _run_round(
-        self, purge: Mapping[tuple[str, int], int], records: Mapping[TaskId, TaskRecord] | None
+        self, purge: Mapping[Any, int], records: Mapping[TaskId, TaskRecord] | None
     ) -> None:
         """Purge, and also clean if `records` is not None."""
         try:
             for (topic, partition), offset in purge.items():
                 self._log.delete_records(topic, partition, offset)
+                self._purged[topic, partition] = offset
             if records is not None:
                 expired = find_expired_changelogs(self._log, self._graph, records)
                 for at, offset in expired.items():

@@ -57,3 +57,28 @@ def test_expired_windows_are_deleted_when_the_log_is_cleaned(
 ) -> None:
     monkeypatch.setattr(housekeeping, "CLEAN_INTERVAL_S", 0.0)
     assert run_round(log, graph) == {WINDOWS: 1, REPARTITION: 1}
+
+
+def test_repartition_records_are_purged_between_commits_and_once(
+    log: Log, graph: ExecutionGraph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    purged = []
+    delete = log.delete_records
+
+    def record(topic: str, partition: int, before: int) -> int:
+        purged.append((topic, partition, before))
+        return delete(topic, partition, before)
+
+    monkeypatch.setattr(log, "delete_records", record)
+    keeping = Housekeeping(log, graph, purge_interval_ms=0)
+    for offset in (1, 1, 2, 2):
+        keeping.between_commits({("a", 0): offset, REPARTITION: offset})
+        keeping.close()
+    assert purged == [(*REPARTITION, 1), (*REPARTITION, 2)]
+
+
+def test_purges_have_an_interval(log: Log, graph: ExecutionGraph) -> None:
+    keeping = Housekeeping(log, graph, purge_interval_ms=3_600_000)
+    keeping.between_commits({REPARTITION: 1})
+    keeping.close()
+    assert log.offsets([REPARTITION])[REPARTITION].start == 0

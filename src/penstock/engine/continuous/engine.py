@@ -166,6 +166,7 @@ class ContinuousEngine:
         for lane in self._pool.excess_lanes(tasks):
             self._stop(lane, "there are fewer slots for this application")
         self._assign_tasks()
+        self._housekeeping.between_commits(self.planner.committed)
         return self._reports.popleft() if self._reports else None
 
     def wait(self, timeout: float) -> None:
