@@ -134,6 +134,31 @@ def test_lane_waits_for_records_after_the_end_of_max_task_idle(log: Log, tmp_pat
         driver.run_until(lambda: log.offsets([("out", 0)])["out", 0].end == 2)
 
 
+def test_record_does_not_wait_for_a_topic_that_was_idle_before(
+    log: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in Kafka Streams: `max.task.idle.ms` counts from the time at which a topic runs empty."""
+    clock = [1_000_000]
+    monkeypatch.setattr(lane_module, "wall_clock_ms", lambda: clock[0])
+    builder = StreamsBuilder()
+    builder.stream("words").merge(builder.stream("others")).to("out")
+
+    def is_processed() -> bool:
+        for _ in range(100):
+            driver.lane.step(0.001)
+        return log.offsets([("out", 0)])["out", 0].end == 1
+
+    with running(
+        log, tmp_path, builder.build(), "words", "others", max_task_idle_ms=1_000
+    ) as driver:
+        assert not is_processed()
+        clock[0] += 900
+        append(log, "words", 1)
+        assert not is_processed()
+        clock[0] += 100
+        assert is_processed()
+
+
 class Ticks(Processor[str, str]):
     def init(self, context: ProcessorContext) -> None:
         context.schedule(1, PunctuationType.WALL_CLOCK_TIME, lambda timestamp: None)

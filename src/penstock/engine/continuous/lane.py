@@ -299,7 +299,9 @@ class Lane:
             try:
                 task.refresh_limits(now)
                 task.punctuate(now)
-                if task.has_records and task.process(self._tail, now, self._is_round_over):
+                if not task.has_records:
+                    task.note_idle(self._tail, now)
+                elif task.process(self._tail, now, self._is_round_over):
                     self._has_progressed = True
             except Exception as error:
                 raise _TaskFailed(task) from error

@@ -193,6 +193,13 @@ class LaneTask:
             return True
         return now < self._idle_deadlines.setdefault(at, now + idle_ms)
 
+    def note_idle(self, tail: TailReader, now: int) -> None:
+        """Start to wait for the partitions that are empty, although no record is queued: what
+        arrives in one of them later has waited for the others already."""
+        if self._idle_ms > 0:
+            for at in self.offsets:
+                self._is_cut(tail, at, now)
+
     def punctuate(self, now: int) -> None:
         """Fire the due wall-clock schedules."""
         if self.task.runtime.wall_schedules.next_due <= now:
