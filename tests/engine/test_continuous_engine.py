@@ -16,7 +16,7 @@ import pytest
 from penstock import Serdes, StreamsBuilder, StreamsConfig
 from penstock.engine.continuous import lane_pool
 from penstock.engine.continuous.engine import ContinuousEngine
-from penstock.engine.continuous.lane_handle import LaneStatus
+from penstock.engine.continuous.lane_handle import LaneStatus, WorkerLost
 from penstock.engine.continuous.lane_observer import LaneObserver
 from penstock.engine.continuous.lane_starter import OnConnection, OnEnded
 from penstock.engine.continuous.messages import (
@@ -273,6 +273,13 @@ def test_failure_of_a_lane_that_never_connects_is_raised(stage: Stage) -> None:
     stage.lanes.on_ended(1, StreamsException("no such module"))
     with pytest.raises(StreamsException, match="no such module"):
         stage.run_until(lambda: False)
+
+
+def test_lane_whose_process_is_lost_while_it_starts_is_replaced(stage: Stage) -> None:
+    stage.run_until(lambda: 2 in stage.lanes.connections)
+    stage.lanes.on_ended(1, WorkerLost("Python worker exited unexpectedly (crashed)."))
+    stage.make_ready(2, 3)
+    stage.run_until(lambda: len(stage.granted(2) | stage.granted(3)) == PARTITIONS)
 
 
 def test_lanes_that_end_in_succession_are_a_failure(stage: Stage) -> None:

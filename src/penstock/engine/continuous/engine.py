@@ -32,6 +32,7 @@ from penstock.engine.continuous.lane_handle import (
     LaneState,
     LaneStatus,
     TaskStage,
+    WorkerLost,
 )
 from penstock.engine.continuous.lane_observer import LaneObserver
 from penstock.engine.continuous.lane_pool import LanePool
@@ -254,8 +255,9 @@ class ContinuousEngine:
             log.warning("%s has closed its connection.", str(lane).capitalize())
             self._lose(lane)
         for lane, error in self._pool.take_failed_starts():
-            # A lane that has run before can be replaced. One that cannot start fails again.
-            self._failure = self._failure or error
+            # A lane whose process was lost can be replaced. One that cannot start fails again.
+            if not isinstance(error, WorkerLost):
+                self._failure = self._failure or error
             self._lose(lane, has_ended=True)
         for lane in self._pool.silent_lanes():
             log.warning(

@@ -8,8 +8,13 @@ from typing import NamedTuple
 
 from penstock.engine.continuous.channel import Channel
 from penstock.engine.continuous.messages import LaneMessage
+from penstock.errors import StreamsException
 from penstock.log.types import WriterGrant
 from penstock.record import TaskId
+
+
+class WorkerLost(StreamsException):
+    """The process of a lane has ended before the lane has. Another lane may take its place."""
 
 
 class LaneState(Enum):

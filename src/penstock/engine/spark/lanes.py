@@ -22,6 +22,7 @@ from pyspark import TaskContext
 from penstock.engine.compute_provider import PARALLELISM
 from penstock.engine.continuous.channel import Endpoint
 from penstock.engine.continuous.control_server import DRIVER_PORT, ControlServer
+from penstock.engine.continuous.lane_handle import WorkerLost
 from penstock.engine.continuous.lane_starter import OnConnection, OnEnded
 from penstock.engine.packaging.bundle import Bundle
 from penstock.engine.plan.batch_size import integer_setting
@@ -159,9 +160,7 @@ class SparkLanes:
         if error is not None and not isinstance(error, StreamsException):
             text = text_of(error)
             log.debug("The job of lane %d has failed: %s", serial, text)
-            error = translate_error(text, self._backend.python) or StreamsException(
-                reason_of(text)
-            )
+            error = translate_error(text, self._backend.python) or WorkerLost(reason_of(text))
         self._on_ended(serial, error)
 
     def cancel(self, serial: int) -> None:
