@@ -208,6 +208,19 @@ def test_restores_of_lanes_are_passed_on(stage: Stage) -> None:
     stage.run_until(lambda: stage.observed.stopped == stage.granted(serial))
 
 
+def test_tasks_return_to_the_hosts_with_their_newest_replicas(stage: Stage) -> None:
+    """The driver knows from the lanes what an earlier driver has granted."""
+    tasks = [TaskId(0, partition) for partition in range(PARTITIONS)]
+    stage.run_until(lambda: 2 in stage.lanes.connections)
+    replicas = {1: {tasks[0]: 5, tasks[2]: 7, tasks[3]: 7}, 2: {tasks[0]: 9, tasks[1]: 1}}
+    for serial, held in replicas.items():
+        stage.send(serial, Hello(serial, f"host{serial}", 1, held))
+        stage.send(serial, Ready())
+    stage.run_until(lambda: len(stage.granted(1) | stage.granted(2)) == PARTITIONS)
+    assert stage.granted(1) == {tasks[2], tasks[3]}
+    assert stage.granted(2) == {tasks[0], tasks[1]}
+
+
 def test_tasks_of_a_lost_lane_are_granted_after_it_is_fenced(stage: Stage) -> None:
     start_two(stage)
     lost = stage.granted(1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from penstock.engine.continuous import restorer as restorer_module
 from penstock.engine.continuous.messages import (
     Committed,
     Grant,
+    Hello,
     Pause,
     Release,
     Released,
@@ -71,6 +73,21 @@ def test_task_that_is_released_during_its_restore_is_never_run(
     running = driver.receive(Running, Released)
     assert isinstance(running, Running)
     assert running.task_id == TASK
+
+
+def test_lane_introduces_itself_with_the_replicas_of_its_host(driver: Driver) -> None:
+    def introduction() -> Hello:
+        driver.lane.say_hello()
+        (hello,) = [each for each in driver.messages() if isinstance(each, Hello)]
+        return hello
+
+    assert introduction().replicas == {}
+    before = time.time_ns() // 1_000_000
+    driver.send(Grant(TaskPlan(TASK, positions={"counts": 0}), {("words", 0): 0}))
+    driver.receive(Committed)
+    ((task_id, changed_ms),) = introduction().replicas.items()
+    assert task_id == TASK
+    assert before - 1_000 <= changed_ms <= time.time_ns() // 1_000_000
 
 
 def test_lines_that_are_being_sent_are_not_overtaken(

@@ -164,6 +164,38 @@ def test_continuous_tasks_leave_a_killed_host_and_use_it_again(
 
 
 @pytest.mark.exhaustive
+def granted(driver: Driver) -> dict[str, str]:
+    """Task -> the host that it was granted to last."""
+    grants = re.findall(r"Granted to lane \d+ on (\S+) .*: tasks (.*)\.", driver.output)
+    return {task: host for host, tasks in grants for task in tasks.split(", ")}
+
+
+def test_continuous_tasks_return_to_their_hosts_after_a_restart_of_the_driver(
+    tmp_path: Path, log: Log, site: Site
+) -> None:
+    """Which host gets which lane is up to Spark."""
+    options = (
+        "--master", site.spark.master, "--state-dir", "sticky", "--execution", "continuous",
+    )
+    hosts: dict[str, str] = {}
+    for _ in range(3):
+        with running(
+            tmp_path, *PENSTOCK, options=options, log=site.log, host=site.network.hosts["driver"]
+        ) as driver:
+            wait_until(
+                "all tasks were granted", lambda: len(granted(driver)) == 2 * PARTITIONS,
+                meanwhile=driver.check,
+            )
+            wait_until(
+                "all tasks ran", lambda: "count: RUNNING" in driver.output,
+                meanwhile=driver.check,
+            )
+            found = granted(driver)
+        assert set(found.values()) == set(WORKERS)
+        assert hosts in ({}, found)
+        hosts = found
+
+
 def test_batch_of_a_killed_host_runs_on_the_other_after_a_restore(
     tmp_path: Path, log: Log, site: Site
 ) -> None:

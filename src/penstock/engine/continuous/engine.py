@@ -134,6 +134,8 @@ class ContinuousEngine:
         )
         #: Task -> the host that ran it last, which has its state.
         self._last_hosts: dict[TaskId, str] = {}
+        #: Task -> when its newest replica was written, and the host that has it.
+        self._replicas: dict[TaskId, tuple[int, str]] = {}
         #: When the first lane was ready (monotonic), and whether tasks were assigned since.
         self._first_ready_at: float | None = None
         self._has_assigned = False
@@ -309,7 +311,8 @@ class ContinuousEngine:
         current = {
             task_id: lane.serial for lane in self._pool.lanes.values() for task_id in lane.tasks
         }
-        wanted = assign(self.graph.tasks, ready, current, self._last_hosts)
+        hosts = {task_id: host for task_id, (_, host) in self._replicas.items()} | self._last_hosts
+        wanted = assign(self.graph.tasks, ready, current, hosts)
         free = [
             task_id for task_id in wanted
             if task_id not in current and self._setbacks.may_run(task_id)
@@ -360,6 +363,9 @@ class ContinuousEngine:
 
     def _greet(self, lane: LaneHandle) -> None:
         """Respond to a lane that has introduced itself."""
+        for task_id, changed_ms in lane.replicas.items():
+            replica = changed_ms, lane.host
+            self._replicas[task_id] = max(replica, self._replicas.get(task_id, replica))
         lane.send(Start(lane.grant, self._lease.member_token(), self.planner.incarnation))
         if self._is_paused:
             lane.send(Pause())

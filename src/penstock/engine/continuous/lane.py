@@ -53,6 +53,7 @@ from penstock.engine.plan.batch_plan import BatchPlan
 from penstock.engine.plan.task_records import TaskRecord
 from penstock.engine.worker.log_capture import LogCapture
 from penstock.engine.worker.outcome import TaskOutcome, encode_outcome
+from penstock.engine.worker.replica_pool import find_replicas
 from penstock.engine.worker.worker import ATTEMPT_BITS, Worker
 from penstock.errors import StreamsException
 from penstock.log.base import TailReader, Writer
@@ -149,7 +150,11 @@ class Lane:
     def say_hello(self) -> None:
         """Introduce the lane. The driver responds with `Start`."""
         failpoint("lane-started")
-        self._driver.send(Hello(self._serial, socket.gethostname(), os.getpid()))
+        bundle = self._worker.bundle
+        self._driver.send(Hello(
+            self._serial, socket.gethostname(), os.getpid(),
+            find_replicas(bundle.directory, bundle.graph),
+        ))
 
     def describe_end(self, error: Exception) -> Ended:
         """Return the last message of a lane that an error has ended."""

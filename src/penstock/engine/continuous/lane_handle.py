@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from enum import Enum
 from typing import NamedTuple
 
@@ -56,6 +57,8 @@ class LaneHandle:
         self.state = LaneState.STARTING
         self.host = ""
         self.process = 0
+        #: Task -> when its replica on the host of the lane was last written.
+        self.replicas: Mapping[TaskId, int] = {}
         self.started_at = self.heard_at = time.monotonic()
         self.tasks: dict[TaskId, TaskStage] = {}
         self.channel: Channel[LaneMessage] | None = None

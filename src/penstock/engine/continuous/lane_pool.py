@@ -155,7 +155,7 @@ class LanePool:
             return
         connection.serial = hello.serial
         lane.state, lane.channel = LaneState.CONNECTED, connection.channel
-        lane.host, lane.process = hello.host, hello.process
+        lane.host, lane.process, lane.replicas = hello.host, hello.process, hello.replicas
         lane.heard_at = time.monotonic()
         self._on_hello(lane)
 

@@ -27,6 +27,8 @@ class Hello(Message, frozen=True):
     serial: int
     host: str
     process: int
+    #: Task -> when its replica on this host was last written, in milliseconds since the epoch.
+    replicas: Mapping[TaskId, int] = {}
 
 
 class Ready(Message, frozen=True):

@@ -21,6 +21,7 @@ from penstock.errors import StreamsException
 from penstock.log.base import Log
 from penstock.record import TaskId
 from penstock.stores.bytes.store import BytesStore, open_in_memory
+from penstock.stores.replica.generations import Generations
 from penstock.stores.replica.live_replica import LiveReplica
 from penstock.stores.replica.protocol import ReplicaTarget, ignore_progress
 from penstock.stores.replica.snapshot import Snapshot
@@ -212,6 +213,15 @@ class ReplicaPool:
         for _, replica in self._replicas.values():
             replica.close()
         self._replicas.clear()
+
+
+def find_replicas(directory: Path, graph: ExecutionGraph) -> dict[TaskId, int]:
+    """Return the tasks with a replica on this host, and when each was last written, in
+    milliseconds since the epoch. `directory`: that of all replicas of the application."""
+    found = {
+        task_id: Generations(directory / str(task_id)).changed_ms() for task_id in graph.tasks
+    }
+    return {task_id: changed for task_id, changed in found.items() if changed is not None}
 
 
 def replica_identity(

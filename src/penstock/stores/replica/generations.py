@@ -94,6 +94,19 @@ class Generations:
             return False
         return since == boot_id()
 
+    def changed_ms(self) -> int | None:
+        """When the current generation was last written, in milliseconds since the epoch.
+
+        None if there is none that could be used.
+        """
+        name = self.current()
+        if name is None or not self.is_sound(name):
+            return None
+        try:
+            return (self.directory / name / "data.mdb").stat().st_mtime_ns // 1_000_000
+        except OSError:
+            return None
+
     def mark_unsynced(self, name: str) -> None:
         """Record that commits may not be on disk. Called inside every write transaction.
 
