@@ -37,6 +37,7 @@ from penstock.engine.continuous.messages import (
     decode_from_driver,
     encode,
 )
+from penstock.engine.packaging.failure import Failure
 from penstock.engine.plan.task_records import TaskRecord
 from penstock.engine.worker.outcome import (
     RestoredStore,
@@ -434,6 +435,24 @@ def test_close_ends_lanes_that_have_not_introduced_themselves(
     monkeypatch.setattr(stage.lanes, "close", wait_for_lanes)
     stage.engine.close()
     assert ended == [1, 2]
+
+
+def test_failure_of_a_last_commit_is_logged(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    stage.run_until(lambda: 2 in stage.lanes.connections)
+    stage.make_ready(1)
+    closing = threading.Thread(target=stage.engine.close)
+    closing.start()
+    while not isinstance(decode_from_driver(stage.lanes.connections[1].recv_bytes()), Stop):
+        pass
+    failure = Failure.of("0_0", ValueError("no such currency"))
+    outcome = TaskOutcome(TaskId(0, 0), TaskRecord(0, 0), failure=failure)
+    stage.send(1, Ended(outcome=encode_outcome(outcome), reason="no such currency"))
+    closing.join(DEADLINE_S)
+    (message,) = [each.message for each in caplog.records if each.levelname == "ERROR"]
+    assert "A last commit has failed." in message
+    assert "no such currency" in message
 
 
 def test_lane_that_starts_during_close_is_refused(

@@ -477,6 +477,10 @@ class ContinuousEngine:
         for lane in list(lanes.values()):
             with contextlib.suppress(LogError):
                 self._drop(lane)
+        if self._failure is not None:
+            log.error(
+                "A last commit has failed. Its records are processed again: %s", self._failure
+            )
         self._drop_log.log_counts(all_now=True)
         self._pool.close()
         self._housekeeping.close()
