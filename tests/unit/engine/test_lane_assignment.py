@@ -52,6 +52,14 @@ def test_tasks_of_a_lost_lane_go_to_the_host_with_their_state() -> None:
     assert [assigned[task] for task in tasks(4)] == [1, 1, 2, 2]
 
 
+def test_new_lane_gets_the_tasks_that_its_host_has_replicas_of() -> None:
+    """A host that was lost and returns only lacks the latest changes of its former tasks."""
+    current = dict.fromkeys(tasks(4), 1)
+    held = {2: {TaskId(0, 0): 5, TaskId(0, 2): 5}}
+    assigned = assign(tasks(4), {1: "a", 2: "b"}, current, {}, held)
+    assert [assigned[task] for task in tasks(4)] == [2, 1, 2, 1]
+
+
 @given(
     st.integers(0, 20), st.sets(st.integers(1, 6), min_size=1),
     st.dictionaries(st.integers(0, 19), st.integers(1, 8)),

@@ -312,7 +312,8 @@ class ContinuousEngine:
             task_id: lane.serial for lane in self._pool.lanes.values() for task_id in lane.tasks
         }
         hosts = {task_id: host for task_id, (_, host) in self._replicas.items()} | self._last_hosts
-        wanted = assign(self.graph.tasks, ready, current, hosts)
+        held = {serial: self._pool.lanes[serial].replicas for serial in ready}
+        wanted = assign(self.graph.tasks, ready, current, hosts, held)
         free = [
             task_id for task_id in wanted
             if task_id not in current and self._setbacks.may_run(task_id)
