@@ -24,6 +24,7 @@ from penstock.task.chunk_size import ChunkSize
 from penstock.task.collector import Collector
 from penstock.task.error_handling import ExceptionHandlers, NodeFailed, skipping_setting
 from penstock.task.gc_pause import gc_paused
+from penstock.task.idle_wait import IdleWait
 from penstock.task.measurements import Measurements
 from penstock.task.node_meters import measured_source
 from penstock.task.origins import OutputOrigins
@@ -33,7 +34,7 @@ from penstock.task.queue import CHUNK, QueueSource, RawRecord, RecordQueue, Reco
 from penstock.task.result import TaskResult, TaskState
 from penstock.task.runtime import Environment, Runtime
 from penstock.task.store_meters import measure_store
-from penstock.topology.java_order import hash_order, hash_order_of_partitions
+from penstock.topology.java_order import hash_order
 
 Partition = tuple[str, int]
 
@@ -76,9 +77,7 @@ class Task:
         self._measurements = Measurements(self.runtime, self._collector, self._queues)
         self._waiting: JavaPriorityQueue[RecordQueue] = JavaPriorityQueue()
         self._chunk_size = ChunkSize()
-        #: Empty partition -> when the task stops waiting for it (max.task.idle.ms).
-        self._deadlines: dict[Partition, int] = {}
-        self._wait_order: list[Partition] = []
+        self._idle_wait = IdleWait(self._queues, blueprint.config.max_task_idle_ms)
         self.runtime.punctuate = self._punctuate
         self._open_stores(state)
 
@@ -179,21 +178,8 @@ class Task:
         return bool(self._collector.outputs)
 
     def may_process(self, wall: int) -> bool:
-        """Whether a record may be processed now; False while waiting for an empty queue (M3).
-
-        The task waits for one empty queue after the other, in Kafka's order of partitions.
-        """
-        idle_ms = self.blueprint.config.max_task_idle_ms
-        if idle_ms <= 0:
-            return True
-        if len(self._wait_order) != len(self._queues):
-            self._wait_order = hash_order_of_partitions(self._queues)
-        for partition in self._wait_order:
-            if self._queues[partition].has_head:
-                self._deadlines.pop(partition, None)
-            elif wall < self._deadlines.setdefault(partition, wall + idle_ms):
-                return False
-        return True
+        """Whether a record may be processed now; False while waiting for an empty queue (M3)."""
+        return self._idle_wait.is_over(wall)
 
     def process_next(self, wall: int) -> None:
         """Process the record with the smallest timestamp."""

@@ -84,7 +84,7 @@ class ControlServer:
         """Accept no more connections."""
         self._closed = True
         # A thread that waits in accept() notices a closed listener only at the next connection.
-        # Nobody may be left to respond to this one, so it does not prove its key.
+        # That thread may have ended, so this one does not wait for a response.
         family = socket.AF_UNIX if isinstance(self.endpoint.address, str) else socket.AF_INET
         with socket.socket(family) as waking, contextlib.suppress(OSError):
             waking.settimeout(HANDSHAKE_S)
