@@ -125,6 +125,10 @@ SENSORS: dict[str, SensorType] = {
     "node-latency": SensorType(NODE, NODE_TAGS, "DEBUG", (
         *_avg_max("process-latency"), ("process-ratio", Statistic.RATIO),
     )),
+    # The same of a punctuator of a node.
+    "node-punctuate": SensorType(
+        NODE, NODE_TAGS, "DEBUG", (("punctuate-ratio", Statistic.RATIO),)
+    ),
     "final-emit-latency": SensorType(
         NODE, NODE_TAGS, "DEBUG", _avg_max("window-aggregate-final-emit-latency")
     ),

@@ -404,7 +404,9 @@ class Task:
 
     def _punctuate(self, schedule: Schedule, now: int) -> None:
         started = perf_counter()
-        self._call_punctuator(schedule, now)
+        self.runtime.node_timer.punctuate(
+            schedule.node, lambda: self._call_punctuator(schedule, now)
+        )
         self.runtime.meters.punctuated((perf_counter() - started) * 1000)
 
     def _call_punctuator(self, schedule: Schedule, now: int) -> None:

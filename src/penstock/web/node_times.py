@@ -20,7 +20,7 @@ HOT_SHARE = 0.5
 class NodeTime:
     """The time of a node in the last minute, over all tasks."""
 
-    #: Milliseconds for a record; None without records.
+    #: Milliseconds for a record, without punctuators; None without records.
     each_ms: float | None
     #: The share of the node in the time of all nodes.
     share: float
@@ -38,14 +38,18 @@ def node_times(
         lanes: The tasks of each lane. A lane runs one task at a time. Without lanes, each task is
             taken for one.
     """
-    whole = sum(sum(tasks.values()) for tasks in summary.busy.values())
+    busy = {
+        node: _added(summary.busy.get(node, {}), summary.punctuating.get(node, {}))
+        for node in {**summary.busy, **summary.punctuating}
+    }
+    whole = sum(sum(tasks.values()) for tasks in busy.values())
     return {
         node: NodeTime(
-            _each_ms(sum(tasks.values()), summary.rates.get(node, 0.0)),
+            _each_ms(sum(summary.busy.get(node, {}).values()), summary.rates.get(node, 0.0)),
             sum(tasks.values()) / whole if whole else 0.0,
             _busiest(tasks, lanes),
         )
-        for node, tasks in summary.busy.items()
+        for node, tasks in busy.items()
     }
 
 
@@ -58,6 +62,10 @@ def busy_nodes(times: Mapping[str, NodeTime], place: str) -> Iterator[dict[str, 
                 "kind": "node", "name": name,
                 "reason": f"takes {time.busiest:.0%} of the time of a {place}{each}",
             }
+
+
+def _added(one: Mapping[str, float], other: Mapping[str, float]) -> dict[str, float]:
+    return {task: one.get(task, 0.0) + other.get(task, 0.0) for task in {**one, **other}}
 
 
 def _each_ms(ratio: float, rate: float) -> float | None:

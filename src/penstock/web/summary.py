@@ -48,6 +48,8 @@ class Summary:
     latencies: dict[str, float] = field(default_factory=dict)
     #: Node -> task -> the share of the last minute that it spent in the node, if it is measured.
     busy: dict[str, dict[str, float]] = field(default_factory=dict)
+    #: The same for the punctuators of the node.
+    punctuating: dict[str, dict[str, float]] = field(default_factory=dict)
     #: (topic, node) -> records that a source has read, or a sink has written.
     edges: dict[tuple[str, str], float] = field(default_factory=dict)
     #: Task -> member -> value.
@@ -105,6 +107,8 @@ def _add_node(found: Summary, name: str, tags: dict[str, str], value: float) -> 
         found.latencies[node] = max(found.latencies.get(node, 0.0), value)
     elif name == "process-ratio":
         found.busy.setdefault(node, {})[tags["task-id"]] = value
+    elif name == "punctuate-ratio":
+        found.punctuating.setdefault(node, {})[tags["task-id"]] = value
 
 
 def _add(sums: dict[Any, float], key: Any, value: float) -> None:

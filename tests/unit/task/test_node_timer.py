@@ -8,7 +8,15 @@ from typing import Any
 
 import pytest
 
-from penstock import Serdes, StreamsBuilder, StreamsConfig
+from penstock import (
+    Processor,
+    ProcessorContext,
+    PunctuationType,
+    Record,
+    Serdes,
+    StreamsBuilder,
+    StreamsConfig,
+)
 from penstock.task import node_timer
 from penstock.testing import TopologyTestDriver
 
@@ -104,6 +112,36 @@ def test_nodes_below_a_cache_are_timed_when_it_is_flushed(clock: SlowClock) -> N
         averages = times(driver, "process-latency-avg")
         assert averages["text"] == pytest.approx(7)
         assert averages["KSTREAM-AGGREGATE-0000000001"] == pytest.approx(0, abs=1e-6)
+
+
+class Ticking(Processor[str, str, str, str]):
+    """Forwards a record every second. Its clock is a class attribute: tasks create processors."""
+
+    clock: SlowClock
+
+    def init(self, context: ProcessorContext[str, str]) -> None:
+        context.schedule(timedelta(seconds=1), PunctuationType.WALL_CLOCK_TIME, self.tick)
+        self.context = context
+
+    def tick(self, now: int) -> None:
+        self.clock.seconds += 0.03
+        self.context.forward(Record("k", "tick", now))
+
+    def process(self, record: Record[str, str]) -> None:
+        pass
+
+
+def test_punctuators_are_timed_without_the_nodes_to_which_they_forward(clock: SlowClock) -> None:
+    Ticking.clock = clock
+    builder = StreamsBuilder()
+    builder.stream("in").process(Ticking, name="ticking") \
+        .map_values(clock.takes(9, str.upper), name="upper").to("out")
+    with TopologyTestDriver(builder.build(), config("DEBUG"), initial_wall_clock=0) as driver:
+        for _ in range(10):
+            driver.advance_wall_clock_time(timedelta(seconds=1))
+        # 30 ms in each second.
+        assert times(driver, "punctuate-ratio") == pytest.approx({"ticking": 0.03})
+        assert times(driver, "process-ratio")["upper"] == pytest.approx(0.009)
 
 
 def test_time_is_not_measured_at_info(clock: SlowClock) -> None:

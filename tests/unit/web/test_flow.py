@@ -213,6 +213,15 @@ def test_node_that_keeps_a_lane_busy_is_hot() -> None:
     assert hot["reason"] == "takes 90% of the time of a task, 9 ms for a record"
 
 
+def test_punctuators_keep_a_lane_busy_and_take_no_time_of_records() -> None:
+    metrics = {**busy("scan", 0.2), **node("scan", "punctuate-ratio", 0.4), **busy("fast", 0.2)}
+    found = Flow().describe(summarize(metrics), [], 0.0, [["0_0"]])
+    assert (found["nodes"]["scan"]["time_ms"], found["nodes"]["scan"]["share"]) \
+        == pytest.approx((2.0, 0.75))
+    [hot] = found["hot"]
+    assert hot["reason"] == "takes 60% of the time of a lane, 2 ms for a record"
+
+
 def test_nodes_have_no_time_if_it_is_not_measured() -> None:
     nodes = Flow().describe(summarize(counters(10)), rows(10), 0.0)["nodes"]
     assert all("time_ms" not in each and "share" not in each for each in nodes.values())
