@@ -34,7 +34,6 @@ from penstock.task.queue import CHUNK, QueueSource, RawRecord, RecordQueue, Reco
 from penstock.task.result import TaskResult, TaskState
 from penstock.task.runtime import Environment, Runtime
 from penstock.task.store_meters import measure_store
-from penstock.topology.java_order import hash_order
 
 Partition = tuple[str, int]
 
@@ -509,11 +508,3 @@ class Task:
 
 def _never() -> bool:
     return False
-
-
-def partition_order(partitions: Iterable[Partition]) -> list[Partition]:
-    """Source partitions in Kafka's processing order."""
-    by_topic: dict[str, list[int]] = {}
-    for topic, number in partitions:
-        by_topic.setdefault(topic, []).append(number)
-    return [(topic, n) for topic in hash_order(by_topic) for n in sorted(by_topic[topic])]

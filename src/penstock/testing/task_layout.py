@@ -10,7 +10,7 @@ from penstock.config import StreamsConfig
 from penstock.errors import MissingSourceTopicException
 from penstock.record import TaskId
 from penstock.task.blueprint import Blueprint
-from penstock.task.task import partition_order
+from penstock.topology.java_order import partition_order
 from penstock.topology.nodes import SinkNode, SourceNode
 from penstock.topology.partitions import resolve_partitions
 from penstock.topology.topology import Topology

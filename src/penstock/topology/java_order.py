@@ -40,6 +40,14 @@ def hash_order_of_partitions(
     )
 
 
+def partition_order(partitions: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
+    """Return source partitions in Kafka's processing order."""
+    by_topic: dict[str, list[int]] = {}
+    for topic, number in partitions:
+        by_topic.setdefault(topic, []).append(number)
+    return [(topic, n) for topic in hash_order(by_topic) for n in sorted(by_topic[topic])]
+
+
 def _bucket_order(items: Iterable[T], hash_of: Callable[[T], int]) -> list[T]:
     distinct = list(dict.fromkeys(items))
     buckets = 16

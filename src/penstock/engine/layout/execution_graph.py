@@ -28,7 +28,7 @@ from penstock.stores.buffers.join_grace import JoinGraceBufferBuilder
 from penstock.stores.buffers.suppress import SuppressBufferBuilder
 from penstock.suggestions import did_you_mean, user_topics_first
 from penstock.task.blueprint import Blueprint
-from penstock.task.task import partition_order
+from penstock.topology.java_order import partition_order
 from penstock.topology.nodes import ProcessorNode, SinkNode, SourceNode, StoreSpec
 from penstock.topology.partitions import PartitionPlan, resolve_partitions
 from penstock.topology.topology import Topology
