@@ -221,5 +221,6 @@ def _is_known(value: Any) -> bool:
     )
 
 
-def _place(entry: dict[str, Any]) -> tuple[str, int, int]:
-    return canonical(entry["key"]), entry["start"], entry.get("end", 0)
+def _place(entry: dict[str, Any]) -> tuple[bytes, int, int]:
+    # Java compares strings by UTF-16 units.
+    return canonical(entry["key"]).encode("utf-16-be"), entry["start"], entry.get("end", 0)

@@ -40,6 +40,7 @@ from penstock import (
     StreamsBuilder,
     Topology,
 )
+from penstock.errors import WrongSerdeException
 from penstock.processors.stateless import key_and_value
 
 Step = dict[str, Any]
@@ -438,7 +439,10 @@ def _topic_name(spec: Any) -> Callable[[Any, Any, Any], str]:
     def choose(key: Any, value: Any, context: Any) -> Any:
         topic = function(key, value)
         if topic is not None and not isinstance(topic, str):
-            raise TypeError(f"A topic's name must be a string, not {type(topic).__name__}.")
+            # A ClassCastException in Java, which Kafka Streams blames on the serdes.
+            raise WrongSerdeException(
+                f"A topic's name must be a string, not {type(topic).__name__}."
+            )
         return topic
 
     return choose
