@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -238,7 +240,9 @@ def test_task_timeout_starts_with_the_outage(
 ) -> None:
     """The time before the outage and the duration of batches do not count."""
     clock = [0.0]
-    monkeypatch.setattr(stream_thread.time, "monotonic", lambda: clock[0])
+    # Lanes need a clock that goes on.
+    thread_time = SimpleNamespace(monotonic=lambda: clock[0], time_ns=time.time_ns)
+    monkeypatch.setattr(stream_thread, "time", thread_time)
     streams = create_streams(task_timeout_ms=1000, on_batch=lambda report: None)
     send(log, "a")
     streams.start()
