@@ -125,6 +125,13 @@ def test_dashboard_of_an_instance_and_of_a_query_node(
 
 
 @pytest.mark.usefixtures("log")
+def test_actions_without_a_dashboard_are_refused(penstock: Penstock, app: Path) -> None:
+    result = penstock("run", app, "--serve", "0", "--allow-actions")
+    assert result.code == 2
+    assert "Add --dashboard 8080." in result.err
+
+
+@pytest.mark.usefixtures("log")
 def test_dashboard_includes_the_server(penstock: Penstock, app: Path) -> None:
     ran = penstock("run", app, "--serve", "1", "--dashboard", "2")
     assert (ran.code, "--serve and --dashboard cannot be combined" in ran.err) == (2, True)

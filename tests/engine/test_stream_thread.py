@@ -240,7 +240,7 @@ def test_task_timeout_starts_with_the_outage(
 ) -> None:
     """The time before the outage and the duration of batches do not count."""
     clock = [0.0]
-    # Lanes need a clock that goes on.
+    # Lanes keep the real clock.
     thread_time = SimpleNamespace(monotonic=lambda: clock[0], time_ns=time.time_ns)
     monkeypatch.setattr(stream_thread, "time", thread_time)
     streams = create_streams(task_timeout_ms=1000, on_batch=lambda report: None)

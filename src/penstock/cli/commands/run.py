@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
-from penstock.cli.errors import CommandError
+from penstock.cli.errors import CommandError, UsageError
 from penstock.cli.parsing import (
     Subparsers,
     add_command,
@@ -130,6 +130,8 @@ def run(args: argparse.Namespace, terminal: Terminal) -> None:
     """Run the application until it stops; raises the error that stopped it."""
     reject_combination(quiet=args.quiet, verbose=args.verbose)
     reject_combination(serve=args.serve is not None, dashboard=args.dashboard is not None)
+    if args.allow_actions and args.dashboard is None:
+        raise UsageError("--allow-actions is an option of the dashboard. Add --dashboard 8080.")
     log_options = LogOptions.of(args)
     # JSON lines are not mixed with the status line.
     quiet = args.quiet or (log_options.is_json and log_options.file is None)
