@@ -78,8 +78,9 @@ class FailingInit(Processor[str, str]):
 def test_processor_that_fails_in_init_fails_the_batch(tmp_path: Path) -> None:
     topology = topology_of(lambda builder: builder.stream("in").process(FailingInit).to("out"))
     with Application(topology, tmp_path, ONE_TO_ONE) as app, \
-            pytest.raises(RuntimeError, match="no connection"):
+            pytest.raises(StreamsException, match=r"KSTREAM-PROCESSOR-.*no connection") as caught:
         app.run()
+    assert isinstance(caught.value.__cause__, RuntimeError)
 
 
 def test_user_code_that_calls_exit_fails_the_batch(tmp_path: Path) -> None:

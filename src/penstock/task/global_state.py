@@ -201,11 +201,8 @@ class GlobalState:
         return ()
 
     def close(self) -> None:
-        """Close processors and stores."""
-        for action in self.runtime.closings:
-            action()
-        for store in self.stores.values():
-            store.close()
+        """Close all processors, then all stores. Raises the first failure at the end."""
+        self.runtime.close()
 
 
 def _fail(context: ErrorHandlerContext, record: Any, exception: Exception) -> Response:

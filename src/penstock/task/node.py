@@ -119,10 +119,25 @@ class TaskNode:
             ) from None
 
     def at_start(self, action: Callable[[], object]) -> None:
-        self.runtime.starts.append((self.name, action))
+        self.runtime.starts.append((self.name, self._named("initialize", action)))
 
     def at_close(self, action: Callable[[], object]) -> None:
-        self.runtime.closings.append(action)
+        self.runtime.closings.append((self.name, self._named("close", action)))
+
+    def _named(self, verb: str, action: Callable[[], object]) -> Callable[[], None]:
+        """Name the processor in failures of its own functions, as Kafka does."""
+        def run() -> None:
+            try:
+                action()
+            except StreamsException:
+                raise
+            except Exception as error:
+                raise StreamsException(
+                    f"Failed to {verb} processor {self.name}. taskId={self.runtime.task_id}: "
+                    f"{type(error).__name__}: {error}"
+                ) from error
+
+        return run
 
     def user_context(self, forward: Forward, fixed_key: bool = False) -> UserContext:
         if self.name in self.feeds.values():

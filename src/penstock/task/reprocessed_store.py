@@ -82,9 +82,7 @@ class ReprocessedStore:
 
     def close(self) -> None:
         """Close the processor and the store."""
-        for action in self._runtime.closings:
-            action()
-        self._store.close()
+        self._runtime.close()
 
     def _start(self) -> RecordQueue:
         """Attach the processor and return the queue of its records."""

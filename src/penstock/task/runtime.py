@@ -116,10 +116,11 @@ class Runtime:
         self.commit_requested = False
         #: True while processors are initialized, before the first record.
         self.starting = True
+        #: The functions that initialize and close the processors, each with the name of its node.
         self.starts: list[tuple[str, Callable[[], object]]] = []
+        self.closings: list[tuple[str, Callable[[], object]]] = []
         #: Calls one punctuator; set by the task.
         self.punctuate: Callable[[Schedule, int], None] = _no_punctuation
-        self.closings: list[Callable[[], object]] = []
         self._clocks = {name: Clock(time) for name, time in state.clocks.items()}
         self._changelogs = changelogs
         self._source_changelogs = source_changelogs
@@ -154,6 +155,18 @@ class Runtime:
         """The counters of all nodes, and the number of dropped records."""
         counted = {name: each.amount for name, each in self.node_counters.items() if each.amount}
         return {**self.counters, **counted, "dropped-records-total": self.dropped}
+
+    def close(self) -> None:
+        """Close all processors, then all stores. Raises the first failure at the end."""
+        first: Exception | None = None
+        processors = [close for _, close in self.closings]
+        for close in (*processors, *(store.close for store in self.stores.values())):
+            try:
+                close()
+            except Exception as error:
+                first = first or error
+        if first is not None:
+            raise first
 
     # ---- for stores --------------------------------------------------------------------------
 

@@ -105,17 +105,15 @@ class Task:
         """Attach the nodes and initialize the processors. Stores must be restored before."""
         runtime = self.runtime
         self._sources = assemble(self.blueprint, runtime, self._collector, self._handlers)
-        actions: dict[str, list[Callable[[], object]]] = {}
-        for name, action in runtime.starts:
-            actions.setdefault(name, []).append(action)
+        # Processors are attached from the leaves up, but initialized and closed in Kafka's order.
+        order = {node.name: at for at, node in enumerate(self.blueprint.nodes)}
+        for calls in (runtime.starts, runtime.closings):
+            calls.sort(key=lambda call: order[call[0]])
         current = runtime.current
-        for node in self.blueprint.nodes:
-            for action in actions.get(node.name, ()):
-                current.set_context(
-                    RecordContext(None, -1, -1, runtime.system_time, NO_HEADERS)
-                )
-                with processing(current):
-                    action()
+        for _, action in runtime.starts:
+            current.set_context(RecordContext(None, -1, -1, runtime.system_time, NO_HEADERS))
+            with processing(current):
+                action()
         runtime.stream_schedules.restore_order()
         runtime.wall_schedules.restore_order()
         runtime.starting = False
@@ -146,11 +144,8 @@ class Task:
         self._queues[topic, partition] = queue
 
     def close(self) -> None:
-        """Close processors, then stores."""
-        for action in self.runtime.closings:
-            action()
-        for store in self.runtime.stores.values():
-            store.close()
+        """Close all processors, then all stores. Raises the first failure at the end."""
+        self.runtime.close()
 
     # ---- records -----------------------------------------------------------------------------
 

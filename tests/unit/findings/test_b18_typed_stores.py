@@ -8,7 +8,6 @@ import pytest
 
 from penstock import (
     KeyValueStore,
-    ProcessingFailedException,
     Processor,
     ProcessorContext,
     Record,
@@ -16,6 +15,7 @@ from penstock import (
     StateStore,
     Stores,
     StreamsBuilder,
+    StreamsException,
     TimestampedKeyValueStore,
     WindowStore,
 )
@@ -58,7 +58,7 @@ def test_processor_gets_a_store_by_its_class() -> None:
 
 def test_store_of_another_class_is_refused() -> None:
     with pytest.raises(
-        (TypeError, ProcessingFailedException), match="is a KeyValueStore, not a WindowStore"
+        StreamsException, match="is a KeyValueStore, not a WindowStore"
     ):
         driver(Wrong)
     with driver(Count) as running, pytest.raises(
