@@ -170,6 +170,14 @@ class Runtime:
 
     # ---- for stores --------------------------------------------------------------------------
 
+    def app_configs(self) -> Mapping[str, Any]:
+        """The configuration under Kafka's names."""
+        return self.config.app_configs()
+
+    def app_configs_with_prefix(self, prefix: str) -> Mapping[str, Any]:
+        """The settings whose names start with the prefix, without the prefix."""
+        return self.config.app_configs_with_prefix(prefix)
+
     def changelog_topic(self, store: str) -> str:
         """The topic of a store's serdes: its changelog, or the source topic that replaces it.
 

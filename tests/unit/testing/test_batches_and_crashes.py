@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -388,6 +389,35 @@ def test_custom_store_is_restored_from_its_changelog(action: str) -> None:
         getattr(driver, action)()
         feed(driver, ("k", "c"))
         assert driver.get_state_store("own").items == ["a", "b", "c"]
+
+
+def test_custom_store_reads_settings_and_measures_itself() -> None:
+    class Measured(CustomStore):
+        def init(self, context: Any) -> None:
+            super().init(context)
+            self.settings = context.app_configs_with_prefix("own.")
+            self.application = context.app_configs()["application.id"]
+            self.directory = context.state_dir
+            self._added = context.metrics.add_rate_total_sensor("stores", self.name, "add")
+
+        def add(self, item: str) -> None:
+            super().add(item)
+            self._added.record()
+
+    class Adding(Processor[str, str]):
+        def process(self, record: Record[str, str]) -> None:
+            self.context.get_state_store("own").add(record.value)
+
+    builder = StreamsBuilder()
+    builder.add_state_store(StoreBuilder.custom("own", Measured))
+    builder.stream("in").process(Adding, "own")
+    config = CONFIG.with_(extra={"own.limit": 3})
+    with TopologyTestDriver(builder.build(), config) as driver:
+        feed(driver, ("k", "a"), ("k", "b"))
+        store = driver.get_state_store("own")
+        assert (store.settings, store.application) == ({"limit": 3}, config.application_id)
+        assert Path(store.directory).is_dir()
+        assert driver.metrics()["stream-stores-metrics:add-total{stores-id=own}"] == 2
 
 
 def test_crash_after_a_failure_recovers() -> None:

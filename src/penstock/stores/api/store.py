@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, get_origin
 from penstock.record import CurrentRecord, Headers
 
 if TYPE_CHECKING:
+    from penstock.metrics import StreamsMetrics
     from penstock.serdes.builtin import Serde
     from penstock.stores.cache.record_cache import RecordCache
 
@@ -28,6 +29,27 @@ class StoreContext(Protocol):
     cache: RecordCache
     default_key_serde: Serde[Any] | None
     default_value_serde: Serde[Any] | None
+    #: The directory in which the store may keep files of its own. They are not restored elsewhere.
+    state_dir: str
+    #: The counters of the task, and sensors for measurements of the store.
+    metrics: StreamsMetrics
+
+    def app_configs(self) -> Mapping[str, Any]:
+        """Return the configuration under Kafka's names.
+
+        Kafka: StateStoreContext#appConfigs
+        """
+        ...
+
+    def app_configs_with_prefix(self, prefix: str) -> Mapping[str, Any]:
+        """Return the settings whose names start with the prefix, without the prefix.
+
+        Args:
+            prefix: The start of the names.
+
+        Kafka: StateStoreContext#appConfigsWithPrefix
+        """
+        ...
 
     def changelog_topic(self, store: str) -> str:
         """Return the name of a store's changelog topic.
