@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 
@@ -28,3 +29,21 @@ def test_pure_package_loads_no_heavy_dependency(package: str) -> None:
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stderr) == (0, "")
+
+
+def imported_packages(node: ast.stmt) -> set[str]:
+    """The packages of an import; empty for other statements."""
+    if isinstance(node, ast.ImportFrom):
+        return {str(node.module).partition(".")[0]}
+    names = node.names if isinstance(node, ast.Import) else []
+    return {each.name.partition(".")[0] for each in names}
+
+
+def test_unit_tests_do_not_import_spark() -> None:
+    """`make wheels` runs them without PySpark. Tests of engine/spark are in tests/engine/spark."""
+    assert [
+        f"{path.relative_to(tree.ROOT)}:{node.lineno}"
+        for path in tree.tracked_files()
+        if path.is_relative_to(tree.ROOT / "tests/unit") and path.suffix == ".py"
+        for node in tree.parsed(path).body if imported_packages(node) & {"pyspark", "py4j"}
+    ] == []

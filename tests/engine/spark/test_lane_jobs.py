@@ -1,4 +1,4 @@
-"""`SparkLanes` without Spark."""
+"""How `SparkLanes` reports the ends of its jobs. Without a JVM."""
 
 from __future__ import annotations
 
