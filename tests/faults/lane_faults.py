@@ -27,8 +27,9 @@ from penstock.log.errors import LogBusy
 from penstock.log.types import TopicPartition
 
 Pieces = Iterator[Callable[[], None]]
-#: Spark does not kill the process of a cancelled job, as in the seconds after a cancellation.
-KEEP_PROCESSES = ("spark.python.task.killTimeout=1h",)
+#: Spark does not kill the process of a cancelled job, as in the seconds after a cancellation. The
+#: process exits when its lane has ended. Otherwise Spark would keep it for a minute.
+KEEP_PROCESSES = ("spark.python.task.killTimeout=1h", "spark.python.worker.reuse=false")
 LANE_TARGETS = ("late lane", "late driver", "state")
 #: Where a lane is stopped: before, in and after its commit.
 LANE_FAULT_POINTS: tuple[FailpointName, ...] = (
