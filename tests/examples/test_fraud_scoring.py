@@ -25,7 +25,7 @@ from fraud_scoring.topology import ALERTS, HISTORIES, PAYMENTS, SCORES, Score, b
 from fraud_scoring.train import examples_of, main, train, training_payments
 from showcase import Input, Types, records, send
 
-from penstock import Streams, StreamsConfig
+from penstock import Streams, StreamsConfig, StreamsException
 from penstock.log import open_log
 from penstock.testing import TopologyTestDriver
 
@@ -142,8 +142,9 @@ def test_model_that_does_not_fit_the_application_is_refused(
 
 
 def test_missing_model_file_is_reported_with_its_path(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"none\.json"):
+    with pytest.raises(StreamsException, match=r"processor score\..*none\.json") as raised:
         TopologyTestDriver(build(tmp_path / "none.json"))
+    assert isinstance(raised.value.__cause__, FileNotFoundError)
 
 
 def test_payment_on_another_continent_raises_an_alert(model_file: Path) -> None:
