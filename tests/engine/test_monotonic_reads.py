@@ -25,6 +25,7 @@ from penstock.queries import (
     QueryResult,
     StateQueryRequest,
     instance_run,
+    replica_reader,
 )
 from penstock.queries.http import HttpSettings, Server, create_app
 from unit.queries.kinds_of_stores import EVENTS, TOPICS, all_kinds
@@ -123,6 +124,25 @@ def test_standby_reaches_a_position_of_the_active_instance(
     # The rows that the standby has read do not go back on the active instance.
     back = result_of(active, theirs.position()).result
     assert back == 5
+
+
+@pytest.mark.usefixtures("_late_queries", "_late_followers")
+@pytest.mark.parametrize("mode", MODES)
+def test_standby_reaches_a_commit_directly_after_it_has_read_the_log(
+    create_streams: CreateStreams, log: Log, tmp_path: Path, mode: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It does not read the log again at once, but it does not give up, either."""
+    monkeypatch.setattr(replica_reader, "REACH_INTERVAL_S", 2.0)
+    active, other = pair(create_streams, tmp_path / "other", mode)
+    theirs = other.store("counts", stale=True)
+    assert theirs["tea"] == 3
+    send(log, *MORE)
+    active.run_until_caught_up(PATIENCE_S)
+    ours = active.store("counts")
+    assert (ours["tea"], theirs["tea"]) == (4, 3)
+    assert theirs.reach(ours.position("tea"), "tea")
+    assert theirs["tea"] == 4
 
 
 @pytest.mark.usefixtures("_late_queries")

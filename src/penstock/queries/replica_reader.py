@@ -60,6 +60,7 @@ class ReplicaReader:
         self._changelogs = StoreChangelogs()
         #: Changelog partition -> the first and the last of its offsets that have no records.
         self._vacant: dict[TopicPartition, tuple[int, int]] = {}
+        #: The rows contain everything that was committed at this time (monotonic).
         self._caught_up_at = 0.0
         self._catching_up = threading.Lock()
         self._files: StoreReader | None = None
@@ -169,10 +170,17 @@ class ReplicaReader:
             return True
         if self._source.current_state().is_active:
             self._find_vacant(bound)
-        elif time.monotonic() >= self._caught_up_at + REACH_INTERVAL_S:
-            with self._catching_up:
-                self._version, self._state = _NEVER, None
+        else:
+            self._require_commits_until(time.monotonic())
         return self._is_at(bound)
+
+    def _require_commits_until(self, asked_at: float) -> None:
+        """Let the next session have all commits up to a time. Waits if the log was just read."""
+        with self._catching_up:
+            # Another caller may have caught up meanwhile.
+            if self._caught_up_at < asked_at:
+                time.sleep(max(0.0, self._caught_up_at + REACH_INTERVAL_S - time.monotonic()))
+                self._version, self._state = _NEVER, None
 
     def _is_at(self, bound: Position) -> bool:
         session = self.acquire()
@@ -223,8 +231,9 @@ class ReplicaReader:
             self._state = state
 
     def _catch_up(self) -> None:
+        began_at = time.monotonic()
         found = self._source.catch_up(self._store, self.partition)
-        self._caught_up_at = time.monotonic()
+        self._caught_up_at = began_at
         identity, self._inputs, self._changelogs = found.identity, found.inputs, found.changelogs
         if self._files is None or identity != self._identity:
             # At the first query, and after the application was reset.
