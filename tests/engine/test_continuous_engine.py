@@ -119,7 +119,7 @@ class Stage:
         builder.stream("in", key=text, value=text).to("out", key=text, value=text)
         self.config = StreamsConfig(
             application_id="app", log=log.address, state_dir=str(directory),
-            execution="continuous",
+            execution="continuous", task_timeout_ms=100,
         )
         self.lanes = PlayedLanes(2)
         self.lease = log.take_lease("app")

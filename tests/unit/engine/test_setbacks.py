@@ -57,15 +57,29 @@ def test_lanes_without_a_task_are_a_failure_unless_one_commits(setbacks: Setback
 
 
 def test_task_that_ends_every_lane_is_a_failure_while_others_make_progress(
-    setbacks: Setbacks,
+    setbacks: Setbacks, clock: Clock,
 ) -> None:
     for _ in range(MAX_LOST_LANES):
         assert setbacks.lane_lost((TASK, OTHER)) is None
         # The first commit after a grant has no records.
         setbacks.committed(commit(TASK, 0) + commit(OTHER, 5))
+        clock.now += 6
     failure = setbacks.lane_lost((TASK, OTHER))
     assert f"{MAX_LOST_LANES + 1} lanes" in str(failure)
     assert "before they had processed a record of these tasks: 0_0." in str(failure)
+
+
+def test_task_without_records_is_no_failure_before_the_task_timeout(
+    setbacks: Setbacks, clock: Clock
+) -> None:
+    """Many lanes are lost in a short time, for example with their hosts."""
+    for _ in range(3 * MAX_LOST_LANES):
+        assert setbacks.lane_lost((TASK, OTHER)) is None
+        setbacks.committed(commit(OTHER, 5))
+        clock.now += 1
+    setbacks.committed(commit(TASK, 1))
+    clock.now += 60
+    assert setbacks.lane_lost((TASK, OTHER)) is None
 
 
 def test_task_that_processes_records_is_no_failure(setbacks: Setbacks) -> None:

@@ -1,8 +1,9 @@
 """`Setbacks`: counts the lanes that are lost, and delays tasks that are retried.
 
 - Lanes that end in succession before any has committed are a failure: none can start.
-- So are lanes that end in succession with the same task, before it has processed a record: one of
-  its records may end the process. The other tasks of these lanes may make progress meanwhile.
+- So are lanes that end in succession with the same task for `task.timeout.ms`, before it has
+  processed a record: one of its records may end the process. The other tasks of these lanes may
+  make progress meanwhile. The time is for tasks without records, whose lanes end for other reasons.
 - A task whose error may pass (RETRY of the production handler) is granted again after a pause, for
   at most `task.timeout.ms`.
 """
@@ -11,7 +12,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 
 from penstock.engine.worker.outcome import TaskOutcome
@@ -26,6 +26,14 @@ MAX_LOST_LANES = 10
 LONG_RUN_S = 60.0
 #: The pause before a task is retried. It doubles each time.
 FIRST_PAUSE_S, LAST_PAUSE_S = 0.05, 5.0
+
+
+class _Losses:
+    """The lanes that have ended with a task since it has last processed a record."""
+
+    def __init__(self, now: float) -> None:
+        self.since = now
+        self.number = 0
 
 
 class _Retry:
@@ -47,8 +55,7 @@ class Setbacks:
         self._timeout_s = task_timeout_ms / 1000
         self._clock = clock
         self._lost_lanes = 0
-        #: Task -> the lanes that have ended with it since it has last processed a record.
-        self._lost_with: Counter[TaskId] = Counter()
+        self._losses: dict[TaskId, _Losses] = {}
         #: When each task began to run in its lane.
         self._running_since: dict[TaskId, float] = {}
         self._retries: dict[TaskId, _Retry] = {}
@@ -62,7 +69,7 @@ class Setbacks:
         self._lost_lanes = 0
         for outcome in outcomes:
             if outcome.records_consumed:
-                self._lost_with.pop(outcome.task_id, None)
+                self._losses.pop(outcome.task_id, None)
                 self._retries.pop(outcome.task_id, None)
 
     def lane_lost(self, tasks: Collection[TaskId]) -> StreamsException | None:
@@ -72,16 +79,14 @@ class Setbacks:
         for task_id in tasks:
             started_at = self._running_since.pop(task_id, now)
             if now - started_at >= LONG_RUN_S:
-                self._lost_with.pop(task_id, None)
-            self._lost_with[task_id] += 1
+                self._losses.pop(task_id, None)
+            self._losses.setdefault(task_id, _Losses(now)).number += 1
         number, reason = self._lost_lanes, "without a commit."
         if number <= MAX_LOST_LANES:
-            stuck = sorted(
-                task_id for task_id in tasks if self._lost_with[task_id] > MAX_LOST_LANES
-            )
+            stuck = sorted(task_id for task_id in tasks if self._is_stuck(task_id, now))
             if not stuck:
                 return None
-            number = self._lost_with[stuck[0]]
+            number = self._losses[stuck[0]].number
             names = ", ".join(map(str, stuck))
             reason = f"before they had processed a record of these tasks: {names}."
         return StreamsException(
@@ -89,6 +94,10 @@ class Setbacks:
             "The log lines before this one name the reasons. If there are none, look for native "
             "code that crashes, and for messages of the system's out-of-memory killer."
         )
+
+    def _is_stuck(self, task_id: TaskId, now: float) -> bool:
+        losses = self._losses[task_id]
+        return losses.number > MAX_LOST_LANES and now - losses.since >= self._timeout_s
 
     def retry(self, task_id: TaskId, error: Exception) -> bool:
         """Delay a task that has failed. Returns False if it has been retried for too long."""
