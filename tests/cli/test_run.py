@@ -21,6 +21,7 @@ from penstock.cli.parsing import spark_master
 from penstock.cli.status_line import StatusLine
 from penstock.cli.terminal import Terminal
 from penstock.config import StreamsConfig
+from penstock.engine.continuous.lane_pool import SILENCE_S
 from penstock.engine.lifecycle import State
 from penstock.log import Log, RecordColumns
 
@@ -389,6 +390,30 @@ def test_standby_takes_over_from_a_killed_instance(
         until(lambda: "app: RUNNING" in second_output())
         second.send_signal(signal.SIGTERM)
         assert second.wait(180) == 143
+
+
+@pytest.mark.full
+def test_application_that_was_suspended_keeps_its_lanes(
+    command: Command, topics: Log, tmp_path: Path
+) -> None:
+    """For example while its container is paused."""
+    with open(tmp_path / "output", "wb") as output:
+        process = command(
+            "run", "app.py", "--master", "inline", "--set", "session.timeout.ms=60000",
+            "--verbose", stderr=output,
+        )
+        send(topics, "a")
+        until(lambda: received(topics) == [b"A"])
+        process.send_signal(signal.SIGSTOP)
+        time.sleep(SILENCE_S + 1)
+        process.send_signal(signal.SIGCONT)
+        send(topics, "b")
+        until(lambda: received(topics) == [b"A", b"B"])
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(180) == 143
+    lines = (tmp_path / "output").read_text()
+    assert "Granted to lane" in lines
+    assert "silent" not in lines
 
 
 @pytest.mark.spark

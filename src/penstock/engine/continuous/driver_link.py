@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 
+from penstock.engine.continuous.awake_clock import AwakeClock
 from penstock.engine.continuous.channel import Channel
 from penstock.engine.continuous.messages import (
     Alive,
@@ -43,7 +43,9 @@ class DriverLink:
         self._inbox: deque[DriverMessage | RestoreDone] = deque()
         self._tokens: deque[bytes] = deque()
         self._received = threading.Condition()
-        self._heard_at = time.monotonic()
+        # A lane that was suspended has received no messages meanwhile.
+        self._clock = AwakeClock(2 * HEARTBEAT_S)
+        self._received_at = self._clock.now()
         self._is_lost = False
         self._closed = threading.Event()
         self._channel: Channel[DriverMessage] = Channel(
@@ -58,14 +60,15 @@ class DriverLink:
 
     def _send_heartbeats(self) -> None:
         while not self._closed.wait(HEARTBEAT_S):
+            self._clock.tick()
             self._channel.send(Alive())
             self._on_heartbeat()
-            if time.monotonic() - self._heard_at > SILENCE_S:
+            if self._clock.now() - self._received_at > SILENCE_S:
                 self._lose()
 
     def _receive(self, message: DriverMessage) -> None:
         """Called in the thread of the channel."""
-        self._heard_at = time.monotonic()
+        self._received_at = self._clock.now()
         if isinstance(message, Alive):
             return
         if isinstance(message, Token):

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import NamedTuple
 
+from penstock.engine.continuous.awake_clock import AwakeClock
 from penstock.engine.continuous.channel import Channel
 from penstock.engine.continuous.messages import LaneMessage
 from penstock.errors import StreamsException
@@ -52,14 +53,17 @@ class LaneStatus(NamedTuple):
 class LaneHandle:
     """A lane and the tasks that it runs. Only the driver's thread uses it."""
 
-    def __init__(self, grant: WriterGrant) -> None:
+    def __init__(self, grant: WriterGrant, clock: AwakeClock) -> None:
+        """`clock` measures how long the lane is silent."""
         self.grant = grant
+        self._clock = clock
         self.state = LaneState.STARTING
         self.host = ""
         self.process = 0
         #: Task -> when its replica on the host of the lane was last written.
         self.replicas: Mapping[TaskId, int] = {}
-        self.started_at = self.heard_at = time.monotonic()
+        self.started_at = time.monotonic()
+        self._received_at = clock.now()
         self.tasks: dict[TaskId, TaskStage] = {}
         self.channel: Channel[LaneMessage] | None = None
         self.is_warned = False
@@ -92,11 +96,15 @@ class LaneHandle:
             state = "PARTITIONS_ASSIGNED" if is_restoring else "RUNNING"
         return LaneStatus(str(self), self.serial, self.host, state, frozenset(stages))
 
+    def note_message(self) -> None:
+        """Note that the lane has sent a message."""
+        self._received_at = self._clock.now()
+
     def silent_seconds(self) -> float:
         """How long the lane has sent nothing; 0 while it is starting."""
         if self.state in (LaneState.STARTING, LaneState.ENDED):
             return 0.0
-        return time.monotonic() - self.heard_at
+        return self._clock.now() - self._received_at
 
     def __str__(self) -> str:
         where = f" on {self.host} (process {self.process})" if self.host else ""

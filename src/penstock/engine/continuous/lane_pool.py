@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING
 
+from penstock.engine.continuous.awake_clock import AwakeClock
 from penstock.engine.continuous.channel import Channel
 from penstock.engine.continuous.lane_handle import LaneHandle, LaneState
 from penstock.engine.continuous.messages import Alive, Hello, LaneMessage, decode_from_lane
@@ -59,6 +60,8 @@ class LanePool:
         #: Since when there are more lanes than slots (monotonic).
         self._excess_since: float | None = None
         self._closed = threading.Event()
+        # A driver that was suspended has received no messages meanwhile.
+        self._clock = AwakeClock(2 * HEARTBEAT_S)
         threading.Thread(
             target=self._send_heartbeats, name="penstock-driver-heartbeat", daemon=True
         ).start()
@@ -70,7 +73,7 @@ class LanePool:
         """Start as many lanes as there are slots, but not more than `at_most`."""
         wanted = min(self._starter.slots, at_most)
         while len(self.lanes) < wanted:
-            lane = LaneHandle(self._lease.create_writer())
+            lane = LaneHandle(self._lease.create_writer(), self._clock)
             self.lanes[lane.serial] = lane
             log.debug("Starting %s of application '%s'.", lane, lane.grant.lease)
             self._starter.start(lane.serial)
@@ -144,7 +147,7 @@ class LanePool:
                 continue
             lane = self.lanes.get(connection.serial)
             if lane is not None and lane.state is not LaneState.ENDED:
-                lane.heard_at = time.monotonic()
+                lane.note_message()
                 yield lane, message
 
     def _greet(self, connection: _LaneConnection, hello: Hello) -> None:
@@ -156,12 +159,13 @@ class LanePool:
         connection.serial = hello.serial
         lane.state, lane.channel = LaneState.CONNECTED, connection.channel
         lane.host, lane.process, lane.replicas = hello.host, hello.process, hello.replicas
-        lane.heard_at = time.monotonic()
+        lane.note_message()
         self._on_hello(lane)
 
     def _send_heartbeats(self) -> None:
         """Send signs of life in a thread of their own: a round of the driver may take long."""
         while not self._closed.wait(HEARTBEAT_S):
+            self._clock.tick()
             for lane in list(self.lanes.values()):
                 lane.send(Alive())
 
