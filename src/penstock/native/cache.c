@@ -175,7 +175,7 @@ make_room(CacheEntries *self)
 }
 
 /* Keeps only the last occurrence of every entry in the order of use. */
-static int
+static void
 shorten_used(CacheEntries *self)
 {
     Notes *used = &self->used;
@@ -197,7 +197,13 @@ shorten_used(CacheEntries *self)
     for (size_t at = 0; at < kept; at++)
         notes_at(used, at)->uses = 1;
     self->used_limit = 4 * (Py_ssize_t)kept + MANY_USES;
-    return 0;
+}
+
+static inline void
+limit_used(CacheEntries *self)
+{
+    if ((Py_ssize_t)self->used.count > self->used_limit)
+        shorten_used(self);
 }
 
 static int
@@ -207,7 +213,8 @@ entries_grow(CacheEntries *self, Py_ssize_t growth)
     self->budget->size += growth;
     if (self->budget->size > self->budget->max_bytes)
         return make_room(self);
-    return (Py_ssize_t)self->used.count > self->used_limit ? shorten_used(self) : 0;
+    limit_used(self);
+    return 0;
 }
 
 /* ---- reads and writes------------------------------------------------------------------------ */
@@ -218,6 +225,7 @@ entries_use(CacheEntries *self, Entry *entry)
     if (notes_add(&self->used, entry) < 0)
         return -1;
     entry->uses++;
+    limit_used(self);
     return 0;
 }
 
@@ -237,12 +245,13 @@ int
 entries_keep(CacheEntries *self, PyObject *key, PyObject *value)
 {
     Entry *entry = entries_add(self, key);
-    if (entry == NULL || entries_use(self, entry) < 0)
+    if (entry == NULL)
         return -1;
     entry->value = Py_NewRef(value);
     entry->typed = Py_NewRef(UNKNOWN);
     entry->size = self->fixed_bytes + PyBytes_GET_SIZE(key) + PyBytes_GET_SIZE(value);
-    if (is_ordered(self) && PySet_Add(self->unsorted, key) < 0)
+    if (entries_use(self, entry) < 0
+        || (is_ordered(self) && PySet_Add(self->unsorted, key) < 0))
         return -1;
     return entries_grow(self, entry->size);
 }

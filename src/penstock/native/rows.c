@@ -291,13 +291,7 @@ fold_row(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names)
         return NULL;
     Entry *entry = table_find(&CACHE_OF(step)->entries, args[0]);
     int done;
-    if (entry == NULL) {
-        PyObject *below = PyObject_CallOneArg(step->held[BELOW], args[0]);
-        if (below == NULL)
-            return NULL;
-        done = below == Py_None ? fold_new(step, &folded) : fold_slowly(step, &folded);
-        Py_DECREF(below);
-    } else if (is_in_place(entry, current)) {
+    if (entry != NULL && is_in_place(entry, current)) {
         Py_INCREF(entry);
         done = fold_in_place(step, entry, &folded);
         Py_DECREF(entry);

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from struct import pack
 from typing import Any
 
 from penstock.record import NO_HEADERS, Headers, ValueAndTimestamp
 from penstock.serdes.builtin import Serdes
 from penstock.stores import Stores
+from penstock.stores.bytes.store import InMemoryBytesStore
 from penstock.windows import Window, Windowed
 from unit.stores.fakes import FakeContext
 
@@ -218,3 +221,37 @@ def test_stores_with_duplicates_are_not_cached(cached: Any) -> None:
     store = builder.with_caching_enabled().build()
     store.init(cached)
     assert store.set_flush_listener(lambda *change: None, True) is False
+
+
+def test_reads_without_writes_use_bounded_memory(cached: Any) -> None:
+    store = table(cached)
+    store.save("a", "1", 1)
+    store.load("a")
+    tracemalloc.start()
+    try:
+        for _ in range(200_000):
+            store.load("a")
+        assert tracemalloc.get_traced_memory()[0] < 200_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_aggregation_reads_a_committed_row_once(cached: Any) -> None:
+    reads: list[bytes] = []
+
+    class CountedRows(InMemoryBytesStore):
+        def get(self, key: bytes) -> bytes | None:
+            reads.append(key)
+            return super().get(key)
+
+    rows = CountedRows()
+    rows.write([(b"a", pack(">q", 7) + b"1")])
+    supplier = Stores.persistent_timestamped_key_value_store("t").with_rows(lambda name: rows)
+    builder = Stores.timestamped_key_value_store_builder(supplier, S, S)
+    store = builder.with_caching_enabled().build()
+    store.init(cached)
+    fold_row = store.fold_row(str, lambda key, value, old: old + value)
+    fold_row(b"a", "a", "2", 5)
+    fold_row(b"new", "new", "3", 5)
+    assert reads == [b"a", b"new"]
+    assert (store.load("a"), store.load("new")) == (("12", 7), ("3", 5))

@@ -132,6 +132,8 @@ class CacheEntries:
         """Record a use of an entry."""
         entry.uses += 1
         self.used.append(entry)
+        if len(self.used) > self._used_limit:
+            self._compact_uses()
 
     def stored(self, entry: CacheEntry) -> bytes | None:
         """The stored value of an entry; serializes a pending one."""

@@ -118,7 +118,7 @@ def _cached_access(cache_layer: CacheLayer, codec: ValueCodec) -> tuple[LoadRow,
             cache, current, cache_layer.below.get, codec, cache_layer.key_schema is None
         )
         return native
-    find, stored_of = cache.entries.get, cache.stored
+    find, use, stored_of = cache.entries.get, cache.use, cache.stored
     get, put, put_typed = cache_layer.get, cache_layer.put, cache.put
 
     def load_row(row_key: bytes) -> tuple[Any, int] | None:
@@ -126,8 +126,7 @@ def _cached_access(cache_layer: CacheLayer, codec: ValueCodec) -> tuple[LoadRow,
         if entry is None:
             stored = get(row_key)
         else:
-            entry.uses += 1
-            cache.used.append(entry)
+            use(entry)
             if entry.typed is not UNKNOWN:
                 return entry.typed, entry.time
             stored = entry.value
@@ -183,17 +182,9 @@ def _row_folder_in_python(
     serialize, deserialize, write, read, number, _ = codec
     cache, current = cache_layer.cache, cache_layer.current
     find, rewrite = cache.entries.get, cache.rewrite
-    get_below, put_typed = cache_layer.below.get, cache.put
 
     def fold_row(row_key: bytes, key: Any, value: Any, timestamp: int) -> None:
         entry = find(row_key)
-        if entry is None and get_below(row_key) is None:
-            new = aggregator(key, value, initializer())
-            if new.__class__ is int is number and -_LIMIT <= new < _LIMIT:
-                put_typed(row_key, PENDING, 16, current, new, timestamp)
-            else:
-                save_row(row_key, key, new, timestamp)
-            return
         if (
             entry is None or not entry.writes or entry.rows is not current.rows
             or entry.headers is not current.headers or entry.value is None or entry.time < 0
