@@ -64,7 +64,9 @@ class Schedules:
     def __init__(self, type: PunctuationType, known: tuple[ScheduleState, ...] = ()) -> None:
         self._type = type
         self._heap: JavaPriorityQueue[Schedule] = JavaPriorityQueue()
-        self._all: list[Schedule] = []
+        #: The schedules that `init` of the processors has created.
+        self._initial: list[Schedule] = []
+        self._is_starting = True
         self._known = {(state.node, state.number): state for state in known}
         self._places = {name: place for place, name in enumerate(self._known)}
         #: The earliest due time, or `NEVER`; read directly on the hot path.
@@ -84,7 +86,8 @@ class Schedules:
         state = self._known.pop((node, number), None)
         if state is not None:
             schedule.time, schedule.cancelled = state.due, state.cancelled
-        self._all.append(schedule)
+        if self._is_starting:
+            self._initial.append(schedule)
         if not schedule.cancelled:
             self._heap.add(schedule)
         self._update()
@@ -95,6 +98,7 @@ class Schedules:
 
         Called once, when all processors are initialized.
         """
+        self._is_starting = False
         heap, self._heap = self._heap, JavaPriorityQueue()
         last = len(self._places)
         for schedule in sorted(
@@ -116,12 +120,17 @@ class Schedules:
         self._update()
 
     def states(self) -> tuple[ScheduleState, ...]:
-        """The states for the next batch: the queued schedules first, in queue order."""
-        waiting = self._heap.items
-        others = [each for each in self._all if each not in waiting]
+        """The states for the next batch: the queued schedules first, in queue order.
+
+        A cancelled schedule has a state only if `init` creates it again. `process` may create
+        schedules for single records, whose numbers are used again in the next batch.
+        """
+        initial = set(map(id, self._initial))
+        queued = [each for each in self._heap.items if not each.cancelled or id(each) in initial]
+        others = initial.difference(map(id, queued))
         return tuple(
             ScheduleState(each.node, each.number, each.time, each.cancelled)
-            for each in (*waiting, *others)
+            for each in (*queued, *(each for each in self._initial if id(each) in others))
         )
 
     def _update(self) -> None:

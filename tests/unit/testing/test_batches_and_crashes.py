@@ -159,6 +159,26 @@ def test_schedules_with_equal_times_keep_their_order() -> None:
     assert run(in_batches=True) == run(in_batches=False)
 
 
+class OneShot(Processor[str, str]):
+    """Schedules one call for each record."""
+
+    def process(self, record: Record[str, str]) -> None:
+        def fire(now: int) -> None:
+            schedule.cancel()
+            self.context.forward(Record(record.key, "fired", now))
+
+        schedule = self.context.schedule(10, PunctuationType.STREAM_TIME, fire)
+
+
+@pytest.mark.parametrize("size", [None, 1, 2])
+def test_schedules_for_single_records_fire_in_every_batch(size: int | None) -> None:
+    builder = StreamsBuilder()
+    builder.stream("in").process(OneShot).to("out")
+    with TopologyTestDriver(builder.build(), CONFIG, batch_size=size) as driver:
+        feed(driver, *[(key, "") for key in "abcde"], start=0, advance=5)
+        assert outputs(driver, None) == [(key, "fired") for key in "abcde"]
+
+
 @pytest.mark.parametrize("size", [1, 2, 3, 7])
 @pytest.mark.parametrize("logging", [True, False])
 def test_suppress_buffer_survives_a_new_batch(size: int, logging: bool) -> None:
