@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from penstock import setting_types as converted
 from penstock.errors import ConfigException
 from penstock.handlers import (
     DEAD_LETTER_QUEUE_TOPIC,
@@ -76,14 +77,14 @@ class StreamsConfig:
     application_id: str
     #: Path of an embedded log, or `kafka://host:port,...`. `bootstrap.servers=host:port` is the
     #: same as `kafka://host:port`. On the command line: `--log` or `PENSTOCK_LOG`.
-    log: str | None = None
+    log: converted.OptionalPathName = converted.default(None)
     #: Name of the instance in metrics and in the messages of standbys.
     client_id: str = ""
     #: `at_least_once` lets workers write outputs before the commit. `exactly_once_v2` is accepted,
     #: too.
     processing_guarantee: str = "exactly_once"
     #: The time between two commits of a lane, or the minimum time between two batches.
-    commit_interval_ms: int | None = None
+    commit_interval_ms: converted.OptionalMilliseconds = converted.default(None)
     #: `continuous`: long-lived Spark tasks; `batch`: a Spark job for each batch. Not set:
     #: `continuous`, except for `penstock run --once`.
     execution: str | None = None
@@ -91,15 +92,15 @@ class StreamsConfig:
     num_stream_threads: int = 1
     #: How long a task waits for records of an empty source partition, so that it processes several
     #: topics in the order of time. -1: it does not wait.
-    max_task_idle_ms: int = 0
+    max_task_idle_ms: converted.Milliseconds = converted.default(0)
     #: How long the application retries if the log is unavailable, and how long RETRY of a
     #: production handler may take.
-    task_timeout_ms: int = 300_000
-    poll_ms: int = 100
+    task_timeout_ms: converted.Milliseconds = converted.default(300_000)
+    poll_ms: converted.Milliseconds = converted.default(100)
     buffered_records_per_partition: int = 1000
     #: Kafka's optimizations: `reuse.ktable.source.topics`, `merge.repartition.topics`,
     #: `single.store.self.join`.
-    topology_optimization: frozenset[str] = frozenset()
+    topology_optimization: converted.Names = converted.default(frozenset())
     #: Wraps every processor.
     processor_wrapper: Any = None
     #: Reject topologies with generated names of stores and internal topics.
@@ -108,7 +109,7 @@ class StreamsConfig:
 
     #: Directory of the local state. On a cluster a relative path is in the temporary directory of
     #: each host.
-    state_dir: str = "penstock-state"
+    state_dir: converted.PathName = converted.default("penstock-state")
     #: The record cache. Each running task has this number divided by `num.stream.threads`. 0: no
     #: cache.
     statestore_cache_max_bytes: int = 10 * 1024 * 1024
@@ -116,16 +117,18 @@ class StreamsConfig:
     #: up to date.
     num_standby_replicas: int = 0
     acceptable_recovery_lag: int = 10_000
-    state_cleanup_delay_ms: int = 600_000
+    state_cleanup_delay_ms: converted.Milliseconds = converted.default(600_000)
     #: The stores of DSL operators that name no supplier. `rocksdb` means on disk, with RocksDB's
     #: rules; the rows are in LMDB files.
     dsl_store_suppliers: Any = "rocksdb"
     #: Whether the stores of the DSL keep the headers of records.
     dsl_store_format: str = "DEFAULT"
     #: Time that the changelogs of window stores keep rows beyond the retention of the store.
-    windowstore_changelog_additional_retention_ms: int = 86_400_000
+    windowstore_changelog_additional_retention_ms: converted.Milliseconds = converted.default(
+        86_400_000
+    )
     #: Time between two deletions of consumed records in repartition topics.
-    repartition_purge_interval_ms: int = 30_000
+    repartition_purge_interval_ms: converted.Milliseconds = converted.default(30_000)
     #: Replicas of internal topics; -1: the default of the broker.
     replication_factor: int = -1
 

@@ -28,7 +28,7 @@ def errors_of(name: str) -> dict[int, set[str]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["streams.py", "tables.py", "drivers.py"])
+@pytest.mark.parametrize("name", ["streams.py", "tables.py", "drivers.py", "settings.py"])
 def test_types_follow_from_serdes_and_functions(name: str) -> None:
     assert errors_of(name) == {}
 
