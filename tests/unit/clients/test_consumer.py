@@ -20,7 +20,6 @@ from penstock.clients import (
     Message,
     TopicPartition,
     ValueDeserializationError,
-    WakeupException,
 )
 from penstock.log import Log
 from penstock.log.types import RecordColumns
@@ -313,33 +312,6 @@ def test_paused_partition_returns_its_records_after_resume(
     assert consumer.poll(0) is None
     consumer.resume([P0])
     assert sorted(values(first + rest + read(consumer, 1))) == [b"a0", b"a1", b"b0", b"b1"]
-
-
-def test_wakeup_interrupts_a_poll_in_another_thread(
-    clients: Any, log: Log, until: Callable[..., None]
-) -> None:
-    log.create_topic("t")
-    consumer = clients.consumer(group_id="g")
-    consumer.subscribe(["t"])
-    ended: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            while True:
-                consumer.poll()
-        except WakeupException as woken:
-            ended.append(woken)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    until(lambda: log.group("g").members)
-    consumer.wakeup()
-    thread.join(180)
-    assert len(ended) == 1
-    assert consumer.poll(0) is None
-    consumer.wakeup()
-    with pytest.raises(WakeupException):
-        consumer.poll(0)
 
 
 def test_deserializers_are_applied_to_keys_and_values(clients: Any, log: Log, read: Read) -> None:

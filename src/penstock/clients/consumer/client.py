@@ -262,10 +262,12 @@ class Consumer:
             if time.monotonic() >= self._committer.next_auto_commit:
                 self._auto_commit()
             while True:
-                self._handle_events(before_waiting=False)
+                if self._is_interrupted(messages, before_waiting=False):
+                    return messages
                 if self._take(maximum, messages) or len(messages) >= minimum:
                     return messages
-                self._handle_events(before_waiting=True)
+                if self._is_interrupted(messages, before_waiting=True):
+                    return messages
                 self._fetcher.fetch()
                 if self._take(maximum, messages) or len(messages) >= minimum:
                     return messages
@@ -276,6 +278,9 @@ class Consumer:
                         return messages
                 self._log.wait_for_change(self._fetcher.limit_wait(wait_s))
         except LogError as error:
+            if messages:
+                # They would be lost with the exception. The next call raises it, if it persists.
+                return messages
             raise to_kafka_exception(error) from error
 
     def _take(self, limit: int, messages: list[Message]) -> bool:
@@ -289,21 +294,30 @@ class Consumer:
             messages.append(events.popleft())
         return not self._fetcher.take(limit, messages)
 
-    def _handle_events(self, *, before_waiting: bool) -> None:
-        """Handle wakeups, commit callbacks and rebalances. Only `before_waiting` asks the log."""
+    def _is_interrupted(self, messages: list[Message], *, before_waiting: bool) -> bool:
+        """Handle wakeups, commit callbacks and rebalances. Only `before_waiting` asks the log.
+
+        Each of them may raise. With messages, which would be lost with the exception, they are left
+        for the next call, and the method returns True if there are any.
+        """
+        membership = self._membership
+        if membership is not None:
+            membership.record_poll()
+            if before_waiting:
+                membership.refresh()
+        needs_rebalance = membership is not None and membership.needs_rebalance
+        if messages:
+            return (
+                self._wakeup_requested.is_set() or self._committer.has_callbacks or needs_rebalance
+            )
         if self._wakeup_requested.is_set():
             self._wakeup_requested.clear()
             raise WakeupException
         if self._committer.has_callbacks:
             self._committer.run_callbacks()
-        membership = self._membership
-        if membership is None:
-            return
-        membership.record_poll()
-        if before_waiting:
-            membership.refresh()
-        if membership.needs_rebalance:
+        if membership is not None and needs_rebalance:
             self._rebalance(membership)
+        return False
 
     def wakeup(self) -> None:
         """Make a poll in another thread, or the next one, raise `WakeupException`."""

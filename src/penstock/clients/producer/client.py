@@ -125,7 +125,7 @@ class Producer:
         values that cannot be serialized raise here.
 
         Args:
-            topic: The topic; for `list_topics`, None for all.
+            topic: The topic.
             value: The value.
             key: The key.
             partition: The partition; -1 for the partition of the key.
@@ -154,7 +154,7 @@ class Producer:
         transaction, the commit resolves it.
 
         Args:
-            topic: The topic; for `list_topics`, None for all.
+            topic: The topic.
             value: The value.
             key: The key.
             partition: The partition; -1 for the partition of the key.
@@ -291,7 +291,7 @@ class Producer:
         """Return the metadata of all topics, or of one.
 
         Args:
-            topic: The topic; for `list_topics`, None for all.
+            topic: The topic; None for all.
             timeout: How long to wait, in seconds; -1 or None waits without a limit.
         """
         return describe_cluster(self._log, topic)
