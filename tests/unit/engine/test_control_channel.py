@@ -7,7 +7,7 @@ import queue
 import socket
 import threading
 import time
-from multiprocessing import AuthenticationError
+from multiprocessing import AuthenticationError, Pipe
 from multiprocessing.connection import Connection
 
 import pytest
@@ -58,6 +58,18 @@ def test_messages_arrive_in_order_and_a_closed_end_is_noticed(
         lane.send(Alive())  # dropped without an error
     finally:
         server.close()
+
+
+def test_message_that_cannot_be_read_is_logged_and_closes_the_connection(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    ours, theirs = Pipe()
+    closed = threading.Event()
+    Channel(ours, decode_from_lane, print, closed.set)
+    theirs.send_bytes(b"no message of a lane")
+    assert closed.wait(30)
+    assert "A message between the driver and a lane cannot be read: " in caplog.text
+    assert "same version of penstock" in caplog.text
 
 
 def test_connection_with_a_wrong_key_is_refused(caplog: pytest.LogCaptureFixture) -> None:

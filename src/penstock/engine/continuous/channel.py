@@ -71,8 +71,13 @@ class Channel(Generic[M]):
         try:
             while True:
                 self._on_message(self._decode(self._connection.recv_bytes()))
-        except (EOFError, OSError, ValueError):
+        except (EOFError, OSError):
             pass
+        except ValueError as error:
+            log.error(
+                "A message between the driver and a lane cannot be read: %s. The connection is "
+                "closed. Check that both run the same version of penstock.", error,
+            )
         finally:
             with self._sending:
                 self._connection.close()
