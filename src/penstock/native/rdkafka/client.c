@@ -213,20 +213,27 @@ PyObject *
 client_take_logs(Client *self, PyObject *ignored)
 {
     Events *events = self->events;
-    PyObject *lines = PyList_New(0);
-    if (lines == NULL || events == NULL || events->count == 0)
-        return lines;
+    if (events == NULL || events->count == 0)
+        return PyList_New(0);
+    LogLine *taken = PyMem_Malloc(sizeof(events->lines));
+    if (taken == NULL)
+        return PyErr_NoMemory();
+    /* Creating objects may run other Python code, which may wait for this lock, or close the client. */
     pthread_mutex_lock(&events->lock);
-    for (int at = 0; at < events->count && lines != NULL; at++) {
-        LogLine *line = &events->lines[at];
+    int count = events->count;
+    memcpy(taken, events->lines, sizeof(LogLine) * (size_t)count);
+    events->count = 0;
+    pthread_mutex_unlock(&events->lock);
+    PyObject *lines = PyList_New(0);
+    for (int at = 0; at < count && lines != NULL; at++) {
+        LogLine *line = &taken[at];
         PyObject *text = PyUnicode_DecodeUTF8(line->text, strlen(line->text), "replace");
         PyObject *pair = text == NULL ? NULL : Py_BuildValue("(iN)", line->level, text);
         if (pair == NULL || PyList_Append(lines, pair) < 0)
             Py_CLEAR(lines);
         Py_XDECREF(pair);
     }
-    events->count = 0;
-    pthread_mutex_unlock(&events->lock);
+    PyMem_Free(taken);
     return lines;
 }
 
