@@ -96,7 +96,7 @@ times_of_rows(PyObject *module, PyObject *args)
 static PyObject *
 bytes_from(PyObject *data, Py_ssize_t from)
 {
-    if (!PyBytes_Check(data) || PyBytes_GET_SIZE(data) < from) {
+    if (!PyBytes_Check(data) || from < 0 || PyBytes_GET_SIZE(data) < from) {
         PyErr_Format(PyExc_ValueError, "A row has at least %zd bytes.", from);
         return NULL;
     }

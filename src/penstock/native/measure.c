@@ -144,6 +144,10 @@ measure_outputs(PyObject *module, PyObject *args)
     Measured all = {0};
     if (!PyArg_ParseTuple(args, "O!nL", &PyList_Type, &outputs, &first, &now))
         return NULL;
+    if (first < 0) {
+        PyErr_SetString(PyExc_IndexError, "The first output is not inside of the list.");
+        return NULL;
+    }
     PyObject *found = PyDict_New();
     if (found == NULL)
         return NULL;

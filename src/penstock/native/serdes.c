@@ -161,7 +161,7 @@ row_time(PyObject *row, Py_ssize_t at, int64_t *time)
         return -1;
     }
     Py_ssize_t size = PyBytes_GET_SIZE(row), from = at < 0 ? size + at : at;
-    if (from < 0 || from + 8 > size) {
+    if (from < 0 || from > size - 8) {
         PyErr_Format(PyExc_ValueError, "A row key of %zd bytes has no time at %zd.", size, at);
         return -1;
     }
