@@ -156,7 +156,7 @@ class RecordBuffer:
                     records, self._waiting = self._waiting, []
                     self._waiting_bytes = 0
                     self._flush_requested = False
-                    self._in_flight = len(records)
+                    self._in_flight += len(records)
                     return records
                 self._changed.wait(remaining)
             return []
