@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import struct
+
 import pytest
 
 from penstock.engine.plan.offset_metadata import OffsetMetadata, add_metadata, resume_state
@@ -36,6 +39,13 @@ def test_metadata_can_be_decoded(metadata: OffsetMetadata) -> None:
 ])
 def test_metadata_of_other_clients_is_read(text: str, expected: OffsetMetadata) -> None:
     assert OffsetMetadata.decode(text) == expected
+
+
+def test_metadata_with_a_negative_length_has_no_close_times() -> None:
+    # Each name of this length would begin where the one before began.
+    data = struct.pack(">bqiiq", 2, 5, 2**31 - 1, -12, 0)
+    text = base64.b64encode(data).decode()
+    assert OffsetMetadata.decode(text) == OffsetMetadata(5)
 
 
 def test_offsets_get_the_times_of_their_task() -> None:

@@ -70,6 +70,8 @@ def _close_times(data: bytes) -> dict[str, int]:
         at = _HEADER.size + _COUNT.size
         for _ in range(count):
             (length,) = _LENGTH.unpack_from(data, at)
+            if length < 0:
+                return {}
             at += _LENGTH.size
             (time,) = _TIME.unpack_from(data, at + length)
             found[data[at : at + length].decode()] = time
