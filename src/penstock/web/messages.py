@@ -21,10 +21,16 @@ class RecentMessages(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Keep a message."""
+        try:
+            text = record.getMessage()
+        except Exception:
+            # A mistake in a log call must not fail its caller.
+            self.handleError(record)
+            return
         self.count += 1
         self._messages.append({
             "time": round(record.created * 1000), "level": record.levelname,
-            "logger": record.name, "text": record.getMessage()[:MAX_CHARACTERS],
+            "logger": record.name, "text": text[:MAX_CHARACTERS],
         })
 
     def newest_first(self) -> list[dict[str, Any]]:
