@@ -81,33 +81,27 @@ class Heartbeats:
         self._record = InstanceRecord(
             uuid.uuid4().hex, instance_name(config), host, int(port), False
         )
-        self._changed = threading.Event()
-        self._stopped = False
+        self._stopped = threading.Event()
         self._thread = threading.Thread(
             target=self._run, name="penstock-heartbeats", daemon=True
         )
         self._thread.start()
 
-    def role_changed(self) -> None:
-        """Write a record soon, because this instance may have another role."""
-        self._changed.set()
-
     def close(self) -> None:
         """Write the last record, and stop."""
-        self._stopped = True
-        self._changed.set()
+        self._stopped.set()
         self._thread.join()
 
     def _run(self) -> None:
         config = self._config
         assert config.log is not None
-        while not self._stopped:
+        while not self._stopped.is_set():
             try:
                 with open_log(config.log, connection=config.connection_settings()) as target:
                     self._beat_until_stopped(target)
             except LogError as error:
                 log.warning("The record of this instance cannot be written: %s", error)
-                self._changed.wait(HEARTBEAT_S)
+                self._stopped.wait(HEARTBEAT_S)
 
     def _beat_until_stopped(self, target: Log) -> None:
         topic = instances_topic(self._config.application_id)
@@ -116,8 +110,7 @@ class Heartbeats:
                 topic, 1, _SETTINGS, replication_factor=self._config.replication_factor
             )
         while True:
-            is_last = self._stopped
-            self._changed.clear()
+            is_last = self._stopped.is_set()
             record = msgspec.structs.replace(
                 self._record, is_active=not is_last and self._is_active(), is_closed=is_last
             )
@@ -126,4 +119,4 @@ class Heartbeats:
             ))
             if is_last:
                 return
-            self._changed.wait(HEARTBEAT_S)
+            self._stopped.wait(HEARTBEAT_S)
