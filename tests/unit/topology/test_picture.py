@@ -16,7 +16,9 @@ from conformance.runner import CaseResult, Run
 from penstock import Processor, Record, Serdes, Stores, StreamsBuilder, Topology
 from penstock.topology.picture.graph import ShapeKind, build_graph
 from penstock.topology.picture.layout import CHARACTER, WITH_VALUES, Box, Layout, build_layout
+from penstock.topology.picture.svg import LID
 
+SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = '<script>alert("&")</script>`#'
 
 
@@ -81,8 +83,10 @@ def check_picture(topology: Topology) -> None:
         assert heights == sorted(heights), "An arrow points up."
     svg = topology.describe().to_svg()
     Xml.fromstring(svg)
-    check_lines(svg, layout)
-    check_lines(topology.describe().to_svg(styled=False), build_layout(graph, WITH_VALUES))
+    live, with_values = topology.describe().to_svg(styled=False), build_layout(graph, WITH_VALUES)
+    for each, its_layout in ((svg, layout), (live, with_values)):
+        check_lines(each, its_layout)
+        check_stores(each, its_layout)
 
 
 def check_lines(svg: str, layout: Layout) -> None:
@@ -101,6 +105,18 @@ def check_lines(svg: str, layout: Layout) -> None:
         for x, y in points_of(path):
             for name, box in (*inside, *(titles if kind == "arrow" else ())):
                 assert not (box.x < x < box.right and box.y < y < box.bottom), (kind, path, name)
+
+
+def check_stores(svg: str, layout: Layout) -> None:
+    """The text of a store is between its lid and its bottom."""
+    groups = {group[0].text: group for group in _elements(svg, "g")}
+    for placed in layout.shapes:
+        if placed.shape.kind is ShapeKind.STORE:
+            texts = groups[f"store {placed.shape.name}"].iter(f"{SVG}text")
+            baselines = [float(each.attrib["y"]) for each in texts]
+            # A capital letter of `FONT_SIZE` is 9 pixels high.
+            assert baselines[0] - 9 > placed.box.y + 2 * LID
+            assert baselines[-1] + 3 < placed.box.bottom
 
 
 def points_of(path: str) -> Iterator[tuple[float, float]]:
@@ -236,4 +252,4 @@ def test_png_has_the_size_of_the_picture() -> None:
 
 
 def _elements(svg: str, name: str) -> Iterator[Xml.Element]:
-    return Xml.fromstring(svg).iter(f"{{http://www.w3.org/2000/svg}}{name}")
+    return Xml.fromstring(svg).iter(SVG + name)

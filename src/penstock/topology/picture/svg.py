@@ -27,6 +27,9 @@ BESIDE = 7.0
 ABOVE_TIP = 14.0
 #: How far a line between shapes of a row goes down.
 DEPTH = 26.0
+#: Half the height of the lid of a store, and how much lower its text is.
+LID = 4.0
+BELOW_LID = 3.0
 
 #: The colours work on white and on black pages: shapes have a background of their own.
 _STYLE = f"""
@@ -124,6 +127,8 @@ def _shape(placed: PlacedShape, *, has_value: bool) -> Iterator[str]:
         yield _rectangle(box, kind, radius=6)
     lines = [*placed.lines, ""] if has_value else placed.lines
     first = box.y + box.height / 2 + 4 - (len(lines) - 1) * LINE / 2
+    if placed.shape.kind is ShapeKind.STORE:
+        first += BELOW_LID
     for number, line in enumerate(lines):
         name = ' class="number"' if number else ""
         if number == len(placed.lines):
@@ -167,12 +172,12 @@ def _slanted(box: Box) -> str:
 
 def _cylinder(box: Box) -> str:
     """A cylinder: sides, a rounded bottom, and a lid."""
-    x, y, width, radius, lid = box.x, box.y, box.width, box.width / 2, 4.0
+    x, y, width, radius = box.x, box.y, box.width, box.width / 2
     return (
-        f'<path class="store" d="M{x:.1f},{y + lid:.1f} '
-        f"a{radius:.1f},{lid} 0 0 1 {width:.1f},0 v{box.height - 2 * lid:.1f} "
-        f"a{radius:.1f},{lid} 0 0 1 {-width:.1f},0 z "
-        f'M{x:.1f},{y + lid:.1f} a{radius:.1f},{lid} 0 0 0 {width:.1f},0"/>'
+        f'<path class="store" d="M{x:.1f},{y + LID:.1f} '
+        f"a{radius:.1f},{LID} 0 0 1 {width:.1f},0 v{box.height - 2 * LID:.1f} "
+        f"a{radius:.1f},{LID} 0 0 1 {-width:.1f},0 z "
+        f'M{x:.1f},{y + LID:.1f} a{radius:.1f},{LID} 0 0 0 {width:.1f},0"/>'
     )
 
 
