@@ -165,6 +165,10 @@ def test_views_are_reached_with_the_keyboard_and_fit_a_phone(page: Any) -> None:
     assert names == [f"tab-{name}" for name in (
         "overview", "topology", "topics", "stores", "letters", "instances", "settings",
     )]
+    for key, name in (("Home", "overview"), ("ArrowLeft", "settings"), ("ArrowRight", "overview"),
+                      ("End", "settings")):
+        page.keyboard.press(key)
+        assert page.evaluate("document.activeElement.id") == f"tab-{name}", key
 
 
 def test_pause_and_resume(page: Any, log: Log) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from penstock import Streams, StreamsBuilder, StreamsConfig
 from penstock.log import RecordColumns, open_log
+from penstock.metrics import MetricName
 from penstock.queries.http import HttpSettings, Server
 from penstock.queries.node import QueryNode
 from penstock.web.dashboard import create_dashboard
@@ -152,6 +153,27 @@ def test_restore_lanes_and_lease_holder_are_shown(browser: Any, address: str) ->
     assert rows.first.locator("td").nth(1).inner_text() == host
     page.locator("#metrics summary").press("Enter")
     page.locator("#metrics td", has_text="restore-remaining-records-total").wait_for()
+    page.close()
+
+
+def test_health_shows_lanes_that_are_gone_and_tasks_their_latest_record(
+    browser: Any, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = open_page(browser, address, "overview")
+    fact = page.locator(".facts li", has_text="Threads and lanes")
+    fact.filter(has_text="1 of 1 running").wait_for()
+    assert fact.get_attribute("class") is None
+    assert "Lateness" not in page.locator("th").all_inner_texts()
+    monkeypatch.setattr(Streams, "metadata_for_local_threads", lambda self: frozenset())
+    monkeypatch.setitem(globals(), "ADDED", {
+        MetricName("stream-metrics", "failed-stream-threads", (("client-id", "app"),)): 2,
+        **task("0_1", "record-lateness-max", 2_500.0),
+    })
+    fact.filter(has_text="none running, 2 failed").wait_for()
+    assert fact.get_attribute("class") == "attention"
+    heads = page.locator("section", has_text="Tasks").locator("th").all_inner_texts()
+    cells = page.locator("tr[data-key='0_1'] td").all_inner_texts()
+    assert cells[heads.index("Lateness")] == "2.5 s"
     page.close()
 
 

@@ -7,9 +7,12 @@ feed them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
-from penstock.topology.nodes import Node, SinkNode, SourceNode
+from penstock.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode
+
+#: The kinds of joins that have a node for each side, and one that merges the results of both.
+TWO_SIDED_JOINS = ("StreamStreamJoinNode", "TableTableJoinNode")
 
 
 class NodeGraph:
@@ -23,6 +26,7 @@ class NodeGraph:
         ]
         #: Node -> the sources of its sub-topology that feed it.
         self._sources = {name: self._feeding(name) for name in self.nodes}
+        self._merging = dict(self._merging_nodes())
         self._inputs = {name: self._application_inputs(name) for name in self.nodes}
 
     def latencies(self, measured: Mapping[str, float]) -> dict[str, float]:
@@ -60,6 +64,28 @@ class NodeGraph:
             if isinstance(node, SourceNode) and self._inputs[name] == {name}
         }
 
+    def join_rows(
+        self, counters: Mapping[str, Mapping[str, float]]
+    ) -> dict[str, dict[str, float]]:
+        """Add up the counters of both sides of each join, under the name of the node that merges.
+
+        Args:
+            counters: Node -> counter -> value. Joins with a single node stay as they are.
+        """
+        found: dict[str, dict[str, float]] = {}
+        for node, counts in counters.items():
+            row = found.setdefault(self._merging.get(node, node), {})
+            for name, value in counts.items():
+                row[name] = row.get(name, 0) + value
+        return found
+
+    def _merging_nodes(self) -> Iterator[tuple[str, str]]:
+        """Each side of a two-sided join, with the node that merges both."""
+        for parent, child in self.arrows:
+            kinds = {_join_kind(self.nodes.get(each)) for each in (parent, child)}
+            if len(kinds) == 1 and kinds <= set(TWO_SIDED_JOINS):
+                yield parent, child
+
     def _feeding(self, name: str) -> frozenset[str]:
         found, waiting, seen = set(), [name], {name}
         while waiting:
@@ -88,3 +114,8 @@ class NodeGraph:
             seen |= fresh
             waiting += fresh
         return frozenset(found)
+
+
+def _join_kind(node: Node | None) -> str | None:
+    """The kind of the join that a node is a part of."""
+    return node.kind.partition(".")[0] if isinstance(node, ProcessorNode) else None

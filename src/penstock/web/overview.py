@@ -57,7 +57,8 @@ class Overview:
         self._encoded = b""
         self._topics = TopicRows(reader.config.application_id, topics)
         self._stores = StoreRows()
-        self._flow = Flow(NodeGraph(reader.topology.nodes))
+        self._graph = NodeGraph(reader.topology.nodes)
+        self._flow = Flow(self._graph)
         #: The values of the charts: those of the last `HISTORY_S`.
         self._samples: deque[dict[str, Any]] = deque(maxlen=HISTORY_S)
         self._fixed = {
@@ -119,7 +120,8 @@ class Overview:
             "warnings": self._messages.count,
             **flow,
             "patterns": self._topics.patterns,
-            "joins": summary.joins,
+            "joins": self._graph.join_rows(summary.joins),
+            "failed_threads": summary.failed_threads,
             "tasks": {
                 name: {**row, "restore": restore_of(row)}
                 for name, row in sorted(summary.tasks.items())

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.metric_catalogue import JOIN, NODE, STATE, TASK, THREAD, TOPIC
+from penstock.metric_catalogue import CLIENT, JOIN, NODE, STATE, TASK, THREAD, TOPIC
 from penstock.metrics import MetricName
 
 Value = float | int | str
@@ -23,6 +23,7 @@ _JOINS = {f"{name}-total": name for name in JOIN_COUNTERS}
 _TASKS = {
     "process-total": "records", "process-rate": "rate", "dropped-records-total": "dropped",
     "restore-remaining-records-total": "remaining", "restore-progress": "progress",
+    "record-lateness-max": "lateness_ms",
 }
 _THREAD = {
     "process-total": "records", "process-rate": "records_per_s", "commit-latency-avg": "commit_ms",
@@ -54,12 +55,14 @@ class Summary:
     edges: dict[tuple[str, str], float] = field(default_factory=dict)
     #: Task -> member -> value.
     tasks: dict[str, dict[str, float]] = field(default_factory=dict)
-    #: Join -> counter -> value.
+    #: Node of a join -> counter -> value.
     joins: dict[str, dict[str, float]] = field(default_factory=dict)
     #: Store -> reads and writes per second of the last minute, if they are measured.
     stores: dict[str, dict[str, float]] = field(default_factory=dict)
     #: The records, the records/s and the time of a commit of the whole instance.
     thread: dict[str, float] = field(default_factory=dict)
+    #: How often the thread was replaced or a lane was lost.
+    failed_threads: int = 0
 
 
 def summarize(metrics: Mapping[MetricName, Value]) -> Summary:
@@ -89,6 +92,8 @@ def summarize(metrics: Mapping[MetricName, Value]) -> Summary:
                 _add(row, _STORES[name], value)
         elif group == THREAD and name in _THREAD:
             found.thread[_THREAD[name]] = value
+        elif group == CLIENT and name == "failed-stream-threads":
+            found.failed_threads = int(value)
     # At INFO, sources and sinks have no counter of their own, but their topics have.
     read_or_written: dict[str, float] = {}
     for (_, node), records in found.edges.items():

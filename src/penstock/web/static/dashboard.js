@@ -54,11 +54,13 @@ function update() {
   Promise.resolve().then(() => view.update(place, page)).catch(showProblem);
 }
 
-// The arrow keys move between the tabs.
+// The arrow keys move between the tabs, Home and End to the first and the last one.
 find("tabs").addEventListener("keydown", (event) => {
-  const step = {ArrowRight: 1, ArrowLeft: -1}[event.key];
-  if (!step) return;
-  const at = (VIEWS.indexOf(current) + step + VIEWS.length) % VIEWS.length;
+  const now = VIEWS.indexOf(current);
+  const next = {ArrowRight: now + 1, ArrowLeft: now - 1, Home: 0, End: -1}[event.key];
+  if (next == null) return;
+  event.preventDefault();
+  const at = (next + VIEWS.length) % VIEWS.length;
   location.hash = VIEWS[at].name;
   tabs[at].focus();
 });

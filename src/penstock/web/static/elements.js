@@ -79,6 +79,9 @@ export function time(milliseconds) {
   return new Date(milliseconds).toISOString().replace("T", " ").replace("Z", "");
 }
 
+/** A text that a table does not break, unless the page is narrow. */
+export const moment = (text) => element("span", {class: "moment"}, text);
+
 /** The start and the end of a window. The end has no date if it is that of the start. */
 export function timeSpan(start, end) {
   const [from, to] = [time(start), time(end)].map((each) => each.replace(/\.000$/, ""));

@@ -1,23 +1,27 @@
 // The view of instances, lanes by host, tasks, and all metrics.
 
 import {get} from "./api.js";
-import {element, fill, progress, table} from "./elements.js";
+import {duration, element, fill, moment, progress, table} from "./elements.js";
 import {patch} from "./patch.js";
 
 // How many updates pass between two requests for all metrics, while they are shown.
 const METRICS_EVERY = 5;
 
-/** The tasks with their records, their lane, and the progress of a restore. */
+/** The tasks with their records, their host, their latest record of the last minute, and the progress of a restore. */
 export function taskTable(overview) {
   const places = new Map(overview.threads.flatMap(
     (thread) => thread.tasks.map((task) => [task, thread.host])));
   const names = new Set([...Object.keys(overview.tasks), ...places.keys()]);
+  // It is measured at metrics.recording.level=DEBUG.
+  const isMeasured = Object.values(overview.tasks).some((task) => task.lateness_ms != null);
   return table(
-    ["Task", "Host", "Records", "Records/s", "Dropped", "Restore"],
+    ["Task", "Host", "Records", "Records/s", ...(isMeasured ? ["Lateness"] : []), "Dropped",
+      "Restore"],
     [...names].sort(byNumber).map((name) => {
       const task = overview.tasks[name] ?? {};
       return [
-        name, places.get(name) || "–", task.records ?? "–", task.rate ?? "–", task.dropped ?? "–",
+        name, places.get(name) || "–", task.records ?? "–", task.rate ?? "–",
+        ...(isMeasured ? [duration(task.lateness_ms)] : []), task.dropped ?? "–",
         task.restore ? progress(...task.restore, "records") : "–",
       ];
     }),
@@ -43,7 +47,8 @@ export const instancesView = {
       element("h2", {}, "Instances"),
       table(["Address", "Process", "Role", "Stores", "Standby stores"],
         overview.instances.map((each) => [
-          each.address, each.name || "–", each.is_active ? "active, holds the lease" : "standby",
+          each.address, moment(each.name || "–"),
+          moment(each.is_active ? "active, holds the lease" : "standby"),
           each.stores.join(", ") || "none", each.standby_stores.join(", ") || "none",
         ]), "No instance has an address. Set application.server."),
       element("h2", {}, "Threads and lanes"),

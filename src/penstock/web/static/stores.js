@@ -1,7 +1,7 @@
 // The view of stores: keys, ranges, and windows on a time axis.
 
 import {get} from "./api.js";
-import {choice, element, fill, table, time, timeSpan} from "./elements.js";
+import {choice, element, fill, moment, table, time, timeSpan} from "./elements.js";
 import {patch} from "./patch.js";
 import {windowAxis} from "./windows.js";
 
@@ -95,8 +95,6 @@ function versionTable(found) {
     json(version.value), version.valid_from, version.valid_to ?? "now",
   ]), "No versions. A versioned store needs a key.");
 }
-
-const moment = (text) => element("span", {class: "moment"}, text);
 
 // Longer values have a line for each member.
 const SHORT = 80;

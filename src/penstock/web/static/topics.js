@@ -1,7 +1,7 @@
 // The view of topics and their records.
 
 import {get} from "./api.js";
-import {choice, element, fill, number, payload, table, time} from "./elements.js";
+import {choice, element, fill, moment, number, payload, table, time} from "./elements.js";
 
 const DECODINGS = [
   "auto", ["serde", "serde (Avro, …)"], ["json", "JSON"], "string", "long", "hex",
@@ -77,9 +77,12 @@ function firstChoice(topics, overview) {
 }
 
 function records(found) {
-  return table(["Offset", "Time", "Key", "Value", "Headers"], found.records.map((record) => [
-    record.offset, time(record.timestamp), payload(record.key), payload(record.value),
-    element("div", {}, record.headers.map(([name, value]) => element(
-      "div", {class: "header"}, `${name}: `, payload(value)))),
+  const hasHeaders = found.records.some((record) => record.headers.length);
+  const headers = (record) => element("div", {}, record.headers.map(([name, value]) => element(
+    "div", {class: "header"}, `${name}: `, payload(value))));
+  const heads = ["Offset", "Time", "Key", "Value", ...(hasHeaders ? ["Headers"] : [])];
+  return table(heads, found.records.map((record) => [
+    record.offset, moment(time(record.timestamp)), payload(record.key), payload(record.value),
+    ...(hasHeaders ? [headers(record)] : []),
   ]), "The partition has no records here.");
 }

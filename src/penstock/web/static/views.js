@@ -2,7 +2,7 @@
 
 import {get} from "./api.js";
 import {chart} from "./charts.js";
-import {duration, element, fill, number, table, time} from "./elements.js";
+import {duration, element, fill, moment, number, table, time} from "./elements.js";
 import {patch} from "./patch.js";
 import {instancesView, taskTable} from "./instances.js";
 import {lettersView} from "./letters.js";
@@ -19,6 +19,13 @@ const perSecond = (value) => value == null ? "–" : `${number(value)}/s`;
 
 const sum = (values) => values.reduce((one, other) => one + other, 0);
 
+/** How many threads or lanes run, and how many have failed and were replaced. */
+function threadWords({threads, failed_threads}) {
+  const running = threads.filter((each) => each.state === "RUNNING").length;
+  const words = threads.length ? `${running} of ${threads.length} running` : "none running";
+  return failed_threads ? `${words}, ${number(failed_threads)} failed` : words;
+}
+
 /** The health of the application in one line. A fact that needs attention stands out. */
 function facts(overview, letters) {
   const {threads, hot} = overview;
@@ -30,8 +37,8 @@ function facts(overview, letters) {
   const late = sum(Object.values(overview.joins).map(
     (counts) => (counts.late ?? 0) + (counts.expired ?? 0)));
   const shown = [
-    threads.length && ["instances", "Threads and lanes", `${running} of ${threads.length} running`,
-      running < threads.length],
+    overview.runs_tasks && ["instances", "Threads and lanes", threadWords(overview),
+      !running || running < threads.length || overview.failed_threads],
     tasks.length && ["instances", "Tasks",
       restoring ? `${restoring} of ${tasks.length} restoring` : number(tasks.length), restoring],
     overview.runs_tasks && ["topology", "Hot spots", hot.length ? [...new Set(hot.map((each) => each.name))].join(", ") : "none",
@@ -91,8 +98,8 @@ const overviewView = {
             element("a", {href: "#letters"}, `dead letters in ${topic.name}`), topic.records]),
         ], "No record was dropped."))),
       section("Warnings", table(["Time", "Level", "Message"], overview.messages.map(
-        (message) => [time(message.time), message.level, message.text],
-      ), "No warnings.", (row) => row.join(" "))),
+        (message) => [moment(time(message.time)), message.level, message.text],
+      ), "No warnings.", ([at, ...words]) => [at.textContent, ...words].join(" "))),
     );
   },
 };
