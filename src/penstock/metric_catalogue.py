@@ -155,6 +155,7 @@ SENSORS: dict[str, SensorType] = {
     "store-e2e-latency": SensorType(
         STATE, STATE_TAGS, "TRACE", _avg_min_max("record-e2e-latency")
     ),
+    "num-keys": SensorType(STATE, STATE_TAGS, "DEBUG", (("num-keys", Statistic.LAST),)),
     # Values are the number of open iterators, the time of the oldest one, and nanoseconds.
     "open-iterators": SensorType(
         STATE, STATE_TAGS, "DEBUG", (("num-open-iterators", Statistic.LAST),)

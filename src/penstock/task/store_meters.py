@@ -53,6 +53,9 @@ def measure_store(store: Any, meters: Meters, age: Callable[[], int]) -> None:
         _WINDOW_OPERATIONS if isinstance(store, WindowStore | SessionStore) else _OPERATIONS
     )
     timer = _Timer(meters, (f"{store.metrics_scope}-state-id", store.name), age)
+    if isinstance(store, LayeredStore) and not store.persistent:
+        rows = meters.meter("num-keys", *timer.tags)
+        meters.at_commit.append(lambda: rows.record(store.num_rows()))
     views = (store,) if store.plain is store else (store, store.plain)
     if isinstance(store, LayeredStore) and store.is_caching:
         count_reads = _cache_counter(store, meters)
@@ -72,17 +75,17 @@ class _Timer:
 
     def __init__(self, meters: Meters, tags: tuple[str, str], age: Callable[[], int]) -> None:
         self._meters = meters
-        self._tags = tags
+        self.tags = tags
         self._age = age
         self._is_running = False
         self._iterators = _OpenIterators(meters, tags)
 
     def timed(self, operation: str, method: Callable[..., Any]) -> Callable[..., Any]:
         """A method that measures its calls."""
-        meter = self._meters.meter(f"store-{operation}", *self._tags)
+        meter = self._meters.meter(f"store-{operation}", *self.tags)
         ages: Meter | None = None
         if operation in _WRITES and self._meters.records("store-e2e-latency"):
-            ages = self._meters.meter("store-e2e-latency", *self._tags)
+            ages = self._meters.meter("store-e2e-latency", *self.tags)
 
         def measured(*arguments: Any, **options: Any) -> Any:
             if self._is_running:

@@ -281,6 +281,7 @@ def test_times_of_lanes_are_averaged(clock: Clock) -> None:
     assert [found[f"{step}-ratio"] for step in ("poll", "process", "commit")] == [
         pytest.approx(0.5), pytest.approx(0.3), pytest.approx(0.05)
     ]
+    assert found["blocked-time-ns-total"] == 2_200_000_000
     metrics.record(report(readings=(
         (TaskId(0, 0), measured("thread-punctuate", values=(100.0, 300.0))),
         (TaskId(0, 1), measured("thread-punctuate", values=(400.0,))),
@@ -305,6 +306,8 @@ def test_ratios_are_shares_of_the_time(metrics: Metrics, clock: Clock) -> None:
     found = named(metrics, THREAD)
     assert found["process-ratio"] == pytest.approx(0.05)
     assert found["commit-ratio"] == pytest.approx(0.01)
+    shares = found["poll-ratio"] + found["commit-ratio"]
+    assert found["blocked-time-ns-total"] == pytest.approx(10e9 * shares)
 
 
 def lag_of(metrics: Metrics) -> dict[tuple[str, ...], Any]:

@@ -345,6 +345,24 @@ def test_open_iterators_are_counted_at_debug() -> None:
         assert found(driver, "iterator-duration-max")["store"] > 0
 
 
+@pytest.mark.parametrize("cache_bytes", [0, 10**6])
+def test_rows_of_stores_in_memory_are_counted_at_debug(cache_bytes: int) -> None:
+    builder = StreamsBuilder()
+    grouped = builder.stream("in", key=str, value=str).group_by_key()
+    grouped.count(store=Stores.in_memory_key_value_store("memory"))
+    windows = TimeWindows.of(timedelta(seconds=10))
+    grouped.windowed_by(windows).count(store=Stores.in_memory_window_store(
+        "windows", timedelta(minutes=1), timedelta(seconds=10)
+    ))
+    grouped.count(store="disk")
+    settings = config("DEBUG", statestore_cache_max_bytes=cache_bytes)
+    with TopologyTestDriver(builder.build(), settings) as driver:
+        topic = driver.create_input_topic("in", TEXT, TEXT)
+        for key, time in (("a", 0), ("a", 10_000), ("b", 10_000)):
+            topic.pipe_input(key, "v", timestamp=time)
+        assert found(driver, "num-keys") == {"memory": 2, "windows": 3}
+
+
 @pytest.mark.parametrize("level", ["INFO", "DEBUG"])
 def test_size_of_a_suppress_buffer_is_measured_at_debug(level: str) -> None:
     builder = StreamsBuilder()

@@ -19,6 +19,7 @@ class LaneMetrics:
         self._seconds = seconds
         self._started = now
         self._polls = 0
+        self._blocked_s = 0.0
         self._reports: deque[tuple[float, TimeSpent]] = deque()
         #: How many lanes have ended unexpectedly.
         self.lost = 0
@@ -50,6 +51,7 @@ class LaneMetrics:
     def add(self, spent: TimeSpent, now: float) -> None:
         """Add the report of a lane."""
         self._polls += spent.poll.number
+        self._blocked_s += spent.poll.total_s + spent.commit.total_s
         self._reports.append((now, spent))
         self._expire(now)
 
@@ -63,6 +65,7 @@ class LaneMetrics:
         polls = [spent.poll for spent in reports]
         number = sum(poll.number for poll in polls)
         yield "poll-total", self._polls
+        yield "blocked-time-ns-total", round(self._blocked_s * 1e9)
         seconds = max(min(self._seconds, now - self._started), 1e-3)
         yield "poll-rate", number / seconds
         yield "poll-records-avg", _divide(sum(spent.records for spent in reports), number)

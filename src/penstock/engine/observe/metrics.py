@@ -257,6 +257,8 @@ class Metrics:
     def _batch_metrics(self, now: float) -> Iterator[tuple[str, Value]]:
         """Yield the metrics that only batches have. A batch is planned instead of polled."""
         yield "poll-total", self._batches
+        blocked_ms = self._planning.total + self._committing.total
+        yield "blocked-time-ns-total", round(blocked_ms * 1e6)
         yield "poll-rate", self._planning.samples_per_second(now)
         yield "poll-records-avg", self._inputs.average(now)
         yield "poll-records-max", self._inputs.maximum(now)

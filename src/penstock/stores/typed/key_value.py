@@ -226,10 +226,7 @@ class KeyValueStore(LayeredStore, Generic[K, V]):
     @property
     def approximate_num_entries(self) -> int:
         """The approximate number of entries, without unflushed entries of the cache."""
-        rows = self._base_rows
-        if rows is None:
-            self._refuse(None)
-        return rows.overlay.count()
+        return self.num_rows()
 
     def __getitem__(self, key: K) -> V:
         value = self.get(key)

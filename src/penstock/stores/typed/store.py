@@ -159,6 +159,12 @@ class LayeredStore(TypedStore, ABC):
         """The part of the record cache that belongs to this store, if it has one."""
         return self._cache_layer
 
+    def num_rows(self) -> int:
+        """Return the approximate number of rows, without unflushed rows of the cache."""
+        if self._base_rows is None:
+            self._refuse(None)
+        return self._base_rows.overlay.count()
+
     def set_flush_listener(self, listener: FlushListener, send_old_values: bool) -> bool:
         """Set the listener for flushed changes. Returns False if the store has no cache.
 
