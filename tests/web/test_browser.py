@@ -99,6 +99,8 @@ def test_row_of_a_store_is_looked_up(page: Any) -> None:
         "() => [...document.querySelectorAll('#view tbody')][0].innerText.includes('store_4567')"
     )
     assert "store_1234" not in page.locator("#view tbody").first.inner_text()
+    # So many stores have orders.
+    page.get_by_text("The store has about 3 entries.").wait_for()
     page.fill("input[name=from]", "")
     page.fill("input[name=to]", "")
     page.select_option("select[name=store]", "general_orders_count_window")

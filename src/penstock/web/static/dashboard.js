@@ -56,7 +56,8 @@ function update() {
 
 // The arrow keys move between the tabs, Home and End to the first and the last one.
 find("tabs").addEventListener("keydown", (event) => {
-  const now = VIEWS.indexOf(current);
+  // The view of a key that was pressed just before may not be current yet.
+  const now = tabs.indexOf(event.target);
   const next = {ArrowRight: now + 1, ArrowLeft: now - 1, Home: 0, End: -1}[event.key];
   if (next == null) return;
   event.preventDefault();

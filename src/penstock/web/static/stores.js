@@ -1,7 +1,7 @@
 // The view of stores: keys, ranges, and windows on a time axis.
 
 import {get} from "./api.js";
-import {choice, element, fill, moment, table, time, timeSpan} from "./elements.js";
+import {choice, element, fill, moment, number, table, time, timeSpan} from "./elements.js";
 import {patch} from "./patch.js";
 import {windowAxis} from "./windows.js";
 
@@ -51,6 +51,7 @@ export const storesView = {
           from, to, limit: LIMIT, cursor,
         });
         fill(result, kind === "versioned" ? versionTable(found) : [
+          kind === "key-value" && await size(base),
           ["window", "session"].includes(kind) && windowAxis(found.entries, result.clientWidth),
           entryTable(found.entries),
         ], found.next && element("button", {click: () => load(found.next)}, "Next page"));
@@ -80,6 +81,13 @@ export const storesView = {
     }
   },
 };
+
+/** The number of all entries of a key-value store. */
+async function size(path) {
+  const {approximate_entries: entries} = await get(path);
+  return entries != null && element("p", {class: "old"},
+    `The store has about ${number(entries)} ${entries === 1 ? "entry" : "entries"}.`);
+}
 
 function entryTable(entries) {
   const windowed = entries.some((entry) => entry.window);
