@@ -248,6 +248,10 @@ def test_query_node_says_that_it_runs_no_tasks(browser: Any, tmp_path: Path) -> 
         page.goto(f"{server.url}/dashboard#topology")
         page.locator("#node-list", has_text="This process runs no tasks.").wait_for()
         assert "DEBUG" not in page.inner_text("#node-list")
+        page.click("#tab-overview")
+        page.locator("figcaption", has_text="Lag").wait_for()
+        assert page.locator("figure").count() == 1
+        assert page.locator("h2").all_inner_texts() == ["Topics", "Dead letters", "Warnings"]
         page.close()
 
 

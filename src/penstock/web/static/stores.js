@@ -59,16 +59,20 @@ export const storesView = {
         fill(result, element("p", {class: "notice"}, error.message));
       }
     }
-    fill(view, form, result, element("h2", {}, "All stores"), element("div", {id: "store-list"}));
+    fill(view, stores.length > 0 && [form, result], element("h2", {}, "All stores"),
+      element("div", {id: "store-list"}));
     if (stores.length) {
       adapt();
       await load();
     }
     if (page.overview) storesView.update(view, page);
   },
-  update(view, {overview}) {
+  update(view, page) {
+    const {overview} = page;
     const list = view.querySelector("#store-list");
-    if (list) {
+    if (list && overview.stores.length && !view.querySelector("form")) {
+      storesView.open(view, page);
+    } else if (list) {
       // They are measured at metrics.recording.level=DEBUG.
       const isMeasured = overview.stores.some((store) => store.reads_per_s != null);
       patch(list, table(

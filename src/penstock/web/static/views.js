@@ -72,9 +72,11 @@ const overviewView = {
       facts(overview, letters),
       element("div", {}, overview.not_ready && element("p", {class: "notice"}, overview.not_ready)),
       element("div", {class: "charts"},
-        chart("Records processed", samples, "records_per_s", perSecond),
-        chart("Latency", samples, "latency_ms", duration, "slowest node; "),
-        chart("Commit", samples, "commit_ms", duration, "duration; "),
+        // A query node knows the log, but not what the application does.
+        overview.runs_tasks && [
+          chart("Records processed", samples, "records_per_s", perSecond),
+          chart("Latency", samples, "latency_ms", duration, "slowest node; "),
+          chart("Commit", samples, "commit_ms", duration, "duration; ")],
         chart("Lag", samples, "lag", number, "unread records; ")),
       element("small", {}, "The last five minutes; times are UTC."),
       element("div", {}, overview.old.map((input) => element(
@@ -85,18 +87,21 @@ const overviewView = {
           overview.topics.map((topic) => [
             topic.name, topic.partitions, topic.records, topic.lag ?? "–", topic.rate ?? "–",
           ]), "None of the topics exists yet.")),
-        section("Tasks", taskTable(overview)),
-        section("Joins", table(
-          ["Join", ...JOINS.values()],
-          Object.entries(overview.joins).map(
-            ([join, counts]) => [join, ...[...JOINS.keys()].map((name) => counts[name] ?? 0)]),
-          "The topology has counted no joins.")),
-        section("Dropped records and dead letters", table(["Where", "Records"], [
-          ...Object.entries(overview.tasks).filter(([, task]) => task.dropped > 0).map(
-            ([name, task]) => [`dropped by task ${name}`, task.dropped]),
-          ...letters.filter((topic) => topic.records > 0).map((topic) => [
-            element("a", {href: "#letters"}, `dead letters in ${topic.name}`), topic.records]),
-        ], "No record was dropped."))),
+        overview.runs_tasks && [
+          section("Tasks", taskTable(overview)),
+          section("Joins", table(
+            ["Join", ...JOINS.values()],
+            Object.entries(overview.joins).map(
+              ([join, counts]) => [join, ...[...JOINS.keys()].map((name) => counts[name] ?? 0)]),
+            "The topology has counted no joins."))],
+        section(
+          overview.runs_tasks ? "Dropped records and dead letters" : "Dead letters",
+          table(["Where", "Records"], [
+            ...Object.entries(overview.tasks).filter(([, task]) => task.dropped > 0).map(
+              ([name, task]) => [`dropped by task ${name}`, task.dropped]),
+            ...letters.filter((topic) => topic.records > 0).map((topic) => [
+              element("a", {href: "#letters"}, `dead letters in ${topic.name}`), topic.records]),
+          ], overview.runs_tasks ? "No record was dropped." : "No dead letters."))),
       section("Warnings", table(["Time", "Level", "Message"], overview.messages.map(
         (message) => [moment(time(message.time)), message.level, message.text],
       ), "No warnings.", ([at, ...words]) => [at.textContent, ...words].join(" "))),
