@@ -256,6 +256,22 @@ def test_actions_need_permission_and_the_header(streams: Streams, log: Log) -> N
         assert unknown.status_code == 409
 
 
+def test_web_site_that_may_read_cannot_act(streams: Streams) -> None:
+    """A browser asks before it sends the header of an action for another site."""
+    site = "https://shop.example"
+    settings = HttpSettings(cors_origins=(site,))
+    with TestClient(create_dashboard(streams, settings, allow_actions=True),
+                    base_url=LOCAL) as client:
+        def asked(header: str) -> int:
+            return client.options("/dashboard/actions/pause", headers={
+                "Origin": site, "Access-Control-Request-Method": "POST",
+                "Access-Control-Request-Headers": header,
+            }).status_code
+
+        assert asked("content-type") == 200
+        assert asked("x-penstock-action") == 400
+
+
 @pytest.mark.parametrize(("source", "detail"), [
     ({"topic": b"words", "partition": b"x"}, "do not name a topic"),
     ({"topic": b"\xff", "partition": b"0"}, "do not name a topic"),

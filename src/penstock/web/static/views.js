@@ -78,7 +78,8 @@ const overviewView = {
           chart("Latency", samples, "latency_ms", duration, "slowest node; "),
           chart("Commit", samples, "commit_ms", duration, "duration; ")],
         chart("Lag", samples, "lag", number, "unread records; ")),
-      element("small", {}, "The last five minutes; times are UTC."),
+      element("small", {}, "The last five minutes; times are UTC." +
+        (overview.runs_tasks ? " Latency and commit are averages of a minute each." : "")),
       element("div", {}, overview.old.map((input) => element(
         "p", {class: "old"}, `${input.name}: ${input.reason}, so it is not in the latency.`))),
       element("div", {class: "columns"},
