@@ -15,6 +15,7 @@ from penstock.log import Log, open_log
 from penstock.log.types import TopicPartition
 from penstock.partitioning import partition_of
 from penstock.queries import HostInfo, KeyQueryMetadata, LagInfo
+from penstock.record import RecordColumns
 from unit.queries.kinds_of_stores import TOPICS, all_kinds
 
 ONE, TWO = HostInfo("one.example", 8001), HostInfo("two.example", 8002)
@@ -94,3 +95,13 @@ def test_endpoint_is_parsed_and_checked() -> None:
     assert HostInfo.build_from_endpoint("[::1]:80") == HostInfo("::1", 80)
     with pytest.raises(ValueError, match="must be host:port"):
         HostInfo.build_from_endpoint("nowhere")
+
+
+def test_record_of_another_program_hides_no_instance(
+    create_streams: CreateStreams, log: Log
+) -> None:
+    one = create_streams(all_kinds(), application_server="one.example:8001")
+    one.run_until_caught_up(PATIENCE_S)
+    until(lambda: [each.host_info for each in one.metadata_for_all_instances()] == [ONE])
+    log.append("app-instances", 0, RecordColumns([None, None], [b"\xff", b'{"id": 1}']))
+    assert [each.host_info for each in one.metadata_for_all_instances()] == [ONE]

@@ -61,14 +61,21 @@ def read_instances(source: Log, application_id: str) -> list[InstanceRecord]:
             return []
         end = source.offsets([partition])[partition].end
         for batch in source.read(topic, 0, first.offset, end):
-            for value in batch.columns().values:
-                if value is not None:
-                    record = msgspec.json.decode(value, type=InstanceRecord)
+            for record in map(_decode, batch.columns().values):
+                if record is not None:
                     newest[record.id] = record
     except (UnknownTopic, OffsetOutOfRange):
         return []
     alive = [record for record in newest.values() if not record.is_closed]
     return sorted(alive, key=lambda record: (not record.is_active, record.name, record.id))
+
+
+def _decode(value: bytes | None) -> InstanceRecord | None:
+    """Return the record of an instance. None for a record that another program has written."""
+    try:
+        return None if value is None else msgspec.json.decode(value, type=InstanceRecord)
+    except msgspec.DecodeError:
+        return None
 
 
 class Heartbeats:
@@ -101,6 +108,9 @@ class Heartbeats:
                     self._beat_until_stopped(target)
             except LogError as error:
                 log.warning("The record of this instance cannot be written: %s", error)
+                self._stopped.wait(HEARTBEAT_S)
+            except Exception:
+                log.exception("The record of this instance cannot be written.")
                 self._stopped.wait(HEARTBEAT_S)
 
     def _beat_until_stopped(self, target: Log) -> None:

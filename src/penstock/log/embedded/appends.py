@@ -7,6 +7,7 @@ grows with its size.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sqlite3
 import uuid
@@ -22,7 +23,7 @@ from penstock.log.embedded.leases import check_lease, check_writer
 from penstock.log.embedded.offsets import write_offsets
 from penstock.log.embedded.partitions import PartitionKey, write_partition
 from penstock.log.embedded.topics import find_partition
-from penstock.log.errors import InvalidRecord, RecordTooLarge, StagedRecordsGone
+from penstock.log.errors import InvalidRecord, LogError, RecordTooLarge, StagedRecordsGone
 from penstock.log.topic_config import TopicSettings
 from penstock.log.types import (
     Append,
@@ -203,7 +204,9 @@ class EmbeddedTransaction(Transaction):
                 for group, offsets, member in self._offsets:
                     write_offsets(db, group, offsets, member, now)
         except BaseException:
-            self.abort()
+            # This error is the reason. Records that cannot be deleted now expire.
+            with contextlib.suppress(LogError):
+                self.abort()
             raise
         self._over = True
         self.appended = appended
