@@ -13,10 +13,19 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from engine.instances import PATIENCE_S, TEXT, CreateStreams, send, until, word_count
+from engine.instances import (
+    PATIENCE_S,
+    TEXT,
+    BlockedCompute,
+    CreateStreams,
+    send,
+    until,
+    word_count,
+)
 from penstock import (
     Materialized,
     SessionWindows,
+    State,
     Stores,
     StreamsBuilder,
     StreamsConfig,
@@ -201,6 +210,47 @@ def test_standby_serves_every_key(
     url = serve(stack, second)
     until(lambda: status(f"{url}/ready") == 200)
     until(lambda: count_of(url, "a") == 2)
+
+
+def test_standby_that_takes_over_serves_its_replicas_until_it_runs(
+    stack: ExitStack, create_streams: CreateStreams, log: Log, tmp_path: Path
+) -> None:
+    first = create_streams(word_count())
+    send(log, "a b a")
+    first.run_until_caught_up(PATIENCE_S)
+    held = BlockedCompute()
+    second = create_streams(
+        word_count(), state_dir=tmp_path / "other", compute=held.start, num_standby_replicas=1
+    )
+    stack.callback(held.proceed.set)
+    second.start()
+    until(lambda: second.waits_for)
+    url = serve(stack, second)
+    until(lambda: status(f"{url}/ready") == 200)
+    first.close()
+    send(log, "a")
+    assert held.entered.wait(PATIENCE_S)
+    assert second.state is State.REBALANCING
+    assert status(f"{url}/ready") == 200
+    assert count_of(url, "a") == 2
+    held.proceed.set()
+    until(lambda: count_of(url, "a") == 3)
+    assert second.state is State.RUNNING
+
+
+def test_instance_that_has_never_been_ready_is_not_ready_before_it_runs(
+    stack: ExitStack, create_streams: CreateStreams, log: Log
+) -> None:
+    held = BlockedCompute()
+    streams = create_streams(word_count(), compute=held.start)
+    stack.callback(held.proceed.set)
+    send(log, "a")
+    streams.start()
+    assert held.entered.wait(PATIENCE_S)
+    url = serve(stack, streams)
+    assert status(f"{url}/ready") == 503
+    held.proceed.set()
+    until(lambda: status(f"{url}/ready") == 200)
 
 
 @pytest.mark.parametrize("is_mounted", [True, False])
