@@ -36,6 +36,11 @@ class InstanceState(ServedState):
         """The state of the instance."""
         return self._instance.state
 
+    @property
+    def is_known_ready(self) -> bool:
+        """Whether the stores can be queried, as far as this is known without the log."""
+        return self._instance.state is State.RUNNING or time.monotonic() < self._ready_until
+
     def not_ready_reason(self) -> str | None:
         """Return why the stores cannot be queried yet, or None if they can."""
         state = self._instance.state

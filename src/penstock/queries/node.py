@@ -92,6 +92,11 @@ class QueryNode(ServedState):
     ) -> None:
         self.close()
 
+    @property
+    def is_known_ready(self) -> bool:
+        """Whether the stores were restored before."""
+        return self._is_restored
+
     def not_ready_reason(self) -> str | None:
         """Return why the stores cannot be queried yet, or None if they can."""
         if self._is_restored:

@@ -44,6 +44,11 @@ class ServedState(ABC):
     @abstractmethod
     def _source(self) -> ReplicaSource: ...
 
+    @property
+    @abstractmethod
+    def is_known_ready(self) -> bool:
+        """Whether `not_ready_reason` returns None at once, without access to the log."""
+
     @abstractmethod
     def not_ready_reason(self) -> str | None:
         """Return why the stores cannot be queried yet, or None if they can."""

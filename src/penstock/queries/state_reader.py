@@ -92,6 +92,11 @@ class StateReader(Protocol):
         """The state of the instance."""
         ...
 
+    @property
+    def is_known_ready(self) -> bool:
+        """Whether `not_ready_reason` returns None at once, without access to the log."""
+        ...
+
     def not_ready_reason(self) -> str | None:
         """Return why the stores cannot be queried yet, or None if they can."""
         ...

@@ -59,15 +59,19 @@ class PositionedRead:
         self._store = store
         self._bound = None if bound is None else _parse(bound)
         self._key = key
+        #: The store, after `open`.
+        self._view: Any = None
 
-    async def wait(self) -> None:
-        """Wait until the store has reached the bound; 503 if it does not in time."""
-        bound = self._bound
-        if bound is None:
-            return
-        view = await run_in_threadpool(self.context.reader.store, self._store)
-        if view.has_reached(bound, self._key):
-            return
+    async def open(self) -> Any:
+        """Return the store once it has reached the bound; 503 if it does not in time."""
+        reader, bound = self.context.reader, self._bound
+        # Otherwise the reader may have to compare its replicas with the log.
+        view = self._view = (
+            reader.store(self._store) if reader.is_known_ready
+            else await run_in_threadpool(reader.store, self._store)
+        )
+        if bound is None or view.has_reached(bound, self._key):
+            return view
         timeout_s = self.context.settings.bound_timeout_s
         deadline = time.monotonic() + timeout_s
         while not await run_in_threadpool(view.reach, bound, self._key):
@@ -80,10 +84,11 @@ class PositionedRead:
                     position=view.position(self._key).to_map(),
                 )
             await asyncio.sleep(WAIT_INTERVAL_S)
+        return view
 
     def headers(self) -> dict[str, str]:
         """Return the header of the response, after the data were read."""
-        view = self.context.reader.store(self._store)
+        view = self._view
         position: Position = view.position(self._key)
         bound = self._bound
         if bound is not None:

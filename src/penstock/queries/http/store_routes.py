@@ -203,10 +203,9 @@ def _add_lookups(router: APIRouter, context: Context) -> None:
         ]
 
         positioned = PositionedRead(context, store, bound)
-        await positioned.wait()
+        view = await positioned.open()
 
         def read() -> Response:
-            view = context.reader.store(store)
             entries = [_found(key, view.get(key)) for key in keys]
             return json_response({"entries": entries}, headers=positioned.headers())
 
@@ -242,8 +241,7 @@ async def _lookup(
             raise Problem(400, f"Store '{store}' has no versions: leave out as_of.")
         arguments.append(parse_time(as_of, "as_of"))
     positioned = PositionedRead(context, store, request.headers.get(HEADER), typed)
-    await positioned.wait()
-    view = context.reader.store(store)
+    view = await positioned.open()
     if view.is_current:
         value = view.get(*arguments)
     else:
@@ -330,7 +328,7 @@ async def _send_page(
 ) -> Response:
     cursors = positioned.context.cursors
     after = None if cursor is None else cursors.read(cursor, query, place)
-    await positioned.wait()
+    await positioned.open()
 
     def page() -> Response:
         items, following = read(after)
@@ -426,9 +424,9 @@ def _add_versions(router: APIRouter, context: Context) -> None:
         query = ("versions", store, key, encoding, time_from, time_to, order)
         after = None if cursor is None else context.cursors.read(cursor, query, int)
         positioned = PositionedRead(context, store, bound, typed)
-        await positioned.wait()
+        view = await positioned.open()
         rows, following = await run_in_threadpool(
-            version_page, context.reader.store(store), typed, bounds, size, after
+            version_page, view, typed, bounds, size, after
         )
         return json_response({
             "key": render(typed), "versions": [_version_document(row) for row in rows],

@@ -119,6 +119,10 @@ class FakeReader:
         raw = self._served[name].key_serde.serialize(key)
         stores[partition_of(raw, len(stores))].put(key, value)
 
+    @property
+    def is_known_ready(self) -> bool:
+        return self.restoring is None
+
     def not_ready_reason(self) -> str | None:
         return self.restoring
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from itertools import product
+from typing import Any
 
+import pytest
 from starlette.testclient import TestClient
 
 from penstock.queries.http import HttpSettings, create_app
@@ -22,6 +25,14 @@ def bound(**topics: int) -> dict[str, str]:
     """A header with an offset of partition 0 of each topic."""
     offsets = {name.replace("_", "-"): {"0": offset} for name, offset in topics.items()}
     return {HEADER: json.dumps(offsets)}
+
+
+def is_in_event_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def test_every_read_has_its_position(reader: FakeReader, client: TestClient) -> None:
@@ -80,6 +91,25 @@ def test_bound_that_is_not_reached_in_time_is_refused(reader: FakeReader) -> Non
     assert problem["reason"] == "NOT_UP_TO_BOUND"
     assert problem["position"]["shop-changelog"]["0"] < 100
     assert "another instance" in problem["detail"]
+
+
+def test_reader_that_may_need_the_log_does_not_block_other_requests(
+    reader: FakeReader, client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_event_loop: list[bool] = []
+    store = reader.store
+
+    def find(name: str, partition: int | None = None) -> Any:
+        in_event_loop.append(is_in_event_loop())
+        return store(name, partition)
+
+    monkeypatch.setattr(FakeReader, "is_known_ready", False)
+    monkeypatch.setattr(reader, "store", find)
+    for path in PATHS:
+        assert client.get(path).status_code == 200, path
+    assert client.post("/stores/counts/lookup", json={"keys": ["key-1"]}).status_code == 200
+    assert in_event_loop
+    assert not any(in_event_loop)
 
 
 def test_malformed_bound_is_refused(client: TestClient) -> None:
