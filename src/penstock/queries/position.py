@@ -23,9 +23,13 @@ class Position:
     __slots__ = ("_offsets",)
 
     def __init__(self, offsets: Mapping[str, Mapping[int, int]] | None = None) -> None:
-        self._offsets: dict[str, dict[int, int]] = {
-            topic: dict(partitions) for topic, partitions in (offsets or {}).items()
-        }
+        if not (offsets is None or _are_offsets(offsets)):
+            raise TypeError(
+                "A position has topic -> partition -> offset with whole numbers, such as "
+                f"{{'orders': {{0: 41}}}}, not {offsets!r}. The keys of JSON objects are text: "
+                "convert them with int()."
+            )
+        self._offsets = _copy_of(offsets or {})
 
     @staticmethod
     def empty_position() -> Position:
@@ -59,6 +63,11 @@ class Position:
 
         Kafka: Position#withComponent
         """
+        if not (isinstance(partition, int) and isinstance(offset, int)):
+            raise TypeError(
+                "with_component() takes a topic, the number of a partition and an offset, not "
+                f"{topic!r}, {partition!r}, {offset!r}."
+            )
         partitions = self._offsets.setdefault(topic, {})
         partitions[partition] = max(offset, partitions.get(partition, offset))
         return self
@@ -74,6 +83,8 @@ class Position:
 
         Kafka: Position#merge
         """
+        if not (other is None or isinstance(other, Position)):
+            raise TypeError(f"merge() takes a Position, not {other!r}. Use Position.from_map().")
         for topic, partitions in () if other is None else other._offsets.items():
             for partition, offset in partitions.items():
                 self.with_component(topic, partition, offset)
@@ -84,7 +95,9 @@ class Position:
 
         Kafka: Position#copy
         """
-        return Position(self._offsets)
+        copy = Position()
+        copy._offsets = _copy_of(self._offsets)
+        return copy
 
     @property
     def topics(self) -> frozenset[str]:
@@ -108,7 +121,7 @@ class Position:
 
     def to_map(self) -> dict[str, dict[int, int]]:
         """Return topic -> partition -> offset; the argument of `from_map`."""
-        return {topic: dict(partitions) for topic, partitions in self._offsets.items()}
+        return _copy_of(self._offsets)
 
     def reaches(
         self, bound: Position, partition: int, shuffled: Collection[str] = frozenset(),
@@ -138,6 +151,18 @@ class Position:
 
     def __repr__(self) -> str:
         return f"Position({self._offsets!r})"
+
+
+def _copy_of(offsets: Mapping[str, Mapping[int, int]]) -> dict[str, dict[int, int]]:
+    return {topic: dict(partitions) for topic, partitions in offsets.items()}
+
+
+def _are_offsets(offsets: object) -> bool:
+    return isinstance(offsets, Mapping) and all(
+        isinstance(partitions, Mapping) and all(
+            isinstance(number, int) for pair in partitions.items() for number in pair
+        ) for partitions in offsets.values()
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +195,10 @@ class PositionBound:
 
         Kafka: PositionBound#at
         """
+        if not isinstance(position, Position):
+            raise TypeError(
+                f"PositionBound.at() takes a Position, not {position!r}. Use Position.from_map()."
+            )
         return PositionBound(position.copy())
 
     @property

@@ -49,6 +49,11 @@ class StoreQueries:
         """Return a read-only store; see `Streams.store`."""
         if isinstance(name, StoreQueryParameters):
             parameters = name
+            if type is not None or partition is not None or stale:
+                raise TypeError(
+                    "store() takes StoreQueryParameters alone. Set the partition with "
+                    "with_partition(), and allow stale data with enable_stale_stores()."
+                )
             name, type = parameters.store_name, parameters.queryable_store_type
             partition, stale = parameters.partition, parameters.stale_stores_enabled
         if not isinstance(name, str):

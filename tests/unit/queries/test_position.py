@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import pytest
 
 from penstock.queries import Position, PositionBound
@@ -41,3 +43,22 @@ def test_bound_does_not_change_with_the_position_it_was_made_of() -> None:
     position.with_component("t", 0, 9)
     assert bound.position == Position.from_map({"t": {0: 5}})
     assert PositionBound.unbounded().is_unbounded
+
+
+@pytest.mark.parametrize(
+    "offsets", [{"orders": {"0": 41}}, {"orders": {0: "41"}}, {"orders": [41]}, [1]]
+)
+def test_offsets_of_json_are_refused(offsets: Any) -> None:
+    with pytest.raises(TypeError, match=r"such as \{'orders': \{0: 41\}\}, not .* int\(\)"):
+        Position.from_map(offsets)
+
+
+def test_other_types_than_positions_are_refused() -> None:
+    offsets: Any = {"orders": {0: 41}}
+    with pytest.raises(TypeError, match=r"takes a Position, not .* Use Position.from_map\(\)"):
+        PositionBound.at(offsets)
+    with pytest.raises(TypeError, match=r"takes a Position, not .* Use Position.from_map\(\)"):
+        Position().merge(offsets)
+    with pytest.raises(TypeError, match="partition and an offset, not 'orders', '0', 1"):
+        Position().with_component("orders", cast("int", "0"), 1)
+    assert Position.from_map(cast("dict[str, dict[int, int]]", None)).is_empty

@@ -122,6 +122,14 @@ def test_parameters_of_java_programs_are_accepted(driver: TopologyTestDriver) ->
     assert driver.store(parameters.with_partition(0)).name == "counts"
 
 
+def test_parameters_are_not_mixed_with_other_arguments(driver: TopologyTestDriver) -> None:
+    kind = QueryableStoreTypes.key_value_store()
+    parameters: Any = StoreQueryParameters.from_name_and_type("counts", kind)
+    for other in ({"partition": 1}, {"type": kind}, {"stale": True}):
+        with pytest.raises(TypeError, match=r"alone\. Set the partition with with_partition\(\)"):
+            driver.store(parameters, **other)
+
+
 def test_unknown_store_is_reported_with_the_stores_that_exist(driver: TopologyTestDriver) -> None:
     with pytest.raises(UnknownStateStoreException) as raised:
         driver.store("count")
