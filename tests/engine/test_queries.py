@@ -32,6 +32,7 @@ from penstock.queries import (
 from penstock.stores.replica.generations import Generations
 from penstock.windows import Window
 from unit.queries.kinds_of_stores import EVENTS, TOPICS, all_kinds
+from unit.queries.totals import TopQuery, TotalsType, totals_topology
 
 MODES = ["batch", "continuous"]
 KEY = StateQueryRequest.in_store("counts").with_query(KeyQuery.with_key("tea"))
@@ -212,6 +213,29 @@ def test_fenced_instance_refuses_queries(create_streams: CreateStreams, log: Log
     lease.release()
     until(lambda: streams.state is State.RUNNING and not is_refused())
     assert counts["tea"] == 3
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_custom_store_is_queried_at_its_last_commit(
+    create_streams: CreateStreams, log: Log, tmp_path: Path, mode: str
+) -> None:
+    send(log, ("words", "ann", "tea", 1), ("words", "bob", "tea", 2), ("words", "ann", "rum", 3))
+    active = create_streams(totals_topology(), execution=mode)
+    active.run_until_caught_up(PATIENCE_S)
+    totals = active.store("totals", TotalsType())
+    assert (totals["tea"], totals["rum"], totals["milk"]) == (2, 1, 0)
+    send(log, ("words", "ann", "rum", 4))
+    until(lambda: totals["rum"] == 2)
+    top = StateQueryRequest.in_store("totals").with_query(TopQuery(1))
+    results = active.query(top).partition_results
+    assert [("rum", 2)] in [each.result for each in results.values()]
+    standby = create_streams(totals_topology(), execution=mode, state_dir=tmp_path / "other")
+    standby.start()
+    until(lambda: standby.waits_for)
+    assert standby.store("totals", TotalsType(), stale=True)["tea"] == 2
+    bound = PositionBound.at(active.query(top).position)
+    results = standby.query(top.with_position_bound(bound)).partition_results
+    assert [("rum", 2)] in [each.result for each in results.values()]
 
 
 def test_value_of_a_key_never_goes_back(

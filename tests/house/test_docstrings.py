@@ -29,8 +29,8 @@ WITHOUT_EXAMPLE = frozenset(re.findall(r"\w+", """
     DslSessionParams DslStoreFormat DslStoreSuppliers DslWindowParams ErrorHandlerContext
     FailureReason FixedKeyRecord KafkaError KeyQueryMetadata KeyValueSupplier LagInfo
     ListConsumerGroupsResult ListOffsetsResultInfo Message MetricName NewPartitions NewTopic
-    ProducedRecord PunctuationType Query QueryableStoreType ReadOnlyKeyValueStore
-    ReadOnlySessionStore ReadOnlyVersionedStore ReadOnlyWindowStore RecordCache RecordContext
+    ProducedRecord PunctuationType Query ReadOnlyKeyValueStore ReadOnlySessionStore
+    ReadOnlyVersionedStore ReadOnlyWindowStore RecordCache RecordContext
     RecordMetadata ResourceType ResultOrder Sensor SerializationExceptionOrigin
     SessionStoreWithHeaders SessionSupplier SessionWindow StandbyUpdateListener Stat State
     StateSerdes StateStore StoreContext StreamsMetadata SuspendReason TaskId TaskMetadata

@@ -5,6 +5,7 @@
     source.py            the interface between queries and the places where stores are found
     read_only.py         the stores that `store` returns
     store_types.py       `QueryableStoreTypes`
+    custom_stores.py     what custom types of stores and custom queries need
     requests.py          `StateQueryRequest`, `StoreQueryParameters`
     query_types.py       the queries
     query_handlers.py    runs a query on one partition
@@ -28,6 +29,11 @@
 
 from __future__ import annotations
 
+from penstock.queries.custom_stores import (
+    QueryableStateStore,
+    QueryConfig,
+    StateStoreProvider,
+)
 from penstock.queries.metadata import HostInfo, KeyQueryMetadata, LagInfo, StreamsMetadata
 from penstock.queries.position import Position, PositionBound
 from penstock.queries.query_types import (
@@ -62,7 +68,9 @@ __all__ = [
     "Position",
     "PositionBound",
     "Query",
+    "QueryConfig",
     "QueryResult",
+    "QueryableStateStore",
     "QueryableStoreType",
     "QueryableStoreTypes",
     "RangeQuery",
@@ -73,6 +81,7 @@ __all__ = [
     "ResultOrder",
     "StateQueryRequest",
     "StateQueryResult",
+    "StateStoreProvider",
     "StoreQueryParameters",
     "StreamsMetadata",
     "TimestampedKeyQuery",

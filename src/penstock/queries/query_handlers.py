@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from penstock.errors import SchemaRegistryException, SerializationException
+from penstock.queries.custom_stores import QueryConfig, run_custom_query
 from penstock.queries.position import PositionBound
 from penstock.queries.query_types import (
     KeyQuery,
@@ -28,7 +30,13 @@ from penstock.queries.query_types import (
 )
 from penstock.queries.results import FailureReason, QueryResult
 from penstock.queries.source import PartitionReader, StoreInfo
-from penstock.queries.store_types import Convert, QueryableStoreTypes
+from penstock.queries.store_types import (
+    KEY_VALUE,
+    SESSION,
+    TIMESTAMPED_KEY_VALUE,
+    TIMESTAMPED_WINDOW,
+    Convert,
+)
 from penstock.stores.api.results import StoreIterator
 
 #: Runs a query on a typed store. The result is a value, or an iterator over the store.
@@ -50,7 +58,7 @@ def run_query(
 ) -> QueryResult[Any]:
     """Run a query on a partition that has reached the bound."""
     started = time.perf_counter_ns() if collect_info else 0
-    result = _run(info, reader, query, bound)
+    result = _run(info, reader, query, bound, QueryConfig(collect_info))
     if collect_info:
         elapsed = time.perf_counter_ns() - started
         result.add_execution_info(f"Handled in {info.kind} store '{info.name}' in {elapsed}ns")
@@ -58,7 +66,8 @@ def run_query(
 
 
 def _run(
-    info: StoreInfo, reader: PartitionReader, query: Query[Any], bound: PositionBound
+    info: StoreInfo, reader: PartitionReader, query: Query[Any], bound: PositionBound,
+    config: QueryConfig,
 ) -> QueryResult[Any]:
     refused = _refuse(info, query)
     if refused is not None:
@@ -71,6 +80,9 @@ def _run(
     try:
         position = reader.position(session)
         is_known = _is_known(query, info.kind)
+        if info.kind == "custom" and hasattr(session.store, "query"):
+            is_known = True
+            handler = partial(run_custom_query, bound=bound, config=config)
         if is_known and not bound.is_unbounded and not reader.reaches(session, bound.position):
             result = QueryResult.not_up_to_bound(position, bound, reader.partition)
         elif handler is None or not is_known:
@@ -154,7 +166,7 @@ def _is_known(query: Query[Any], kind: str) -> bool:
     know them. A class of queries of the caller is unknown.
     """
     if isinstance(query, TimestampedKeyQuery | TimestampedRangeQuery):
-        return QueryableStoreTypes.timestamped_key_value_store().accepts(kind)
+        return TIMESTAMPED_KEY_VALUE.accepts(kind)
     return any(type(query) is known for known, _ in _HANDLERS)
 
 
@@ -169,12 +181,12 @@ def _family(kind: str) -> str:
 def _conversion(query: Query[Any], kind: str) -> Convert:
     """How a stored value is shown. Only KeyQuery and RangeQuery hide timestamps, as in Kafka."""
     if isinstance(query, KeyQuery | RangeQuery):
-        return QueryableStoreTypes.key_value_store().conversions.get(kind)
+        return KEY_VALUE.conversions.get(kind)
     if isinstance(query, TimestampedKeyQuery | TimestampedRangeQuery):
-        return QueryableStoreTypes.timestamped_key_value_store().conversions.get(kind)
+        return TIMESTAMPED_KEY_VALUE.conversions.get(kind)
     if kind == "timestamped_window_with_headers":
-        return QueryableStoreTypes.timestamped_window_store().conversions[kind]
-    return QueryableStoreTypes.session_store().conversions.get(kind)
+        return TIMESTAMPED_WINDOW.conversions[kind]
+    return SESSION.conversions.get(kind)
 
 
 def _get(store: Any, query: KeyQuery[Any, Any] | TimestampedKeyQuery[Any, Any]) -> Any:

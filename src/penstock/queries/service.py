@@ -12,6 +12,7 @@ from penstock.errors import (
     StreamsRebalancingException,
     UnknownStateStoreException,
 )
+from penstock.queries.custom_stores import StateStoreProvider
 from penstock.queries.position import PositionBound
 from penstock.queries.query_handlers import run_query
 from penstock.queries.requests import StateQueryRequest, StoreQueryParameters
@@ -65,9 +66,13 @@ class StoreQueries:
         resolved = resolve_type(type, info.kind)
         if resolved is None:
             requested = "" if type is None else f" as {getattr(type, '__name__', type)}"
+            advice = (
+                "Pass a subclass of QueryableStoreType that accepts it as its type."
+                if type is None and info.kind == "custom" else self._list_stores()
+            )
             raise InvalidStateStoreException(
                 f"Cannot get state store {name}{requested}: it is a "
-                f"{info.kind.replace('_', ' ')} store. {self._list_stores()}"
+                f"{info.kind.replace('_', ' ')} store. {advice}"
             )
         partitions = [-1] if info.is_global else list(range(info.partitions))
         if partition is not None and (
@@ -84,7 +89,7 @@ class StoreQueries:
                 )
             partitions = [partition]
         readers = [self._source.reader(name, each, stale=stale) for each in partitions]
-        return resolved.view(info, readers, resolved.conversions[info.kind])
+        return resolved.create(StateStoreProvider(info, readers))
 
     def query(self, request: StateQueryRequest[R]) -> StateQueryResult[R]:
         """Run a request on the partitions of this instance; see `Streams.query`."""

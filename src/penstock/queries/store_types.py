@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Generic, TypeVar, get_origin
 
+from penstock.queries.custom_stores import StateStoreProvider
 from penstock.queries.read_only import (
     ReadOnlyKeyValueStore,
     ReadOnlySessionStore,
@@ -32,12 +34,51 @@ def _aggregation_of(stored: AggregationWithHeaders[Any]) -> Any:
     return stored.aggregation
 
 
-@dataclass(frozen=True)
-class QueryableStoreType(Generic[T]):
-    """The type of store that a caller expects. `QueryableStoreTypes` creates it.
+class QueryableStoreType(ABC, Generic[T]):
+    """The type of store that a caller expects.
+
+    `QueryableStoreTypes` has the types of the stores of penstock. A subclass is a type of your own,
+    for example for custom stores: `Streams.store` returns what its `create` returns.
+
+    Example:
+        >>> class TotalsType(QueryableStoreType[list[int]]):
+        ...     def accepts(self, kind: str) -> bool:
+        ...         return kind == "custom"
+        ...
+        ...     def create(self, provider: StateStoreProvider) -> list[int]:
+        ...         totals = []
+        ...         for partition in provider.partitions:
+        ...             with provider.open(partition) as store:
+        ...                 totals.append(store.total)
+        ...         return totals
 
     Kafka: QueryableStoreType
     """
+
+    @abstractmethod
+    def accepts(self, kind: str) -> bool:
+        """Return whether stores of a kind can be shown as this type.
+
+        Args:
+            kind: The kind of a store, such as "timestamped_key_value", or "custom".
+
+        Kafka: QueryableStoreType#accepts
+        """
+
+    @abstractmethod
+    def create(self, provider: StateStoreProvider) -> T:
+        """Return what `Streams.store` returns for a store.
+
+        Args:
+            provider: Gives access to the partitions of the store, now and later.
+
+        Kafka: QueryableStoreType#create
+        """
+
+
+@dataclass(frozen=True)
+class ReadOnlyStoreType(QueryableStoreType[T]):
+    """A type of `QueryableStoreTypes`."""
 
     name: str
     #: The class of the store that a query returns.
@@ -46,56 +87,57 @@ class QueryableStoreType(Generic[T]):
     conversions: Mapping[str, Convert]
 
     def accepts(self, kind: str) -> bool:
-        """Return whether stores of a kind can be shown as this type.
-
-        Args:
-            kind: The kind of a store, such as "timestamped_key_value".
-
-        Kafka: QueryableStoreType#accepts
-        """
+        """Return whether stores of a kind can be shown as this type."""
         return kind in self.conversions
+
+    def create(self, provider: StateStoreProvider) -> T:
+        """Return the read-only store."""
+        view: T = self.view(
+            provider.info, provider.readers, self.conversions[provider.kind]
+        )
+        return view
 
     def __repr__(self) -> str:
         return f"QueryableStoreTypes.{self.name}()"
 
 
-_KEY_VALUE = QueryableStoreType[Any]("key_value_store", ReadOnlyKeyValueStore, {
+KEY_VALUE = ReadOnlyStoreType[Any]("key_value_store", ReadOnlyKeyValueStore, {
     "key_value": None, "timestamped_key_value": _value_of,
     "timestamped_key_value_with_headers": _value_of,
 })
-_TIMESTAMPED_KEY_VALUE = QueryableStoreType[Any](
+TIMESTAMPED_KEY_VALUE = ReadOnlyStoreType[Any](
     "timestamped_key_value_store", ReadOnlyKeyValueStore, {
         "timestamped_key_value": None, "timestamped_key_value_with_headers": _without_headers,
     },
 )
-_KEY_VALUE_WITH_HEADERS = QueryableStoreType[Any](
+_KEY_VALUE_WITH_HEADERS = ReadOnlyStoreType[Any](
     "timestamped_key_value_store_with_headers", ReadOnlyKeyValueStore,
     {"timestamped_key_value_with_headers": None},
 )
-_WINDOW = QueryableStoreType[Any]("window_store", ReadOnlyWindowStore, {
+_WINDOW = ReadOnlyStoreType[Any]("window_store", ReadOnlyWindowStore, {
     "window": None, "timestamped_window": _value_of, "timestamped_window_with_headers": _value_of,
 })
-_TIMESTAMPED_WINDOW = QueryableStoreType[Any]("timestamped_window_store", ReadOnlyWindowStore, {
+TIMESTAMPED_WINDOW = ReadOnlyStoreType[Any]("timestamped_window_store", ReadOnlyWindowStore, {
     "timestamped_window": None, "timestamped_window_with_headers": _without_headers,
 })
-_WINDOW_WITH_HEADERS = QueryableStoreType[Any](
+_WINDOW_WITH_HEADERS = ReadOnlyStoreType[Any](
     "timestamped_window_store_with_headers", ReadOnlyWindowStore,
     {"timestamped_window_with_headers": None},
 )
-_SESSION = QueryableStoreType[Any]("session_store", ReadOnlySessionStore, {
+SESSION = ReadOnlyStoreType[Any]("session_store", ReadOnlySessionStore, {
     "session": None, "session_with_headers": _aggregation_of,
 })
-_SESSION_WITH_HEADERS = QueryableStoreType[Any](
+_SESSION_WITH_HEADERS = ReadOnlyStoreType[Any](
     "session_store_with_headers", ReadOnlySessionStore, {"session_with_headers": None}
 )
-_VERSIONED = QueryableStoreType[Any](
+_VERSIONED = ReadOnlyStoreType[Any](
     "versioned_key_value_store", ReadOnlyVersionedStore, {"versioned_key_value": None}
 )
 
 #: The types with plain values, which `Streams.store` returns by default.
-_DEFAULTS = (_KEY_VALUE, _WINDOW, _SESSION, _VERSIONED)
+_DEFAULTS = (KEY_VALUE, _WINDOW, SESSION, _VERSIONED)
 _ALL = (
-    *_DEFAULTS, _TIMESTAMPED_KEY_VALUE, _KEY_VALUE_WITH_HEADERS, _TIMESTAMPED_WINDOW,
+    *_DEFAULTS, TIMESTAMPED_KEY_VALUE, _KEY_VALUE_WITH_HEADERS, TIMESTAMPED_WINDOW,
     _WINDOW_WITH_HEADERS, _SESSION_WITH_HEADERS,
 )
 
@@ -118,7 +160,7 @@ class QueryableStoreTypes:
 
         Kafka: QueryableStoreTypes#keyValueStore
         """
-        return _KEY_VALUE
+        return KEY_VALUE
 
     @staticmethod
     def timestamped_key_value_store() -> QueryableStoreType[
@@ -128,7 +170,7 @@ class QueryableStoreTypes:
 
         Kafka: QueryableStoreTypes#timestampedKeyValueStore
         """
-        return _TIMESTAMPED_KEY_VALUE
+        return TIMESTAMPED_KEY_VALUE
 
     @staticmethod
     def timestamped_key_value_store_with_headers() -> QueryableStoreType[
@@ -156,7 +198,7 @@ class QueryableStoreTypes:
 
         Kafka: QueryableStoreTypes#timestampedWindowStore
         """
-        return _TIMESTAMPED_WINDOW
+        return TIMESTAMPED_WINDOW
 
     @staticmethod
     def timestamped_window_store_with_headers() -> QueryableStoreType[
@@ -174,7 +216,7 @@ class QueryableStoreTypes:
 
         Kafka: QueryableStoreTypes#sessionStore
         """
-        return _SESSION
+        return SESSION
 
     @staticmethod
     def session_store_with_headers() -> QueryableStoreType[
@@ -192,12 +234,12 @@ class QueryableStoreTypes:
         return _VERSIONED
 
 
-def default_type(kind: str) -> QueryableStoreType[Any] | None:
+def default_type(kind: str) -> ReadOnlyStoreType[Any] | None:
     """Return the type with plain values of a kind of store; None if it cannot be queried."""
     return next((each for each in _DEFAULTS if each.accepts(kind)), None)
 
 
-def detailed_type(kind: str) -> QueryableStoreType[Any] | None:
+def detailed_type(kind: str) -> ReadOnlyStoreType[Any] | None:
     """Return the type that shows everything that a kind of store has: timestamps and headers."""
     return next((each for each in _ALL if each.conversions.get(kind, each) is None), None)
 
@@ -210,10 +252,13 @@ def resolve_type(requested: object, kind: str) -> QueryableStoreType[Any] | None
     """
     if isinstance(requested, QueryableStoreType):
         return requested if requested.accepts(kind) else None
+    expected = get_origin(requested) or requested
+    if isinstance(expected, type) and issubclass(expected, QueryableStoreType):
+        name = expected.__name__
+        raise TypeError(f"type is the class {name}. Create an object of it: {name}().")
     found = default_type(kind)
     if requested is None or found is None:
         return found
-    expected = get_origin(requested) or requested
     if expected not in {each.view for each in _ALL}:
         name = getattr(requested, "__name__", "")
         if getattr(QueryableStoreTypes, name, None) is requested:
