@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from engine.instances import PATIENCE_S
+from kafka.queries_on_log import check_on_embedded_log
 from penstock import KeyQuery, StateQueryRequest, Streams, StreamsConfig
 from penstock.log import RecordColumns, open_log
 from penstock.partitioning import partition_of
@@ -40,3 +41,8 @@ def test_driver_reads_the_replicas_of_the_workers(tmp_path: Path, execution: str
                 found = streams.query(request.require_active()).only_partition_result
                 assert found is not None
                 assert found.result == count
+
+
+@pytest.mark.parametrize("execution", ["batch", "continuous"])
+def test_queries_return_what_kafka_streams_returned(tmp_path: Path, execution: str) -> None:
+    check_on_embedded_log(tmp_path, execution, "local[2]")
