@@ -28,6 +28,8 @@ def add_status_routes(router: APIRouter, context: Context) -> None:
     """Add the routes."""
     reader = context.reader
 
+    # Probes and load balancers may use HEAD.
+    @router.head("/health", include_in_schema=False)
     @router.get(
         "/health", tags=["status"], summary="Whether the process works",
         response_model=models.Health, responses={503: {"model": models.Health}},
@@ -39,6 +41,7 @@ def add_status_routes(router: APIRouter, context: Context) -> None:
             {"status": "UP" if is_up else "DOWN", "state": state.value}, 200 if is_up else 503
         )
 
+    @router.head("/ready", include_in_schema=False)
     @router.get(
         "/ready", tags=["status"], summary="Whether all stores are restored",
         response_model=models.Readiness, responses={503: {"model": models.Readiness}},

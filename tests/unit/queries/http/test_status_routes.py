@@ -32,6 +32,13 @@ def test_readiness_waits_for_restored_stores(client: TestClient, reader: FakeRea
     assert answer.json()["detail"] == "Store 'counts' is being restored."
 
 
+def test_probes_may_use_head(client: TestClient, reader: FakeReader) -> None:
+    assert client.head("/health").status_code == client.head("/ready").status_code == 200
+    reader.restoring = "Store 'counts' is being restored."
+    assert client.head("/ready").status_code == 503
+    assert "head" not in client.get("/openapi.json").json()["paths"]["/health"]
+
+
 def test_topology_as_text_and_as_json(client: TestClient) -> None:
     document = client.get("/topology").json()
     assert document["subtopologies"][0]["nodes"][0]["topics"] == ["orders"]
