@@ -124,7 +124,7 @@ def test_errors_name_the_alternatives(penstock: Penstock, state_dir: Path) -> No
         (("shop", "sessions", "ann", "--to", "1"), 1, "has no key 'ann' at this time."),
         (("shop", "counts", "--prefix", "t", "--key-type", "long"), 2,
          "Store 'counts' has keys of type long: use KEY or --range."),
-        (("shop", "counts", "tea", "--prefix", "t"), 2, "--prefix"),
+        (("shop", "counts", "tea", "--prefix", "t"), 2, "error: KEY and --prefix cannot be"),
         (("shop", "counts", "--partition", "9"), 1, "partition 9 for store counts does not exist"),
         (("shop", "names", "--partition", "0"), 2, "Store 'names' is global"),
         (("shop", "counts", "--value-type", "uuid"), 1, ""),

@@ -203,7 +203,13 @@ def spark_master(text: str) -> str:
 
 
 def reject_combination(**given: bool) -> None:
-    """Raise `UsageError` if more than one option is given. Underscores stand for dashes."""
-    names = [f"--{name.replace('_', '-')}" for name, is_given in given.items() if is_given]
+    """Raise `UsageError` if more than one option is given. Underscores stand for dashes.
+
+    Names in capitals are positional arguments.
+    """
+    names = [
+        name if name.isupper() else f"--{name.replace('_', '-')}"
+        for name, is_given in given.items() if is_given
+    ]
     if len(names) > 1:
         raise UsageError(f"{' and '.join(names)} cannot be combined.")

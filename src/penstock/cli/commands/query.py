@@ -118,7 +118,7 @@ def query(args: argparse.Namespace, terminal: Terminal) -> None:
     from penstock.queries.service import StoreQueries  # noqa: PLC0415
 
     reject_combination(
-        key=args.key is not None, range=args.range is not None, prefix=args.prefix is not None
+        KEY=args.key is not None, range=args.range is not None, prefix=args.prefix is not None
     )
     reject_combination(**{"from": args.time_from is not None}, window=args.window is not None)
     reject_combination(to=args.time_to is not None, window=args.window is not None)
