@@ -80,8 +80,8 @@ from .processors.api import ProcessorWrapper as ProcessorWrapper
 from .processors.api import PunctuationType as PunctuationType
 from .processors.api import ValueTransformer as ValueTransformer
 from .processors.api import WrappedProcessorSupplier as WrappedProcessorSupplier
-from .queries.custom_stores import QueryConfig as QueryConfig
 from .queries.custom_stores import QueryableStateStore as QueryableStateStore
+from .queries.custom_stores import QueryConfig as QueryConfig
 from .queries.custom_stores import StateStoreProvider as StateStoreProvider
 from .queries.metadata import HostInfo as HostInfo
 from .queries.metadata import KeyQueryMetadata as KeyQueryMetadata

@@ -67,7 +67,7 @@ class StoreQueries:
         if resolved is None:
             requested = "" if type is None else f" as {getattr(type, '__name__', type)}"
             advice = (
-                "Pass a subclass of QueryableStoreType that accepts it as its type."
+                "Query it from Python, with a subclass of QueryableStoreType as its type."
                 if type is None and info.kind == "custom" else self._list_stores()
             )
             raise InvalidStateStoreException(

@@ -28,6 +28,7 @@ from penstock import (
     Topology,
 )
 from penstock.log import Log
+from unit.queries.totals import totals_topology
 
 pytestmark = pytest.mark.spark
 TIMEOUT_S = 60
@@ -254,6 +255,25 @@ def test_expired_windows_are_not_in_the_table(
     streams.run_until_caught_up(TIMEOUT_S)
     table = streams.table("windows", spark=spark)
     assert rows(table, "key", "window.start") == [("a", at(100)), ("c", at(40))]
+
+
+def test_custom_store_is_read_as_a_changelog_only(
+    spark: SparkSession, source_log: Log, tmp_path: Path
+) -> None:
+    source_log.create_topic("words", 1, KEEP)
+    append(source_log, "words", 0, ("a", "tea", 1))
+    config = StreamsConfig(
+        application_id="words", log=source_log.address, state_dir=tmp_path / "state"
+    )
+    with Streams(totals_topology(), config, master="inline") as streams:
+        streams.run_until_caught_up(TIMEOUT_S)
+    with pytest.raises(
+        ConfigException, match=r"its kind is custom\. The option 'changelog' reads its changes"
+    ):
+        streams.table("totals", spark=spark)
+    assert streams.create_views(spark) == ["latest"]
+    changes = read(spark, source_log, application="words", changelog="totals")
+    assert [(bytes(row.key), bytes(row.value)) for row in changes.collect()] == [(b"tea", b"1")]
 
 
 def test_application_that_has_not_run_has_no_table(

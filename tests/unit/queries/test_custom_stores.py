@@ -75,7 +75,7 @@ def test_provider_names_the_partitions_that_are_available(driver: TopologyTestDr
 
 def test_custom_store_needs_a_type_that_accepts_it(driver: TopologyTestDriver) -> None:
     with pytest.raises(
-        InvalidStateStoreException, match=r"it is a custom store\. Pass a subclass of Queryable"
+        InvalidStateStoreException, match=r"custom store\. Query it from Python, with a subclass"
     ):
         driver.store("totals")
     with pytest.raises(InvalidStateStoreException, match="it is a custom store"):

@@ -174,8 +174,8 @@ def layout_of(application: str, name: str, described: ApplicationInfo) -> StoreL
     info = described.all_stores[name]
     if info.kind in _BUFFERS:
         raise ConfigException(
-            f"Store '{name}' is a {info.kind.replace('_', ' ')}, which has no rows of keys and "
-            "values."
+            f"Store '{name}' cannot be read as rows of keys and values: its kind is "
+            f"{info.kind.replace('_', ' ')}. The option 'changelog' reads its changes as bytes."
         )
     if info.restored_from is None:
         raise ConfigException(
