@@ -81,7 +81,6 @@ from .processors.api import PunctuationType as PunctuationType
 from .processors.api import ValueTransformer as ValueTransformer
 from .processors.api import WrappedProcessorSupplier as WrappedProcessorSupplier
 from .queries.custom_stores import QueryableStateStore as QueryableStateStore
-from .queries.custom_stores import QueryConfig as QueryConfig
 from .queries.custom_stores import StateStoreProvider as StateStoreProvider
 from .queries.metadata import HostInfo as HostInfo
 from .queries.metadata import KeyQueryMetadata as KeyQueryMetadata
@@ -92,6 +91,7 @@ from .queries.position import PositionBound as PositionBound
 from .queries.query_types import KeyQuery as KeyQuery
 from .queries.query_types import MultiVersionedKeyQuery as MultiVersionedKeyQuery
 from .queries.query_types import Query as Query
+from .queries.query_types import QueryConfig as QueryConfig
 from .queries.query_types import RangeQuery as RangeQuery
 from .queries.query_types import ResultOrder as ResultOrder
 from .queries.query_types import TimestampedKeyQuery as TimestampedKeyQuery

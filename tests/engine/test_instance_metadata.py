@@ -59,8 +59,16 @@ def test_instances_see_each_other_and_their_roles(
     assert found == KeyQueryMetadata(ONE, frozenset({TWO}), partition_of(b"tea", 3))
     assert two.query_metadata_for_key("counts", "tea", Serdes.string()) == found
     assert two.query_metadata_for_key("counts", "tea", str.encode) == found
-    custom = two.query_metadata_for_key("counts", "tea", partitioner=lambda *_: 1)
-    assert custom.partition == 1
+    partitioned: list[object] = []
+
+    def partitioner(*arguments: object) -> int:
+        partitioned.append(arguments)
+        return 1
+
+    assert two.query_metadata_for_key("counts", "tea", partitioner=partitioner).partition == 1
+    assert partitioned == [("app-counts-repartition", "tea", None, 3)]
+    with pytest.raises(ValueError, match="a number from 0 to 2, not 7"):
+        two.query_metadata_for_key("counts", "tea", partitioner=lambda *_: 7)
     assert "app-instances" in find_internal_topics([each.name for each in log.topics()], "app")
     one.close()
     until(lambda: [each.host_info for each in two.metadata_for_all_instances()] == [TWO])

@@ -29,17 +29,14 @@
 
 from __future__ import annotations
 
-from penstock.queries.custom_stores import (
-    QueryableStateStore,
-    QueryConfig,
-    StateStoreProvider,
-)
+from penstock.queries.custom_stores import QueryableStateStore, StateStoreProvider
 from penstock.queries.metadata import HostInfo, KeyQueryMetadata, LagInfo, StreamsMetadata
 from penstock.queries.position import Position, PositionBound
 from penstock.queries.query_types import (
     KeyQuery,
     MultiVersionedKeyQuery,
     Query,
+    QueryConfig,
     RangeQuery,
     ResultOrder,
     TimestampedKeyQuery,

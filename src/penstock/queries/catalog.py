@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from penstock.config import StreamsConfig
-from penstock.errors import StreamsException
+from penstock.errors import StreamsException, UnknownStateStoreException
 from penstock.queries.source import StoreInfo
 from penstock.serdes.windowed import WindowedSerde
+from penstock.suggestions import did_you_mean
 from penstock.task.blueprint import Blueprint
 from penstock.task.query_stores import query_kind
 from penstock.topology.nodes import SinkNode, SourceNode
@@ -40,6 +41,19 @@ def describe_stores(
     for name, store in topology.global_stores.items():
         found[name] = StoreInfo(name, query_kind(config, store.store), 1, is_global=True)
     return found
+
+
+def unknown_store(name: str, stores: Iterable[str]) -> UnknownStateStoreException:
+    """Return the exception for a store that the topology does not have."""
+    return UnknownStateStoreException(
+        f"Cannot get state store {name} because no such store is registered in the topology."
+        f"{did_you_mean(name, stores)} {list_stores(stores)}"
+    )
+
+
+def list_stores(stores: Iterable[str]) -> str:
+    """Return a sentence with all stores, for messages."""
+    return f"Stores: {', '.join(map(repr, sorted(stores))) or 'none'}."
 
 
 def _is_default_partitioned(

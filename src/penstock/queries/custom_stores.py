@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from penstock.errors import InvalidStateStorePartitionException
 from penstock.queries.position import PositionBound
-from penstock.queries.query_types import Query
+from penstock.queries.query_types import Query, QueryConfig
 from penstock.queries.results import QueryResult
 from penstock.queries.source import PartitionReader, StoreInfo
 
@@ -67,20 +66,6 @@ class StateStoreProvider:
             yield session.store
         finally:
             reader.release(session)
-
-
-@dataclass(frozen=True)
-class QueryConfig:
-    """The options of a request, for `QueryableStateStore.query`.
-
-    Example:
-        >>> QueryConfig(is_collect_execution_info=True).is_collect_execution_info
-        True
-
-    Kafka: QueryConfig
-    """
-
-    is_collect_execution_info: bool = False
 
 
 class QueryableStateStore(Protocol):

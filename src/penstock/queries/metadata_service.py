@@ -7,9 +7,9 @@ from typing import Any
 
 from penstock.engine.instances import InstanceRecord, read_instances
 from penstock.engine.layout.execution_graph import ExecutionGraph
-from penstock.errors import UnknownStateStoreException
 from penstock.log.types import TopicPartition
 from penstock.partitioning import partition_of
+from penstock.queries.catalog import unknown_store
 from penstock.queries.metadata import (
     HostInfo,
     KeyQueryMetadata,
@@ -68,7 +68,7 @@ class InstanceMetadata:
                 return KeyQueryMetadata.NOT_AVAILABLE
             return KeyQueryMetadata(hosts[0], frozenset(hosts[1:]), -1)
         if partitioner is not None:
-            partition = partitioner(store, key, None, info.partitions)
+            partition = self._chosen(partitioner, store, key, info.partitions)
         else:
             partition = partition_of(self._serialize(store, key, serializer), info.partitions)
         active = [each.host_info for each in instances if store in each.state_store_names]
@@ -85,6 +85,25 @@ class InstanceMetadata:
             found.setdefault(store, {})[partition] = LagInfo(current, end)
         return found
 
+    def _chosen(
+        self, partitioner: StreamPartitioner, store: str, key: Any, partitions: int
+    ) -> int:
+        """The partition that a partitioner chooses in the topic that the store is fed from."""
+        task_id = self._source.task_of(store, 0)
+
+        def largest_source(log: Any, graph: ExecutionGraph) -> str:
+            topics = [topic for _, topic in graph.queues(task_id)]
+            return max(topics, key=lambda topic: graph.partitions[topic])
+
+        topic = self._source.with_log(largest_source)
+        chosen: object = partitioner(topic, key, None, partitions)
+        if not isinstance(chosen, int) or not 0 <= chosen < partitions:
+            raise ValueError(
+                f"The partitioner must return one of the {partitions} partitions of topic "
+                f"'{topic}', a number from 0 to {partitions - 1}, not {chosen!r}."
+            )
+        return chosen
+
     def _serialize(
         self, store: str, key: Any, serializer: SerdeOrType[Any] | Callable[[Any], bytes] | None
     ) -> bytes:
@@ -99,11 +118,7 @@ class InstanceMetadata:
 
     def _check_store(self, store: str) -> None:
         if store not in self._source.stores:
-            names = ", ".join(map(repr, sorted(self._source.stores)))
-            raise UnknownStateStoreException(
-                f"Cannot get state store {store} because no such store is registered in the "
-                f"topology. Stores: {names or 'none'}."
-            )
+            raise unknown_store(store, self._source.stores)
 
 
 def _describe(

@@ -132,7 +132,8 @@ class MetadataMethods(QueryMethods):
             key: The key.
             serializer: A serde, a type or a function for the key; None for the serde of the store.
             partitioner: A function (topic, key, value, partitions) if the keys of the store are not
-                partitioned by Kafka's default; the value is None.
+                partitioned by Kafka's default. It gets the topic that feeds the store, and None as
+                the value.
 
         Raises:
             UnknownStateStoreException: The topology has no store with that name.

@@ -14,12 +14,13 @@ from functools import partial
 from typing import Any
 
 from penstock.errors import SchemaRegistryException, SerializationException
-from penstock.queries.custom_stores import QueryConfig, run_custom_query
+from penstock.queries.custom_stores import run_custom_query
 from penstock.queries.position import PositionBound
 from penstock.queries.query_types import (
     KeyQuery,
     MultiVersionedKeyQuery,
     Query,
+    QueryConfig,
     RangeQuery,
     ResultOrder,
     TimestampedKeyQuery,

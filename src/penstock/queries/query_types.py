@@ -42,6 +42,20 @@ class Query(Generic[R_co]):
 
 
 @dataclass(frozen=True)
+class QueryConfig:
+    """The options of a request, for `QueryableStateStore.query`.
+
+    Example:
+        >>> QueryConfig(is_collect_execution_info=True).is_collect_execution_info
+        True
+
+    Kafka: QueryConfig
+    """
+
+    is_collect_execution_info: bool = False
+
+
+@dataclass(frozen=True)
 class KeyQuery(Query[V | None], Generic[K, V]):
     """The value of a key, for key-value stores. A timestamped store returns it without timestamp.
 

@@ -10,8 +10,8 @@ from penstock.errors import (
     StateStoreMigratedException,
     StateStoreNotAvailableException,
     StreamsRebalancingException,
-    UnknownStateStoreException,
 )
+from penstock.queries.catalog import list_stores, unknown_store
 from penstock.queries.custom_stores import StateStoreProvider
 from penstock.queries.position import PositionBound
 from penstock.queries.query_handlers import run_query
@@ -19,7 +19,6 @@ from penstock.queries.requests import StateQueryRequest, StoreQueryParameters
 from penstock.queries.results import FailureReason, QueryResult, StateQueryResult
 from penstock.queries.source import StoreInfo, StoreSource
 from penstock.queries.store_types import resolve_type
-from penstock.suggestions import did_you_mean
 
 R = TypeVar("R")
 
@@ -68,7 +67,7 @@ class StoreQueries:
             requested = "" if type is None else f" as {getattr(type, '__name__', type)}"
             advice = (
                 "Query it from Python, with a subclass of QueryableStoreType as its type."
-                if type is None and info.kind == "custom" else self._list_stores()
+                if type is None and info.kind == "custom" else list_stores(self._source.stores)
             )
             raise InvalidStateStoreException(
                 f"Cannot get state store {name}{requested}: it is a "
@@ -144,15 +143,8 @@ class StoreQueries:
     def _info(self, name: str) -> StoreInfo:
         info = self._source.stores.get(name)
         if info is None:
-            raise UnknownStateStoreException(
-                f"Cannot get state store {name} because no such store is registered in the "
-                f"topology.{did_you_mean(name, self._source.stores)} {self._list_stores()}"
-            )
+            raise unknown_store(name, self._source.stores)
         return info
-
-    def _list_stores(self) -> str:
-        names = ", ".join(map(repr, sorted(self._source.stores)))
-        return f"Stores: {names or 'none'}."
 
 
 def _not_present() -> QueryResult[Any]:
