@@ -7,7 +7,7 @@ from collections.abc import Callable
 import msgspec
 
 from log_shipping.shipper import LogLine
-from penstock.clients import Consumer, Message, TopicPartition
+from penstock.clients import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 GROUP = "simple-logs-processing"
 
@@ -45,10 +45,18 @@ def process_some(consumer: Consumer, name: str, out: Callable[[str], object]) ->
 
 
 def commit(consumer: Consumer, messages: list[Message]) -> None:
-    """Commit the offset behind the last record of each partition."""
+    """Commit the offset behind the last record of each partition.
+
+    A commit during a rebalance is rejected. A later commit includes these records, or another
+    consumer gets their partition and processes them again.
+    """
     behind = {
         (message.topic(), message.partition()): message.offset() + 1 for message in messages
     }
     if behind:
         positions = [TopicPartition(*partition, offset) for partition, offset in behind.items()]
-        consumer.commit(offsets=positions, asynchronous=False)
+        try:
+            consumer.commit(offsets=positions, asynchronous=False)
+        except KafkaException as error:
+            if error.error.code() != KafkaError.ILLEGAL_GENERATION:
+                raise

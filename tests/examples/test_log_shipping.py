@@ -15,7 +15,7 @@ from log_shipping.shipper import LogLine, LogShipper, by_level, key_of_thread, n
 
 from engine.instances import until
 from examples.conftest import EXAMPLES
-from penstock.clients import Consumer, Message, Producer
+from penstock.clients import Consumer, KafkaError, KafkaException, Message, Producer
 from penstock.log import open_log
 
 APP = ("testdata", "1.0")
@@ -108,6 +108,30 @@ def test_consumer_can_start_at_an_offset(log: str, logger: logging.Logger) -> No
     with open_consumer(log, "1", "logs", start=6) as consumer:
         until(lambda: process_some(consumer, "1", lines.append) and len(lines) == 2)
     assert [line.partition("Val=")[2] for line in lines] == ["message 6", "message 7"]
+
+
+def test_commit_during_a_rebalance_is_left_to_a_later_one(
+    log: str, logger: logging.Logger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logger.info("one")
+    logger.handlers[0].flush()
+    read: list[Message] = []
+    codes = [KafkaError.ILLEGAL_GENERATION, KafkaError._TIMED_OUT]
+
+    def reject(**settings: object) -> None:
+        raise KafkaException(KafkaError(codes.pop(0)))
+
+    with open_consumer(log, "1", "logs") as consumer:
+        until(lambda: read.extend(process_some(consumer, "1", print)) or read)
+        with monkeypatch.context() as patched:
+            patched.setattr(consumer, "commit", reject)
+            commit(consumer, read)
+            with pytest.raises(KafkaException):
+                commit(consumer, read)
+        assert codes == []
+        commit(consumer, read)
+    with open_log(log) as opened:
+        assert [each.offset for each in opened.committed(GROUP).values()] == [1]
 
 
 #: Commits five records of partition 0, processes five more, and waits for its end.
