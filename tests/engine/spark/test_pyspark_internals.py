@@ -32,7 +32,9 @@ from penstock.engine.spark.pyspark_internals import JvmRdds
 
 def test_class_attributes_exist() -> None:
     for owner, names in (
-        (SparkContext, ("_gateway", "_jvm", "_active_spark_context", "_lock")),
+        (SparkContext, (
+            "_gateway", "_jvm", "_active_spark_context", "_lock", "_ensure_initialized",
+        )),
         (SparkSession, ("_instantiatedSession", "_activeSession")),
     ):
         missing = [name for name in names if not hasattr(owner, name)]

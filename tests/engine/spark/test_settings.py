@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 
 import pytest
+from pyspark import SparkConf
 
 from engine.harness import config_of
 from penstock import ConfigException
+from penstock.engine.spark import settings
 from penstock.engine.spark.settings import (
     build_conf,
     check_log,
@@ -46,6 +48,23 @@ def test_driver_binds_to_loopback_only_for_masters_on_this_host() -> None:
         conf = build_conf(config_of(), master)
         assert conf.get("spark.driver.host") == conf.get("spark.driver.bindAddress") == address
         assert conf.get("spark.master") == master
+
+
+def test_paths_of_sockets_fit_in_containers_of_yarn() -> None:
+    name = "spark.python.unix.domain.socket.dir"
+    assert build_conf(config_of(), "yarn").get(name) == "/tmp"
+    assert build_conf(config_of(), "spark://host:7077").get(name) is None
+    mine = config_of(extra={name: "/run/orders"})
+    assert build_conf(mine, "yarn").get(name) == "/run/orders"
+
+
+def test_name_of_the_program_that_is_submitted_is_no_name_of_an_application(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for given, expected in (("__main__.py", "app"), ("shop", "shop")):
+        conf = SparkConf(loadDefaults=False).set("spark.app.name", given)
+        monkeypatch.setattr(settings, "SparkConf", lambda conf=conf, **_: conf)
+        assert build_conf(config_of(), None).get("spark.app.name") == expected
 
 
 def test_user_settings_override_the_defaults() -> None:

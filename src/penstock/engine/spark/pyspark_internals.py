@@ -81,6 +81,11 @@ def connect_to_jvm(connection_info: Path, process: subprocess.Popen[bytes]) -> A
     return gateway
 
 
+def connect_to_submitted_jvm() -> None:
+    """Connect to the JVM of spark-submit. A SparkConf then contains the settings of the command."""
+    SparkContext._ensure_initialized()
+
+
 def current_gateway() -> Any:
     """Return the gateway to the JVM of this process, or None."""
     return SparkContext._gateway

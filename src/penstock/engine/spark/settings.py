@@ -51,6 +51,11 @@ _EXECUTOR_SETTINGS = {
     # changelogs first.
     "spark.locality.wait": "3s",
 }
+#: Spark puts the sockets of Python workers into the temporary directory of the JVM. In a container
+#: of YARN that is far below the disks of the node, and the path of a socket has at most 107 bytes.
+_YARN_SETTINGS = {"spark.python.unix.domain.socket.dir": "/tmp"}
+#: Without --name, spark-submit uses the name of the file, which is that of penstock.
+_UNNAMED = {None, "__main__.py"}
 #: Used together or not at all: Spark refuses a heartbeat interval above the timeout.
 _EXECUTOR_TIMEOUTS = {
     # A host that disappears without closing its connections stops the application for this long,
@@ -124,6 +129,8 @@ def build_conf(config: StreamsConfig, master: str | None) -> SparkConf:
         settings |= _EXECUTOR_SETTINGS
         if not any(name in config.extra or conf.contains(name) for name in _EXECUTOR_TIMEOUTS):
             settings |= _EXECUTOR_TIMEOUTS
+    if actual == "yarn":
+        settings |= _YARN_SETTINGS
     if master is not None:
         conf.setMaster(own_master(master))
         if _LOCAL_WITHOUT_RETRIES.fullmatch(master):
@@ -134,7 +141,8 @@ def build_conf(config: StreamsConfig, master: str | None) -> SparkConf:
             settings["spark.driver.extraJavaOptions"] = _JVM_OPTIONS
     for name, value in settings.items():
         conf.setIfMissing(name, value)
-    conf.setIfMissing("spark.app.name", config.application_id)
+    if conf.get("spark.app.name") in _UNNAMED:
+        conf.set("spark.app.name", config.application_id)
     for name, value in config.extra.items():
         if name.startswith("spark."):
             conf.set(name, str(value))

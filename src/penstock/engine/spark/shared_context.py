@@ -23,6 +23,7 @@ from penstock.engine.spark.gateway import (
 )
 from penstock.engine.spark.jvm import needs_spark_submit, start_jvm
 from penstock.engine.spark.pyspark_internals import (
+    connect_to_submitted_jvm,
     current_gateway,
     forget_gateway,
     is_inside_spark_submit,
@@ -107,7 +108,9 @@ class SharedContext:
             forget_gateway(current_gateway())
             if is_submitted:
                 raise jvm_ended("It belonged to spark-submit: submit the application again.")
-        if master is None and not is_submitted:
+        if is_submitted:
+            connect_to_submitted_jvm()
+        elif master is None:
             master = default_master(config)
         if master is not None:
             check_log(config, master)
