@@ -14,12 +14,14 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from penstock import Serde, Serdes, Streams, StreamsConfig, Topology
 from penstock.clients import KafkaError, KafkaException, Message, Producer
 from penstock.errors import StreamsException
+from penstock.extras import explain_missing_extra
 from penstock.log import Log, open_log
 
 #: 2026-01-05T09:00:00Z: when the data of the small examples starts.
@@ -62,6 +64,8 @@ class Showcase:
     show: Callable[[Streams, Path], None] | None = None
     #: More settings of the application.
     settings: Mapping[str, Any] = field(default_factory=dict)
+    #: Packages of the extra `examples` that it imports.
+    packages: Sequence[str] = ()
 
     def topics(self) -> list[str]:
         """The topics that the example reads and writes."""
@@ -90,6 +94,7 @@ def start(showcase: Showcase, chosen: argparse.Namespace) -> int:
     logging.getLogger("penstock").setLevel(logging.ERROR)
     with tempfile.TemporaryDirectory(prefix="penstock-demo-") as folder:
         try:
+            require(showcase.packages)
             with open_log(chosen.log or str(Path(folder) / "demo.db")) as log:
                 create_topics(log, showcase.application_id, showcase.topics(), showcase.partitions)
                 run(showcase, log, chosen.master, Path(folder))
@@ -97,6 +102,13 @@ def start(showcase: Showcase, chosen: argparse.Namespace) -> int:
             print(error, file=sys.stderr)
             return 1
     return 0
+
+
+def require(packages: Sequence[str]) -> None:
+    """Raise an error before anything is written if one of the packages is not installed."""
+    with explain_missing_extra("examples"):
+        for package in packages:
+            import_module(package)
 
 
 def create_topics(log: Log, application_id: str, names: Sequence[str], partitions: int) -> None:

@@ -80,7 +80,7 @@ def _line(group: Sequence[Input]) -> str:
 
 ANOMALY_DETECTOR_DEMO = Showcase(
     "anomaly-detector", "anomaly detector: readings of sensors and their expected bands", build,
-    inputs, other_topics=(CHECKED, ANOMALIES),
+    inputs, other_topics=(CHECKED, ANOMALIES), packages=("matplotlib",),
 )
 
 

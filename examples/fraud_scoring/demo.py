@@ -65,6 +65,7 @@ def fraud_scoring_demo(folder: Path) -> Showcase:
     return Showcase(
         "fraud-scoring", "fraud scoring: card payments and a scikit-learn model",
         partial(build_trained, folder / MODEL), inputs, other_topics=(SCORES, ALERTS), show=show,
+        packages=("sklearn",),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 import socket
 import subprocess
 import sys
@@ -143,6 +144,24 @@ def get(url: str) -> str | None:
             return str(answer.read().decode())
     except (urllib.error.URLError, ConnectionError):
         return None
+
+
+@pytest.mark.parametrize("name", [*NAMES, "orders"])
+def test_every_example_has_its_tests_beside_it(name: str) -> None:
+    readme = (EXAMPLES / name / "README.md").read_text(encoding="utf-8")
+    assert f"| `test_{name}.py` |" in readme
+    assert "def test_" in (EXAMPLES / name / f"test_{name}.py").read_text(encoding="utf-8")
+
+
+def test_tests_of_an_example_need_no_repository(tmp_path: Path) -> None:
+    """`penstock demo` shows the folder of the examples, which is part of the package."""
+    shutil.copytree(EXAMPLES, tmp_path / "examples")
+    ran = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "words"], cwd=tmp_path / "examples",
+        capture_output=True, text=True, check=False, timeout=120,
+    )
+    assert ran.returncode == 0, ran.stdout
+    assert "passed" in ran.stdout
 
 
 def test_demo_lists_the_examples() -> None:

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from orders.model import Order
 from orders.rest import APPLICATION, create_rest
+from orders.test_orders import general, restaurant
 from orders.topology import ORDERS, STORES, build
 
 from engine.instances import PATIENCE_S, until
-from examples.test_orders import general, restaurant
 from penstock import Serdes, Streams, StreamsConfig
 from penstock.log import Log, RecordColumns, open_log
 from penstock.queries.http import HttpSettings, Server

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
@@ -117,3 +118,18 @@ def test_application_that_has_not_run_need_not_be_reset(tmp_path: Path) -> None:
     with open_log(path) as log:
         log.create_topic("logs", 2)
     assert advice(PRODUCT_COUNTER_DEMO, path) == ["  penstock topics delete logs"]
+
+
+def test_missing_package_is_reported_before_anything_is_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "log.db"
+    example = replace(PRODUCT_COUNTER_DEMO, packages=("no_such_package",))
+    assert showcase.main(example, ["--log", str(path), "--master", "inline"]) == 1
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err == (
+        "The package 'no_such_package' is not installed. Install it with "
+        "`pip install 'penstock[examples]'`.\n"
+    )
+    assert not path.exists()

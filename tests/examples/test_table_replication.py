@@ -23,9 +23,7 @@ from table_replication.source import Source
 from table_replication.topology import (
     CHANGES,
     CUSTOMERS,
-    Change,
     Customer,
-    CustomerKey,
     build,
     row_after,
 )
@@ -35,7 +33,6 @@ from examples import postgresql
 from penstock import Streams, StreamsConfig
 from penstock.clients import AdminClient, KafkaException, Producer, TopicPartition
 from penstock.log import open_log
-from penstock.testing import TopologyTestDriver
 
 POSTGRESQL = [
     pytest.mark.full, pytest.mark.slow,
@@ -44,7 +41,6 @@ POSTGRESQL = [
     ),
 ]
 MASTERS = ["inline", pytest.param("local[2]", marks=[pytest.mark.slow, pytest.mark.spark])]
-KEY = CustomerKey(1001)
 SALLY = Customer(1001, "Sally Thomas", "sally@example.com", "Oslo")
 MOVED = Customer(1001, "Sally Thomas", "sally@example.com", "Turin")
 
@@ -138,31 +134,6 @@ def expected_rows(source: Source, events: list[Input]) -> list[tuple[Customer, i
     """The rows of the source, and how many of the events wrote each of them."""
     writes = Counter(each.key.id for each in events if row_after(each.value) is not None)
     return [(row, writes[row.id]) for row in source.rows.values()]
-
-
-def test_row_follows_its_changes() -> None:
-    with TopologyTestDriver(build()) as driver:
-        changes = driver.create_input_topic(CHANGES, CustomerKey, Change)
-        out = driver.create_output_topic(CUSTOMERS, CustomerKey, Customer)
-        for change in (
-            Change("c", None, SALLY, 1), Change("u", SALLY, MOVED, 2), Change("d", MOVED, None, 3),
-            None,
-        ):
-            changes.pipe_input(KEY, change)
-        assert out.read_key_values_to_list() == [
-            (KEY, SALLY), (KEY, MOVED), (KEY, None), (KEY, None)
-        ]
-
-
-def test_envelope_of_debezium_is_read() -> None:
-    key = b'{"id":1001}'
-    row = b'{"id":1001,"name":"Sally Thomas","email":"sally@example.com","city":"Oslo","vip":true}'
-    source = b'{"connector":"postgresql","table":"customers","lsn":24023128}'
-    value = b'{"before":null,"after":%b,"source":%b,"op":"c","ts_ms":1}' % (row, source)
-    with TopologyTestDriver(build()) as driver:
-        driver.create_input_topic(CHANGES, bytes, bytes).pipe_input(key, value)
-        store = driver.get_key_value_store("customers")
-        assert dict(store.all()) == {KEY: SALLY}
 
 
 def test_table_equals_the_source_after_a_failure_at_any_statement(

@@ -38,4 +38,5 @@ def test_tiers_select_from_all_folders() -> None:
     """The targets pass no paths, so that pytest collects all of `testpaths`."""
     for target in ("test", "test-rest", "test-exhaustive"):
         assert "tests/" not in recipe(target)
-    assert 'testpaths = ["tests"]' in (tree.ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    settings = (tree.ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    assert 'testpaths = ["tests", "examples"]' in settings

@@ -8,6 +8,8 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from showcase import Input, Types, records, send
+
 from anomaly_detector.demo import summary
 from anomaly_detector.generate import FAULTS, MIDNIGHT_MS, MINUTE_MS, SENSORS, generated_readings
 from anomaly_detector.plot import draw
@@ -24,8 +26,6 @@ from anomaly_detector.topology import (
     build,
     checked,
 )
-from showcase import Input, Types, records, send
-
 from penstock import ReadOnlyKeyValueStore, Streams, StreamsConfig
 from penstock.log import open_log
 from penstock.testing import TopologyTestDriver

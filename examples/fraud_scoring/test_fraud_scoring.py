@@ -10,6 +10,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from showcase import Input, Types, records, send
+
 from fraud_scoring.features import (
     FEATURES,
     HOUR_MS,
@@ -23,8 +25,6 @@ from fraud_scoring.generate import Labelled, generated_payments
 from fraud_scoring.model import FraudModel, Parameters
 from fraud_scoring.topology import ALERTS, HISTORIES, PAYMENTS, SCORES, Score, build
 from fraud_scoring.train import examples_of, main, train, training_payments
-from showcase import Input, Types, records, send
-
 from penstock import Streams, StreamsConfig, StreamsException
 from penstock.log import open_log
 from penstock.testing import TopologyTestDriver

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 import pytest
+
 from orders.demo import CLOCK_SPEED
 from orders.generate import OPENING, generated_orders
 from orders.generate import STORES as ALL_STORES
@@ -22,7 +23,6 @@ from orders.model import (
     TotalRevenueWithAddress,
 )
 from orders.topology import KINDS, ORDERS, STORES, build
-
 from penstock import Serdes, Windowed
 from penstock.testing import TopologyTestDriver
 from penstock.windows import Window

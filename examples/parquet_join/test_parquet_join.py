@@ -6,12 +6,12 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from parquet_join.generate import STORES, generated_orders, write_stores
-from parquet_join.report import report
-from parquet_join.topology import ORDERS, TOTALS, Order, Totals, build
 from pyspark.sql import DataFrame, SparkSession
 from showcase import Input, send
 
+from parquet_join.generate import STORES, generated_orders, write_stores
+from parquet_join.report import report
+from parquet_join.topology import ORDERS, TOTALS, Order, Totals, build
 from penstock import Streams, StreamsConfig
 from penstock.log import open_log
 from penstock.testing import TopologyTestDriver
