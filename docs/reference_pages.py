@@ -31,6 +31,15 @@ PAGES = {
     "testing": ("Tests", ("penstock.testing",)),
     "clients": ("Clients", ("penstock.clients",)),
 }
+#: The names that a page starts with; the others follow in alphabetical order.
+FIRST = (
+    "StreamsBuilder", "KStream", "KTable", "GlobalKTable", "KGroupedStream", "KGroupedTable",
+    "Materialized", "Suppressed", "TimeWindows", "SlidingWindows", "SessionWindows", "JoinWindows",
+    "Processor", "ProcessorContext", "Record", "Topology", "Stores", "KeyValueStore", "WindowStore",
+    "Serdes", "Serde", "Streams", "StreamsConfig", "State", "StateQueryRequest", "KeyQuery",
+    "RangeQuery", "StreamsException", "TopologyTestDriver", "TestInputTopic", "TestOutputTopic",
+    "TestRecord", "Producer", "Consumer", "AdminClient",
+)
 PACKAGES = ("penstock", "penstock.stores", "penstock.testing", "penstock.clients")
 
 
@@ -47,7 +56,7 @@ def pages(docs: Path) -> dict[str, str]:
         f"reference/{page}.md": f"# {title}\n\n" + "".join(
             f"::: {name}\n    options:\n      heading: {public}\n"
             f"      toc_label: {_last_part(public)}\n\n"
-            for name, public in sorted(public_names(modules).items(), key=_by_public_name)
+            for name, public in sorted(public_names(modules).items(), key=_importance)
         )
         for page, (title, modules) in PAGES.items()
     }
@@ -63,7 +72,7 @@ def _index() -> str:
         "| page | names |", "|---|---|",
     ]
     for page, (title, modules) in PAGES.items():
-        names = sorted(public_names(modules).items(), key=_by_public_name)
+        names = sorted(public_names(modules).items(), key=_importance)
         lines.append(f"| [{title}]({page}.md) | {', '.join(_link(*name) for name in names)} |")
     lines.append("| [Kafka Streams' names](kafka-names.md) | Java names and their Python names |")
     return "\n".join(lines) + "\n"
@@ -94,8 +103,9 @@ def _all_names() -> Iterator[tuple[str, str]]:
                 yield f"{module}.{each.__qualname__}", f"{package.__name__}.{name}"
 
 
-def _by_public_name(item: tuple[str, str]) -> str:
-    return _last_part(item[1])
+def _importance(item: tuple[str, str]) -> tuple[int, str]:
+    name = _last_part(item[1])
+    return FIRST.index(name) if name in FIRST else len(FIRST), name
 
 
 def _last_part(name: str) -> str:

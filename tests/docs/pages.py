@@ -55,7 +55,9 @@ LOGGING_SCRIPTS = ("testing.md", "time.md")
 OTHER_SCRIPTS = ("serdes.md", "spark-data.md")
 #: Pages whose Python blocks start with the name of the file that they belong to, and whose commands
 #: are run in order.
-WALKTHROUGHS = ("tutorial.md", "error-handling.md", "evolving.md", "late-data.md")
+WALKTHROUGHS = (
+    "tutorial.md", "error-handling.md", "evolving.md", "going-live.md", "late-data.md",
+)
 
 
 class Elsewhere(NamedTuple):

@@ -47,6 +47,14 @@ def test_headings_are_the_names_to_import(reference: Any) -> None:
     assert "[`KStream`][penstock.dsl.stream.KStream]" in pages["reference/index.md"]
 
 
+def test_pages_start_with_what_readers_need_first(reference: Any) -> None:
+    pages = reference.pages(ROOT / "docs")
+    headings = {page: re.findall(r"heading: \S+\.(\S+)", text) for page, text in pages.items()}
+    assert headings["reference/dsl.md"][:3] == ["StreamsBuilder", "KStream", "KTable"]
+    assert headings["reference/testing.md"][0] == "TopologyTestDriver"
+    assert set(reference.FIRST) <= {name for names in headings.values() for name in names}
+
+
 def test_page_has_one_title() -> None:
     """The theme shows no table of contents for a page with several."""
     for page in (ROOT / "docs").rglob("*.md"):
