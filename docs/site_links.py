@@ -16,8 +16,9 @@ from mkdocs.structure.pages import Page
 
 _LINK = re.compile(r"(?<!!)\[([^]]*)\]\(([^)#\s]+)(#[^)\s]*)?\)")
 _IMAGE = re.compile(r"!\[([^]]*)\]\(([^)#\s]+)\)")
-#: Why something is so, and what has changed: the search shows the pages for users before them.
-_LATER_IN_SEARCH = ("decisions/", "project/changelog", "faults")
+#: The start of a path -> the weight of its pages in the search. Guides come before the reference,
+#: which mentions every term, and both before reasons and changes.
+_WEIGHTS = {"decisions/": 0.05, "project/changelog": 0.2, "faults": 0.2, "reference/": 0.5}
 _OUTSIDE = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")
 
 
@@ -33,8 +34,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Return the text of a page with adapted links. mkdocs calls this."""
     del files
-    if page.file.src_uri.startswith(_LATER_IN_SEARCH):
-        page.meta["search"] = {"boost": 0.2}
+    for start, weight in _WEIGHTS.items():
+        if page.file.src_uri.startswith(start):
+            page.meta["search"] = {"boost": weight}
     docs = Path(config.docs_dir)
     return adapted(markdown, source(page.file.src_uri, docs), docs)
 

@@ -99,11 +99,11 @@ def test_reference_shows_examples_as_code(site: Path) -> None:
     assert '<span class="gp">&gt;&gt;&gt; </span>' in stores
 
 
-def test_search_shows_pages_for_users_before_decisions(site: Path) -> None:
+def test_search_shows_guides_before_the_reference_and_decisions(site: Path) -> None:
     index = json.loads((site / "search" / "search_index.json").read_text("utf-8"))
     boosts = {entry["location"].partition("#")[0]: entry.get("boost", 1) for entry in index["docs"]}
     assert boosts["deployment.html"] == 1
-    assert boosts["decisions/2026-11-17-deployment.html"] < 1
+    assert boosts["decisions/2026-11-17-deployment.html"] < boosts["reference/dsl.html"] < 1
 
 
 @pytest.mark.skipif(find() is None, reason="needs Chromium")
