@@ -90,7 +90,10 @@ class NotSentException(StreamsException):
 
 
 class WrongSerdeException(StreamsException):
-    """The serdes of a node do not match its data. Exception handlers are not called."""
+    """The serdes of a node do not match its data: a ClassCastException of Kafka Streams.
+
+    The error belongs to the parent of the node, which calls the processing exception handler.
+    """
 
 
 class ProcessingFailedException(StreamsException):

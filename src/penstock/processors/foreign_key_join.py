@@ -39,6 +39,7 @@ from penstock.processors.joiner import Joiner, orient_joiner
 from penstock.record import Change, Headers
 from penstock.serdes.base import Serde
 from penstock.serdes.headers import ReadOnlyHeaders
+from penstock.serdes.store import operator_serializer
 
 _DELETE_SILENTLY = int(Instruction.DELETE_KEY_NO_PROPAGATE)
 _DELETE = int(Instruction.DELETE_KEY_AND_PROPAGATE)
@@ -75,8 +76,8 @@ class SubscriptionSend:
         """The function that processes an update in this task."""
         current, drop = node.current, node.drop
         headers_of = ReadOnlyHeaders(current)
-        to_bytes = self.value_serde.with_headers_of(headers_of).serialize
-        changed = self._changes(headers_of)
+        to_bytes = operator_serializer(self.value_serde.with_headers_of(headers_of), node.name)
+        changed = self._changes(headers_of, node.name)
         instructions = (
             self._left_instructions(changed) if self.left
             else self._inner_instructions(changed, drop)
@@ -99,12 +100,14 @@ class SubscriptionSend:
 
         return process
 
-    def _changes(self, headers_of: ReadOnlyHeaders) -> Callable[[Any, Any], bool]:
+    def _changes(self, headers_of: ReadOnlyHeaders, step: str) -> Callable[[Any, Any], bool]:
         """Compares two foreign keys by their bytes."""
-        to_bytes = self.foreign_key_serde.with_headers_of(headers_of).serialize
+        to_bytes = operator_serializer(self.foreign_key_serde.with_headers_of(headers_of), step)
 
         def changed(new: Any, old: Any) -> bool:
-            return new is None or bool(to_bytes(new) != to_bytes(old))
+            # The old key is serialized in any case: it may not fit the serde.
+            raw_old = to_bytes(old)
+            return new is None or bool(to_bytes(new) != raw_old)
 
         return changed
 
@@ -284,7 +287,8 @@ class ResponseJoin:
     def attach(self, node: NodeContext, forward: Forward) -> Forward:
         """The function that processes a response in this task."""
         get, drop = self.left_table.attach_getter(node).get, node.drop
-        to_bytes = self.value_serde.with_headers_of(ReadOnlyHeaders(node.current)).serialize
+        value_serde = self.value_serde.with_headers_of(ReadOnlyHeaders(node.current))
+        to_bytes = operator_serializer(value_serde, node.name)
         left = self.left
         combine = orient_joiner(self.joiner, with_key=self.with_key)
 

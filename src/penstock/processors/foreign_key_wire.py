@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-from penstock.errors import StreamsException
+from penstock.errors import StreamsException, WrongSerdeException
 from penstock.serdes.base import Serde, WrappingSerde, malformed_bytes_error
 from penstock.serdes.headers import HasHeaders
 from penstock.serdes.store import store_serde
@@ -181,8 +181,8 @@ class CombinedKeyCodec:
     def for_store(self, store: str) -> CombinedKeyCodec:
         """The codec whose errors name the subscription store."""
         return CombinedKeyCodec(
-            store_serde(self.foreign_key, store, "key"),
-            store_serde(self.primary_key, store, "key"),
+            store_serde(self.foreign_key, store, "key", WrongSerdeException),
+            store_serde(self.primary_key, store, "key", WrongSerdeException),
         )
 
     def to_bytes(self, foreign_key: Any, primary_key: Any) -> bytes:

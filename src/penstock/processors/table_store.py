@@ -12,6 +12,7 @@ from typing import Any
 
 from penstock.errors import InvalidStateStoreException
 from penstock.processors.base import NodeContext, ValueGetter
+from penstock.windows import Windowed
 
 #: Returned by a versioned store for a put that became the latest version of its key.
 LATEST = -1
@@ -73,6 +74,8 @@ class WindowGetter:
         load = node.store(self.store_name).load
 
         def get(key: Any) -> Row | None:
+            if not isinstance(key, Windowed):
+                raise _not_windowed(self.store_name, key)
             row: Row | None = load(key.key, key.window.start)
             return row
 
@@ -93,6 +96,8 @@ class SessionGetter:
         fetch_session = node.store(self.store_name).fetch_session
 
         def get(key: Any) -> Row | None:
+            if not isinstance(key, Windowed):
+                raise _not_windowed(self.store_name, key)
             start, end = key.window
             aggregate = fetch_session(key.key, start, end)
             return None if aggregate is None else (aggregate, end)
@@ -113,6 +118,14 @@ class UnversionedGetter:
 
     def get_as_of(self, key: Any, timestamp: int) -> Row | None:
         raise _not_versioned(self.store_name)
+
+
+def _not_windowed(store_name: str, key: object) -> TypeError:
+    return TypeError(
+        f"The table in store '{store_name}' has windowed keys, and the key {key!r} is of type "
+        f"{type(key).__name__}. Join it with a stream or table whose keys are `Windowed`, or "
+        "create a table with plain keys: table.to_stream(lambda key, value: key.key).to_table()."
+    )
 
 
 def _not_versioned(store_name: str) -> InvalidStateStoreException:

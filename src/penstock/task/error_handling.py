@@ -16,6 +16,7 @@ from penstock.errors import (
     StoreSerdeException,
     StreamsException,
     TopicSerdeException,
+    WrongSerdeException,
 )
 from penstock.handlers import (
     BuiltInHandler,
@@ -50,7 +51,9 @@ def skipping_setting(error: BaseException) -> str | None:
 
     None for the serde of a store or an internal topic: good records would be skipped, too.
     """
-    is_serde = isinstance(error, StoreSerdeException | TopicSerdeException)
+    is_serde = isinstance(error, StoreSerdeException | TopicSerdeException) or isinstance(
+        error.__cause__, WrongSerdeException
+    )
     return None if is_serde else PROCESSING_HANDLER
 
 

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import ConfigException
+from penstock.errors import ConfigException, StoreSerdeException, StreamsException
 from penstock.record import NO_HEADERS, Headers, PartitionColumns, RecordContext
 from penstock.serdes.headers import RecordHeaders, bind_headers
 from penstock.serdes.store import store_serde
@@ -29,6 +29,8 @@ class Buffer(ABC):
     """
 
     persistent = False
+    #: The error for a key or value that the serde does not fit, see `store_serde`.
+    _wrong_type: type[StreamsException] = StoreSerdeException
 
     def __init__(
         self, name: str, key_serde: Serde[Any] | None, value_serde: Serde[Any] | None,
@@ -63,8 +65,8 @@ class Buffer(ABC):
         (key, value), _ = bind_headers(
             (key.for_store(topic, True), value.for_store(topic, False)), self._record
         )
-        key = store_serde(key, self.name, "key")
-        value = store_serde(value, self.name, "value")
+        key = store_serde(key, self.name, "key", self._wrong_type)
+        value = store_serde(value, self.name, "value", self._wrong_type)
         self._key_to_bytes, self._key_from_bytes = key.serialize, key.deserialize
         self._value_to_bytes, self._value_from_bytes = value.serialize, value.deserialize
         self._log_change = context.log_change

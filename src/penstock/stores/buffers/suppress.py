@@ -13,11 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from penstock.errors import (
-    ProcessorStateException,
-    StoreSerdeException,
-    WrongSerdeException,
-)
+from penstock.errors import ProcessorStateException, WrongSerdeException
 from penstock.record import NO_HEADERS, Change, Headers, RecordContext
 from penstock.stores.buffers.buffer import Buffer, Emit, OrderedKeys
 from penstock.stores.buffers.codec import (
@@ -67,6 +63,8 @@ class SuppressBuffer(Buffer):
     The rows by time and key hold the order.
     """
 
+    _wrong_type = WrongSerdeException
+
     def __init__(
         self, name: str, key_serde: Serde[Any] | None, value_serde: Serde[Any] | None,
         *, logging: bool = True, open_bytes: OpenBytesStore = open_in_memory,
@@ -110,14 +108,9 @@ class SuppressBuffer(Buffer):
         """Buffer an update. It replaces a buffered update of the same key."""
         to_bytes = self._value_to_bytes
         self._record.headers = context.headers
-        try:
-            raw_key = self._key_to_bytes(key)
-            old = None if change.old is None else to_bytes(change.old)
-            new = None if change.new is None else to_bytes(change.new)
-        except StoreSerdeException as error:
-            if isinstance(error.__cause__, TypeError):
-                raise WrongSerdeException(str(error)) from error
-            raise
+        raw_key = self._key_to_bytes(key)
+        old = None if change.old is None else to_bytes(change.old)
+        new = None if change.new is None else to_bytes(change.new)
         earlier = self._find(raw_key)
         prior = old if earlier is None else earlier[2][0]
         self._set(time, raw_key, _new_buffer_value((prior, old, new, context)), earlier)
