@@ -101,7 +101,6 @@ HINTS: dict[str, str] = {
            "TimestampedWindowStoreType WindowStoreType", _use(
                "the types that the methods of QueryableStoreTypes return")),
     "InStore": _use("StateQueryRequest.in_store()"),
-    "QueryConfig": _use("StateQueryRequest.enable_execution_info()"),
     **_all("ApplicationState AssignedTask AssignmentConfigs AssignmentError GroupProtocol "
            "KafkaStreamsAssignment KafkaStreamsState MoveStandbyTaskPredicate ProcessId "
            "RackAwareOptimizationParams StickyTaskAssignor TaskAssignment TaskAssignmentUtils "
