@@ -7,6 +7,7 @@ penstock, `peers/`, which is created when it is needed.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -17,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from penstock.broker import jars, ports
+from penstock.broker.errors import BrokerError
 from penstock.broker.repository import repository_url
 
 PROGRAMS = Path(__file__).parent / "peers"
@@ -38,14 +40,20 @@ class Peer:
     commands: Callable[[str, Path], list[list[str]]]
     #: The requirement for pip; empty for the virtualenv of this process.
     package: str = ""
-    #: Whether its processes share the partitions as members of a consumer group.
-    in_group: bool = False
-    #: Whether its outputs are the bytes of Kafka's serializers instead of text.
-    binary: bool = False
+    #: How many members share the partitions, if they do it in a consumer group.
+    members: int = 0
+    #: Decodes the value of an output of W2; None for the retraction of a count.
+    read_count: Callable[[bytes], int | None] = int
 
     @property
     def title(self) -> str:
-        return f"{self.name}, {self.guarantee}"
+        return f"{self.versioned_name}, {self.guarantee}"
+
+    @property
+    def versioned_name(self) -> str:
+        """The name with the first two numbers of the version."""
+        version = self.package.partition("==")[2]
+        return f"{self.name} {version.rpartition('.')[0]}" if version else self.name
 
     def install(self) -> str:
         """Return the interpreter of the peer's virtualenv, which is created if it is missing."""
@@ -116,21 +124,64 @@ def _bytewax(python: str, folder: Path) -> list[list[str]]:
     ]
 
 
+def _pathway(python: str, folder: Path) -> list[list[str]]:
+    # The processes use adjacent ports.
+    first = next(port for port in ports.free_ports(20) if ports.is_free(port + 1))
+    return [[
+        str(Path(python).with_name("pathway")), "spawn", "--processes", "2",
+        "--first-port", str(first), python, str(PROGRAMS / "pathway_app.py"),
+    ]]
+
+
+def _flink(python: str, folder: Path) -> list[list[str]]:
+    try:
+        directory = _FLINK_JARS.directory if _FLINK_JARS.is_fetched else jars.fetch(_FLINK_JARS)
+    except BrokerError as error:
+        raise PeerFailed(str(error)) from error
+    return [[python, str(PROGRAMS / "flink_app.py"), *map(str, directory.glob("*.jar"))]]
+
+
 def _spark(python: str, folder: Path) -> list[list[str]]:
     return [[python, str(PROGRAMS / "spark_app.py")]]
 
 
+def _kafka_long(value: bytes) -> int:
+    return int.from_bytes(value, "big")
+
+
+def _pathway_count(value: bytes) -> int | None:
+    """Pathway retracts the count of a key before it writes the next one."""
+    update = json.loads(value)
+    return update["value"] if update["diff"] > 0 else None
+
+
 EXACTLY_ONCE, AT_LEAST_ONCE = "exactly once", "at least once"
 _QUIX = "quixstreams==3.28.1"
+_FLINK = "apache-flink==2.3.0"
+# The newest version. It is for Flink 2.2; there is none for 2.3.
+_FLINK_JARS = jars.JarSet("The Kafka connector of Flink", "flink", """
+    <dependency org="org.apache.flink" name="flink-sql-connector-kafka" rev="5.0.0-2.2"
+                conf="default->default" transitive="false"/>
+""", "flink-sql-connector-kafka-", 1, 10)
 PEERS = {
-    "penstock": Peer("penstock", EXACTLY_ONCE, _penstock("continuous"), binary=True),
-    "penstock-batch": Peer("penstock, batch mode", EXACTLY_ONCE, _penstock("batch"), binary=True),
-    "quix": Peer("Quix Streams", EXACTLY_ONCE, _quix, _QUIX, in_group=True),
-    "quix-at-least-once": Peer("Quix Streams", AT_LEAST_ONCE, _quix, _QUIX, in_group=True),
+    "penstock": Peer(
+        "penstock, continuous mode", EXACTLY_ONCE, _penstock("continuous"), read_count=_kafka_long
+    ),
+    "penstock-batch": Peer(
+        "penstock, batch mode", EXACTLY_ONCE, _penstock("batch"), read_count=_kafka_long
+    ),
+    "quix": Peer("Quix Streams", EXACTLY_ONCE, _quix, _QUIX, members=2),
+    "quix-at-least-once": Peer("Quix Streams", AT_LEAST_ONCE, _quix, _QUIX, members=2),
     "bytewax": Peer("Bytewax", AT_LEAST_ONCE, _bytewax, "bytewax[kafka]==0.21.1"),
-    "faust": Peer("Faust", AT_LEAST_ONCE, _faust, "faust-streaming==0.15.3", in_group=True),
+    "faust": Peer("Faust", AT_LEAST_ONCE, _faust, "faust-streaming==0.15.3", members=2),
+    "pathway": Peer(
+        "Pathway", AT_LEAST_ONCE, _pathway, "pathway==0.33.0", members=2,
+        read_count=_pathway_count,
+    ),
+    "pyflink": Peer("PyFlink", EXACTLY_ONCE, _flink, _FLINK),
+    "pyflink-at-least-once": Peer("PyFlink", AT_LEAST_ONCE, _flink, _FLINK),
     # The newest version for which Maven Central has the Kafka connector and all that it needs.
-    "spark": Peer("Structured Streaming", AT_LEAST_ONCE, _spark, "pyspark==4.0.0"),
+    "spark": Peer("Structured Streaming, Spark", AT_LEAST_ONCE, _spark, "pyspark==4.0.0"),
 }
 
 
@@ -148,9 +199,17 @@ class Program:
         """Raise `PeerFailed` if a process has ended."""
         for number, process in enumerate(self.processes):
             if process.poll() is not None:
-                log = _log_file(self.folder, number).read_text(errors="replace")
-                print(log[-5_000:], file=sys.stderr)
-                raise PeerFailed(f"ended with exit code {process.returncode}: {_last_line(log)}")
+                raise PeerFailed(
+                    f"ended with exit code {process.returncode}: {_last_line(self._log(number))}"
+                )
+
+    def print_logs(self) -> None:
+        """Print the ends of the logs, for a peer that failed."""
+        for number in range(len(self.processes)):
+            print(self._log(number)[-5_000:], file=sys.stderr)
+
+    def _log(self, number: int) -> str:
+        return _log_file(self.folder, number).read_text(errors="replace")
 
     def suspend(self) -> None:
         """Stop all processes until `resume`, those that they started included."""
@@ -201,6 +260,9 @@ def running(peer: Peer, folder: Path, **settings: str) -> Iterator[Program]:
                     env=os.environ | {f"PEER_{name.upper()}": text for name, text in known.items()},
                 ))
         yield program
+    except PeerFailed:
+        program.print_logs()
+        raise
     finally:
         program.end()
 

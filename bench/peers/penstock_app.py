@@ -14,7 +14,12 @@ config = StreamsConfig(
     num_stream_threads=2,
     # Every update is written, as by the others.
     statestore_cache_max_bytes=0,
-    extra={"auto.offset.reset": "earliest"},
+    extra={
+        "auto.offset.reset": "earliest",
+        # As the members of the other groups. After a suspension for longer than the default of
+        # 6 s, the application would have to acquire its lease again.
+        "session.timeout.ms": "45000",
+    },
 )
 
 
